@@ -4,23 +4,25 @@
 
 aiohttp calls it for each redirect, and for each request that it sends again because a kept
 connection was closed: each takes a unit. A 429 is reported to the queue, and returned as it is.
+The permit is an attribute of the request and of its response: `dpq_permit`.
 """
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack, cast
 
-from dpq.model.task import Cost
-from dpq.queue.permits_async import AsyncPermit, take_permit_async
+from dpq.model.usage import Answer, anthropic_usage, openai_usage
+from dpq.queue.exchange_async import AsyncExchange
+from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.queue.wire import Options, missing_extra
+from dpq.queue.wire import PERMIT, Group, Options, TransportOptions, missing_extra
 
 try:
-    from aiohttp import ClientRequest, ClientResponse
+    from aiohttp import ClientRequest, ClientResponse, StreamReader
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("aiohttp", error) from error
 
-__all__ = ["Middleware"]
+__all__ = ["Answer", "Middleware", "anthropic_usage", "openai_usage"]
 
 
 class Middleware:
@@ -29,11 +31,8 @@ class Middleware:
     def __init__(
         self,
         queue: AsyncDPQ[Any],
-        group: str | Callable[[ClientRequest], str | None] | None = None,
-        *,
-        cost: Cost | Callable[[ClientRequest], Cost] = 1,
-        timeout: float | None = None,
-        priority: float | Callable[[ClientRequest], float] = 0,
+        group: Group[ClientRequest] = None,
+        **options: Unpack[TransportOptions[ClientRequest, AsyncPermit]],
     ) -> None:
         """Make a middleware. Put it last, so that other middlewares that retry take units.
 
@@ -41,16 +40,15 @@ class Middleware:
             queue: The queue whose limits hold.
             group: The group of a request: a name, or a function of the request; None takes its
                 host. A name that no group may have is shortened, with a hash.
-            cost: Units of each request, or a function of the request.
-            timeout: Seconds to wait for the units at most; None waits for ever. The session's own
-                total timeout, 300 s unless said, counts this time, too.
-            priority: The priority, or a function of the request.
+            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
+                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them. The
+                session's own total timeout, 300 s unless said, counts the wait, too.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
         """
         self._queue = queue
-        self._options = Options(group, cost, timeout, priority)
+        self._options = Options(group, **options)
 
     async def __call__(
         self,
@@ -61,27 +59,79 @@ class Middleware:
 
         Raises:
             LimitTimeoutError: The units are not there within `timeout`. Nothing was sent.
+            ConfigurationError: The group is a pool, and no option says which member the request
+                uses; or the pool does not have it. Nothing was sent.
+            RedisError: The limiter is away, and `when_away` is "raise". Nothing was sent.
         """
-        wanted = self._options.permit_for(request, request.url.host)
-        permit = await take_permit_async(self._queue, wanted)
-        try:
-            response = await handler(request)
-            await permit.report(response)
-        except BaseException as error:
-            await permit.end(error)
-            raise
-        if permit.leased:
-            _end_with(response, permit)
+        exchange: AsyncExchange[ClientRequest] = AsyncExchange(self._queue, self._options)
+        await exchange.take(request, request.url.host)
+        setattr(request, PERMIT, exchange.permit)
+        response = await exchange.send(request, lambda: handler(request), _close)
+        setattr(response, PERMIT, exchange.permit)
+        if exchange.ends_with_body:
+            exchange.read_body(response)
+            _follow(response, exchange)
         return response
 
 
-def _end_with(response: ClientResponse, permit: AsyncPermit) -> None:
-    """End a permit when the body was read, or the response is closed, or released unread."""
+async def _close(response: ClientResponse) -> None:
+    response.close()
+
+
+def _follow(response: ClientResponse, exchange: AsyncExchange[ClientRequest]) -> None:
+    """End an exchange when the body was read, or the response is closed, or released unread."""
 
     def ends(inner: Callable[[], Any]) -> Any:
-        permit.close_soon()
+        exchange.end_soon()
         return inner()
 
     vars(response)["close"] = partial(ends, response.close)
     vars(response)["release"] = partial(ends, response.release)  # at the end of `async with`
-    response.content.on_eof(permit.close_soon)
+    if exchange.reads_body:
+        response.content = cast("StreamReader", _Content(response.content, exchange))
+    else:
+        response.content.on_eof(exchange.end_soon)
+
+
+class _Content:
+    """The body of a response: aiohttp's reader, whose parts an exchange hears."""
+
+    __aiter__ = StreamReader.__aiter__
+    iter_any = StreamReader.iter_any
+    iter_chunked = StreamReader.iter_chunked
+    iter_chunks = StreamReader.iter_chunks
+
+    def __init__(self, inner: StreamReader, exchange: AsyncExchange[ClientRequest]) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _heard(self, part: bytes) -> bytes:
+        self._exchange.hear(part)
+        if self._inner.at_eof():
+            self._exchange.body_ended()
+            self._exchange.end_soon()
+        return part
+
+    async def read(self, n: int = -1) -> bytes:
+        return self._heard(await self._inner.read(n))
+
+    async def readany(self) -> bytes:
+        return self._heard(await self._inner.readany())
+
+    async def readline(self, **more: Any) -> bytes:
+        return self._heard(await self._inner.readline(**more))
+
+    async def readuntil(self, *args: Any, **more: Any) -> bytes:
+        return self._heard(await self._inner.readuntil(*args, **more))
+
+    async def readexactly(self, n: int) -> bytes:
+        return self._heard(await self._inner.readexactly(n))
+
+    async def readchunk(self) -> tuple[bytes, bool]:
+        part, ends = await self._inner.readchunk()
+        return self._heard(part), ends
+
+    def read_nowait(self, n: int = -1) -> bytes:
+        return self._heard(self._inner.read_nowait(n))

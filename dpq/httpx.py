@@ -2,76 +2,47 @@
 
     client = httpx.Client(transport=dpq.httpx.Transport(q))
     client = httpx.AsyncClient(transport=dpq.httpx.AsyncTransport(aq))
-
 A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
-reported to the queue, and returned as it is.
+reported to the queue, and returned as it is. The permit stands in the extensions of the request
+and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and httpx2 share.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, Unpack
 
-from dpq.model.task import Cost
-from dpq.queue.permits import Permit, take_permit
-from dpq.queue.permits_async import AsyncPermit, take_permit_async
+from dpq.model.usage import Answer, anthropic_usage, openai_usage
+from dpq.queue.httpx_like import AsyncBody, AsyncioTransport, BlockingTransport, Body
+from dpq.queue.permits import Permit
+from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.queue.wire import Options, missing_extra
+from dpq.queue.wire import Group, Options, TransportOptions, missing_extra
 
 try:
     import httpx
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("httpx", error) from error
 
-__all__ = ["AsyncTransport", "Transport"]
+__all__ = ["Answer", "AsyncTransport", "Transport", "anthropic_usage", "openai_usage"]
 
 
-class _Stream(httpx.SyncByteStream):
+class _Stream(Body, httpx.SyncByteStream):
     """A body whose end ends a permit."""
 
-    def __init__(self, inner: httpx.SyncByteStream, permit: Permit) -> None:
-        self._inner, self._permit = inner, permit
 
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._inner
-
-    def close(self) -> None:
-        """Close the body, and end the permit."""
-        try:
-            self._inner.close()
-        finally:
-            self._permit.close()
-
-
-class _AsyncStream(httpx.AsyncByteStream):
+class _AsyncStream(AsyncBody, httpx.AsyncByteStream):
     """Async `_Stream`."""
 
-    def __init__(self, inner: httpx.AsyncByteStream, permit: AsyncPermit) -> None:
-        self._inner, self._permit = inner, permit
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._inner:
-            yield chunk
-
-    async def aclose(self) -> None:
-        """Close the body, and end the permit."""
-        try:
-            await self._inner.aclose()
-        finally:
-            await self._permit.close()
-
-
-class Transport(httpx.BaseTransport):
+class Transport(BlockingTransport, httpx.BaseTransport):
     """A transport for `httpx.Client` that takes units of a queue's limits."""
 
     def __init__(
         self,
         queue: DPQ[Any],
-        group: str | Callable[[httpx.Request], str | None] | None = None,
+        group: Group[httpx.Request] = None,
         *,
-        cost: Cost | Callable[[httpx.Request], Cost] = 1,
-        timeout: float | None = None,
-        priority: float | Callable[[httpx.Request], float] = 0,
         transport: httpx.BaseTransport | None = None,
+        **options: Unpack[TransportOptions[httpx.Request, Permit]],
     ) -> None:
         """Wrap a transport.
 
@@ -79,73 +50,29 @@ class Transport(httpx.BaseTransport):
             queue: The queue whose limits hold.
             group: The group of a request: a name, or a function of the request; None takes its
                 host. A name that no group may have is shortened, with a hash.
-            cost: Units of each request, or a function of the request.
-            timeout: Seconds to wait for the units at most; None waits for ever.
-            priority: The priority, or a function of the request.
             transport: The transport that sends; None makes an `httpx.HTTPTransport` without
                 retries, since those would take no unit.
+            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
+                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
         """
-        self._queue = queue
-        self._options = Options(group, cost, timeout, priority)
-        self._inner = httpx.HTTPTransport() if transport is None else transport
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Wait for the units, send the request, report its answer.
-
-        Raises:
-            LimitTimeoutError: The units are not there within `timeout`. Nothing was sent.
-        """
-        permit = take_permit(self._queue, self._options.permit_for(request, request.url.host))
-        try:
-            response = self._inner.handle_request(request)
-            permit.report(response)
-        except BaseException as error:
-            permit.end(error)
-            raise
-        if permit.leased and isinstance(response.stream, httpx.SyncByteStream):
-            response.stream = _Stream(response.stream, permit)
-        return response
-
-    def close(self) -> None:
-        """Close the inner transport; the queue stays open."""
-        self._inner.close()
+        inner = httpx.HTTPTransport() if transport is None else transport
+        super().__init__(queue, Options(group, **options), inner, _Stream)
 
 
-class AsyncTransport(httpx.AsyncBaseTransport):
+class AsyncTransport(AsyncioTransport, httpx.AsyncBaseTransport):
     """A transport for `httpx.AsyncClient` that takes units of a queue's limits."""
 
     def __init__(
         self,
         queue: AsyncDPQ[Any],
-        group: str | Callable[[httpx.Request], str | None] | None = None,
+        group: Group[httpx.Request] = None,
         *,
-        cost: Cost | Callable[[httpx.Request], Cost] = 1,
-        timeout: float | None = None,
-        priority: float | Callable[[httpx.Request], float] = 0,
         transport: httpx.AsyncBaseTransport | None = None,
+        **options: Unpack[TransportOptions[httpx.Request, AsyncPermit]],
     ) -> None:
         """Wrap a transport; the arguments are those of `Transport`."""
-        self._queue = queue
-        self._options = Options(group, cost, timeout, priority)
-        self._inner = httpx.AsyncHTTPTransport() if transport is None else transport
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Async `Transport.handle_request`."""
-        wanted = self._options.permit_for(request, request.url.host)
-        permit = await take_permit_async(self._queue, wanted)
-        try:
-            response = await self._inner.handle_async_request(request)
-            await permit.report(response)
-        except BaseException as error:
-            await permit.end(error)
-            raise
-        if permit.leased and isinstance(response.stream, httpx.AsyncByteStream):
-            response.stream = _AsyncStream(response.stream, permit)
-        return response
-
-    async def aclose(self) -> None:
-        """Close the inner transport; the queue stays open."""
-        await self._inner.aclose()
+        inner = httpx.AsyncHTTPTransport() if transport is None else transport
+        super().__init__(queue, Options(group, **options), inner, _AsyncStream)

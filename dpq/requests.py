@@ -5,18 +5,20 @@
     session.mount("http://", dpq.requests.Adapter(q))
 
 A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
-reported to the queue, and returned as it is.
+reported to the queue, and returned as it is. The permit is an attribute of the prepared request
+and of its response: `dpq_permit`.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Unpack
 from urllib.parse import urlsplit
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.task import Cost
-from dpq.queue.permits import Permit, take_permit
+from dpq.model.usage import Answer, anthropic_usage, openai_usage
+from dpq.queue.exchange import Exchange
+from dpq.queue.permits import Permit
 from dpq.queue.queue import DPQ
-from dpq.queue.wire import Options, missing_extra
+from dpq.queue.wire import PERMIT, Group, Options, TransportOptions, missing_extra
 
 try:
     from requests import PreparedRequest, Response
@@ -24,7 +26,7 @@ try:
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("requests", error) from error
 
-__all__ = ["Adapter"]
+__all__ = ["Adapter", "Answer", "anthropic_usage", "openai_usage"]
 
 
 class Adapter(BaseAdapter):
@@ -33,12 +35,10 @@ class Adapter(BaseAdapter):
     def __init__(
         self,
         queue: DPQ[Any],
-        group: str | Callable[[PreparedRequest], str | None] | None = None,
+        group: Group[PreparedRequest] = None,
         *,
-        cost: Cost | Callable[[PreparedRequest], Cost] = 1,
-        timeout: float | None = None,
-        priority: float | Callable[[PreparedRequest], float] = 0,
         transport: BaseAdapter | None = None,
+        **options: Unpack[TransportOptions[PreparedRequest, Permit]],
     ) -> None:
         """Wrap an adapter.
 
@@ -46,18 +46,17 @@ class Adapter(BaseAdapter):
             queue: The queue whose limits hold.
             group: The group of a request: a name, or a function of the request; None takes its
                 host. A name that no group may have is shortened, with a hash.
-            cost: Units of each request, or a function of the request.
-            timeout: Seconds to wait for the units at most; None waits for ever.
-            priority: The priority, or a function of the request.
             transport: The adapter that sends; None makes an `HTTPAdapter`. It must not retry by
                 itself (`max_retries`): retries inside of it would take no unit.
+            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
+                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or `transport` retries.
         """
         super().__init__()
         self._queue = queue
-        self._options = Options(group, cost, timeout, priority)
+        self._options = Options(group, **options)
         self._inner = HTTPAdapter() if transport is None else transport
         retries = getattr(getattr(self._inner, "max_retries", None), "total", 0)
         if retries:
@@ -72,17 +71,22 @@ class Adapter(BaseAdapter):
         Raises:
             LimitTimeoutError: The units are not there within the adapter's `timeout`. Nothing was
                 sent.
+            ConfigurationError: The group is a pool, and no option says which member the request
+                uses; or the pool does not have it. Nothing was sent.
+            RedisError: The limiter is away, and `when_away` is "raise". Nothing was sent.
         """
-        host = urlsplit(request.url or "").hostname
-        permit = take_permit(self._queue, self._options.permit_for(request, host))
-        try:
-            response = self._inner.send(request, stream=stream, **more)
-            permit.report(response)
-            if permit.leased:
-                _end_with(response, permit)
-        except BaseException as error:
-            permit.end(error)
-            raise
+        exchange: Exchange[PreparedRequest] = Exchange(self._queue, self._options)
+        exchange.take(request, urlsplit(request.url or "").hostname)
+        setattr(request, PERMIT, exchange.permit)
+        response = exchange.send(
+            request,
+            lambda: self._inner.send(request, stream=stream, **more),
+            lambda response: response.close(),
+        )
+        setattr(response, PERMIT, exchange.permit)
+        if exchange.ends_with_body:
+            exchange.read_body(response)
+            _follow(response, exchange)
         return response
 
     def close(self) -> None:
@@ -90,19 +94,35 @@ class Adapter(BaseAdapter):
         self._inner.close()
 
 
-def _end_with(response: Response, permit: Permit) -> None:
-    """End a permit when the body was read, or the response is closed."""
+def _follow(response: Response, exchange: Exchange[PreparedRequest]) -> None:
+    """End an exchange when the body was read, or the response is closed."""
 
     def ends(inner: Callable[[], Any]) -> Callable[[], Any]:
         def both() -> Any:
             try:
                 return inner()
             finally:
-                permit.close()
+                exchange.end()
 
         return both
 
     vars(response)["close"] = ends(response.close)
-    release = getattr(response.raw, "release_conn", None)  # called at the end of the body
-    if release is not None:
+    if exchange.reads_body:
+        vars(response.raw)["stream"] = _reading(response.raw.stream, exchange)
+    elif release := getattr(response.raw, "release_conn", None):  # called at the end of the body
         vars(response.raw)["release_conn"] = ends(release)
+
+
+def _reading(
+    stream: Callable[..., Iterator[bytes]], exchange: Exchange[PreparedRequest]
+) -> Callable[..., Iterator[bytes]]:
+    """Wrap the function of urllib3 by which requests reads a body: its parts are unpacked."""
+
+    def parts(*args: Any, **more: Any) -> Iterator[bytes]:
+        for part in stream(*args, **more):
+            exchange.hear(part)
+            yield part
+        exchange.body_ended()
+        exchange.end()
+
+    return parts

@@ -52,4 +52,4 @@ async def show() -> int:
 
 if __name__ == "__main__":
     files = [Path(word) for word in sys.argv[1:]]
-    sys.exit(asyncio.run(main(*files) if files else show()))
+    sys.exit(asyncio.run(main(files[0], files[1]) if files else show()))

@@ -43,7 +43,7 @@ ROOMS = [
     {"operations", "transport"},
     {"queue"},
     {"worker"},
-    {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
+    {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
     {"sampler", "batch"},
     {"metrics"},

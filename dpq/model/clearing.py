@@ -1,4 +1,4 @@
-"""When the last of many tasks may start under the limit of one scope. No I/O, no clock.
+"""The moment when the last of many tasks may start under one limit. No I/O, no clock.
 
 `Gate.clears_at` builds a course of the limit, for `drain`. A run over virtual time, as a forecast
 makes, takes too long for a million tasks. A course knows one function and its inverse:
@@ -7,7 +7,7 @@ makes, takes too long for a million tasks. A course knows one function and its i
     course.count(ms)   the tasks that may start before then
 
 Windows are lines, or rounds if they move. A quota cuts the course below it into periods: the
-running one, and fresh ones. Source: docs/design.md, "Drain time".
+running one, and fresh ones. Source: docs/design.md, "Forecast".
 """
 
 import math
@@ -24,7 +24,7 @@ MOST_PACKED = 300
 
 
 class Course(Protocol):
-    """How many tasks may start, over the time from now on, in ms."""
+    """The tasks that may start, over the time from now on, in ms."""
 
     @property
     def rate(self) -> float:
@@ -236,7 +236,7 @@ class Joined:
 
 
 class Need(NamedTuple):
-    """What a task takes of a quota or a budget, and what it must leave for higher priorities."""
+    """The units that a task takes of a quota or a budget, and those it must leave for others."""
 
     units: int
     keeps: int = 0

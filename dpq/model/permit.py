@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dpq.model.cost import write_cost
-from dpq.model.errors import LimitTimeoutError
+from dpq.model.errors import ConfigurationError, LimitTimeoutError
+from dpq.model.pools import member_name
 from dpq.model.priority import encode_priority
 from dpq.model.task import Cost
-from dpq.model.validation import label, milliseconds
+from dpq.model.validation import label, milliseconds, nearest
 
 DEFAULT_LEASE = 60.0
 """Seconds of a permit that counts towards a concurrency, or is a probe: longer than most requests;
@@ -24,6 +25,12 @@ MOST_SLEEP_SECONDS = 30.0
 """A closing may end sooner than was said (another limit), or be without an end. acquire.lua forgets
 a caller that has not asked again 3 s later."""
 
+UNKNOWN_MEMBER = "\t"
+"""The member of a caller that neither names one nor can learn which it got: no pool has it."""
+
+SHOWN_MEMBERS = 5
+"""Members that an error names."""
+
 
 @dataclass(frozen=True)
 class PermitRequest:
@@ -35,6 +42,8 @@ class PermitRequest:
         priority: The priority, as text.
         timeout: Seconds to wait at most; None waits for ever.
         lease: Seconds of the lease, where the permit is one.
+        member: The member of the group's pool that it must be; "" for any; `UNKNOWN_MEMBER`.
+        host: The host of the request, for the log; or None.
     """
 
     group: str | None
@@ -42,10 +51,19 @@ class PermitRequest:
     priority: str
     timeout: float | None
     lease: float
+    member: str = ""
+    host: str | None = None
 
     @classmethod
     def checked(
-        cls, group: str | None, cost: Cost, timeout: float | None, priority: float, lease: float
+        cls,
+        group: str | None,
+        cost: Cost,
+        timeout: float | None,
+        priority: float,
+        lease: float,
+        member: str | None = None,
+        host: str | None = None,
     ) -> "PermitRequest":
         """Check the arguments.
 
@@ -57,8 +75,36 @@ class PermitRequest:
         if timeout is not None:
             milliseconds("timeout", timeout)
         milliseconds("lease", lease, least=0.001)
+        if member not in (None, UNKNOWN_MEMBER):
+            member_name(member)
+            if group is None:
+                raise ConfigurationError(
+                    f"member is {member!r} without a group: name the group whose pool has it"
+                )
         text, _ = encode_priority(priority)
-        return cls(group, str(write_cost(cost)), text, timeout, lease)
+        return cls(group, str(write_cost(cost)), text, timeout, lease, member or "", host)
+
+    @property
+    def scope(self) -> str:
+        """The group, and behind a TAB the member that it must be."""
+        named = self.member not in ("", UNKNOWN_MEMBER)
+        return f"{self.group}\t{self.member}" if named else self.group or ""
+
+    def refusal(self, members: list[str]) -> ConfigurationError:
+        """Make the error for a pool that does not have the member."""
+        shown = ", ".join(map(repr, members[:SHOWN_MEMBERS]))
+        if len(members) > SHOWN_MEMBERS:
+            shown += f" and {len(members) - SHOWN_MEMBERS} more"
+        if self.member == UNKNOWN_MEMBER:
+            return ConfigurationError(
+                f"group {self.group!r} is a pool ({shown}), and nothing says which member a "
+                "request uses: give the transport `prepare=`, a function that sets the key of "
+                "`permit.member`, or `member=`, which names the member of a request"
+            )
+        return ConfigurationError(
+            f"member is {self.member!r}, but the pool of group {self.group!r} has {shown}"
+            f"{nearest(self.member, members)}"
+        )
 
 
 class PermitAnswer(NamedTuple):
@@ -66,12 +112,13 @@ class PermitAnswer(NamedTuple):
 
     Attributes:
         code: 1 granted; 0 to ask again then; 2 to ask again when called, or then; -1 beyond the
-            timeout.
+            timeout; -2 the pool does not have the member.
         wait: Seconds until that.
         moment: The moment of the grant, ms; or the place of the caller in the line.
         held: The lease of the permit, or "".
         scope: The group, and behind a TAB the member of its pool.
         cost: The units that were charged, as the text of a record.
+        members: The members of a pool that does not have the one.
     """
 
     code: int
@@ -80,6 +127,7 @@ class PermitAnswer(NamedTuple):
     held: str = ""
     scope: str = ""
     cost: str = ""
+    members: tuple[str, ...] = ()
 
 
 class HeldPermit:
@@ -114,7 +162,7 @@ class Caller:
             in one.
         channel: Where it hears that it is called; "" if it hears nothing.
         held: The lease of its booking, or "".
-        scope: Its group, and behind a TAB the member of the pool that a booking is of.
+        scope: Its group, and behind a TAB the member that a booking is of, or that it must be.
         cost: The units that were charged.
         granted: It may go, once it has slept.
     """
@@ -123,7 +171,7 @@ class Caller:
         self.request = request
         self.id = secrets.token_urlsafe(9)
         self.moment, self.place, self.held, self.channel = "", "", "", ""
-        self.scope, self.cost = request.group or "", request.cost
+        self.scope, self.cost = request.scope, request.cost
         self.granted = False
         self._until = None if request.timeout is None else now + request.timeout
 
@@ -136,11 +184,14 @@ class Caller:
 
         Raises:
             LimitTimeoutError: It cannot have the units in time.
+            ConfigurationError: The pool does not have its member.
         """
+        if answer.members:
+            raise self.request.refusal(list(answer.members))
         left = self.remaining(now)
         self.moment, self.held, wait = "", answer.held, answer.wait
         if not answer.moment or answer.code != 1:
-            self.scope = self.request.group or ""
+            self.scope = self.request.scope
         elif answer.cost:
             self.scope, self.cost = answer.scope, answer.cost
         if answer.code == 1:

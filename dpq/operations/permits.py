@@ -20,6 +20,9 @@ def read_permit(reply: list[Any]) -> PermitAnswer | None:
     if reply[0] == Code.SETTINGS_LOST:
         return None
     require_same(reply)
+    if reply[0] == Code.NOT_FOUND:
+        members = reply[1].decode().split("\t")[1:]
+        return PermitAnswer(Code.NOT_FOUND, 0.0, members=tuple(members))
     code, microseconds, *texts = reply
     return PermitAnswer(code, microseconds / 1e6, *(text.decode() for text in texts))
 
@@ -36,6 +39,7 @@ class PermitOperations(PartitionBase[P]):
                 "" if left is None else milliseconds("timeout", left),
                 milliseconds("lease", request.lease),
                 *(caller.id, caller.moment, caller.place, caller.held, self._count, caller.channel),
+                request.member,
             ]
             answer: PermitAnswer | None = yield self._command("acquire", args, read_permit)
             if answer is not None:

@@ -7,8 +7,8 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 import logging
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from redis.exceptions import RedisError
@@ -16,10 +16,13 @@ from redis.exceptions import RedisError
 from dpq.model.budget import Budget, read_answer
 from dpq.model.cost import write_spent
 from dpq.model.errors import DPQError
+from dpq.model.interrupts import raise_interruption
+from dpq.model.log_fields import fields
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
 from dpq.model.signals import RateLimited, Scope, signal_of
 from dpq.model.task import Cost
+from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
 
 __all__ = ["Permit"]
@@ -75,6 +78,27 @@ class PermitBase:
         limited = RateLimited.from_response(response, scope)
         return limited, [] if limited else read_answer(response, None, None)
 
+    @contextmanager
+    def _logged(self, what: str) -> Iterator[None]:
+        """Log what the server could not be told: the request is done, and its answer counts."""
+        try:
+            yield
+        except (DPQError, RedisError) as error:
+            raise_interruption(error)
+            queue, host = self._queue.queue_name, self._caller.request.host
+            log.warning(
+                "%s: cannot %s of group %r%s: %s",
+                *(queue, what, self.group, f", host {host!r}" if host else "", error_line(error)),
+                extra=fields(
+                    "permit_not_told",
+                    queue=queue,
+                    group=self.group,
+                    member=self.member,
+                    reason=what,
+                    error=error_line(error),
+                ),
+            )
+
     @property
     def _spent(self) -> str:
         return write_spent(self._told)
@@ -116,7 +140,7 @@ class Permit(PermitBase):
         pool, else the group (without a group, the queue) for all consumers and callers. The next
         one is a probe. The request stays spent; other units are given back, unless `spent` was told
         before. A longer closing is never shortened. What a good answer says is left is obeyed by
-        all (`DPQ.observe`).
+        all (`DPQ.observe`). If the server cannot be told, that is logged: your request is done.
 
         Args:
             response: A response of requests, httpx, aiohttp or urllib; or the status of another
@@ -133,36 +157,36 @@ class Permit(PermitBase):
         """
         limited, budgets = self._read(response, headers, scope)
         operations = self._queue._operations
-        if budgets:
-            self._queue._session.run(operations.observe, self._caller, budgets)
-        if limited and limited.scope != "task":
-            if self._held:
-                self._queue._leases.let_go(self._held)
-            self._queue._session.run(
-                operations.met_limit,
-                *(self._caller, limited, self._let_go(), self._spent),
-            )
+        with self._logged("report an answer"):
+            if budgets:
+                self._queue._session.run(operations.observe, self._caller, budgets)
+            if limited and limited.scope != "task":
+                if self._held:
+                    self._queue._leases.let_go(self._held)
+                self._queue._session.run(
+                    operations.met_limit,
+                    *(self._caller, limited, self._let_go(), self._spent),
+                )
         return limited
 
     def close(self) -> None:
-        """End the permit, where it is a lease; the end of the `with` does it. Safe to repeat."""
+        """End the permit, where it is a lease; the end of the `with` does it. Safe to repeat.
+
+        If the server cannot be told, that is logged, and the lease runs out by itself.
+        """
         if self._held:
             self._queue._leases.let_go(self._held)
-            self._queue._session.run(
-                self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
-            )
+            with self._logged("end a permit"):
+                self._queue._session.run(
+                    self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
+                )
 
     def end(self, error: BaseException | None) -> None:
         """End the permit after its body, which may have raised a `RateLimited`."""
         signal = None if error is None else signal_of(error)
-        try:
-            if isinstance(signal, RateLimited):
-                self.report(signal)
-            self.close()
-        except (DPQError, RedisError):
-            if error is None:
-                raise
-            log.warning("cannot end a permit of %r", self.group, exc_info=True)
+        if isinstance(signal, RateLimited):
+            self.report(signal)
+        self.close()
 
 
 def take_permit(queue: Any, request: PermitRequest) -> Permit:

@@ -3,7 +3,6 @@
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import asyncio
-import logging
 import time
 from contextlib import suppress
 from typing import Any, cast
@@ -18,14 +17,13 @@ from dpq.queue.permits import PermitBase
 
 __all__ = ["AsyncPermit"]
 
-log = logging.getLogger(__name__)
-
 
 class AsyncPermit(PermitBase):
     """Units of a limit that were taken for one request; see `DPQ.acquire`.
 
     Attributes:
         group: The group whose units were taken; None for the queue's limit alone.
+        member: The member of the group's pool, whose key or proxy is to be used; None otherwise.
         waited: Seconds that the caller has waited for it.
     """
 
@@ -35,8 +33,9 @@ class AsyncPermit(PermitBase):
         """Async `Permit.report`."""
         limited, budgets = self._read(response, headers, scope)
         if budgets:
-            observe = self._queue._operations.observe
-            await self._queue._session.run(observe, self._caller, budgets)
+            with self._logged("report an answer"):
+                observe = self._queue._operations.observe
+                await self._queue._session.run(observe, self._caller, budgets)
         if limited and limited.scope != "task":
             await self._queue._finish(self._close_after(limited))
         return limited
@@ -44,10 +43,11 @@ class AsyncPermit(PermitBase):
     async def _close_after(self, limited: RateLimited) -> None:
         if self._held:
             await self._queue._leases.end(cast("Any", self._held))
-        await self._queue._session.run(
-            self._queue._operations.met_limit,
-            *(self._caller, limited, self._let_go(), self._spent),
-        )
+        with self._logged("report an answer"):
+            await self._queue._session.run(
+                self._queue._operations.met_limit,
+                *(self._caller, limited, self._let_go(), self._spent),
+            )
 
     async def close(self) -> None:
         """Async `Permit.close`."""
@@ -62,21 +62,17 @@ class AsyncPermit(PermitBase):
     async def _end_lease(self) -> None:
         if self._held:
             await self._queue._leases.end(cast("Any", self._held))
-            await self._queue._session.run(
-                self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
-            )
+            with self._logged("end a permit"):
+                await self._queue._session.run(
+                    self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
+                )
 
     async def end(self, error: BaseException | None) -> None:
         """Async `Permit.end`."""
         signal = None if error is None else signal_of(error)
-        try:
-            if isinstance(signal, RateLimited):
-                await self.report(signal)
-            await self.close()
-        except (DPQError, RedisError):
-            if error is None:
-                raise
-            log.warning("cannot end a permit of %r", self.group, exc_info=True)
+        if isinstance(signal, RateLimited):
+            await self.report(signal)
+        await self.close()
 
 
 async def take_permit_async(queue: Any, request: PermitRequest) -> AsyncPermit:

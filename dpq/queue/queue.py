@@ -892,6 +892,7 @@ class DPQ(QueueBase[P]):
         timeout: float | None = None,
         priority: float = 0,
         lease: float = DEFAULT_LEASE,
+        member: str | None = None,
     ) -> Iterator[Permit]:
         """Take units of a limit without a task: `with q.acquire("api.example") as permit:`.
 
@@ -915,15 +916,19 @@ class DPQ(QueueBase[P]):
             priority: The priority, which reserves and waiting tasks are compared with.
             lease: Seconds after which a permit that is a lease comes back if this process dies;
                 it is extended while the body runs.
+            member: The member of the group's pool that it must be, as a client has its key. None
+                takes any: `permit.member` says which. A group without members ignores it.
 
         Raises:
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
                 that is known. Nothing was taken.
-            ConfigurationError: An argument is out of its bounds, or the queue is of format 3.
+            ConfigurationError: An argument is out of its bounds, the pool does not have the member,
+                or the queue is of format 3. Nothing was taken.
 
         Source: docs/design.md, "Permits".
         """
-        permit = take_permit(self, PermitRequest.checked(group, cost, timeout, priority, lease))
+        request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
+        permit = take_permit(self, request)
         try:
             yield permit
         except BaseException as error:

@@ -583,9 +583,10 @@ class AsyncDPQ(QueueBase[P]):
         timeout: float | None = None,
         priority: float = 0,
         lease: float = DEFAULT_LEASE,
+        member: str | None = None,
     ) -> AsyncIterator[AsyncPermit]:
         """Async `DPQ.acquire`."""
-        request = PermitRequest.checked(group, cost, timeout, priority, lease)
+        request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
         permit = await take_permit_async(self, request)
         try:
             yield permit

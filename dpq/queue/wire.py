@@ -1,26 +1,55 @@
 """Options that the transports for HTTP clients share: which units a request takes. No I/O.
 
-`dpq.httpx`, `dpq.requests` and `dpq.aiohttp` call it.
+`dpq.httpx`, `dpq.httpx2`, `dpq.requests` and `dpq.aiohttp` make them; `queue/exchange` and its
+asyncio twin obey them.
 """
 
 import hashlib
+import logging
+import time
 import unicodedata
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar, get_args
+
+from redis.exceptions import RedisError
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.permit import DEFAULT_LEASE, PermitRequest
+from dpq.model.interrupts import raise_interruption
+from dpq.model.log_fields import fields
+from dpq.model.permit import DEFAULT_LEASE, UNKNOWN_MEMBER, PermitRequest
+from dpq.model.pools import member_name
 from dpq.model.task import Cost
-from dpq.model.validation import MAX_NAME_BYTES
+from dpq.model.usage import Answer
+from dpq.model.validation import MAX_NAME_BYTES, error_line
+from dpq.transport.cluster import forbidden
 
 R = TypeVar("R")
+"""The client's type of requests."""
+
+Q = TypeVar("Q")
+"""The type of permits, which is that of the queue."""
+
+Group = str | Callable[[R], str | None] | None
+"""The group of a request: a name, or a function of the request; None takes its host."""
+
+WhenAway = Literal["raise", "pass"]
+"""The fate of a request whose limit cannot be asked."""
+
+log = logging.getLogger(__name__)
 
 KEPT_BYTES = 150
 """Bytes of a long name that stay readable before its hash."""
 
+ASK_AGAIN_SECONDS = 1.0
+"""Seconds between two requests that ask a limiter which is away: each may wait for a timeout."""
+
+PERMIT = "dpq_permit"
+"""The name under which a request and its response have the permit."""
+
 
 _WAYS_OUT = {
     "httpx": "`pip install 'httpx>=0.27'`",
+    "httpx2": "`pip install 'httpx2>=2'`",
     "requests": "`pip install 'requests>=2.32'`",
     "aiohttp": "`pip install 'aiohttp>=3.12'`",
 }
@@ -51,26 +80,80 @@ def group_name(name: str | None) -> str | None:
     return f"{kept}~{hashlib.sha256(raw).hexdigest()[:16]}"
 
 
-class Options(Generic[R]):
-    """The checked options of a transport."""
+class TransportOptions(TypedDict, Generic[R, Q], total=False):
+    """The options of all transports.
+
+    Attributes:
+        cost: Units of each request, or a function of the request; 1 unless said.
+        timeout: Seconds to wait for the units at most; None, as unless said, waits for ever.
+        priority: The priority, or a function of the request; 0 unless said.
+        member: Where the group is a pool, the member whose key the request has: a name, or a
+            function of the request.
+        prepare: A function of the request and its permit, which is called before each request is
+            sent, redirects included. It sets the key of `permit.member`. If the request passes
+            without a permit (`when_away`), it is not called.
+        spent: A function of the `Answer`, once its body has ended: the units that the request has
+            spent, as a cost, in place of what was charged; None if the answer does not say it.
+            `openai_usage` and `anthropic_usage` are ready. Its errors are logged.
+        when_away: If the limiter cannot be asked, "raise" (unless said) raises the error of Redis,
+            and nothing was sent; "pass" sends the request without a permit. After the request
+            was sent, no error of the limiter is raised: it is logged.
+    """
+
+    cost: Cost | Callable[[R], Cost]
+    timeout: float | None
+    priority: float | Callable[[R], float]
+    member: str | Callable[[R], str | None] | None
+    prepare: Callable[[R, Q], object] | None
+    spent: Callable[[Answer], Cost | None] | None
+    when_away: WhenAway
+
+
+class Options(Generic[R, Q]):
+    """The checked options of a transport.
+
+    Attributes:
+        prepare: As in `TransportOptions`.
+        spent: As in `TransportOptions`.
+        outage: The time in which the limiter is away.
+
+    Raises:
+        ConfigurationError: An option is out of its bounds.
+    """
 
     def __init__(
         self,
-        group: str | Callable[[R], str | None] | None,
-        cost: Cost | Callable[[R], Cost],
-        timeout: float | None,
-        priority: float | Callable[[R], float],
+        group: Group[R],
+        *,
+        cost: Cost | Callable[[R], Cost] = 1,
+        timeout: float | None = None,
+        priority: float | Callable[[R], float] = 0,
+        member: str | Callable[[R], str | None] | None = None,
+        prepare: Callable[[R, Q], object] | None = None,
+        spent: Callable[[Answer], Cost | None] | None = None,
+        when_away: WhenAway = "raise",
     ) -> None:
         self._group, self._cost, self._priority = group, cost, priority
-        self._timeout = timeout
+        self._timeout, self._member = timeout, member
+        self.prepare, self.spent = prepare, spent
+        for name, value in (("group", group), ("member", member)):
+            if not (value is None or isinstance(value, str) or callable(value)):
+                raise ConfigurationError(
+                    f"{name} is {value!r}: it must be a name, a function of the request, or None"
+                )
+        for name, function in (("prepare", prepare), ("spent", spent)):
+            if not (function is None or callable(function)):
+                raise ConfigurationError(f"{name} is {function!r}: it must be a function, or None")
+        if when_away not in get_args(WhenAway):
+            raise ConfigurationError(f"when_away is {when_away!r}: it must be 'raise' or 'pass'")
         fixed_cost: Cost = 1 if callable(cost) else cost
         fixed_priority = 0 if callable(priority) else priority
         fixed_group = group if isinstance(group, str) else None
-        if not (group is None or isinstance(group, str) or callable(group)):
-            raise ConfigurationError(
-                f"group is {group!r}: it must be a name, a function of the request, or None"
-            )
         PermitRequest.checked(fixed_group, fixed_cost, timeout, fixed_priority, DEFAULT_LEASE)
+        if isinstance(member, str):
+            member_name(member)
+        self.outage = Outage(passes=when_away == "pass")
+        self._said = False
 
     def permit_for(self, request: R, host: str | None) -> PermitRequest:
         """Return the units that a request takes; without a group, those of its host."""
@@ -78,4 +161,72 @@ class Options(Generic[R]):
         name = host if group is None else group(request) if callable(group) else group
         cost = self._cost(request) if callable(self._cost) else self._cost
         priority = self._priority(request) if callable(self._priority) else self._priority
-        return PermitRequest.checked(group_name(name), cost, self._timeout, priority, DEFAULT_LEASE)
+        member = self._member(request) if callable(self._member) else self._member
+        if member is None and not self.prepare:
+            member = UNKNOWN_MEMBER
+        if not (group := group_name(name)):
+            member = None
+        return PermitRequest.checked(
+            group, cost, self._timeout, priority, DEFAULT_LEASE, member, host
+        )
+
+    def say_unsaid(self, queue_name: str, group: str | None) -> None:
+        """Log, once, that a good answer does not say what it has spent."""
+        if not self._said:
+            self._said = True
+            log.warning(
+                "%s: an answer of group %r does not say what it has spent, so what was charged "
+                "stays. A stream may have to be asked for it. This is logged once",
+                *(queue_name, group),
+                extra=fields("spent_not_said", queue=queue_name, group=group),
+            )
+
+
+class Outage:
+    """The time in which the limiter cannot be asked, and what becomes of requests meanwhile.
+
+    Args:
+        passes: Requests are sent without a permit.
+    """
+
+    def __init__(self, *, passes: bool) -> None:
+        self._passes = passes
+        self._passed = 0
+        self._ask_at = 0.0
+
+    def asks(self) -> bool:
+        """Return True if a request is to ask; while the limiter is away, one does each second."""
+        now = time.monotonic()
+        if not self._passed or now >= self._ask_at:
+            self._ask_at = now + ASK_AGAIN_SECONDS
+            return True
+        self._passed += 1
+        return False
+
+    def begin(self, queue_name: str, error: RedisError) -> None:
+        """Note that the limiter is away, and log its first sign.
+
+        Raises:
+            RedisError: The error, if requests do not pass, or if the Redis user has no right.
+        """
+        raise_interruption(error)
+        if not self._passes or forbidden(error):
+            raise error
+        self._ask_at = time.monotonic() + ASK_AGAIN_SECONDS
+        if not self._passed:
+            log.warning(
+                "%s: the limiter is away, requests are sent without a permit: %s",
+                *(queue_name, error_line(error)),
+                extra=fields("limiter_away", queue=queue_name, error=error_line(error)),
+            )
+        self._passed += 1
+
+    def end(self, queue_name: str) -> None:
+        """Note that the limiter has answered."""
+        passed, self._passed = self._passed, 0
+        if passed:
+            log.info(
+                "%s: the limiter is back; %d requests were sent without a permit",
+                *(queue_name, passed),
+                extra=fields("limiter_back", queue=queue_name, count=passed),
+            )

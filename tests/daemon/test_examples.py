@@ -281,18 +281,26 @@ def test_execute_later_runs_functions_in_their_time(url: str) -> None:
 
 def test_callbacks_run_in_the_order_of_their_queues(url: str) -> None:
     """The first queue is emptied first; an unknown name is dead. So too on an embedded server."""
-    lines = lines_of("callbacks.py", url)
-    assert lines == [
+    wanted = [
         "mail to grace: now",
         "mail to ada: later",
         "4 words",
+        "reports: task ID (count_wrods), attempt 1 of 10: Reject: unknown task 'count_wrods'",
         "dead: unknown task 'count_wrods'",
     ]
+
+    def lines(*arguments: str) -> list[str]:
+        return [
+            re.sub(r"task \w+ \(", "task ID (", line)
+            for line in lines_of("callbacks.py", *arguments)
+        ]
+
+    assert lines(url) == wanted
     for name, acked, dead in [("mails", 2, 0), ("reports", 1, 1)]:
         with DPQ.from_url(url, name) as q:
             stats = q.stats()
             assert (stats.acked, stats.dead, q.size(), q.check()) == (acked, dead, 0, [])
-    assert lines_of("callbacks.py") == lines
+    assert lines() == wanted
 
 
 def test_scraper_fetches_every_page_of_its_small_site() -> None:

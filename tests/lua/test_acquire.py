@@ -5,43 +5,13 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
+from kit.askers import Asker
 from kit.limits import SCOPES, fill, payloads, take
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, LimitTimeoutError, RateLimit, RateLimited, Reserve
-from dpq.model.permit import Caller, HeldPermit, PermitAnswer, PermitRequest
+from dpq import DPQ, LimitTimeoutError, Quota, RateLimit, Reserve
+from dpq.model.permit import PermitRequest
 from dpq.transport.listener import PREFIX
-
-
-class Asker:
-    """A caller that does not sleep: the test moves the clock."""
-
-    def __init__(
-        self, q: DPQ[Any], group: str | None = "g", timeout: float | None = None, **more: Any
-    ) -> None:
-        given = {"cost": 1, "priority": 0, "lease": 60.0, **more}
-        self.q = q
-        self.caller = Caller(PermitRequest.checked(group, timeout=timeout, **given), 0.0)
-
-    def ask(self) -> PermitAnswer:
-        answer = self.q._session.run(self.q._operations.acquire, self.caller, 0.0)
-        self.caller.receive(answer, 0.0)
-        return answer
-
-    def end(self, told: str = "") -> None:
-        self.q._session.run(self.q._operations.end_permit, self.caller, self.caller.held, told)
-
-    def extend(self, seconds: float) -> str:
-        held = HeldPermit(self.caller.id, self.caller.request.group, self.caller.held, "g")
-        kept = self.q._session.run(self.q._operations.extend_many, [(held, seconds)])
-        self.caller.held = held.member if kept[0] else ""
-        return self.caller.held
-
-    def met(self, retry_after: float, scope: Any = "member", told: str = "") -> None:
-        self.q._session.run(
-            *(self.q._operations.met_limit, self.caller, RateLimited(retry_after, scope=scope)),
-            *(self.caller.held, told),
-        )
 
 
 def full(q: DPQ[Any], group: str | None = "g") -> bool:
@@ -235,6 +205,79 @@ def test_one_order_for_tasks_and_callers(q, clock, limit, scope):
         clock.advance(0.01)
     gone.sort(key=itemgetter(0))
     assert [name for _, name in gone] == ["g", "b", "d", "a", "c", "e", "f"]
+
+
+@pytest.mark.parametrize("aging", [0.0, 1.0])
+def test_callers_age_as_tasks_do(q, clock, aging):
+    """With an aging of 1 a second, ten seconds are worth ten of priority."""
+    q = DPQ(q.redis, q.queue_name, aging=aging, clock=clock)
+    q.set_limit(concurrency=1, group="g")
+    holder, old, new = Asker(q), Asker(q), Asker(q, priority=5)
+    holder.ask()
+    assert old.ask().code == 2
+    for _ in range(8):
+        clock.advance(1.2)
+        assert old.ask().code == 2
+    assert new.ask().code == 2
+    holder.end()
+    first, second = (old, new) if aging else (new, old)
+    assert second.ask().code == 2
+    assert first.ask().code == 1
+
+
+def test_a_caller_keeps_its_place_while_it_asks(q, clock):
+    """It may be some seconds late."""
+    q.set_limit(concurrency=1, group="g")
+    holder, first, second = Asker(q), Asker(q), Asker(q)
+    first.caller.channel = "somewhere"
+    holder.ask()
+    assert first.ask()[:2] == (2, 2)
+    clock.advance(0.5)
+    assert second.ask().code == 2
+    clock.advance(2.9)
+    holder.end()
+    assert second.ask().code == 2
+    assert first.ask().code == 1
+
+
+def test_callers_of_a_pool_have_a_lease_of_each_member(q, clock):
+    """As many callers go as the members have leases; tasks take what these leave."""
+    q.set_limit(concurrency=2, group="g", members=["a", "b"])
+    holders = [Asker(q) for _ in range(4)]
+    callers = [Asker(q) for _ in range(3)]
+    assert [holder.ask().code for holder in holders] == [1] * 4
+    assert [caller.ask().code for caller in callers] == [2] * 3
+    clock.advance(0.001)
+    fill(q, 9)
+    for holder in holders:
+        holder.end()
+    assert len(payloads(q)) == 1
+    assert [caller.ask().code for caller in callers] == [1] * 3
+
+
+def test_a_booking_is_of_one_period(q, clock):
+    """None goes beyond the end of a quota's period, in which it would not count."""
+    q.set_limit([RateLimit(1, 2, slack=0), Quota(100, "hour")], group="g")
+    clock.advance(3600 - clock() / 1000 % 3600 - 1)
+    assert asks(q, 1) == [0]
+    late = Asker(q)
+    answer = late.ask()
+    assert (answer.code, answer.wait) == (0, pytest.approx(1, abs=0.01))
+    clock.advance(answer.wait)
+    assert late.ask()[:2] == (1, pytest.approx(1, abs=0.01))
+    clock.advance(1)
+    assert q.group("g").quotas[0].left == 99
+
+
+def test_a_booking_that_is_closed_gives_its_lease_back(q, clock):
+    """The caller stands in the line again, and holds nothing meanwhile."""
+    q.set_limit(1, 2, concurrency=2, group="g")
+    first, second = Asker(q), Asker(q)
+    assert [each.ask().wait for each in (first, second)] == [0, 2]
+    q.delay_group("g", 10)
+    clock.advance(2)
+    assert second.ask()[:2] == (0, 8)
+    assert q.group("g").in_flight == 1
 
 
 def test_a_free_lease_waits_for_the_first_caller(q, clock):

@@ -11,6 +11,7 @@ from kit.limits import LONG, SCOPES, fill, payloads, take
 from redis import Redis
 
 from dpq import DPQ, RateLimit, Reserve
+from dpq.model.moving import tick_of
 from dpq.model.permit import Caller, PermitRequest
 from dpq.protocol.keys import key_of
 
@@ -239,6 +240,52 @@ def test_the_bound_and_the_rate_in_saturation(
     assert len(granted) >= (len(exact) - count) * 63 / 64
 
 
+@pytest.mark.parametrize("apart", [0.999, 1.0])
+def test_a_slot_is_a_64th_of_the_window(q: DPQ[Any], clock: Any, apart: float) -> None:
+    """What is granted within it leaves together; the next 64th has a slot of its own."""
+    q.set_limit([RateLimit(2, 64, moving=True, slack=0)], group="g")
+    fill(q, 4)
+    assert payloads(q, 1) == [0]
+    clock.advance(apart)
+    assert payloads(q) == [1]
+    clock.advance(64.001 - apart)
+    assert left(q) == (apart == 1)
+    clock.advance(apart)
+    assert left(q) == 2
+
+
+@pytest.mark.parametrize("per", [0.05, 1, 60, 86400, 31_536_000])
+def test_moments_are_stored_in_ticks(q: DPQ[Any], clock: Any, redis: Redis, per: float) -> None:
+    """The forecast counts them by the same step: about a 2^18th of the window."""
+    q.set_limit([RateLimit(5, per, moving=True, slack=0)], group="g")
+    fill(q, 1)
+    take(q)
+    found = re.search(r"_:[\d.]+:\d+:\d+:\d+:(\d+):", gate(q, redis))
+    assert found
+    last, tick = int(found[1]), tick_of(per * 1000)
+    assert tick <= max(per * 1000 / 2**17, 2**-10)
+    assert clock.ms <= last * tick <= clock.ms + tick + 0.001
+
+
+def test_slots_before_a_booking(q: DPQ[Any], clock: Any, redis: Redis) -> None:
+    """What is granted while units are booked shares slots as ever, the booking's too."""
+    q.set_limit([RateLimit(1000, 0.64, moving=True, slack=0)])
+    q.set_limit(20, 1, slack=0, group="g")
+    fill(q, 100, "h")
+    for _ in range(2):
+        caller = Caller(PermitRequest.checked("g", 1, None, 0, 60.0), 0.0)
+        booked = q._session.run(q._operations.acquire, caller, 0.0)
+    assert booked.wait == pytest.approx(0.05, abs=0.001)
+    for _ in range(48):
+        clock.advance(0.001)
+        take(q)
+    assert 5 <= slots(gate(q, redis, None)) <= 8
+    clock.advance(0.004)  # 11 ms behind the first grant in the slot of the booking
+    take(q)
+    clock.advance(0.639)
+    assert q.limits()[0].units_left[0] == 999, "it has left, and the last task has not"
+
+
 def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     """A permit books the moment when enough has left; the next one comes behind it."""
     q.set_limit([RateLimit(4, 2, moving=True, slack=0)], group="g")
@@ -267,7 +314,7 @@ def test_many_bookings_are_bounded(q: DPQ[Any], clock: Any, redis: Redis) -> Non
     q.set_limit([RateLimit(64, 0.02, moving=True, slack=0)], group="g")
     run, operations = q._session.run, q._operations
     moments: list[float] = []
-    for n in range(900):
+    for n in range(1300):  # the text is made shorter twice
         request = PermitRequest.checked("g", 1, None, 0, 60.0)
         answer = run(operations.acquire, Caller(request, 0.0), 0.0)
         moments.append(clock.ms + answer.wait * 1000)
@@ -359,6 +406,40 @@ def test_a_gate_that_cannot_be_read_is_spent(
         assert payloads(q) == []
         clock.advance(60.01)
     assert len(payloads(q)) == (1 if text else 2)
+
+
+@pytest.mark.damaged
+def test_a_slot_that_cannot_be_read_is_all(q: DPQ[Any], clock: Any, redis: Redis) -> None:
+    """When it would leave the window, that counts as spent once more."""
+    q.set_limit([RateLimit(10, 64, moving=True, slack=0)], group="g")
+    fill(q, 20)
+    for _ in range(3):
+        take(q)
+        clock.advance(2)
+    text = gate(q, redis)
+    redis.hset(key_of(q.queue_name, "gates"), "g", re.sub(r"\|:1\.", "|:x.", text))
+    clock.advance(59)
+    assert payloads(q) == []
+    clock.advance(64.01)
+    assert len(payloads(q)) == 10
+
+
+def test_units_of_before_the_clock_was_set_back(q: DPQ[Any], clock: Any) -> None:
+    """A delivery that was counted at another moment than its own gives nothing back: it would be
+    what a later one has taken."""
+    q.push("other", group="h")
+    q.ack(take(q))
+    clock.advance(-5)
+    q.set_limit([TOKENS], group="g")
+    fill(q, 9, cost={"tokens": 500})
+    first = take(q)
+    clock.advance(6)
+    second = take(q)
+    assert first.payload == 0
+    q.spent(first, tokens=0)
+    clock.advance(54.01)  # the first one has left
+    assert left(q) == 500, "the second one has not"
+    q.ack(second)
 
 
 def test_repair_takes_a_damaged_gate_as_spent(q: DPQ[Any], clock: Any, redis: Redis) -> None:

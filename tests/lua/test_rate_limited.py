@@ -35,7 +35,7 @@ def test_the_status_is_told(q, clock, probe, tasks):
     with q.lease() as task:
         assert task
         raise RateLimited(1, "task", 420)
-    with q.acquire("p") as permit:
+    with q.acquire("p", priority=99) as permit:  # before the tasks
         permit.report(403, {"retry-after": "9"})
     details = [event.detail for event in q.events() if event.kind == "rate_limited"]
     alone = "1000 ms, this task alone"

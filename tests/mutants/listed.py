@@ -215,7 +215,7 @@ LEASES = [
         "an interrupted connection is kept with its reply under way",
         "transport/connections",
         "        except BaseException as error:  # replies may still come\n"
-        "            connection.disconnect()\n",
+        "            self._keep_closed(connection)\n",
         "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
         f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
     ),
@@ -325,7 +325,7 @@ LIMITS = [
     ),
     _lua(
         "a task of any cost pays for one",
-        "pop/judge",
+        "pop/charge",
         "+ time_of(units, window)",
         "+ time_of(1, window)",
         f"{LUA}pop_limits.py",
@@ -535,7 +535,7 @@ LIMITS = [
     ),
     _lua(
         "a budget is not charged",
-        "pop/judge",
+        "pop/charge",
         "math.max(0, budget.left - units)",
         "budget.left",
         f"{LUA}observe.py",
@@ -602,14 +602,14 @@ ADAPTIVE = [
     ),
     _lua(
         "a rate rises though nobody uses it",
-        "pop/judge",
+        "pop/charge",
         "gate.used * 2 >= gate.rate",
         "true",
         f"{LUA}adaptive.py",
     ),
     _lua(
         "the rate that met the last 429 is forgotten",
-        "pop/judge",
+        "pop/charge",
         "rules.step, gate.learned",
         "rules.step, 0",
         f"{LUA}adaptive.py",
@@ -1762,7 +1762,7 @@ UNITS = [
     ),
     _lua(
         "each window is charged requests",
-        "pop/judge",
+        "pop/charge",
         "math.min(cost[rule.unit] or 0",
         "math.min(cost[''] or 0",
         f"{LUA}units.py",
@@ -2268,8 +2268,36 @@ FORESIGHT = [
 
 PERMITS = [
     _lua(
+        "a booking goes into the next period of a quota",
+        "acquire",
+        "shuts(at >= ends and ends or 0, i)",
+        "shuts(0, i)",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "a booking that was closed keeps its lease",
+        "acquire",
+        "elseif held ~= '' then\n  settle(held)",
+        "elseif false then\n  settle(held)",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "callers do not age",
+        "acquire/booking",
+        "(tonumber(aging or '') or 0) * (came",
+        "0 * (came",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "one caller of a pool goes at a time",
+        "lib/line",
+        "sum = is_full and sum or sum +",
+        "sum = is_full and sum or 0 +",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
         "a booking is charged as if it were now",
-        "pop/judge",
+        "pop/charge",
         "math.max(window.owed, moment or instant)",
         "math.max(window.owed, instant)",
         f"{LUA}acquire.py",
@@ -2474,6 +2502,27 @@ TRACES = [
 
 MOVING = [
     _lua(
+        "a moving window keeps the earlier of two slots",
+        "lib/slots",
+        "{ found[n][1], found[n][2] + (found[n - 1]",
+        "{ (found[n - 1] or found[n])[1], found[n][2] + (found[n - 1]",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window has a slot for each grant before a booking",
+        "lib/slots",
+        "elseif found[n - 2] and tick - found[n - 2][1] <= span then",
+        "elseif false then",
+        f"{LUA}moving.py",
+    ),
+    _py(
+        "drain forgets when units leave a moving window",
+        "model/moving",
+        "tick * self._tick + self.length - begin",
+        "tick * self._tick - begin",
+        f"{CONTRACT}forecast.py",
+    ),
+    _lua(
         "a moving window forgets what has not left",
         "lib/moving",
         "parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)",
@@ -2620,6 +2669,20 @@ BATCH = f"{UNIT}batch.py"
 
 BATCHES = [
     _py(
+        "an answer goes into a file that was replaced",
+        "batch/results",
+        "same = os.stat(self.path).st_ino == os.fstat(file).st_ino",
+        "same = True",
+        f"{UNIT}batch.py",
+    ),
+    _py(
+        "a line of a batch may name another host",
+        "batch/reader",
+        "if urlsplit(full)[:2] != urlsplit(url)[:2]:",
+        "if urlsplit(full)[:1] != urlsplit(url)[:1]:",
+        f"{UNIT}batch.py",
+    ),
+    _py(
         "dpq run acks before its answer is on the disk",
         "batch/results",
         "                os.fsync(file)\n",
@@ -2726,6 +2789,157 @@ BATCHES = [
     ),
 ]
 
+TRANSPORTS = [
+    _py(
+        "an answer that cannot be reported is lost",
+        "queue/permits",
+        "raise_interruption(error)\n            queue, host",
+        "raise\n            queue, host",
+        f"{CONTRACT}transport_outages.py",
+    ),
+    _py(
+        "an interrupt of a report leaves the answer open",
+        "queue/exchange",
+        "                close(response)\n",
+        "                pass\n",
+        f"{CONTRACT}transport_outages.py",
+    ),
+    _py(
+        "a cancelled report leaves its permit",
+        "queue/exchange_async",
+        "                await self.end(error)\n            finally:",
+        "                pass\n            finally:",
+        f"{CONTRACT}transport_outages.py",
+    ),
+    _py(
+        "an error of the client leaves its permit",
+        "queue/exchange",
+        "        except BaseException as error:\n            self.end(error)\n",
+        "        except BaseException:\n",
+        f"{CONTRACT}transport_outages.py",
+    ),
+    _py(
+        "requests pass though they are to raise",
+        "queue/wire",
+        "not self._passes or forbidden(error)",
+        "forbidden(error)",
+        f"{CONTRACT}transport_outages.py",
+    ),
+    _py(
+        "requests pass without the right to ask",
+        "queue/wire",
+        "not self._passes or forbidden(error)",
+        "not self._passes",
+        f"{CONTRACT}transport_outages.py",
+    ),
+    _py(
+        "each request asks a limiter that is away",
+        "queue/wire",
+        "not self._passed or now >= self._ask_at",
+        "True",
+        f"{CONTRACT}transport_outages.py",
+    ),
+    _py(
+        "a request to a pool may use any key",
+        "queue/wire",
+        "member = UNKNOWN_MEMBER",
+        "member = None",
+        f"{CONTRACT}transport_pools.py",
+    ),
+    _py(
+        "the member that a request names is ignored",
+        "operations/permits",
+        "                request.member,\n",
+        '                "",\n',
+        f"{CONTRACT}transport_pools.py",
+        f"{LUA}acquire_members.py",
+    ),
+    _lua(
+        "a caller who must be a member waits in the line of the group",
+        "acquire",
+        "pin ~= '' and scopes[3] or nil }",
+        "nil }",
+        f"{LUA}acquire_members.py",
+    ),
+    _lua(
+        "other callers take the lease of one who must be this member",
+        "acquire/stand",
+        "or is_awaited(gate) then",
+        "or i < 3 and is_awaited(gate) then",
+        f"{LUA}acquire_members.py",
+    ),
+    _lua(
+        "tasks take the lease of a caller who must be this member",
+        "pop/judge_groups",
+        " or mate and callers().kept(mate, score, raw) or at",
+        " or at",
+        f"{LUA}acquire_members.py",
+    ),
+    _lua(
+        "a caller who leaves stays in the line of its member",
+        "permit",
+        "for i, scope in ipairs(scopes) do\n    local left",
+        "for i, scope in ipairs({ scopes[1], scopes[2] }) do\n    local left",
+        f"{LUA}acquire_members.py",
+    ),
+    _lua(
+        "a booking of another member than the one that must be stands",
+        "acquire/gates_of",
+        "member .. pin ~= ''",
+        "member ~= ''",
+        f"{LUA}acquire_members.py",
+    ),
+    _lua(
+        "a caller in the line of a member is a problem",
+        "repair/sound",
+        "'^([^\\11]*)\\11%x+",
+        "'^([^\\t\\11]*)\\11%x+",
+        f"{LUA}acquire_members.py",
+    ),
+    _py(
+        "what a stream has spent is read of its beginning",
+        "model/usage",
+        'if answer.complete else {}\n    given = _count(usage, "prompt_tokens"',
+        '\n    given = _count(usage, "prompt_tokens"',
+        f"{UNIT}usage.py",
+    ),
+    _py(
+        "a packed body fills the memory",
+        "model/usage",
+        "decompress(part, STEP_BYTES)",
+        "decompress(part)",
+        f"{UNIT}usage.py::test_memory_is_bounded",
+    ),
+    _py(
+        "a long body is kept whole",
+        "model/usage",
+        "                del self._kept[:-MOST_BYTES]\n",
+        "",
+        f"{UNIT}usage.py::test_memory_is_bounded",
+    ),
+    _py(
+        "a function that fails spoils the answer",
+        "queue/exchange",
+        "        except Exception as error:  # the caller's function",
+        "        except MemoryError as error:  # the caller's function",
+        f"{CONTRACT}true_up_http.py",
+    ),
+    _py(
+        "a body that ends in aiohttp tells nothing",
+        "aiohttp",
+        "        if self._inner.at_eof():\n            self._exchange.body_ended()\n",
+        "        if self._inner.at_eof():\n",
+        f"{CONTRACT}true_up_http.py",
+    ),
+    _py(
+        "a body that ends in requests tells nothing",
+        "requests",
+        "        exchange.body_ended()\n",
+        "",
+        f"{CONTRACT}true_up_http.py",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2762,5 +2976,6 @@ MUTANTS: list[Mutant] = [
         + SEEN
         + TRACES
         + BATCHES
+        + TRANSPORTS
     ),
 ]

@@ -380,7 +380,7 @@ def work_async(plan: Plan, name: str, queue: str) -> None:
             worker = AsyncWorker(q, handle, concurrency=TASKS, prefetch=book.chance.choice((0, 5)))
             book.note_what_is_asked(worker)
             book.note_what_is_answered(worker)
-            await worker.run()
+            await worker.run(signals=True)
 
     _through_outages(lambda: asyncio.run(run()))
 

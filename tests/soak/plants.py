@@ -73,7 +73,7 @@ PLANTS = [
     _lua("a better newcomer waits behind its group's head", "lib/place",
          "best and (score < best or score == best and member < first)", "false", "out of order"),
     _lua("the worst comes first", "pop/take", "'ZPOPMIN'", "'ZPOPMAX'", "out of order"),
-    _lua("a task of any cost pays for one", "pop/judge", "+ time_of(units, window)",
+    _lua("a task of any cost pays for one", "pop/charge", "+ time_of(units, window)",
          "+ time_of(1, window)", "over the limit"),
     _lua("one lease too many", "lib/gate", "return most <= out", "return most < out",
          "over the concurrency"),

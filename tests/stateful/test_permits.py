@@ -19,6 +19,7 @@ STEPS = st.lists(
         st.tuples(st.just("wait"), st.sampled_from([0.05, 0.3, 0.9, 1.2, 3, 7, 30])),
         st.tuples(st.just("ask"), st.sampled_from(["a", "b", None])),
         st.tuples(st.just("ask"), st.sampled_from(["a", "b", None])),
+        st.tuples(st.just("ask"), st.sampled_from(["p", "p/x", "p/y"])),
         st.tuples(st.just("pop"), st.integers(1, 4)),
         st.tuples(st.just("429"), st.sampled_from([0.5, 2.0, 9.0])),
         st.tuples(st.just("close"), st.sampled_from([0.0, 4.0])),
@@ -35,6 +36,7 @@ class World:
         self.q, self.clock = q, clock
         self.callers: list[tuple[float, Caller]] = []
         self.grants: list[Grant] = []
+        self.of_members: list[Grant] = []
 
     def ask(self, caller: Caller) -> None:
         """One call of a caller; it sleeps until its answer's moment, and goes or asks again."""
@@ -58,6 +60,10 @@ class World:
                 if caller.granted:
                     cost = {"": 1, "tokens": int(caller.request.cost.partition("=")[2] or 0)}
                     self.grants.append((self.clock(), caller.request.group, cost))
+                    if wanted := caller.request.member:
+                        assert caller.scope == f"p\t{wanted}"
+                    if caller.request.group == "p":
+                        self.of_members.append((self.clock(), caller.scope, cost))
                     if caller.held:
                         close = self.q._operations.end_permit
                         self.q._session.run(close, caller, caller.held, "")
@@ -69,15 +75,18 @@ class World:
         """Take tasks and finish them."""
         for task in self.q.pop_many(most):
             tokens = (task.costs or {}).get("tokens", 0)
-            self.grants.append((self.clock(), task.group, {"": 1, "tokens": tokens}))
+            cost = {"": 1, "tokens": tokens}
+            self.grants.append((self.clock(), task.group, cost))
+            if task.member:
+                self.of_members.append((self.clock(), f"p\t{task.member}", cost))
             self.q.ack(task)
 
     def most_in(self, unit: str, group: str | None, seconds: float) -> int:
         """The most units in any window of that length."""
         mine = [
             (at, cost[unit])
-            for at, of, cost in self.grants
-            if (group is None or of == group) and cost[unit]
+            for at, of, cost in (*self.grants, *self.of_members)
+            if (of == group or (group is None and "\t" not in str(of))) and cost[unit]
         ]
         return max(
             (sum(u for at, u in mine if start <= at < start + seconds * 1000) for start, _ in mine),
@@ -105,16 +114,20 @@ def run_steps(q: DPQ[Any], clock: Clock, steps: list[Any], timeout: float | None
         [RateLimit(4, 2, 2, slack=0), RateLimit(9, 3, 4, unit="tokens", slack=0)], group="a"
     )
     q.set_limit(3, 1, group="b", slack=0)
+    q.set_limit(2, 2, group="p", members=["x", "y"], slack=0)
     q.set_limit(10, 2, burst=3, slack=0)
     for n in range(40):
-        q.push(n, priority=n % 3, group=["a", "b", None][n % 3], cost={"tokens": n % 4})
+        q.push(n, priority=n % 3, group=["a", "b", None, "p"][n % 4], cost={"tokens": n % 4})
     world = World(q, clock)
     for n, (step, value) in enumerate(steps):
         if step == "wait":
             world.wait(value)
         elif step == "ask":
             cost = {"tokens": n % 5} if n % 2 else 1
-            request = PermitRequest.checked(value, cost, timeout, n % 3, 60.0)
+            group, _, member = (value or "").partition("/")
+            request = PermitRequest.checked(
+                group or None, cost, timeout, n % 3, 60.0, member or None
+            )
             world.ask(Caller(request, 0.0))
         elif step == "pop":
             world.pop(value)
@@ -133,4 +146,6 @@ def run_steps(q: DPQ[Any], clock: Clock, steps: list[Any], timeout: float | None
     assert world.most_in("", "a", 2) <= 4 + 2 - 1
     assert world.most_in("tokens", "a", 3) <= 9 + 4 - 1
     assert world.most_in("", "b", 1) <= 3
+    for member in ("x", "y"):
+        assert world.most_in("", f"p\t{member}", 2) <= 2
     assert world.most_in("", None, 2) <= 10 + 3 - 1

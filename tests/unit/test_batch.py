@@ -15,7 +15,8 @@ import pytest
 from dpq import Release, Retry, Signal
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
-from dpq.batch.reader import Batch, Reader
+from dpq.batch.errors import BatchError
+from dpq.batch.reader import Batch, Reader, target
 from dpq.batch.results import Results, hash_text, result_line
 from dpq.batch.sender import Sender
 
@@ -89,9 +90,9 @@ def sender(saved: Path, batch: Batch, answer: Answer, stop: Callable[[], None]) 
     return Sender(job, Results(saved, (), batch), Progress(batch.total), client, stop)
 
 
-def send(sender: Sender, batch: Batch, line: int) -> None:
+def send(sender: Sender, batch: Batch, line: int, deliveries: int = 1) -> None:
     """Do what the worker does with a task: call the handler. Its return is the ack."""
-    task = SimpleNamespace(payload=request(batch, line), deliveries=1)
+    task = SimpleNamespace(payload=request(batch, line), deliveries=deliveries)
     context = SimpleNamespace(stopping=False, observe=lambda **_: None, spent=lambda **_: None)
     asyncio.run(sender.send(cast("Any", task), cast("Any", context)))
 
@@ -271,6 +272,95 @@ def test_a_link_planted_in_the_midst_is_refused(
         tidied(batch, saved)
     assert victim.read_text() == "mine"
     assert lines_of(saved) == [2, 1]
+
+
+# Other processes
+
+
+def test_what_another_process_has_saved_is_not_sent_again(batch: Batch, saved: Path) -> None:
+    """It saved the answer and died before the ack: the next delivery looks into the file."""
+    sent: list[httpx.Request] = []
+
+    def api(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(200, json={})
+
+    client = sender(saved, batch, api, lambda: None)
+    asyncio.run(Results(saved, (), batch).save(1, answer(batch, 1)))
+    send(client, batch, 1, deliveries=2)
+    assert sent == []
+    send(client, batch, 2, deliveries=2)
+    assert len(sent) == 1
+
+
+def test_a_file_that_was_replaced_is_read_anew(batch: Batch, saved: Path) -> None:
+    """Another process has put its lines into order: what this one had read stands elsewhere."""
+    saved.write_bytes(answer(batch, 4) + answer(batch, 5))
+    results = Results(saved, (), batch)
+    results.read()
+    fresh = saved.with_name("fresh")
+    fresh.write_bytes(answer(batch, 1) + answer(batch, 4) + answer(batch, 5))
+    fresh.replace(saved)
+    results.read_on()
+    assert [line for line in range(1, 6) if results.has(line)] == [1, 4, 5]
+
+
+def test_an_answer_goes_into_the_file_that_replaced_the_old_one(
+    batch: Batch, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was replaced while this process waited for the lock of the old one."""
+    saved.write_bytes(answer(batch, 2) + answer(batch, 1))
+    lock = module.fcntl.flock
+    replaced: list[int] = []
+
+    def wait(file: int, how: int) -> None:
+        lock(file, how)
+        if not replaced:
+            replaced.append(file)
+            fresh = saved.with_name("fresh")
+            fresh.write_bytes(answer(batch, 1) + answer(batch, 2))
+            fresh.replace(saved)
+
+    monkeypatch.setattr(module.fcntl, "flock", wait)
+    asyncio.run(Results(saved, (), batch).save(3, answer(batch, 3)))
+    assert lines_of(saved) == [1, 2, 3]
+
+
+# What is sent, and where
+
+
+@pytest.mark.parametrize(
+    "path", ["http://b.example/v1", "https://a.example/v1", "//b.example/v1", "http://a.example:81"]
+)
+def test_a_line_cannot_name_another_host(tmp_path: Path, path: str) -> None:
+    """Which would see the key: it is refused before anything is sent."""
+    asks = tmp_path / "asks.jsonl"
+    asks.write_text(json.dumps({"url": path, "body": {"model": "m"}}) + "\n")
+    with pytest.raises(BatchError, match=r"line 1: url is .*: it must be a path, or on the host"):
+        Reader(asks, "http://a.example/v1").check()
+    assert target("http://a.example/v1", "/v2") == "http://a.example/v2"
+
+
+# What ends a run
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(401, "no such key"), (402, "pay"), (429, '{"error": {"code": "insufficient_quota"}}')],
+)
+def test_what_no_request_escapes_ends_the_run(
+    batch: Batch, saved: Path, status: int, text: str
+) -> None:
+    """A wrong key, or no money: the request goes back, and the run ends with the reason."""
+    stops: list[str] = []
+    client = sender(
+        saved, batch, lambda _: httpx.Response(status, text=text), lambda: stops.append("end")
+    )
+    for _ in range(2):
+        with pytest.raises(Release):
+            send(client, batch, 1)
+    assert stops == ["end"]
+    assert client.stopped.startswith(f"the API refuses every request: {status}: ")
 
 
 @pytest.mark.parametrize(("requests", "mode"), [(0o600, 0o600), (0o644, 0o644), (0o400, 0o600)])

@@ -2,12 +2,13 @@
 
 import random
 from copy import copy
+from itertools import cycle
 from typing import Any
 
 import pytest
 
 from dpq import Quota, RateLimit, Reserve
-from dpq.model.clearing import Wanted
+from dpq.model.clearing import Joined, Line, Need, Periods, Rounds, Share, Steady, Wanted, fitting
 from dpq.model.counted import PERIOD_MS, Counted, Refilling, Told
 from dpq.model.gates import Gate
 
@@ -77,3 +78,21 @@ def test_a_hundred_tasks_stand_for_a_thousand(limit: list[Any], costs: list[Any]
         true = run(gate_of(limit, left, used), tasks) - BEGIN + 1000
         said = gate_of(limit, left, used).clears_at(number, some, BEGIN)[0] - BEGIN + 1000
         assert said / 1.4 <= true <= said * 1.4
+
+
+def test_what_each_part_of_a_course_counts() -> None:
+    """To the task, where the test above allows a factor."""
+    line = Line(first=5, each=10)
+    assert [line.count(ms) for ms in (5, 6, 15, 16)] == [0, 1, 1, 2]
+    assert line.start(3) == 25
+    rounds = Rounds([(0, 4), (30, 10)], length=60, tasks=4, units=2, keeps=2, words="")
+    assert [rounds.start(n) for n in (1, 2, 4, 5)] == [0, 30, 30, 60]
+    assert [rounds.count(ms) for ms in (1, 31, 61)] == [1, 4, 5]
+    joined = Joined([(0, Steady([Line(0, 10)])), (100, Steady([Line(0, 10)]))])
+    assert [joined.count(ms) for ms in (50, 105, 111)] == [5, 12, 14]
+    assert joined.start(12) == pytest.approx(100, abs=1)
+    share = Share(5)
+    periods = Periods(Steady([Line(0, 1000)]), Steady([Line(0, 1)]), 10, share, share, 10, "")
+    assert periods.start(7) == 6000, "what holds now holds later, too"
+    assert [fitting(10, 0, cycle([Need(3, keeps)])) for keeps in (0, 4, 8)] == [3, 2, 1]
+    assert fitting(10, 9, cycle([Need(3)])) == 0

@@ -14,6 +14,7 @@
 -- ARGV[10] held       the lease that the last answer gave with its booking; "" if none
 -- ARGV[11] partitions of the queue, as the client knows it; 0 before it does
 -- ARGV[12] channel    on which the caller hears that it may go; "" if it hears nothing
+-- ARGV[13] pin        the member of the pool that it must be; "" for any; a TAB, which no member is, refuses a pool
 --
 -- Returns one of:
 -- * {1, us, moment, held, scope, cost}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
@@ -23,17 +24,18 @@
 --   does not wait.
 -- * {2, us, place}: leases are out, or others come first: ask again when called, or then.
 -- * {-1, us}: beyond the timeout; nothing is charged.
+-- * {-2, members}: the pool of the group has no such member; nothing is charged. Its members, with a TAB before each.
 -- * {-7, ...}, {-8, ...}, {-9}: as pop.
 -- Lost reply: units are charged twice, and a lease stays until its end; or the caller stands in the line twice, until
 -- its first place is forgotten, seconds later.
 local time, group, cost, priority, timeout, partitions = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[11]
 local lease, id, booked, standing_at, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10]
-local channel = ARGV[12]
+local channel, pin = ARGV[12], ARGV[13]
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, callers, booking, stand, grant
+-- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
 local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate',
   'token', 'aging', 'aging_since')
 local refused, format = refusal(settings[1], settings[2], partitions)
@@ -52,11 +54,13 @@ go_on()
 seen.texts, seen.lacking = { settings[5], settings[6] }, {} -- nothing is lost, see above
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
 local score, place = place_in_line(standing_at, priority, id, settings[8], settings[9])
-local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held)
-local lines = { scopes[1], scopes[2] } -- the gates that have lines
+local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held, pin)
+if not scopes then
+  return { -2, units }
+end
+local lines = { scopes[1], scopes[2], pin ~= '' and scopes[3] or nil } -- the gates in whose line it may stand
 local left = leave_lines(standing_at ~= '' and lines or {}, place)
-callers().asks = place
-local opening, closer, probing, taken = 0, nil, false, nil
+local opening, closer, probing, taken, at, decider, earliest = 0, nil, false, nil, instant, nil, math.huge
 local function shuts(moment, i)
   if moment > opening then
     opening, closer = moment, lines[i] or lines[2]
@@ -70,12 +74,20 @@ end
 local function settle(lost)
   -- Needs: open_or_close, place
   for gate in pairs(left) do
-    stirred[gate.scope] = true
+    stirred[string.match(gate.scope, '^[^\t]*')] = true
   end
   if lost then
     ended(lost, name, true, member ~= '' and member or nil)
   end
   admit()
+end
+
+-- A lease of a task may be over, and there may be no consumer to see it.
+local function end_leases()
+  if (tonumber(redis.call('HGET', conf, 'next_event') or '') or math.huge) <= instant then
+    -- Needs: upkeep
+    upkeep(100)
+  end
 end
 
 -- A closing moves a booking: the caller asks anew. Its time is lost, but nobody could have used it.
@@ -85,7 +97,6 @@ elseif held ~= '' then
   settle(held)
 end
 
-local at, decider, earliest = instant, nil, math.huge
 for i, gate in ipairs(scopes) do
   taken = full(gate) and (lines[i] or lines[2]) or taken
   local free, counted = opens_at(gate, units, -score)
@@ -98,10 +109,7 @@ for i, gate in ipairs(scopes) do
   end
   forget_ended(gate)
 end
-for i, gate in ipairs(scopes) do
-  local ends = gate.quotas and gate.quotas.ends() or math.huge
-  shuts(at >= ends and ends or 0, i)
-end
+shuts(period_over(scopes, at))
 
 local reply, line, code, again
 if timeout ~= '' and at - instant > tonumber(timeout) then
@@ -109,25 +117,21 @@ if timeout ~= '' and at - instant > tonumber(timeout) then
 elseif opening > 0 then
   line, code, again = closer, 0, opening
 elseif taken then
-  if (tonumber(redis.call('HGET', conf, 'next_event') or '') or math.huge) <= instant then
-    -- Needs: upkeep
-    upkeep(100) -- a lease of a task may be over, and there may be no consumer to see it
-  end
+  end_leases()
   line, code, again = taken, 2, math.huge
 else
-  local own = decider and decider ~= scopes[3] and decider or lines[2] or lines[1]
+  local own = decider and (lines[3] or decider ~= scopes[3]) and decider or lines[2] or lines[1]
   line, code, again = own, 0, decider and far_ahead(decider, own, at, units, place, at - earliest > 50)
   if not again then
-    code, line, again = 2, come_before(lines, place, units, at)
+    code, line, again = 2, come_before(scopes, lines, place, units, at)
   end
 end
-local leased, token, changes
+local leased, changes
 if line then
   left[line] = timeout == '0' and left[line] or nil
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
-  token = math.max(math.floor(at * 1000), (tonumber(settings[7] or '') or 0) + 1) -- after those of all tasks so far
-  leased = grant(scopes, units, id, at, math.floor(at) + lease, token, tells)
+  leased = grant(scopes, units, id, at, math.floor(at) + lease, settings[7], tells)
   changes = added and estimates().change(cost, added)
 end
 if next(left) then

@@ -2,7 +2,7 @@
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  group      the scope, as acquire has answered
+-- ARGV[2]  group      the scope, as acquire has answered; of a caller in a line: the group, TAB and the member it wants
 -- ARGV[3]  held       what acquire, or the last call, has answered; or the place of a caller that leaves its line
 -- ARGV[4]  ms         from now; 0 ends it
 -- ARGV[5]  told       what it has spent, as in spent; "" for nothing
@@ -20,8 +20,9 @@ local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
 local scopes = { '', name ~= '' and name or nil }
 scopes[#scopes + 1] = mate ~= '' and group or nil
 if string.byte(held) ~= 126 then
-  for n = 1, name ~= '' and 2 or 1 do
-    stirred[scopes[n]] = the_line().leave(gate_of(scopes[n]), held) or nil
+  for i, scope in ipairs(scopes) do
+    local left = the_line().leave(gate_of(scope), held)
+    stirred[scopes[math.min(i, 2)]] = left or stirred[scopes[math.min(i, 2)]]
   end
   admit()
   return ''

@@ -2,13 +2,14 @@
 -- `booked`: until when units are booked; until when callers may stand in its line; since when a free unit, or lease, is
 -- left to better tasks, or 0; and when the last task took one while callers waited. docs/design.md, "Permits".
 -- Keys: tracked
--- Needs: now, pace, booked, line, moving
+-- Needs: now, pace, booked, line, moving, callers
 -- Gives: place_in_line(text, priority, id, aging, since), for the place that the caller had, or "": its score, aged as
 --        that of a task, and its place; leave_lines(gates, place), a set of those in whose line it stood;
 --        standing(gate, place), how many callers stand in its line before that place; far_ahead(gate, line, at, cost,
 --        place, blocks), for the gate that decides, and the one in whose line it is to stand: when to ask again, ms, or
 --        nil if it may book at that moment; turn_of(gate, cost, at, place, last): until when tasks may take what is
---        free at that moment, ms, or nil; `last` if there is one lease for both.
+--        free at that moment, ms, or nil; `last` if there is one lease for both. period_over(gates, at): the latest end
+--        of a quota's period before that moment, ms, or 0; and the number of its gate.
 local TURN_MS, FREE_MS = 50, 1000
 
 local function place_in_line(text, priority, id, aging, since)
@@ -18,6 +19,7 @@ local function place_in_line(text, priority, id, aging, since)
 end
 
 local function leave_lines(gates, place)
+  callers().asks = place
   local left = {}
   for _, gate in ipairs(gates) do
     left[gate] = the_line().leave(gate, place) or nil
@@ -53,6 +55,17 @@ local function plenty(gate, cost)
     end
   end
   return true
+end
+
+local function period_over(gates, at)
+  local latest, n = 0, nil
+  for i, gate in ipairs(gates) do
+    local ends = gate.quotas and gate.quotas.ends() or math.huge
+    if at >= ends and ends > latest then
+      latest, n = ends, i
+    end
+  end
+  return latest, n
 end
 
 -- If no task came in its turn, callers are free for a second.

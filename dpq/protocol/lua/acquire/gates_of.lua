@@ -1,10 +1,10 @@
 -- gates_of: find the gates whose units acquire takes, and how many.
 -- Needs: now, gate, opens, cost, pool, estimate
--- Gives: gates_of(group, member, cost, rank, held): the gates of the queue, of the group, and of a member of its pool;
---        the units; those that were estimated, or nil; true if a permit may tell what it has spent; and true if the
---        member is not the one named. It is that one, unless it was closed since; else the one that is free first, of
---        these as pop does.
-local function gates_of(group, member, cost, rank, held)
+-- Gives: gates_of(group, member, cost, rank, held, pin): the gates of the queue, of the group, and of a member of its
+--        pool; the units; those that were estimated, or nil; true if a permit may tell what it has spent; and true if
+--        the member is not the one named. It is the pinned one; or the one named, unless it was closed since; else the
+--        one that is free first, of these as pop does. nil and the members, if the pool does not have the pinned one.
+local function gates_of(group, member, cost, rank, held, pin)
   local queue, limited = gate_of(''), group ~= '' and gate_of(group) or nil
   local gates_taken, units, added = { queue, limited }, weigh(cost), nil
   local named_units = queue.rules.units or limited and limited.rules.units
@@ -12,7 +12,13 @@ local function gates_of(group, member, cost, rank, held)
     units, added = estimates().add(units, limited or queue, limited and queue)
   end
   local best, named
-  if limited and limited.rules.members then
+  if limited and limited.rules.members and pin ~= '' then
+    if not limited.rules.each[pin] then
+      return nil, '\t' .. table.concat(limited.rules.members, '\t')
+    end
+    best = gate_of(group .. '\t' .. pin)
+    named, gates_taken[3] = member == pin and best, best
+  elseif limited and limited.rules.members then
     local soonest, _
     _, best = pool_at(limited, units, rank)
     for _, mate in ipairs(best and {} or limited.mates) do
@@ -27,5 +33,5 @@ local function gates_of(group, member, cost, rank, held)
     end
     gates_taken[3] = best
   end
-  return gates_taken, units, added, named_units or cost ~= '1', member ~= '' and best ~= named
+  return gates_taken, units, added, named_units or cost ~= '1', member .. pin ~= '' and best ~= named
 end

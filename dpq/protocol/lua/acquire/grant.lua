@@ -1,9 +1,11 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
 -- Keys: tracked
 -- Needs: now, charge, mark, pool
--- Gives: grant(scopes, units, id, moment, ends, token, tells): the entry of its lease, or "". `tells` if it may tell
---        what it has spent, at its end.
-local function grant(scopes, units, id, moment, ends, token, tells)
+-- Gives: grant(scopes, units, id, moment, ends, newest, tells): the entry of its lease, or "".
+--        `newest` is the last token of a task; `tells` if it may tell what it has spent, at its end.
+local function grant(scopes, units, id, moment, ends, newest, tells)
+  -- Its token comes after those of all tasks so far.
+  local token = math.max(math.floor(moment * 1000), (tonumber(newest or '') or 0) + 1)
   local leased, entry = '', string.format('~%013.0f~', ends) .. id
   for _, gate in ipairs(scopes) do
     charge(gate, units, entry, token, moment)

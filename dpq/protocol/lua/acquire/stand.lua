@@ -1,13 +1,14 @@
 -- stand: let a caller of acquire stand in a line.
 -- Keys: tracked
 -- Needs: now, mark, callers, line, booking, booked
--- Gives: come_before(gates, place, cost, at): the first of these gates where others come first, and when to ask again,
---        ms; or nil. stand(gate, place, channel, code, again, waits): the reply of acquire; if the caller waits, it
---        stands there from now on.
-local function come_before(gates, place, cost, at)
-  for _, gate in ipairs(gates) do
+-- Gives: come_before(gates, lines, place, cost, at): the line to stand in if others come first at one of these gates,
+--        and when to ask again, ms; or nil. stand(gate, place, channel, code, again, waits): the reply of acquire; if
+--        the caller waits, it stands there from now on.
+-- At a member of a pool only those come first who are pinned to it.
+local function come_before(gates, lines, place, cost, at)
+  for i, gate in ipairs(gates) do
     local counts = gate.rules.concurrency > 0 or gate.probe ~= '-' or gate.rules.members
-    if counts or gate[1] or is_awaited(gate) then
+    if lines[i] and (counts or gate[1]) or is_awaited(gate) then
       local free, soonest = the_line().free_in(gate), math.huge
       local before = the_line().first_of(gate, math.max(1, math.min(free, 16)), place)
       local turn = turn_of(gate, cost, at, place, counts and #before + 1 >= free)
@@ -16,9 +17,9 @@ local function come_before(gates, place, cost, at)
         for _, each in ipairs(standing(gate, place) <= #before and before or {}) do
           soonest = math.min(soonest, each.ends) -- the next one looks if those that were called have come
         end
-        return gate, soonest
+        return lines[i] or lines[2], soonest
       elseif turn then
-        return gate, turn
+        return lines[i] or lines[2], turn
       end
     end
   end

@@ -44,16 +44,20 @@ local function slots()
     window.join = window.last == last and join or window.join
   end
 
-  local function insert(window, tick, units, span) -- before the last one, where units were booked
+  -- Before the last one, where units were booked: into the slot behind it, or into the one before it, which began
+  -- after its own predecessor, or into a new one.
+  local function insert(window, tick, units, span)
     local found, n = list(window), 1
     while found[n][1] < tick do
       n = n + 1
     end
-    if found[n][1] - tick > span then
-      table.insert(found, n, { tick, units })
-    else
+    if found[n][1] - tick <= span then
       found[n][2] = found[n][2] + units
       window.join = found[n + 1] and window.join or tick
+    elseif found[n - 2] and tick - found[n - 2][1] <= span then
+      found[n - 1] = { tick, found[n - 1][2] + units }
+    else
+      table.insert(found, n, { tick, units })
     end
     set(window, found)
   end

@@ -63,8 +63,8 @@ local function group_judge(judge_queue)
     if at <= instant and gate and gate.rules.members then
       at, mate = pool_at(gate, units, -score, pin_of(raw))
     end
-    if at <= instant and gate and is_awaited(gate) then
-      at = callers().kept(gate, score, raw) or at
+    if at <= instant and gate and (is_awaited(gate) or mate and is_awaited(mate)) then -- or some want this member
+      at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
     end
     if at > instant then
       shut(group)

@@ -24,7 +24,7 @@ end
 
 -- A caller that no gate knows of stands in no line. Where it has asked in time, it asks again.
 local function place_fault(member, score)
-  local scope, ends = string.match(member, '^([^\t\11]*)\11%x+[%w_-]*\11(%d+)[wc][%w_-]*$')
+  local scope, ends = string.match(member, '^([^\11]*)\11%x+[%w_-]*\11(%d+)[wc][%w_-]*$')
   local known = scope and gate_of(scope).booked
   if score ~= '0' or not scope or #ends ~= 13 or tonumber(ends) > instant and not (known and known[2] > instant) then
     return problem('caller in no line', member, 'in tracked')

@@ -1,0 +1,78 @@
+"""Transports for httpx2: each request on the wire takes a unit of a limit, and a 429 is heard.
+
+    client = httpx2.Client(transport=dpq.httpx2.Transport(q))
+    client = httpx2.AsyncClient(transport=dpq.httpx2.AsyncTransport(aq))
+A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
+reported to the queue, and returned as it is. The permit stands in the extensions of the request
+and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and httpx2 share.
+"""
+
+from typing import Any, Unpack
+
+from dpq.model.usage import Answer, anthropic_usage, openai_usage
+from dpq.queue.httpx_like import AsyncBody, AsyncioTransport, BlockingTransport, Body
+from dpq.queue.permits import Permit
+from dpq.queue.permits_async import AsyncPermit
+from dpq.queue.queue import DPQ
+from dpq.queue.queue_async import AsyncDPQ
+from dpq.queue.wire import Group, Options, TransportOptions, missing_extra
+
+try:
+    import httpx2
+except ImportError as error:  # pragma: no cover - a test does it in a process of its own
+    raise missing_extra("httpx2", error) from error
+
+__all__ = ["Answer", "AsyncTransport", "Transport", "anthropic_usage", "openai_usage"]
+
+
+class _Stream(Body, httpx2.SyncByteStream):
+    """A body whose end ends a permit."""
+
+
+class _AsyncStream(AsyncBody, httpx2.AsyncByteStream):
+    """Async `_Stream`."""
+
+
+class Transport(BlockingTransport, httpx2.BaseTransport):
+    """A transport for `httpx2.Client` that takes units of a queue's limits."""
+
+    def __init__(
+        self,
+        queue: DPQ[Any],
+        group: Group[httpx2.Request] = None,
+        *,
+        transport: httpx2.BaseTransport | None = None,
+        **options: Unpack[TransportOptions[httpx2.Request, Permit]],
+    ) -> None:
+        """Wrap a transport.
+
+        Args:
+            queue: The queue whose limits hold.
+            group: The group of a request: a name, or a function of the request; None takes its
+                host. A name that no group may have is shortened, with a hash.
+            transport: The transport that sends; None makes an `httpx2.HTTPTransport` without
+                retries, since those would take no unit.
+            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
+                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+        """
+        inner = httpx2.HTTPTransport() if transport is None else transport
+        super().__init__(queue, Options(group, **options), inner, _Stream)
+
+
+class AsyncTransport(AsyncioTransport, httpx2.AsyncBaseTransport):
+    """A transport for `httpx2.AsyncClient` that takes units of a queue's limits."""
+
+    def __init__(
+        self,
+        queue: AsyncDPQ[Any],
+        group: Group[httpx2.Request] = None,
+        *,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        **options: Unpack[TransportOptions[httpx2.Request, AsyncPermit]],
+    ) -> None:
+        """Wrap a transport; the arguments are those of `Transport`."""
+        inner = httpx2.AsyncHTTPTransport() if transport is None else transport
+        super().__init__(queue, Options(group, **options), inner, _AsyncStream)

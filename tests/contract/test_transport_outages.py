@@ -1,0 +1,363 @@
+"""Transports while the limiter is away: an answer that the host has given is the caller's.
+
+The limiter is a server of each test's own, which is killed, or a queue whose scripts fail.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import requests
+from kit.awaited import asyncio_client
+from kit.hosts import Host
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, ReadOnlyError
+
+import dpq.aiohttp
+import dpq.httpx
+import dpq.requests
+from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
+from dpq.queue import wire
+from dpq.server import Server, find_binary
+
+GROUP = "127.0.0.1"
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host().serving() as host:
+        yield host
+
+
+@pytest.fixture
+def limiter() -> Iterator[Server]:
+    server = Server.start(find_binary())
+    yield server
+    server.close()
+
+
+def kill(server: Server) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+
+
+class Failing:
+    """Makes the scripts of a queue fail, as in a failover; says how often."""
+
+    def __init__(self, q: Any, *scripts: str, error: Exception | None = None) -> None:
+        self.count = 0
+        original = q._session.connections.call_all
+
+        def call_all(commands: Any) -> Any:
+            if any(command.script.name in scripts for command in commands):
+                self.count += 1
+                raise error or ReadOnlyError("You can't write against a read only replica.")
+            return original(commands)
+
+        q._session.connections.call_all = call_all
+
+
+def told(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    return [r.getMessage() for r in caplog.records if getattr(r, "event", "") == event]
+
+
+def test_answers_come_though_the_limiter_dies(limiter, host, caplog):
+    """Ten requests over three connections: all answers come, and no connection is lost."""
+    with DPQ.from_url(limiter.url, "limits") as q:
+        q.set_limit(concurrency=10, group=GROUP)
+        taken = threading.Barrier(10, action=lambda: kill(limiter))
+        pool = httpx.HTTPTransport(limits=httpx.Limits(max_connections=3))
+
+        class Inner(httpx.BaseTransport):
+            def handle_request(self, request: httpx.Request) -> httpx.Response:
+                taken.wait(60)
+                return pool.handle_request(request)
+
+            def close(self) -> None:
+                pool.close()
+
+        answers: list[httpx.Response] = []
+
+        def post() -> None:
+            answers.append(client.post(host.url, json={"paid": True}))
+
+        transport = dpq.httpx.Transport(q, transport=Inner())
+        with httpx.Client(transport=transport, timeout=60) as client:
+            threads = [threading.Thread(target=post) for _ in range(10)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert [answer.status_code for answer in answers] == [200] * 10
+            assert len(host.came) == 10
+            idle = [connection.is_idle() for connection in pool._pool.connections]
+            assert len(idle) <= 3
+            assert all(idle)
+            with pytest.raises(RedisConnectionError):
+                client.get(host.url)
+    assert len(host.came) == 10
+    assert len(told(caplog, "permit_not_told")) == 10
+    assert all(f"group '{GROUP}', host '{GROUP}'" in t for t in told(caplog, "permit_not_told"))
+
+
+@pytest.fixture(params=["httpx", "requests"])
+def opened(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes clients of a kind over a queue."""
+    made: list[Any] = []
+
+    def make(q: DPQ[Any], **options: Any) -> Any:
+        if request.param == "httpx":
+            made.append(httpx.Client(transport=dpq.httpx.Transport(q, **options)))
+        else:
+            session = requests.Session()
+            session.mount("http://", dpq.requests.Adapter(q, **options))
+            made.append(session)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("path", ["", "429", "left", "stream"])
+def test_a_report_that_fails_spoils_nothing(live, host, opened, caplog, path):
+    """The answer is whole, whatever it is, and so is the next one; the caller's log says it."""
+    host.more.set()
+    live.set_limit(concurrency=1, group=GROUP)
+    failing = Failing(live, "observe", "met_limit", "permit")
+    answer = opened(live).post(f"{host.url}/{path}")
+    assert answer.status_code == (429 if path == "429" else 200)
+    assert answer.text == {"429": "too many", "stream": "abcd"}.get(path, "ok")
+    assert failing.count == (2 if path == "left" else 1)
+    assert len(told(caplog, "permit_not_told")) == failing.count
+    assert live._leases._held == {}  # its lease runs out
+
+
+@pytest.mark.parametrize("path", ["", "429"])
+@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
+async def test_a_report_that_fails_spoils_nothing_async(
+    redis, queue_name, host, caplog, kind, path
+):
+    """So it is for the clients of asyncio."""
+    async with queue_of(redis, queue_name) as q:
+        await q.set_limit(concurrency=1, group=GROUP)
+        failing = Failing(q, "observe", "met_limit", "permit")
+        body = await asked(kind, q, f"{host.url}/{path}")
+        assert body == ("too many" if path else "ok")
+        await asyncio.gather(*q._background)
+        assert failing.count == 1
+        assert len(told(caplog, "permit_not_told")) == 1
+
+
+async def asked(kind: str, q: AsyncDPQ[Any], url: str, **options: Any) -> str:
+    """The body of an answer, of a client of asyncio."""
+    if kind == "httpx":
+        transport = dpq.httpx.AsyncTransport(q, **options)
+        async with httpx.AsyncClient(transport=transport) as client:
+            return (await client.get(url)).text
+    middleware = dpq.aiohttp.Middleware(q, **options)
+    async with aiohttp.ClientSession(middlewares=[middleware]) as session, session.get(url) as got:
+        return await got.text()
+
+
+@asynccontextmanager
+async def queue_of(redis: Redis, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
+    """An asyncio queue on the server of a blocking client."""
+    client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(client, name)
+    try:
+        yield q
+        vars(q._session.connections).pop("call_all", None)  # what the test has put there
+        await q.drop()
+    finally:
+        await q.close()
+        await client.aclose()
+
+
+def test_an_error_without_an_answer_stays_the_clients(live, host, opened, caplog):
+    """If the connection is cut, and the limiter is away as well, the client's error is raised."""
+    live.set_limit(concurrency=1, group=GROUP)
+    failing = Failing(live, "permit")
+    with pytest.raises((httpx.TransportError, requests.ConnectionError)):
+        opened(live).get(f"{host.url}/cut")
+    assert failing.count == 1
+
+
+def test_a_permit_whose_end_fails(live, caplog):
+    """The body of `with q.acquire()` is done: what it has made is the caller's."""
+    live.set_limit(concurrency=1, group="g")
+    Failing(live, "permit", "met_limit")
+    with live.acquire("g") as permit:
+        pass
+    assert permit.report(429, {"Retry-After": "5"})
+    assert len(told(caplog, "permit_not_told")) == 2
+    with pytest.raises(ConfigurationError, match="scope"):
+        permit.report(429, {"Retry-After": "5"}, scope="all")
+
+
+async def test_a_permit_whose_end_fails_async(redis, queue_name, caplog):
+    """So it is for `AsyncPermit`."""
+    async with queue_of(redis, queue_name) as q:
+        await q.set_limit(concurrency=1, group="g")
+        Failing(q, "permit", "met_limit", "observe")
+        async with q.acquire("g") as permit:
+            assert not await permit.report(200, {"RateLimit": "limit=9, remaining=4, reset=60"})
+        assert await permit.report(429, {"Retry-After": "5"})
+        assert len(told(caplog, "permit_not_told")) == 3
+
+
+def test_requests_pass_while_the_limiter_is_away(limiter, host, opened, caplog, monkeypatch):
+    """One line tells when that begins and one when it ends; meanwhile one in a second asks."""
+    caplog.set_level(logging.INFO, "dpq")
+    now = [0.0]
+    monkeypatch.setattr(wire.time, "monotonic", lambda: now[0])
+    with DPQ.from_url(limiter.url, "limits") as q:
+        q.set_limit(100, 1, 100, group=GROUP)
+        client = opened(q, when_away="pass")
+        assert client.get(host.url).text == "ok"
+        away = Failing(q, "acquire", error=RedisConnectionError("away"))
+        for _ in range(10):
+            assert client.get(host.url).text == "ok"
+        assert away.count == 1
+        now[0] += wire.ASK_AGAIN_SECONDS
+        for _ in range(10):
+            assert client.get(host.url).text == "ok"
+        assert away.count == 2
+        assert len(told(caplog, "limiter_away")) == 1
+        del q._session.connections.call_all
+        now[0] += wire.ASK_AGAIN_SECONDS
+        assert client.get(host.url).text == "ok"
+        assert [told(caplog, "limiter_back")] == [
+            ["limits: the limiter is back; 20 requests were sent without a permit"]
+        ]
+        Failing(q, "acquire", error=RedisConnectionError("away"))
+        assert client.get(host.url).text == "ok"
+        assert len(told(caplog, "limiter_away")) == 2
+    assert len(host.came) == 23
+
+
+@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
+async def test_requests_pass_async(redis, queue_name, host, caplog, kind):
+    """So it is for the clients of asyncio; without `pass` the error is raised, and nothing sent."""
+    async with queue_of(redis, queue_name) as q:
+        Failing(q, "acquire")
+        with pytest.raises(ReadOnlyError):
+            await asked(kind, q, host.url)
+        assert host.came == []
+        assert await asked(kind, q, host.url, when_away="pass") == "ok"
+        assert len(told(caplog, "limiter_away")) == 1
+
+
+def test_refusals_do_not_pass(live, host, opened):
+    """A limit that grants nothing, and a Redis user without the right, are no outage."""
+    live.set_limit(1, 60, group=GROUP)
+    client = opened(live, when_away="pass", timeout=0)
+    assert client.get(host.url).text == "ok"
+    with pytest.raises(LimitTimeoutError):
+        client.get(host.url)
+    Failing(live, "acquire", error=NoPermissionError("no permissions"))
+    with pytest.raises(NoPermissionError):
+        client.get(host.url)
+    assert len(host.came) == 1
+
+
+def test_it_raises_unless_told(live, host, opened):
+    """Nothing was sent."""
+    Failing(live, "acquire")
+    with pytest.raises(ReadOnlyError):
+        opened(live).get(host.url)
+    assert host.came == []
+
+
+@pytest.mark.parametrize("value", ["ignore", None, True])
+def test_bad_choices(live, opened, value):
+    """They are refused when the transport is made."""
+    with pytest.raises(ConfigurationError, match=r"when_away is .*'raise' or 'pass'"):
+        opened(live, when_away=value)
+
+
+# What interrupts a request
+
+
+class Interrupt(BaseException):
+    """What a signal handler may raise."""
+
+
+def test_an_interrupt_of_the_report_closes_the_answer(live, host):
+    """The permit ends, the connection goes back, and the interrupt is raised."""
+    live.set_limit(concurrency=1, group=GROUP)
+    pool = httpx.HTTPTransport()
+    original = live._session.connections.call_all
+
+    def call_all(commands: Any) -> Any:
+        if any(command.script.name == "met_limit" for command in commands):
+            raise Interrupt
+        return original(commands)
+
+    live._session.connections.call_all = call_all
+    with httpx.Client(transport=dpq.httpx.Transport(live, transport=pool)) as client:
+        with pytest.raises(Interrupt):
+            client.get(f"{host.url}/429")
+        assert all(connection.is_closed() for connection in pool._pool.connections)
+    assert live._leases._held == {}
+
+
+@pytest.mark.parametrize("path", ["stream", "429", "left"])
+@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
+async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind, path):
+    """While it waits for the answer, or reports it: no lease is left, and no connection."""
+    async with queue_of(redis, queue_name) as q:
+        await q.set_limit(concurrency=1, group=GROUP)
+        reporting = asyncio.Event()
+        original = q._session.connections.call_all
+
+        async def call_all(commands: Any) -> Any:
+            if any(command.script.name in ("met_limit", "observe") for command in commands):
+                reporting.set()
+                await asyncio.sleep(0.05)
+            return await original(commands)
+
+        q._session.connections.call_all = call_all  # type: ignore[method-assign]
+        asking = asyncio.create_task(asked(kind, q, f"{host.url}/{path}"))
+        if path != "stream":
+            await asyncio.wait_for(reporting.wait(), 60)
+        else:
+            deadline = time.monotonic() + 60
+            while not host.came and time.monotonic() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.gather(*q._background)
+        assert q._leases._held == {}
+        state = await q.group(GROUP)
+        assert state.in_flight == 0
+        assert state.reason == ("rate limited" if path == "429" else None)
+
+
+def test_a_client_that_times_out_ends_its_permit(live, host, opened):
+    """The lease is free for the next request."""
+    live.set_limit(concurrency=1, group=GROUP)
+    client = opened(live)
+    with pytest.raises((httpx.ReadTimeout, requests.Timeout, requests.ConnectionError)):
+        client.get(f"{host.url}/stream", timeout=0.1)
+    assert client.get(host.url).text == "ok"
+
+
+def test_an_answer_that_was_there_before(live):
+    """A transport for tests gives whole answers: their permits end at once."""
+    live.set_limit(concurrency=1, group="h")
+    inner = httpx.MockTransport(lambda request: httpx.Response(200, json={"ok": 1}))
+    with httpx.Client(transport=dpq.httpx.Transport(live, transport=inner)) as client:
+        assert client.get("http://h/").json() == {"ok": 1}
+    assert live._leases._held == {}
+    assert live.group("h").in_flight == 0

@@ -1,0 +1,211 @@
+"""Transports and pools: each request has the key of its permit, and a 429 closes that member."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import requests
+from kit.awaited import asyncio_client
+from kit.hosts import Host
+
+import dpq.aiohttp
+import dpq.httpx
+import dpq.requests
+from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError, RateLimit
+
+GROUP = "127.0.0.1"
+KEYS = {"a": "secret-a", "b": "secret-b"}
+
+
+def set_key(request: Any, permit: Any) -> None:
+    """The documented pattern: the key of the permit's member."""
+    if permit.member:
+        request.headers["X-Api-Key"] = KEYS[permit.member]
+
+
+def member_of(request: Any) -> str | None:
+    """The member whose key a request has."""
+    key = request.headers.get("X-Api-Key")
+    return next((name for name, value in KEYS.items() if value == key), None)
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host().serving() as host:
+        yield host
+
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(params=["httpx", "requests"])
+def ask(request: pytest.FixtureRequest, live: DPQ[Any]) -> Iterator[Ask]:
+    """Sends one request: `ask(url, key=None, **options)` gives its response."""
+    made: list[Any] = []
+
+    def send(url: str, key: str | None = None, **options: Any) -> Any:
+        client: Any
+        if request.param == "httpx":
+            client = httpx.Client(transport=dpq.httpx.Transport(live, **options))
+        else:
+            client = requests.Session()
+            client.mount("http://", dpq.requests.Adapter(live, **options))
+        made.append(client)
+        if key:
+            client.headers["X-Api-Key"] = key
+        return client.get(url)
+
+    yield send
+    for each in made:
+        each.close()
+
+
+def permit_of(response: Any) -> Any:
+    """The permit beside a response, and the same one beside its request."""
+    if isinstance(response, httpx.Response):
+        assert response.request.extensions["dpq_permit"] is response.extensions["dpq_permit"]
+        return response.extensions["dpq_permit"]
+    assert response.request.dpq_permit is response.dpq_permit
+    return response.dpq_permit
+
+
+def open_members(q: DPQ[Any]) -> list[bool]:
+    return [member.open for member in q.group(GROUP).members]
+
+
+def test_the_key_of_the_permit_is_sent(live, host, ask):
+    """`prepare` sets it before each request, and the response says whose permit it was."""
+    live.set_limit(9, 1, 9, group=GROUP, members=["a", "b"])
+    responses = [ask(host.url, prepare=set_key) for _ in range(4)]
+    assert host.keys == [KEYS[permit_of(response).member] for response in responses]
+    assert sorted(host.keys) == ["secret-a", "secret-a", "secret-b", "secret-b"]
+
+
+@pytest.mark.parametrize("limited", ["a", "b"])
+def test_a_429_closes_the_member_that_was_used(live, host, ask, limited):
+    """Never another one: with the key of the permit, and with a key of the caller's own."""
+    live.set_limit(9, 1, 9, group=GROUP, members=["a", "b"])
+    host.limited = {KEYS[limited]}
+    statuses = [ask(host.url, prepare=set_key, timeout=0).status_code for _ in range(6)]
+    assert sorted(statuses) == [200] * 5 + [429]
+    assert open_members(live) == [limited != "a", limited != "b"]
+    live.delay_group(GROUP, 0, member=limited)
+    host.limited = {KEYS["b"]}
+    named = {"key": KEYS["b"], "member": member_of, "timeout": 0}
+    assert ask(host.url, **named).status_code == 429
+    assert open_members(live) == [True, False]
+    with pytest.raises(LimitTimeoutError):
+        ask(host.url, **named)
+    assert ask(host.url, KEYS["a"], member=member_of, timeout=0).status_code == 200
+    assert live.check() == []
+
+
+def test_a_pool_without_either_is_refused(live, host, ask):
+    """The error names the group and both ways out; nothing is sent, nothing is charged."""
+    live.set_limit(1, 60, group=GROUP, members=["a", "b"])
+    with pytest.raises(ConfigurationError, match=r"group '127\.0\.0\.1' is a pool.*prepare=.*memb"):
+        ask(host.url)
+    with pytest.raises(ConfigurationError, match="is a pool"):
+        ask(host.url, member=member_of)  # it has no key, so no member
+    with pytest.raises(ConfigurationError, match=r"member is 'c', but the pool.* has 'a', 'b'"):
+        ask(host.url, member="c")
+    assert host.came == []
+    assert [member.units_left for member in live.group(GROUP).members] == [(1,), (1,)]
+
+
+def test_a_group_without_members_needs_neither(live, host, ask):
+    """`prepare` is called, with a permit that has no member; a name means nothing."""
+    seen: list[Any] = []
+    ask(host.url, prepare=lambda request, permit: seen.append((permit.group, permit.member)))
+    assert seen == [(GROUP, None)]
+    assert permit_of(ask(host.url, member="a")).member is None
+    assert ask(host.url, group=lambda _: None, member="a").status_code == 200
+
+
+def test_each_redirect_has_a_key_of_its_own(live, host):
+    """A redirect is another request, with another permit."""
+    live.set_limit(9, 1, 9, group=GROUP, members=["a", "b"])
+    transport = dpq.httpx.Transport(live, prepare=set_key)
+    with httpx.Client(transport=transport, follow_redirects=True) as client:
+        response = client.get(f"{host.url}/3")
+    assert host.keys in (["secret-a", "secret-b"] * 2, ["secret-b", "secret-a"] * 2)
+    assert KEYS[permit_of(response).member] == host.keys[-1]
+
+
+def test_a_prepare_that_fails(live, host, ask):
+    """Its error is the caller's, nothing is sent, and the lease is free again."""
+    live.set_limit(concurrency=1, group=GROUP)
+
+    def fails(request: Any, permit: Any) -> None:
+        raise KeyError("key")
+
+    with pytest.raises(KeyError):
+        ask(host.url, prepare=fails)
+    assert host.came == []
+    assert ask(host.url, timeout=0).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("member", 7), ("member", "~a"), ("prepare", "key"), ("spent", 7)]
+)
+def test_bad_options(ask, name, value):
+    """They are refused when the transport is made."""
+    with pytest.raises(ConfigurationError, match=f"{name} is {value!r}"):
+        ask("http://h/", **{name: value})
+
+
+@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
+async def test_asyncio_clients(redis, queue_name, host, kind):
+    """They do the same, by the same options."""
+    client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(client, queue_name)
+
+    async def ask(key: str | None = None, **options: Any) -> int:
+        headers = {"X-Api-Key": key} if key else {}
+        if kind == "httpx":
+            transport = dpq.httpx.AsyncTransport(q, **options)
+            async with httpx.AsyncClient(transport=transport, headers=headers) as session:
+                response = await session.get(host.url)
+                permits.append(response.extensions["dpq_permit"])
+                return response.status_code
+        middleware = dpq.aiohttp.Middleware(q, **options)
+        async with (
+            aiohttp.ClientSession(middlewares=[middleware], headers=headers) as session,
+            session.get(host.url) as got,
+        ):
+            permits.append(got.dpq_permit)  # type: ignore[attr-defined]
+            return got.status
+
+    permits: list[Any] = []
+    try:
+        await q.set_limit(RateLimit(9, 1, 9), group=GROUP, members=["a", "b"])
+        assert [await ask(prepare=set_key) for _ in range(2)] == [200, 200]
+        assert host.keys == [KEYS[permit.member] for permit in permits]
+        host.limited = {KEYS["b"]}
+        assert await ask(KEYS["b"], member=member_of) == 429
+        assert [member.open for member in (await q.group(GROUP)).members] == [True, False]
+        assert await ask(prepare=set_key, timeout=0) == 200
+        with pytest.raises(ConfigurationError, match="is a pool"):
+            await ask()
+        async with q.acquire(GROUP, member="a") as permit:
+            assert permit.member == "a"
+        with pytest.raises(LimitTimeoutError):
+            async with q.acquire(GROUP, member="b", timeout=0):
+                pytest.fail("granted")
+        await q.drop()
+    finally:
+        await q.close()
+        await client.aclose()
+
+
+def test_acquire_names_a_member(live):
+    """`q.acquire(member=)` takes a permit of that very member."""
+    live.set_limit(1, 60, group="g", members=["a", "b"])
+    with live.acquire("g", member="b") as permit:
+        assert permit.member == "b"
+        permit.report(429, {"Retry-After": "30"})
+    assert [member.open for member in live.group("g").members] == [True, False]
+    with pytest.raises(ConfigurationError, match="has 'a', 'b'"), live.acquire("g", member="c"):
+        pytest.fail("granted")

@@ -1,0 +1,259 @@
+"""True-up over HTTP: what an answer says it has spent replaces what was charged, in each client."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import requests
+from kit.awaited import asyncio_client
+from kit.hosts import Host
+
+import dpq.aiohttp
+import dpq.httpx
+import dpq.requests
+from dpq import DPQ, AsyncDPQ, RateLimit
+from dpq.httpx import Answer, openai_usage
+
+GROUP = "127.0.0.1"
+LIMIT = RateLimit(1, 3600, 1000, unit="tokens")
+COST = {"tokens": 100}
+WHOLE = '{"text": "hello", "usage": {"total_tokens": 7}}'
+EVENTS = 'data: {"usage": null}\n\ndata: {"usage": {"total_tokens": 9}}\n\ndata: [DONE]\n\n'
+BODIES = [("usage", WHOLE, 993), ("events", EVENTS, 991), ("", "ok", 900)]
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host().serving() as host:
+        yield host
+
+
+def open_client(kind: str, q: DPQ[Any], **options: Any) -> Any:
+    """A blocking client whose requests cost 100 tokens."""
+    if kind == "httpx":
+        return httpx.Client(transport=dpq.httpx.Transport(q, cost=COST, **options))
+    session = requests.Session()
+    session.mount("http://", dpq.requests.Adapter(q, cost=COST, **options))
+    return session
+
+
+def left(q: DPQ[Any]) -> int:
+    return round(q.group(GROUP).units_left[0])
+
+
+def lines_of(client: Any, url: str) -> Iterator[str]:
+    """The body of an answer, as it comes."""
+    if isinstance(client, httpx.Client):
+        with client.stream("GET", url) as response:
+            yield from response.iter_text()
+        return
+    with client.get(url, stream=True) as response:
+        yield from response.iter_content(None, decode_unicode=False)
+
+
+KINDS = pytest.mark.parametrize("kind", ["httpx", "requests"])
+AIO_KINDS = pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
+
+
+@KINDS
+@pytest.mark.parametrize(("path", "body", "kept"), BODIES)
+def test_what_an_answer_says_is_charged(live, host, kind, path, body, kept):
+    """The caller gets all of the body; one that says nothing stays charged as it was."""
+    live.set_limit(LIMIT, group=GROUP)
+    with open_client(kind, live, spent=openai_usage) as client:
+        assert client.get(f"{host.url}/{path}").text == body
+        assert left(live) == kept
+        parts = list(lines_of(client, f"{host.url}/{path}"))
+        assert "".join(p if isinstance(p, str) else p.decode() for p in parts) == body
+        assert left(live) == 2 * kept - 1000
+    assert live.check() == []
+
+
+@KINDS
+def test_the_function_gets_the_answer(live, host, kind):
+    """Status, headers, the client's response, the body; a number is a number of requests."""
+    live.set_limit([RateLimit(1, 3600, 10), LIMIT], group=GROUP)
+    answers: list[Answer] = []
+
+    def spent(answer: Answer) -> int:
+        answers.append(answer)
+        return 3
+
+    with open_client(kind, live, spent=spent) as client:
+        response = client.get(f"{host.url}/usage")
+    (answer,) = answers
+    assert (answer.status, answer.complete) == (200, True)
+    assert answer.headers["content-type"] == "application/json"
+    assert (answer.response.status_code, answer.body) == (200, WHOLE.encode())
+    assert answer.response.headers == response.headers
+    assert [round(units) for units in live.group(GROUP).units_left] == [7, 900]
+
+
+@KINDS
+@pytest.mark.parametrize("path", ["usage", "events"])
+def test_a_function_that_fails_spoils_nothing(live, host, kind, path, caplog):
+    """Its error, or a cost that is none, is logged; the answer is whole, and the permit ends."""
+    live.set_limit(LIMIT, group=GROUP, concurrency=1)
+    costs: list[Callable[[Answer], Any]] = [
+        lambda answer: 1 // 0,
+        lambda answer: {"tokens": -5},
+        lambda answer: "7",
+        lambda answer: answer.usage["tokens"],
+    ]
+    for n, spent in enumerate(costs, 1):
+        with open_client(kind, live, spent=spent, timeout=0) as client:
+            body = client.get(f"{host.url}/{path}").text
+        assert body == (WHOLE if path == "usage" else EVENTS)
+        assert left(live) == 1000 - 100 * n
+    assert caplog.text.count("cannot say what an answer has spent of group '127.0.0.1'") == 4
+    assert "ZeroDivisionError" in caplog.text
+
+
+@KINDS
+def test_a_stream_that_is_left(live, host, kind):
+    """It stays charged as it was: what the host has spent is not known. Its permit ends."""
+    live.set_limit(LIMIT, group=GROUP, concurrency=1)
+    with open_client(kind, live, spent=openai_usage, timeout=0) as client:
+        for _ in range(2):
+            if isinstance(client, httpx.Client):
+                with client.stream("GET", f"{host.url}/stream"):
+                    pass
+            else:
+                client.get(f"{host.url}/stream", stream=True).close()
+    assert left(live) == 800
+
+
+@KINDS
+def test_an_answer_that_says_nothing_is_logged_once(live, host, kind, caplog):
+    """A 429 and other errors need not say it."""
+    live.set_limit(LIMIT, group=GROUP)
+    with open_client(kind, live, spent=openai_usage) as client:
+        for _ in range(3):
+            client.get(host.url)
+        assert caplog.text.count("does not say what it has spent") == 1
+    caplog.clear()
+    with open_client(kind, live, spent=openai_usage) as client:
+        client.get(f"{host.url}/429")
+    assert caplog.text == ""
+
+
+def test_only_what_can_be_read_is_asked_for(live, host):
+    """With `spent`, httpx asks for no encoding that only its own libraries unpack."""
+    live.set_limit(LIMIT, group=GROUP)
+    for spent in (None, openai_usage):
+        transport = dpq.httpx.Transport(live, spent=spent)
+        with httpx.Client(transport=transport, headers={"Accept-Encoding": "gzip, br"}) as client:
+            client.get(host.url)
+    assert [came.accepts for came in host.came] == ["gzip, br", "gzip"]
+
+
+def test_an_answer_that_was_there_before(live):
+    """A transport for tests gives whole answers; these are read, too."""
+    live.set_limit(LIMIT, group="h")
+    packed = {"Content-Encoding": "gzip"}
+    bodies = iter(
+        [
+            httpx.Response(200, text=WHOLE),
+            httpx.Response(200, content=gzip.compress(WHOLE.encode()), headers=packed),
+        ]
+    )
+    inner = httpx.MockTransport(lambda request: next(bodies))
+    transport = dpq.httpx.Transport(live, cost=COST, spent=openai_usage, transport=inner)
+    with httpx.Client(transport=transport) as client:
+        for _ in range(2):
+            assert client.get("http://h/").text == WHOLE
+    assert round(live.group("h").units_left[0]) == 986
+
+
+@asynccontextmanager
+async def asking(kind: str, q: AsyncDPQ[Any], **options: Any) -> AsyncIterator[Any]:
+    """Opens an asyncio client."""
+    if kind == "httpx":
+        transport = dpq.httpx.AsyncTransport(q, cost=COST, **options)
+        async with httpx.AsyncClient(transport=transport) as client:
+            yield client
+    else:
+        middleware = dpq.aiohttp.Middleware(q, cost=COST, **options)
+        async with aiohttp.ClientSession(middlewares=[middleware]) as session:
+            yield session
+
+
+async def read_all(response: aiohttp.ClientResponse, how: str) -> bytes:
+    """Read a body by each of the ways of aiohttp's reader."""
+    content = response.content
+    if how == "lines":
+        return b"".join([line async for line in content])
+    if how == "any":
+        return b"".join([part async for part in content.iter_any()])
+    if how == "chunked":
+        return b"".join([part async for part in content.iter_chunked(5)])
+    if how == "chunks":
+        return b"".join([part async for part, _ in content.iter_chunks()])
+    if how == "exactly":
+        return await content.readexactly(4) + await content.readuntil(b"}") + await content.read()
+    if how == "nowait":
+        await content.wait_eof()
+        return content.read_nowait()
+    return await response.read()
+
+
+@pytest.mark.parametrize("how", ["", "lines", "any", "chunked", "chunks", "exactly", "nowait"])
+@pytest.mark.parametrize(("path", "body", "kept"), BODIES[:2])
+async def test_aiohttp_reads_a_body_in_each_way(redis, queue_name, host, how, path, body, kept):
+    """Its own reader is heard, however the caller reads."""
+    async with queue_of(redis, queue_name) as q:
+        await q.set_limit(LIMIT, group=GROUP)
+        async with (
+            asking("aiohttp", q, spent=openai_usage) as client,
+            client.get(f"{host.url}/{path}") as response,
+        ):
+            assert await read_all(response, how) == body.encode()
+            assert response.content.at_eof()
+        await asyncio.gather(*q._background)
+        assert round((await q.group(GROUP)).units_left[0]) == kept
+
+
+@AIO_KINDS
+async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
+    """They do as the blocking ones, streams that are left and functions that fail included."""
+    async with queue_of(redis, queue_name) as q:
+        await q.set_limit(LIMIT, group=GROUP, concurrency=1)
+
+        async def get(path: str) -> str:
+            response = await client.get(f"{host.url}/{path}")
+            text = response.text if kind == "httpx" else await response.text()
+            await asyncio.gather(*q._background)
+            return text
+
+        async with asking(kind, q, spent=openai_usage, timeout=5) as client:
+            for path, body, _ in BODIES:
+                assert await get(path) == body
+            if kind == "httpx":
+                async with client.stream("GET", f"{host.url}/stream"):
+                    pass
+            else:
+                async with client.get(f"{host.url}/stream"):
+                    pass
+        async with asking(kind, q, spent=lambda answer: 1 // 0, timeout=5) as client:
+            assert await get("usage") == WHOLE
+        assert round((await q.group(GROUP)).units_left[0]) == 1000 - 7 - 9 - 3 * 100
+        assert "ZeroDivisionError" in caplog.text
+        assert await q.check() == []
+
+
+@asynccontextmanager
+async def queue_of(redis: Any, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
+    """An asyncio queue on the server of a blocking client."""
+    client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(client, name)
+    try:
+        yield q
+        await q.drop()
+    finally:
+        await q.close()
+        await client.aclose()

@@ -1,0 +1,259 @@
+"""The libraries of OpenAI and Anthropic over DPQ's transports: what they spend is charged.
+
+Their own clients talk to a host on this machine, plain and in streams, blocking and with asyncio.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from kit.awaited import asyncio_client
+from kit.hosts import Answers, Host
+
+import dpq.httpx2
+from dpq import DPQ, AsyncDPQ, RateLimit
+from dpq.httpx2 import anthropic_usage, openai_usage
+
+GROUP = "127.0.0.1"
+KEYS = {"a": "key-a", "b": "key-b"}
+ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+CHAT = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}
+USAGE = {"prompt_tokens": 20, "completion_tokens": 30, "total_tokens": 50}
+RESPONSE = {
+    **{"id": "r", "object": "response", "created_at": 1, "model": "m", "output": []},
+    **{"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "status": "completed"},
+}
+RESPONSE_USAGE = {
+    **{"input_tokens": 4, "output_tokens": 6, "total_tokens": 10},
+    **{"input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}},
+    "output_tokens_details": {"reasoning_tokens": 0},
+}
+MESSAGE = {
+    **{"id": "m", "type": "message", "role": "assistant", "model": "m", "content": []},
+    **{"stop_reason": None, "stop_sequence": None},
+}
+TEXT = {"type": "text_delta", "text": "hello"}
+
+
+class Vendors(Answers):
+    """What both vendors answer, each by the form of its API."""
+
+    def answer(self, name: str) -> None:
+        asked = json.loads(self.body)
+        name = name.rpartition("/")[2]
+        documents: Any = getattr(self, f"of_{name}")(asked)
+        if asked.get("stream"):
+            self.stream(
+                (f"event: {each.get('type')}\n" if "type" in each else "").encode()
+                + b"data: "
+                + json.dumps(each).encode()
+                + b"\n\n"
+                for each in documents
+            )
+        else:
+            self.reply(json.dumps(documents[-1]).encode(), Content_Type="application/json")
+
+    def stream(self, parts: Any, content_type: str = "text/event-stream") -> None:
+        ends = [b"data: [DONE]\n\n"] if self.path.endswith("completions") else []
+        super().stream([*parts, *ends], content_type)
+
+    def of_completions(self, asked: dict[str, Any]) -> list[Any]:
+        if not asked.get("stream"):
+            return [{**CHAT, "usage": USAGE}]
+        delta = {"index": 0, "delta": {"content": "hello"}, "finish_reason": None}
+        chunk = {**CHAT, "object": "chat.completion.chunk"}
+        said = [{**chunk, "choices": [delta]}] * 3
+        told = asked.get("stream_options", {}).get("include_usage")
+        return [*said, *([{**chunk, "usage": USAGE}] if told else [])]
+
+    def of_responses(self, asked: dict[str, Any]) -> list[Any]:
+        done = {**RESPONSE, "usage": RESPONSE_USAGE}
+        event = {"type": "response.completed", "sequence_number": 1, "response": done}
+        return [event if asked.get("stream") else done]
+
+    def of_embeddings(self, _: dict[str, Any]) -> list[Any]:
+        data = [{"object": "embedding", "index": 0, "embedding": [0.5] * 8}]
+        usage = {"prompt_tokens": 8, "total_tokens": 8}
+        return [{"object": "list", "data": data, "model": "m", "usage": usage}]
+
+    def of_messages(self, asked: dict[str, Any]) -> list[Any]:
+        cached = {"cache_creation_input_tokens": 5, "cache_read_input_tokens": 1000}
+        begin, end = {"input_tokens": 10, "output_tokens": 1, **cached}, {"output_tokens": 25}
+        if not asked.get("stream"):
+            return [{**MESSAGE, "usage": {**begin, **end}}]
+        return [
+            {"type": "message_start", "message": {**MESSAGE, "usage": begin}},
+            {
+                **{"type": "content_block_start", "index": 0},
+                "content_block": {"type": "text", "text": ""},
+            },
+            {"type": "content_block_delta", "index": 0, "delta": TEXT},
+            {"type": "content_block_stop", "index": 0},
+            {
+                **{"type": "message_delta", "usage": end},
+                "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            },
+            {"type": "message_stop"},
+        ]
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host(Vendors).serving() as host:
+        yield host
+
+
+LIMITS = [
+    RateLimit(1, 3600, 1000, unit="tokens"),
+    RateLimit(1, 3600, 1000, unit="output_tokens"),
+]
+
+
+def left(state: Any) -> list[int]:
+    """The tokens that are left of 1000: of all, and of those that come out."""
+    by_unit = {
+        window.unit: units for window, units in zip(state.windows, state.units_left, strict=True)
+    }
+    return [round(by_unit["tokens"]), round(by_unit["output_tokens"])]
+
+
+@pytest.fixture
+def client(live: DPQ[Any]) -> Iterator[httpx2.Client]:
+    """A client of httpx2, as both libraries take it."""
+    live.set_limit(LIMITS, group=GROUP)
+    cost = {"tokens": 500, "output_tokens": 500}
+    with httpx2.Client(
+        transport=dpq.httpx2.Transport(live, cost=cost, spent=either, timeout=5)
+    ) as client:
+        yield client
+
+
+def either(answer: Any) -> Any:
+    """The usage of the vendor that has answered."""
+    ours = answer.response.request.url.path.endswith("messages")
+    return (anthropic_usage if ours else openai_usage)(answer)
+
+
+def test_openai(live, client, host):
+    """Chat completions, responses and embeddings, plain and as streams."""
+    vendor = openai.OpenAI(
+        api_key="k", base_url=f"{host.url}/v1", http_client=client, max_retries=0
+    )
+    assert vendor.chat.completions.create(**ASK).usage.total_tokens == 50
+    assert left(live.group(GROUP)) == [950, 970]
+    with vendor.chat.completions.create(
+        **ASK, stream=True, stream_options={"include_usage": True}
+    ) as chunks:
+        *said, last = chunks
+    assert [each.choices[0].delta.content for each in said] == ["hello"] * 3
+    assert last.usage.total_tokens == 50
+    assert left(live.group(GROUP)) == [900, 940]
+    assert vendor.responses.create(model="m", input="hi").usage.total_tokens == 10
+    assert left(live.group(GROUP)) == [890, 934]
+    *_, done = vendor.responses.create(model="m", input="hi", stream=True)
+    assert done.response.usage.total_tokens == 10
+    assert left(live.group(GROUP)) == [880, 928]
+    assert vendor.embeddings.create(model="m", input="hi").usage.total_tokens == 8
+    assert left(live.group(GROUP)) == [872, 928]
+    assert live.check() == []
+
+
+def test_openai_that_says_no_usage(live, client, host, caplog):
+    """Without `include_usage` a stream stays charged as it was, and the log says so."""
+    vendor = openai.OpenAI(
+        api_key="k", base_url=f"{host.url}/v1", http_client=client, max_retries=0
+    )
+    assert len(list(vendor.chat.completions.create(**ASK, stream=True))) == 3
+    assert left(live.group(GROUP)) == [500, 500]
+    assert "does not say what it has spent" in caplog.text
+
+
+def test_anthropic(live, client, host):
+    """Messages, plain and as both kinds of streams; what the cache gives is free."""
+    vendor = anthropic.Anthropic(api_key="k", base_url=host.url, http_client=client, max_retries=0)
+    assert vendor.messages.create(**ASK, max_tokens=50).usage.output_tokens == 25
+    assert left(live.group(GROUP)) == [960, 975]
+    events = list(vendor.messages.create(**ASK, max_tokens=50, stream=True))
+    assert events[-1].type == "message_stop"
+    assert left(live.group(GROUP)) == [920, 950]
+    with vendor.messages.stream(**ASK, max_tokens=50) as stream:
+        assert "".join(stream.text_stream) == "hello"
+    assert left(live.group(GROUP)) == [880, 925]
+    assert live.check() == []
+
+
+def test_a_stream_that_is_left(live, client, host):
+    """It stays charged as it was, and gives its connection and its permit back."""
+    vendor = anthropic.Anthropic(api_key="k", base_url=host.url, http_client=client, max_retries=0)
+    with vendor.messages.create(**ASK, max_tokens=50, stream=True) as events:
+        next(iter(events))
+    assert left(live.group(GROUP)) == [500, 500]
+    assert live.group(GROUP).in_flight == 0
+
+
+def test_each_request_has_the_key_of_its_permit(live, host):
+    """Both libraries set a key of their own: `prepare` sets that of the permit instead."""
+    live.set_limit(100, 1, 100, group=GROUP, members=list(KEYS))
+
+    def set_key(request: httpx2.Request, permit: Any) -> None:
+        name = "X-Api-Key" if "X-Api-Key" in request.headers else "Authorization"
+        request.headers[name] = f"Bearer {KEYS[permit.member]}"
+
+    with httpx2.Client(transport=dpq.httpx2.Transport(live, prepare=set_key)) as client:
+        ours = {"api_key": "none", "http_client": client, "max_retries": 0}
+        for _ in range(2):
+            openai.OpenAI(**ours, base_url=f"{host.url}/v1").chat.completions.create(**ASK)
+        assert set(host.keys) == set(KEYS.values())
+        host.came.clear()
+        for _ in range(2):
+            anthropic.Anthropic(**ours, base_url=host.url).messages.create(**ASK, max_tokens=9)
+        assert set(host.keys) == set(KEYS.values())
+
+
+@asynccontextmanager
+async def opened(redis: Any, name: str) -> AsyncIterator[tuple[AsyncDPQ[Any], httpx2.AsyncClient]]:
+    """An asyncio queue, and a client of httpx2 over it."""
+    redis_client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(redis_client, name)
+    cost = {"tokens": 500, "output_tokens": 500}
+    transport = dpq.httpx2.AsyncTransport(q, cost=cost, spent=either, timeout=5)
+    try:
+        await q.set_limit(LIMITS, group=GROUP)
+        async with httpx2.AsyncClient(transport=transport) as client:
+            yield q, client
+        await q.drop()
+    finally:
+        await q.close()
+        await redis_client.aclose()
+
+
+async def test_both_with_asyncio(redis, queue_name, host):
+    """Plain and as streams."""
+    async with opened(redis, queue_name) as (q, client):
+        first = openai.AsyncOpenAI(
+            api_key="k", base_url=f"{host.url}/v1", http_client=client, max_retries=0
+        )
+        assert (await first.chat.completions.create(**ASK)).usage.total_tokens == 50  # type: ignore[union-attr]
+        assert left(await q.group(GROUP)) == [950, 970]
+        chunks = await first.chat.completions.create(
+            **ASK, stream=True, stream_options={"include_usage": True}
+        )
+        assert len([chunk async for chunk in chunks]) == 4
+        await asyncio.gather(*q._background)
+        assert left(await q.group(GROUP)) == [900, 940]
+        second = anthropic.AsyncAnthropic(
+            api_key="k", base_url=host.url, http_client=client, max_retries=0
+        )
+        assert (await second.messages.create(**ASK, max_tokens=50)).usage.output_tokens == 25
+        assert left(await q.group(GROUP)) == [860, 915]
+        async with second.messages.stream(**ASK, max_tokens=50) as stream:
+            assert "".join([text async for text in stream.text_stream]) == "hello"
+        await asyncio.gather(*q._background)
+        assert left(await q.group(GROUP)) == [820, 890]
+        assert await q.check() == []
