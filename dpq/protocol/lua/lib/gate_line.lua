@@ -1,8 +1,8 @@
 -- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
 -- Keys: invisible tracked
 -- Needs: now, gate, pace, tokens, pool, estimate, booked
--- Gives: gate_line(scope): `opens why probe rate since used learned beside climb out turn`, TAB, until when each window is
---        paid (of a moving one with its slots), TAB, what is counted (`q:count:reset:next` of each quota,
+-- Gives: gate_line(scope): `opens why probe rate since used learned beside climb out turn`, TAB, until when each window
+--        is paid (of a moving one with its slots), TAB, what is counted (`q:count:reset:next` of each quota,
 --        `o:unit:left:ends` of each budget, `e:unit:units` of each estimate, `p:held` of the first 100 permits with a
 --        lease), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool there follows a line
 --        for each member, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that

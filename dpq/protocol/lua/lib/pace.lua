@@ -1,7 +1,7 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
 -- Needs: now, window_rule
 -- Gives: MOST_SLACK_MS, CLIMB, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window),
---        the ms that so many units take, rounded up; reach_of(window, rule, slack), the ms that grants pay ahead at most.
+--        the ms that so many units take, rounded up; reach_of(window, rule, slack), the ms that grants pay at most.
 local MOST_SLACK_MS = 3600000
 local CLIMB = 3 / 128 -- a clean window below the last refused rate adds this share of it; later down to a 24th of that
 
