@@ -655,6 +655,20 @@ ADAPTIVE = [
         "rate",
         f"{LUA}adaptive.py",
     ),
+    _py(
+        "a forecast takes other steps below the last 429",
+        "model/gates",
+        "last * self._climb",
+        "last * 3 / 128",
+        f"{LUA}adaptive.py",
+    ),
+    _py(
+        "a forecast takes other steps beyond the last 429",
+        "model/gates",
+        "(rate - last) * 2)",
+        "(rate - last) * 3)",
+        f"{LUA}adaptive.py",
+    ),
     _lua(
         "a limit that was passed is left behind without measure",
         "pop/charge",
