@@ -319,6 +319,28 @@ def test_where_the_limit_is(q, clock, learn, units, last):
     assert rate(q) == 7 + last * 3 / 128
 
 
+def test_refused_earlier_than_before(q, clock):
+    """If the rate has not come to 15/16 of the last 429, it goes to 13/16 of the clean one.
+
+    From there a clean window adds 3/128 of the clean one.
+    """
+    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20, step=4))
+    q.push_many(Push(payload=i, group="g") for i in range(100))
+    use(q, clock, 8)
+    use(q, clock, 9, 0.5)
+    hit(q, 1)  # at 12
+    clock.advance(1)
+    for _ in range(8):
+        use(q, clock, 1, 0.2)
+    assert rate(q) == 7 + 12 * 3 / 128
+    hit(q, 1)
+    assert rate(q) == 7 * 13 / 16
+    clock.advance(1)
+    for _ in range(7):
+        use(q, clock, 1, 0.2)
+    assert rate(q) == 7 * (13 / 16 + 3 / 128)
+
+
 def test_near_the_last_429(q, clock):
     """A rate that was refused is tried again after many windows, not after the next."""
     rates, refused = Host(q, clock, 15, 16).crawl(40)

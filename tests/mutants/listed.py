@@ -623,8 +623,15 @@ ADAPTIVE = [
     _lua(
         "a 429 after a raise halves the rate",
         "lib/met",
-        "clean * ((gate.climb or CLIMB) * 2 > CLIMB and 0.875 or 0.9375)",
+        "clean * down",
         "rate / 2",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a host that refuses earlier than before is asked as often as any",
+        "lib/met",
+        "early and 0.8125 or ",
+        "",
         f"{LUA}adaptive.py",
     ),
     _lua(

@@ -335,8 +335,9 @@ class Gate:
                 self.climb = max(CLIMB / 24, self.climb * 0.75)
             elif last:
                 self.climb = CLIMB
-            self.refused_at = self.clean if early else through
-            self.learned = max(floor, self.clean * (0.875 if self.climb * 2 > CLIMB else 0.9375))
+            self.refused_at = through
+            down = 0.8125 if early else 0.875 if self.climb * 2 > CLIMB else 0.9375
+            self.learned = max(floor, self.clean * down)
         else:
             self.climb = CLIMB if last else self.climb
             self.learned = max(floor, rate / 2)

@@ -35,20 +35,20 @@ local function widen(gate, opens)
 end
 
 -- Lower a learned rate. If a window was clean since the last 429, the limit is about what has gone through in the last
--- window; the climb gets slower if that, and the rate, are about as high as at the 429 before. If none was clean, the
--- limit itself has changed. Source: docs/design.md, "Learning".
+-- window. If that, and the rate, are about as high as at the 429 before, the climb gets slower. A host that refuses
+-- earlier is asked less. If no window was clean, the limit itself has changed. Source: docs/design.md, "Learning".
 local function lower(gate, rules)
   local rate, last, clean = gate.rate, gate.learned, gate.beside <= gate.rate and gate.beside or 0
   local before = math.max(0, 1 - (instant - gate.since) / rules[1].per) * clean -- began, in the last clean window
-  local through = math.max(clean, math.min(rate, gate.used - 1 + before))
-  if clean > 0 and last > 0 and rate >= last * 0.9375 and through <= last * 1.25 then
+  local through, early = math.max(clean, math.min(rate, gate.used - 1 + before)), rate < last * 0.9375
+  if clean > 0 and last > 0 and not early and through <= last * 1.25 then
     gate.climb = math.max(CLIMB / 24, (gate.climb or CLIMB) * 0.75)
   elseif last > 0 then
     gate.climb = nil -- the limit has changed
   end
   if clean > 0 then
-    gate.learned = rate < last * 0.9375 and clean or through
-    gate.rate = math.max(rules.floor, clean * ((gate.climb or CLIMB) * 2 > CLIMB and 0.875 or 0.9375))
+    local down = early and 0.8125 or (gate.climb or CLIMB) * 2 > CLIMB and 0.875 or 0.9375
+    gate.learned, gate.rate = through, math.max(rules.floor, clean * down)
   else
     gate.rate = math.max(rules.floor, rate / 2)
     gate.learned = gate.rate * 1.125
