@@ -36,8 +36,8 @@ from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.protocol.replies import UNKNOWN, Glance, Promoted
+from dpq.queue.all_queues import after_opening, forget_queues, some_names
 from dpq.queue.base import operations_of
-from dpq.queue.queue import after_opening, forget_queues, some_names
 from dpq.queue.registry import Sieve, glance, readable
 from dpq.transport.cluster import MISSING, Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url

@@ -32,13 +32,13 @@ from dpq.cli import (
     web,
     worker,
 )
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, Queue
 from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
 
 DAEMONS = ("scheduler", "worker", "web", "metrics")
-"""Commands that run for long, and log what they do without `-v`."""
+"""Commands that run for long: they log what they do without `-v`, and warn of the server."""
 
 app = typer.Typer(
     cls=Program,
@@ -57,7 +57,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    url: Url = DEFAULT_URL,
+    url: AnyUrl = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
     verbose: Annotated[
         int,
@@ -91,8 +91,9 @@ def root(
     Data goes to stdout, messages to stderr.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
-    log_to_stderr(ctx, verbose + (ctx.invoked_subcommand in DAEMONS))
-    tell_warnings(ctx)
+    is_daemon = ctx.invoked_subcommand in DAEMONS
+    log_to_stderr(ctx, verbose + is_daemon)
+    tell_warnings(ctx, of_servers=is_daemon)
 
 
 _command: Callable[..., None]

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpq.cli._options import SELDOM
 from dpq.cli._port import Port
 from dpq.model.log_fields import fields
 from dpq.model.reports import Health
@@ -52,11 +53,17 @@ HealthPort = Annotated[
         min=0,
         max=65535,
         help="Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free one.",
-        show_default="none",
+        show_default=False,
+        rich_help_panel=SELDOM,
     ),
 ]
 HealthHost = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="The address of --health-port; 0.0.0.0 for all.")
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="The address of --health-port; 0.0.0.0 for all.",
+        rich_help_panel=SELDOM,
+    ),
 ]
 LOCAL = "127.0.0.1"
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dpq.cli import _terminal
+from dpq.cli._options import SELDOM
 from dpq.model.display import shown
 from dpq.model.log_fields import FIELDS
 
@@ -125,5 +126,6 @@ Log = Annotated[
         envvar="DPQ_LOG",
         callback=style,
         help="How to log: text; or json, one object on each line, with stable keys.",
+        rich_help_panel=SELDOM,
     ),
 ]

@@ -66,16 +66,25 @@ def read_cost(text: str) -> Cost:
     return units
 
 
-Url = Annotated[
-    str,
-    typer.Option(
+SELDOM = "Seldom needed"
+"""The panel of a long help for what few users need: the everyday options stand before it."""
+
+
+def _url(help_text: str) -> Any:
+    return typer.Option(
         envvar="DPQ_URL",
         metavar="URL",
         callback=_inherit,
-        help="The server: " + SCHEMES.replace("[", "\\[") + " (a private server that dpq starts).",
+        help=help_text,
         rich_help_panel="Where",
-    ),
+    )
+
+
+AnyUrl = Annotated[
+    str,
+    _url("The server: " + SCHEMES.replace("[", "\\[") + " (a private server that dpq starts)."),
 ]
+Url = Annotated[str, _url("The server (all forms: dpq --help).")]
 Queue = Annotated[
     str,
     typer.Option(
@@ -105,7 +114,7 @@ Priority = Annotated[
     typer.Option(
         parser=number,
         metavar="NUMBER",
-        help="Higher runs first: any int from -2^63 to 2^63-1, or any finite float.",
+        help="Higher runs first: any 64-bit int, or float.",
     ),
 ]
 NewPriority = Annotated[

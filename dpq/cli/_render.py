@@ -176,7 +176,7 @@ def duration(seconds: float) -> str:
 def drain_text(drain: Drain) -> str:
     """Write a drain time: `clears in 35 m (group 'gpt': 10/min)`."""
     when = f" in {duration(drain.seconds)}" if drain.state == "clears" and drain.seconds else ""
-    return f"{drain.state}{when}" + (f" ({drain.because})" if drain.backlog else "")
+    return f"{drain.state}{when}" + ("" if drain.state == "empty" else f" ({drain.because})")
 
 
 def counts(

@@ -20,7 +20,7 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from dpq.model.display import shown, shown_json
-from dpq.model.errors import ConfigurationError, DPQError
+from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
 from dpq.model.masking import mask
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -103,9 +103,11 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     ctx.call_on_close(lambda: logger.setLevel(before))
 
 
-def tell_warnings(ctx: typer.Context) -> None:
-    """Write each warning in one line, until the program ends."""
+def tell_warnings(ctx: typer.Context, *, of_servers: bool) -> None:
+    """Write each warning in one line, until the program ends; those of servers only if asked."""
     ctx.with_resource(warnings.catch_warnings())
+    if not of_servers:
+        warnings.simplefilter("ignore", ServerWarning)
     warnings.showwarning = lambda message, *_: talk(f"warning: {message}")
 
 

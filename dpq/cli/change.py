@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dpq import DPQ, TaskState
+from dpq.cli._existing import existing
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -21,7 +22,7 @@ from dpq.cli._options import (
 from dpq.cli._terminal import talk
 from dpq.operations.partition import UPKEEP_BATCH
 from dpq.protocol.scripts import script, script_names
-from dpq.queue.queue import forget_queues
+from dpq.queue.all_queues import forget_queues
 from dpq.transport.connect import open_url
 from dpq.transport.script_loading import load_scripts
 
@@ -51,7 +52,7 @@ def update(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Change a stored task. If it is running, only priority and cost, for when it comes back."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         q.update(task_id, key=key, priority=priority, delay=delay, cost=cost)
     talk(f"updated {task_id or key}")
 
@@ -63,7 +64,7 @@ def cancel(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Remove a task. If it is running, its ack finds it gone; a recurring task ends."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         q.cancel(task_id, key=key)
     talk(f"cancelled {task_id or key}")
 
@@ -104,7 +105,7 @@ def purge(
     if drop and state is not None:
         raise typer.BadParameter("--drop removes the whole queue: leave out --state")
     confirm(yes, f"removes {state or 'all'} tasks of {queue!r}{' and the queue' * drop}")
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         print(q.purge(state))
         if drop:
             q.drop()
@@ -119,7 +120,7 @@ def confirm(yes: bool, what: str) -> None:
 def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Move all tasks that are due, as pop and the scheduler do; prints how many moved."""
     moved = 0
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         while (step := q.promote()) >= UPKEEP_BATCH:
             moved += step
     print(moved + step)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dpq import DPQ, Task, TaskNotFoundError
+from dpq.cli._existing import existing
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -81,7 +82,7 @@ def ack(
     task_id: TaskId, token: Token, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
 ) -> None:
     """Finish a task: it is deleted."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         if not q.ack(_held(q, task_id, token)):
             raise _gone(q, task_id)
     talk(f"finished {task_id}")
@@ -104,7 +105,7 @@ def fail(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Count a failed attempt: the task runs again later, or is dead if no attempt is left."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         q.fail(_held(q, task_id, token), error, delay)
     talk(f"failed {task_id}")
 
@@ -157,7 +158,7 @@ def release(
         raise typer.BadParameter("give ID and TOKEN; or --worker, --older-than, both, or --all")
     if many and (delay or priority is not None):
         raise typer.BadParameter("--delay and --priority are for one task: give ID and TOKEN")
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         if many:
             release_all(q, worker, older_than, yes)
         else:
@@ -196,7 +197,7 @@ def rate_limited(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Give a task back after a 429; no attempt counts. Its group closes for all consumers."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         q.rate_limited(_held(q, task_id, token), seconds, scope.value, status=status)
     talk(f"rate limited {task_id} for {seconds:g} s")
 
@@ -211,7 +212,7 @@ def bury(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Give a task up: it becomes a dead letter."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         q.bury(_held(q, task_id, token), reason)
     talk(f"buried {task_id}")
 
@@ -224,5 +225,5 @@ def extend(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Extend a lease: it ends so many seconds from now. Prints its end, in UTC."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         print(q.extend(_held(q, task_id, token), seconds).isoformat())

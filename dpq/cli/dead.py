@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq import DPQ, TaskState
+from dpq import TaskState
+from dpq.cli._existing import existing
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -35,7 +36,7 @@ def list_dead(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Show dead tasks with their reason and last error; the oldest first."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         show_tasks(queue, TaskState.DEAD, q.dead.list(count, reason=reason, group=group), json)
 
 
@@ -54,7 +55,7 @@ def replay(
 ) -> None:
     """Make dead tasks ready again, with all their attempts; prints how many."""
     chosen = _chosen(ids, everything, reason, group)
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         print(q.dead.replay(**chosen, rate=rate))
 
 
@@ -71,7 +72,7 @@ def purge(
     """Delete dead tasks; prints how many. Needs --yes."""
     chosen = _chosen(ids, everything, reason, group)
     confirm(yes, f"removes dead tasks of {queue!r}")
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         print(q.dead.purge(**chosen))
 
 

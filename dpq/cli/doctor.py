@@ -1,16 +1,15 @@
 """`dpq doctor`: problems of the server and of a queue, their meaning, and the repair."""
 
-import warnings
 from typing import Annotated, Any
 
 import typer
 
-from dpq import DPQ, Problem, ServerWarning
+from dpq import DPQ, Problem
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
 from dpq.protocol.keys import STORAGE_FORMAT
-from dpq.queue.queue import inspect_server
+from dpq.queue.all_queues import inspect_server, missing_queue
 
 
 def doctor(
@@ -34,11 +33,11 @@ def doctor(
     The exit code is 1 if there are problems; with --repair, if some are left. It is safe while the
     queue is in use, and safe to repeat.
     """
-    warnings.simplefilter("ignore", ServerWarning)  # shown below
     with DPQ[Any].from_url(url, queue, partitions=partitions) as q:
         mended = q.repair() if repair else []
         left = q.check()
         of_server, missing = inspect_server(q)
+        unknown = missing_queue(q)
         left += of_server
     for problem in mended:
         _tell(problem, json, mended=True)
@@ -52,7 +51,7 @@ def doctor(
         talk(f"warning: the server was not checked{seen}: the Redis user needs {' '.join(missing)}")
     if left:
         raise Failed(f"{len(left)} problems in {where}")
-    talk(f"no problems {'left ' if mended else ''}in {where}")
+    talk(unknown or f"no problems {'left ' if mended else ''}in {where}")
 
 
 def upgrade(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:

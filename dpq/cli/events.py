@@ -4,11 +4,12 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from dpq import DPQ, Event, Slot
+from dpq import Event, Slot
+from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._render import slots_table
 from dpq.cli._terminal import emit, tables, talk
@@ -46,7 +47,7 @@ def events(
 
     The queue keeps the last thousand or so.
     """
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         if not tell(q.events, after, count, follow, json):
             talk(f"nothing has happened to {queue!r} that people want to see")
 
@@ -101,7 +102,7 @@ def history(
 
     Workers, the scheduler and the dashboard keep it while they run.
     """
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         found: list[Slot] = q.history(seconds)
     if not found:
         talk(f"no history of {queue!r}: workers, the scheduler and the dashboard keep it")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dpq import DPQ
+from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._render import leases_table
 from dpq.cli._terminal import emit, tables, talk
@@ -47,7 +48,7 @@ def leases(
     A worker tells every 10 seconds what it holds; a lease without a worker is younger than that, or
     its holder is no worker, or it is gone.
     """
-    with DPQ[Any].from_url(url, name or queue) as q:
+    with existing(url, name or queue) as q:
         found = q.held(count, worker=worker, older_than=older_than)
     for lease in found if json else ():
         emit(lease)

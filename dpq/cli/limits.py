@@ -6,7 +6,8 @@ import typer
 
 from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
 from dpq.cli import _rates
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._existing import existing
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url
 from dpq.cli._render import group_sheet, limit_table, scope_name
 from dpq.cli._terminal import emit, tables, talk
 from dpq.model.limits import EVERY_GROUP
@@ -81,7 +82,8 @@ def set_limit(
             metavar="UNITS:PRIORITY",
             parser=_rates.reserve,
             help="Keep so many units of the burst for tasks with at least this priority.",
-            show_default="none",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     adaptive: Annotated[
@@ -91,7 +93,8 @@ def set_limit(
             parser=_rates.adaptive,
             help="Learn the rate, starting at RATE, in units of its window. After a window without "
             "a 429: STEP more (default 1). After a 429: half.",
-            show_default="fixed",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     slack: Annotated[
@@ -101,6 +104,7 @@ def set_limit(
             parser=_rates.slack,
             help="Make the window of the one RATE so much longer, for delays of the network.",
             show_default="learned from 429s",
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     member: Annotated[
@@ -108,7 +112,8 @@ def set_limit(
         typer.Option(
             metavar="NAME",
             help="A key or proxy of the group; the limit holds for each. Give it several times.",
-            show_default="none",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     weight: Annotated[
@@ -117,6 +122,7 @@ def set_limit(
             metavar="TURNS",
             help="Turns of the group where others get one, with round robin.",
             show_default="1",
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     estimate: Annotated[
@@ -127,6 +133,7 @@ def set_limit(
             help="Reserve so many units of the one RATE for a task that names no cost, until tasks "
             "have told what they spent.",
             show_default="0",
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     url: Url = DEFAULT_URL,
@@ -134,8 +141,8 @@ def set_limit(
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
-    A task takes 1 unit, or its cost. A window grants at most its units + burst - 1, and a moving
-    one no more than its units.
+    A task takes 1 unit, or its cost. A window grants at most its units + burst - 1,
+    and a moving one no more than its units.
 
     \b
     dpq limit set 10/s 5000/h                  the queue; both rates hold
@@ -144,11 +151,11 @@ def set_limit(
     dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a pause
     dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
     dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
-    dpq limit set 500/m tokens=200000/m        requests and tokens, for push --cost tokens=1800
-    dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 from midnight to midnight
+    dpq limit set 500/m tokens=200000/m        push --cost tokens=1800 counts both
+    dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 between midnights
     dpq limit set tokens=200000/m,burst=9000,estimate=2000
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
-    dpq limit set 60/m --group api --member key-a --member key-b   60 a minute for each key
+    dpq limit set 60/m --group api --member key-a --member key-b   60/m each
     dpq limit set --weight 3 --group big       three turns where others get one
     """
     words: list[RateLimit | Quota] = [*(rates or [])]
@@ -173,7 +180,7 @@ def set_limit(
 @app.command("list")
 def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         _show(f"limits of {queue}", queue, q.limits(), json)
 
 
@@ -201,7 +208,7 @@ def clear_limit(
 @groups.command("list")
 def list_groups(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Show the groups that are closed or have a limit of their own."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         found = q.groups()
     if found:
         _show(f"groups of {queue}", queue, found, json)
@@ -214,7 +221,7 @@ def show_group(
     name: GroupName, json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
 ) -> None:
     """Show one group: its limit, the units left, and whether it is open, or why not."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         state = q.group(name)
     if json:
         emit({"queue": queue, **state.model_dump()})

@@ -9,6 +9,7 @@ import typer
 from rich.live import Live
 
 from dpq import DPQ, Drain, TaskState
+from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, AnyTaskId, Json, Key, Queue, TaskId, Url
 from dpq.cli._render import all_queues, counts, dead_tasks, forecast_table, live_tasks
 from dpq.cli._terminal import Failed, emit, say, tables, talk
@@ -16,7 +17,7 @@ from dpq.model.drain import MAX_OVER_SECONDS
 from dpq.model.forecast import MAX_FORECAST
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
-from dpq.queue.queue import all_names, ask_queues
+from dpq.queue.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 
 
@@ -36,7 +37,7 @@ def peek(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Show the first tasks of one state, without popping them; the best or soonest first."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         tasks = q.peek(count, state, after=after)
     show_tasks(queue, state, tasks, json)
     if tasks and len(tasks) == count:
@@ -62,13 +63,13 @@ def get(
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Show one task, in any state, as one line of JSON."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         emit(q.get(task_id, key=key).model_dump())
 
 
 def why(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Say in one sentence why a task is not running yet, or when its lease ends."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         say(q.why(task_id))
 
 
@@ -97,7 +98,7 @@ def forecast(
     It assumes that consumers wait for tasks at every moment, and that nothing is pushed. A `~`
     stands before a moment that depends on how long tasks run, or on tasks that were not read.
     """
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         found = q.forecast(count, run=run)
     if json:
         for task in found:
@@ -126,7 +127,7 @@ def stats(
 
     Without --watch the limits alone say when; with it, also how many tasks come and end.
     """
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue, awaited=watch is not None) as q:
         if json:
             _stats_lines(q, watch)
         elif watch is None:
@@ -189,7 +190,7 @@ def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
 
 def check(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Check all that is stored for damage; the exit code is 1 if there is any. See also: doctor."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         problems = q.check()
     for problem in problems:
         emit(problem) if json else say(problem.kind, problem.subject, problem.detail)

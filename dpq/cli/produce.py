@@ -17,6 +17,7 @@ from dpq.cli._lines import push_lines
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
+    SELDOM,
     Delay,
     Priority,
     Queue,
@@ -45,17 +46,17 @@ def push(
     file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with one JSON payload on each line (NDJSON); - is stdin.",
-            show_default="stdin",
+            metavar="PATH",
+            help="One JSON payload a line (NDJSON); - is stdin.",
+            show_default=False,
         ),
     ] = None,
     full: Annotated[
         bool,
         typer.Option(
             "--full",
-            help="Each line is an object with the arguments of push: payload, and optionally "
-            "priority, delay, at, group, key, on_duplicate, max_attempts, expires_in, cost, every, "
-            "cron, timezone, visibility, time_limit, member. The options here are the defaults.",
+            help="Each line is an object: payload, and options by name, as in on_duplicate. "
+            "Those given here are the defaults.",
         ),
     ] = False,
     priority: Priority = 0,
@@ -64,32 +65,40 @@ def push(
         str | None,
         typer.Option(
             metavar="MOMENT",
-            help="Time when it is due, instead of --delay, as in 2026-12-24T18:00+01:00.",
-            show_default="now",
+            help="When it is ready, as 2026-12-24T18:00+01:00.",
+            show_default=False,
         ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="Tasks of one group share a limit.", show_default="none")
+        str | None,
+        typer.Option(metavar="NAME", help="Tasks of one group share a limit.", show_default=False),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(
-            help="A unique name, taken as long as the task is stored, also dead.",
-            show_default="none",
+            metavar="NAME",
+            help="A name that only one stored task has.",
+            show_default=False,
         ),
     ] = None,
     on_duplicate: Annotated[
-        Duplicate, typer.Option(help="What to do if the key is taken.")
+        Duplicate,
+        typer.Option(
+            metavar="MODE",
+            help="If the key is taken: keep, update, raise_priority, rerun or error.",
+        ),
     ] = Duplicate.KEEP,
     max_attempts: Annotated[
-        int, typer.Option(help="Failed attempts until the task is dead.")
+        int,
+        typer.Option(metavar="N", help="Failed attempts until it is dead.", rich_help_panel=SELDOM),
     ] = DEFAULT_MAX_ATTEMPTS,
     expires_in: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
             help="If it has not started by then, it is dead.",
-            show_default="never",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     cost: Annotated[
@@ -97,52 +106,60 @@ def push(
         typer.Option(
             parser=read_cost,
             metavar="UNITS",
-            help="Requests that it takes of every limit; or by unit, as in tokens=1800.",
+            help="Units it takes of limits, also tokens=1800.",
         ),
     ] = 1,
     every: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Run again every so many seconds.", show_default="once"
+            metavar="SECONDS", help="Run again every so many seconds.", show_default=False
         ),
     ] = None,
     cron: Annotated[
         str | None,
         typer.Option(
-            metavar="'M H D M W'",
-            help="Run again at the times of a cron expression.",
-            show_default="once",
+            metavar="EXPR",
+            help="Run again at the times of 'M H D M W'.",
+            show_default=False,
         ),
     ] = None,
     timezone: Annotated[
-        str, typer.Option(metavar="ZONE", help="Time zone of --cron, as in Europe/Berlin.")
+        str, typer.Option(metavar="ZONE", help="Time zone of --cron.", rich_help_panel=SELDOM)
     ] = "UTC",
     visibility: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Length of its leases.", show_default="the consumer's"
+            metavar="SECONDS",
+            help="Length of its leases, not the consumer's.",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Longest run of its handler.", show_default="the worker's"
+            metavar="SECONDS",
+            help="Longest run of its handler, not the worker's.",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     member: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The member of its group's pool that it is to run as.",
-            show_default="any",
+            help="The member of its group's pool to run as.",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="For a new queue: spread it over so many slots of a cluster.",
-            show_default="1, or as the queue has",
+            help="Spread a new queue over N slots of a cluster.",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     url: Url = DEFAULT_URL,
@@ -150,8 +167,7 @@ def push(
 ) -> None:
     """Add one task, or one for each line of a file or of stdin; prints the ids.
 
-    Lines are pushed as they come, so a file may be long and a pipe may be slow.
-    A bad line ends the command; the tasks of the lines before it are in the queue.
+    A bad line ends the command; the lines before it are pushed.
     """
     options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}

@@ -12,7 +12,7 @@ import typer
 from dpq import Quota, RateLimit
 from dpq.batch import BatchJob, BatchOutcome, run_batch
 from dpq.cli import _rates
-from dpq.cli._options import named
+from dpq.cli._options import SELDOM, named
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.worker.base import MAX_CONCURRENCY
@@ -37,9 +37,8 @@ def run(
             "--limit",
             metavar="RATE",
             parser=_rates.rate,
-            help="A limit of the API, for all machines together: 500/m, tokens=200000/m. Repeat "
-            "it for more.",
-            show_default="none",
+            help="A limit of the API, as 500/m. Repeat it for more.",
+            show_default=False,
         ),
     ] = None,
     slack: Annotated[
@@ -50,6 +49,7 @@ def run(
             help="Make each --limit without a slack of its own so much longer, for delays of the "
             "network.",
             show_default="learned from 429s",
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     save: Annotated[
@@ -63,10 +63,12 @@ def run(
     also: Annotated[
         list[Path] | None,
         typer.Option(
+            metavar="FILE",
             exists=True,
             dir_okay=False,
             help="Answers that another machine has saved: not sent again; --ordered merges them.",
-            show_default="none",
+            show_default=False,
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     ordered: Annotated[
@@ -80,17 +82,25 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="'NAME: VARIABLE'",
-            help="A header whose value is in an environment variable, where no list of processes "
-            "shows it. 'Authorization: Bearer VARIABLE' keeps the word before.",
+            help="A header with the value of an environment variable, as in "
+            "'Authorization: Bearer VARIABLE'.",
             show_default=False,
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=MAX_CONCURRENCY, help="Requests that are open at once, here.")
+        int,
+        typer.Option(
+            metavar="N", min=1, max=MAX_CONCURRENCY, help="Requests that are open at once, here."
+        ),
     ] = 64,
     group: Annotated[
         str | None,
-        typer.Option(help="What shares the limit in the queue.", show_default="the API's host"),
+        typer.Option(
+            metavar="NAME",
+            help="What shares the limit in the queue.",
+            show_default="the API's host",
+            rich_help_panel=SELDOM,
+        ),
     ] = None,
     cost_from: Annotated[
         str | None,
@@ -98,13 +108,26 @@ def run(
             metavar="FIELD",
             help="The field of a line that says its tokens, as in metadata.tokens.",
             show_default="estimated: characters / 4 + the longest answer",
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.001, help="Longest time of an answer.")
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            help="Longest time of an answer.",
+            rich_help_panel=SELDOM,
+        ),
     ] = 600.0,
     attempts: Annotated[
-        int, typer.Option(min=1, help="Failed attempts until a request is dead; a 429 is none.")
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Failed attempts until a request is dead; a 429 is none.",
+            rich_help_panel=SELDOM,
+        ),
     ] = 10,
     visibility: Annotated[
         float,
@@ -112,6 +135,7 @@ def run(
             metavar="SECONDS",
             min=0.1,
             help="Time after which requests of a process that was killed are sent again.",
+            rich_help_panel=SELDOM,
         ),
     ] = 30.0,
     retry_dead: Annotated[
@@ -119,10 +143,17 @@ def run(
     ] = False,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Send again what is done, but has no answer in the files."),
+        typer.Option(
+            "--again",
+            help="Send again what is done, but has no answer in the files.",
+            rich_help_panel=SELDOM,
+        ),
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the progress as JSON lines on stdout.")
+        bool,
+        typer.Option(
+            "--json", help="Print the progress as JSON lines on stdout.", rich_help_panel=SELDOM
+        ),
     ] = False,
     redis: Annotated[
         str | None,
@@ -150,13 +181,13 @@ def run(
         --limit 500/m --limit tokens=200000/m --save answers.jsonl \\
         --header-env 'Authorization: Bearer OPENAI_API_KEY'
 
-    Killed or interrupted: run the same command again, and it goes on. With --redis, run it
-    on more machines, each with a --save of its own: together they keep the limits.
+    Killed or interrupted: run the same command again, and it goes on. With --redis,
+    run it on more machines, each with its own --save: together they keep the limits.
 
-    A 429, or a 503 or 529 that names a time, stops all of them until that is over. Another
-    5xx or no answer is tried again later; any other 4xx makes a dead letter.
+    A 429, or a 503 or 529 that names a time, stops all of them until that is over.
+    Another 5xx or no answer is tried again; any other 4xx makes a dead letter.
 
-    Exit codes: 0 all answers are saved, 1 some are not, 2 wrong usage, 130 interrupted.
+    Exit codes: 0 all answers are saved, 1 some are not, 2 usage, 130 interrupted.
     """
     root = ctx.find_root()
     job = BatchJob(

@@ -1,8 +1,6 @@
 """`dpq trail`: what happened to each task of a queue that keeps that."""
 
-from typing import Any
-
-from dpq import DPQ
+from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import talk
 from dpq.cli.events import After, Count, Follow, tell
@@ -21,6 +19,6 @@ def trail(
     Only a queue made with `DPQ(..., trail_max_events=N)` keeps that. `dpq events` has the rare
     things of every queue.
     """
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         if not tell(q.trail, after, count, follow, json):
             talk(f"nothing in the trail of {queue!r}: is it made with trail_max_events?")

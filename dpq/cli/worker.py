@@ -10,7 +10,7 @@ import typer
 from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._job import Job, work
 from dpq.cli._log import Log
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Url, named
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import workers_table
@@ -18,7 +18,7 @@ from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
-from dpq.queue.queue import all_names, ask_queues
+from dpq.queue.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
 from dpq.worker.queue_order import QueueOrder
@@ -47,25 +47,38 @@ def worker(
             "name. Async ones, too. The current directory is searched first.",
         ),
     ],
-    queue: Queues = None,
     concurrency: Annotated[
         int,
         typer.Option(
-            min=1, max=MAX_CONCURRENCY, help="Handlers that run at once, in each process."
+            metavar="N",
+            min=1,
+            max=MAX_CONCURRENCY,
+            help="Handlers that run at once, in each process.",
         ),
     ] = 1,
     prefetch: Annotated[
         int,
-        typer.Option(min=0, max=MAX_PREFETCH, help="Tasks popped ahead, beyond those that run."),
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=MAX_PREFETCH,
+            help="Tasks popped ahead, beyond those that run.",
+            rich_help_panel=SELDOM,
+        ),
     ] = 0,
     order: Annotated[
         QueueOrder,
-        typer.Option(help="strict: the first queue goes first; round_robin: in turn."),
+        typer.Option(
+            help="strict: the first queue goes first; round_robin: in turn.",
+            rich_help_panel=SELDOM,
+        ),
     ] = "strict",
     visibility: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Length of a lease; it is extended while the handler runs."
+            metavar="SECONDS",
+            help="Length of a lease; it is extended while the handler runs.",
+            rich_help_panel=SELDOM,
         ),
     ] = None,
     time_limit: Annotated[
@@ -76,11 +89,17 @@ def worker(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0, help="Time for handlers to finish after a signal."),
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Time for handlers to finish after a signal.",
+            rich_help_panel=SELDOM,
+        ),
     ] = DEFAULT_GRACE,
     processes: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             max=MAX_PROCESSES,
             help="Run so many child processes; one that dies is started again.",
@@ -101,6 +120,7 @@ def worker(
     health_host: HealthHost = LOCAL,
     child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
+    queue: Queues = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Run handlers of tasks until SIGTERM or Ctrl-C.

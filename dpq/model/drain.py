@@ -13,7 +13,7 @@ from dpq.model.pools import UNTIL_OPENED_MS
 
 __all__ = ["Drain"]
 
-DrainState = Literal["clears", "stalled", "will not drain", "unknown", "empty"]
+DrainState = Literal["clears", "stalled", "will not drain", "unknown", "none due", "empty"]
 
 COVERED = 0.9
 """The share of the backlog that limits must hold, so that they alone say when it is gone."""
@@ -33,10 +33,11 @@ class Drain(BaseModel):
     """The time until all tasks that are due now have started.
 
     Attributes:
-        seconds: The seconds until then; 0.0 for an empty queue, None if it is not known.
+        seconds: The seconds until then; 0.0 if no task is due, None if it is not known.
         state: `clears`; `stalled`: hardly any task ends; `will not drain`: as many come as end;
-            `unknown`: no limit says it, and nothing was measured; `empty`.
-        because: What is slowest, in words.
+            `unknown`: no limit says it, and nothing was measured; `none due`: all that is left is
+            delayed or invisible; `empty`: no live task is left.
+        because: What is slowest, in words; for `none due`, when the next task is due.
         backlog: The tasks that are due and have not begun.
     """
 
@@ -74,6 +75,9 @@ class DrainLook(NamedTuple):
     Attributes:
         came: Tasks that were pushed or replayed, since the queue began.
         ended: Tasks that were acked or buried.
+        delayed: Tasks that are delayed.
+        next_due: The time when the first of them is due; infinity without one.
+        invisible: Tasks that consumers have.
     """
 
     now: float
@@ -82,6 +86,9 @@ class DrainLook(NamedTuple):
     came: int
     ended: int
     scopes: Sequence[Scope]
+    delayed: int = 0
+    next_due: float = math.inf
+    invisible: int = 0
 
 
 def closed_longest(looks: Sequence[DrainLook], most: int) -> list[Scope]:
@@ -104,7 +111,7 @@ def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = No
         return Drain(seconds=seconds, state=state, because=because, backlog=backlog)
 
     if not backlog:
-        return said("empty", "no task is due", 0.0)
+        return said(*_without_backlog(looks))
     if all(look.paused_until == math.inf for look in looks):
         return said("stalled", "the queue is paused")
     by_limits, slowest, known = 0.0, "", True
@@ -133,6 +140,26 @@ def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = No
     if not known:
         return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
     return said("clears", slowest or "the limits let all of them start now", by_limits)
+
+
+def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float | None]:
+    """Say what is left of a queue of which no task is ready or waiting.
+
+    Returns:
+        The state; why; the seconds.
+    """
+    delayed, invisible = (
+        sum(getattr(look, of) for look in looks) for of in ("delayed", "invisible")
+    )
+    wait = min((look.next_due - look.now) / 1000 for look in looks)
+    if wait <= 0:
+        return "unknown", "delayed tasks are due: the next pop or a scheduler moves them", None
+    left = [f"{invisible} invisible"] * (invisible > 0)
+    if delayed:
+        left.append(f"{delayed} delayed, the first of them due in {wait:.1f} s")
+    if not left:
+        return "empty", "no live task is left", 0.0
+    return "none due", f"no task is due: {', '.join(left)}", 0.0
 
 
 def _by_limits(look: DrainLook) -> tuple[float, str, bool]:

@@ -11,10 +11,6 @@ from dpq.model.interrupts import by_handler, raise_interruption
 
 P = TypeVar("P")
 
-DEFAULT_MAX_PAYLOAD_BYTES = 1024 * 1024
-"""Bytes of a payload by default: 1 MiB. Put larger data into a store, and its address into the
-task."""
-
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 """Bytes of a payload at most: 64 MiB. A larger value would hold up all clients of the server."""
 

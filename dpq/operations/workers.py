@@ -14,9 +14,6 @@ from dpq.protocol.placement import partition_of
 from dpq.protocol.records import UNREADABLE, make_task
 from dpq.protocol.values import moment_of, read_texts
 
-BEAT_SECONDS = 10.0
-"""Seconds between the heartbeats of a worker, one call for each of its queues."""
-
 FORGET_SECONDS = 60.0
 """Seconds without a heartbeat after which a worker counts as gone: five were lost in a row."""
 

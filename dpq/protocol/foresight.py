@@ -149,13 +149,23 @@ def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
 def read_drain(reply: Sequence[Any]) -> DrainLook:
     """Read the reply of drain."""
     settings, flat = reply
-    now, paused, backlog, came, ended = read_texts(settings)
+    now, paused, backlog, came, ended, delayed, first, running = read_texts(settings)
     scopes = [
         Scope(group, int(waiting), read_gate(line), _wanted(tasks.split()))
         for group, waiting, line, tasks in _in_fours([*read_texts(flat)])
     ]
     until = math.inf if paused == "inf" else float(paused or 0)
-    return DrainLook(float(now), until, int(backlog), int(came), int(ended), scopes)
+    return DrainLook(
+        now=float(now),
+        paused_until=until,
+        backlog=int(backlog),
+        came=int(came),
+        ended=int(ended),
+        scopes=scopes,
+        delayed=int(delayed),
+        next_due=float(first or math.inf),
+        invisible=int(running),
+    )
 
 
 def _wanted(texts: Sequence[str]) -> list[Wanted]:

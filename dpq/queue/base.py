@@ -8,19 +8,21 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
-from dpq.model.payload import DEFAULT_MAX_PAYLOAD_BYTES
-from dpq.model.task import Fairness, Order, P, Payloads, Popped, Task
-from dpq.operations.description import Description
-from dpq.operations.queue import QueueOperations
+from dpq.model.task import Fairness, Order, P, Payloads, Popped
 from dpq.protocol.durability import Durability, named_durability
-from dpq.protocol.replies import Batch
 from dpq.queue.end_log import EndLog
-from dpq.queue.lease_renewal import Leases
 from dpq.queue.refusals import log_refused
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
+    from dpq.operations.description import Description
+    from dpq.operations.queue import QueueOperations
+    from dpq.protocol.replies import Batch
+    from dpq.queue.lease_renewal import Leases
 
 DEFAULT_VISIBILITY = 30.0
 """Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
@@ -28,6 +30,8 @@ DEFAULT_VISIBILITY = 30.0
 DEFAULT_MAX_ATTEMPTS = 10
 """Failed attempts until a task is dead: with the default backoff, about half an hour."""
 
+DEFAULT_MAX_PAYLOAD_BYTES = 1024 * 1024
+"""Bytes of a payload: 1 MiB. Put larger data into a store, and its address into the task."""
 
 DEFAULT_ASK = 2
 """Partitions that a pop looks at. Source: docs/scaling.md, "The order"."""
@@ -155,6 +159,9 @@ class QueueBase(Generic[P]):
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
         """
+        from dpq.operations.description import Description
+        from dpq.operations.queue import QueueOperations
+
         self._described: Description[P] = Description(
             queue_name,
             payload_type=payload_type,
@@ -321,6 +328,9 @@ class QueueBase(Generic[P]):
 
 def operations_of(queue_name: str) -> QueueOperations[Any]:
     """Build the operations of a queue of which this process knows only the name."""
+    from dpq.operations.description import Description
+    from dpq.operations.queue import QueueOperations
+
     return QueueOperations(
         Description(
             queue_name,

@@ -4,16 +4,20 @@ Both workers, `lease()` and `leases()` call it. Besides failures of handlers and
 what the server has done, not what was asked for.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject, Release, Signal
-from dpq.model.task import Task
 from dpq.model.validation import error_line, one_line
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
 
 log = logging.getLogger(__name__)
 

@@ -14,52 +14,49 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, overload
-
-from redis.exceptions import ResponseError
-
-from dpq.model.budget import Budget, read_answer
-from dpq.model.diagnosis import server_problems, wants_save
-from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
-from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
-from dpq.model.forecast import Forecast
-from dpq.model.history import Event, Slot
-from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-from dpq.model.log_fields import fields
-from dpq.model.permit import DEFAULT_LEASE, PermitRequest
-from dpq.model.quota import Quota
-from dpq.model.rate_headers import Headers
-from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
-from dpq.model.signals import Scope, Signal, signal_of
-from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
-from dpq.model.validation import milliseconds, number, task_state
-from dpq.operations.queue import QueueOperations
-from dpq.protocol.command import Steps
-from dpq.protocol.confirmation import confirmation_of
-from dpq.protocol.keys import REGISTRY, key_of
-from dpq.protocol.replies import Batch
-from dpq.queue.base import QueueBase, QueueSettings, operations_of
-from dpq.queue.dead import DeadLetters
-from dpq.queue.end_log import log_failed
-from dpq.queue.lease_loops import LeaseLoop
-from dpq.queue.lease_renewal import Keeper
-from dpq.queue.permits import Permit, take_permit
-from dpq.transport.cluster import ask, reachable, unspoiled
-from dpq.transport.connect import Opened, open_url
-from dpq.transport.connections import Connections
-from dpq.transport.listener import Listener
-from dpq.transport.server_check import keeps_nothing_on_purpose
-from dpq.transport.session import QueueSession, Session, save_points
-from dpq.transport.waiter import (
-    Waiters,
-    begun,
-    owned_markers,
-    sleep,
-    waiter_argument,
-    watches_after,
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Never,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
 )
 
-__all__ = ["DPQ", "known_queues"]
+from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.log_fields import fields
+from dpq.model.permit import DEFAULT_LEASE, PermitRequest
+from dpq.model.signals import Scope, Signal, signal_of
+from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState
+from dpq.model.validation import milliseconds, number, task_state
+from dpq.queue.base import QueueBase, QueueSettings
+from dpq.queue.end_log import log_failed
+
+if TYPE_CHECKING:
+    from dpq.model.budget import Budget
+    from dpq.model.drain import Drain
+    from dpq.model.forecast import Forecast
+    from dpq.model.history import Event, Slot
+    from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.quota import Quota
+    from dpq.model.rate_headers import Headers
+    from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.task import Task
+    from dpq.operations.queue import QueueOperations
+    from dpq.protocol.command import Steps
+    from dpq.protocol.replies import Batch
+    from dpq.queue.dead import DeadLetters
+    from dpq.queue.lease_loops import LeaseLoop
+    from dpq.queue.lease_renewal import Keeper
+    from dpq.queue.permits import Permit
+    from dpq.transport.connect import Opened
+    from dpq.transport.session import QueueSession
+    from dpq.transport.waiter import Waiters
+
+__all__ = ["DPQ"]
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +77,13 @@ class DPQ(QueueBase[P]):
     _waiters: Waiters
 
     def _start(self) -> None:
+        from dpq.protocol.confirmation import confirmation_of
+        from dpq.queue.lease_renewal import Keeper
+        from dpq.transport.connections import Connections
+        from dpq.transport.listener import Listener
+        from dpq.transport.session import QueueSession
+        from dpq.transport.waiter import Waiters
+
         connections = Connections(self._redis, confirmation_of(self.durability))
         self._session = QueueSession(
             self._redis,
@@ -97,6 +101,8 @@ class DPQ(QueueBase[P]):
 
     def _watch_all(self) -> None:
         """Block on the markers of all partitions, once their number is known."""
+        from dpq.transport.waiter import Waiters
+
         markers = self._operations.markers
         if len(markers) != len(self._waiters.markers):
             self._waiters.close()
@@ -131,6 +137,8 @@ class DPQ(QueueBase[P]):
         Raises:
             ConfigurationError: The URL or an argument is wrong.
         """
+        from dpq.transport.connect import open_url
+
         opened = open_url(url)
         try:
             queue = cls(opened.client, queue_name, **settings)
@@ -321,6 +329,14 @@ class DPQ(QueueBase[P]):
         batch = self._session.run(self._operations.pop, most, visibility, who)
         if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
             return self._readable(batch)
+        return self._wait_and_take(most, timeout, visibility, batch)
+
+    def _wait_and_take(
+        self, most: int, timeout: float | None, visibility: float | None, batch: Batch[P]
+    ) -> list[Task[P]]:
+        """Wait for tasks, after a first look that has found none."""
+        from dpq.transport.waiter import owned_markers, sleep, waiter_argument, watches_after
+
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             waiters = self._waiters
@@ -341,6 +357,8 @@ class DPQ(QueueBase[P]):
 
     def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
+        from dpq.transport.waiter import begun
+
         known = self._operations
         if known.settings is None and not known.description.named:
             self._session.require_open()
@@ -440,6 +458,8 @@ class DPQ(QueueBase[P]):
                 tasks that run elsewhere (it looks each second). Without it, the loop waits for
                 ever.
         """
+        from dpq.queue.lease_loops import LeaseLoop
+
         return LeaseLoop(self, visibility, until_empty)
 
     def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
@@ -863,6 +883,8 @@ class DPQ(QueueBase[P]):
 
         Source: dpq/model/rate_headers.py has the headers; docs/design.md, "Budgets".
         """
+        from dpq.model.budget import read_answer
+
         budgets = read_answer(response, status, headers)
         return self._session.run(self._operations.observe, task_or_group, budgets)
 
@@ -927,6 +949,8 @@ class DPQ(QueueBase[P]):
 
         Source: docs/design.md, "Permits".
         """
+        from dpq.queue.permits import take_permit
+
         request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
         permit = take_permit(self, request)
         try:
@@ -996,6 +1020,8 @@ class DPQ(QueueBase[P]):
 
         Source: docs/design.md, "Forecast".
         """
+        from dpq.model.drain import MAX_OVER_SECONDS, drain_of
+
         if over is None:
             return drain_of(self._session.run(self._operations.drain_look))
         number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
@@ -1113,6 +1139,8 @@ class DPQ(QueueBase[P]):
     @property
     def dead(self) -> DeadLetters[P]:
         """The dead letters."""
+        from dpq.queue.dead import DeadLetters
+
         return DeadLetters(self._session)
 
     def promote(self) -> int:
@@ -1155,101 +1183,3 @@ class DPQ(QueueBase[P]):
         Source: docs/operations.md, "Repair".
         """
         return self._session.run(self._operations.repair)
-
-
-def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
-    """Look at how a queue's server is set up; a setting that it does not show counts as good.
-
-    Returns:
-        The problems that endanger tasks, and the rights that are missing to see all settings.
-    """
-    redis, here = (
-        queue.redis,
-        queue._session.connections.nodes.aimed(key_of(queue.queue_name, "conf")),
-    )
-    try:
-        with unspoiled(redis), reachable():
-            info = redis.info(**here)
-    except ResponseError:
-        return [], ["+info", "+config|get"]
-    if not wants_save(info) or keeps_nothing_on_purpose(redis):
-        return server_problems(info, None), []
-    save = save_points(redis, here)
-    return server_problems(info, save), ["+config|get"] if save is None else []
-
-
-NAMES_A_CALL = 500
-"""Names of queues in one round trip: about 0.1 ms of server time."""
-
-
-QUEUES_A_CALL = 100
-"""Queues in one round trip of `ask_queues`: about 5 ms of server time."""
-
-
-def some_names(redis: Any, cursor: int = 0) -> tuple[int, list[bytes]]:
-    """Read a part of the list of names, and the next cursor: 0 after the last part."""
-    at, names = ask(redis, "SSCAN", REGISTRY, cursor, "COUNT", NAMES_A_CALL)
-    return int(at), names
-
-
-def all_names(redis: Any) -> list[bytes]:
-    """Read the list of names, in bounded steps."""
-    cursor, names = some_names(redis)
-    found = set(names)
-    while cursor:
-        cursor, names = some_names(redis, cursor)
-        found.update(names)
-    return sorted(found)
-
-
-def known_queues(redis: Any) -> list[str]:
-    """List the names of all queues on a server or a cluster, in alphabetical order."""
-    return sorted(name.decode("utf-8", "replace") for name in all_names(redis))
-
-
-def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
-    """Remove names from the list, and count those that were there; the queues themselves stay."""
-    return int(ask(redis, "SREM", REGISTRY, *names))
-
-
-def ask_queues(
-    redis: Any,
-    names: Sequence[bytes],
-    what: Callable[[QueueOperations[Any]], Steps[Any]],
-) -> Iterator[tuple[str, Any]]:
-    """Run one operation on several queues over one connection, some queues in each round trip.
-
-    Yields:
-        The name of a queue, and its answer, or the error instead of an answer.
-    """
-    session: Session | None = None
-    for start in range(0, len(names), QUEUES_A_CALL):
-        answers: dict[str, Any] = {}
-        queues: dict[str, QueueOperations[Any]] = {}
-        for raw in names[start : start + QUEUES_A_CALL]:
-            name = raw.decode("utf-8", "backslashreplace")
-            answers[name] = ConfigurationError("it is no name of a queue: not UTF-8")
-            try:
-                queues[name] = operations_of(raw.decode())
-            except ConfigurationError as error:
-                answers[name] = error
-            except UnicodeDecodeError:
-                continue
-        if session is None and queues:
-            session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
-            session.check_server()
-        if session:
-            steps = [after_opening(queue, what) for queue in queues.values()]
-            answers |= zip(queues, session.send_all(steps), strict=True)
-        yield from answers.items()
-    if session:
-        session.close()
-
-
-def after_opening(
-    queue: QueueOperations[Any], what: Callable[[QueueOperations[Any]], Steps[Any]]
-) -> Steps[Any]:
-    """Read a queue's settings, then run an operation on it; the server must be checked before."""
-    if queue.settings is None:
-        queue.agree((yield from queue.open()))
-    return (yield from what(queue))

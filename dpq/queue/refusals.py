@@ -1,11 +1,15 @@
 """The log of tasks that a validator refused. `DPQ` and the workers call it."""
 
+from __future__ import annotations
+
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.protocol.replies import Batch
+
+if TYPE_CHECKING:
+    from dpq.protocol.replies import Batch
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,8 @@ The scheduler and the command line call it. A user who may write the list may wr
 it, so a name must not be trusted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -18,6 +19,9 @@ from dpq.protocol.replies import Glance, read_glance
 from dpq.protocol.scripts import script
 from dpq.transport.cluster import forbidden
 
+NAMES_SHOWN = 5
+"""Names of queues in an error that has no near one: enough to see which server answers."""
+
 
 def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
     """Divide names into possible names of queues, and others."""
@@ -28,6 +32,27 @@ def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
         except (UnicodeDecodeError, ConfigurationError):
             bad.append(raw)
     return good, bad
+
+
+def no_such_queue(name: str, names: Iterable[str]) -> str:
+    """Say that there is no queue of a name, with the nearest of the names that there are."""
+    known = sorted(names)
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"there is no queue {name!r}; did you mean {near[0]!r}?"
+    if not known:
+        return f"there is no queue {name!r}, nor any other: the first push makes one"
+    more = ", ..." * (len(known) > NAMES_SHOWN)
+    return (
+        f"there is no queue {name!r}; there are {', '.join(map(repr, known[:NAMES_SHOWN]))}{more}"
+    )
+
+
+def absent(name: str) -> Steps[bool]:
+    """Return True if nothing of a queue is stored."""
+    makes = CommandMaker(name, name, None)
+    found: int = yield makes._command("absent", [], same)
+    return bool(found)
 
 
 def glance(queues: Sequence[QueueOperations[Any]], *, names: bool) -> Steps[Glance]:
@@ -62,10 +87,9 @@ class Sieve:
 
     def is_queue(self, name: str) -> Steps[bool]:
         """Return True if anything of a queue is stored; else remove its name from the list."""
-        makes = CommandMaker(name, name, None)
-        absent = makes._command("absent", [], same)
-        if not (yield absent):
+        if not (yield from absent(name)):
             return True
+        makes = CommandMaker(name, name, None)
         if not self.may_remove:
             return False
         try:
@@ -73,7 +97,7 @@ class Sieve:
         except ResponseError as refusal:
             self.may_remove = not forbidden(refusal)
             return False
-        if (yield absent):
+        if (yield from absent(name)):
             return False
         yield makes._command("register", [name], same)
         return True

@@ -89,7 +89,7 @@ def _next(snapshot: Snapshot, now_ms: float) -> str:
 
 COLUMNS = (
     Column("backlog", 7, 1, lambda s, _: count(s.backlog)),
-    Column("running", 7, 3, lambda s, _: count(s.stats.invisible)),
+    Column("invisible", 9, 3, lambda s, _: count(s.stats.invisible)),
     Column("delayed", 7, 7, lambda s, _: count(s.stats.delayed)),
     Column("dead", 6, 5, lambda s, _: count(s.stats.dead)),
     Column("in/s", 6, 2, lambda s, _: rate(s.rates.come)),
@@ -126,8 +126,8 @@ def state(snapshot: Snapshot, now_ms: float) -> str:
 
 def drain(found: Drain) -> str:
     """Say when all that is due will have begun, and why then."""
-    if found.state == "empty":
-        return "no task is due"
+    if found.state in ("empty", "none due"):
+        return found.because
     if found.state == "unknown":
         return "no limit says when it is done, and too little was seen to tell"
     if found.seconds is None:
@@ -186,7 +186,7 @@ def counts(snapshot: Snapshot) -> str:
     stats, rates = snapshot.stats, snapshot.rates
     return (
         f"ready {stats.ready}   waiting {stats.waiting}   delayed {stats.delayed}   "
-        f"running {stats.invisible}   dead {stats.dead}\n"
+        f"invisible {stats.invisible}   dead {stats.dead}\n"
         f"in {rate(rates.come)}/s   out {rate(rates.done)}/s   "
         f"given back {rate(rates.deferred)}/s   oldest {_oldest(snapshot, 0)}"
     )

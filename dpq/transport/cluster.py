@@ -35,6 +35,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
@@ -90,6 +91,8 @@ def own_connection(node: Node, **changes: Any) -> Any:
     """
     pool = getattr(node.client, "connection_pool", node.client)
     settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
+    if "maint_notifications_config" in settings:  # they need RESP3 or hiredis
+        settings["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
         connection = pool.connection_class(**{**settings, **node.changes, **changes})
     except RedisError as error:  # redis-py converts a ValueError

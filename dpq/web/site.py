@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
+from dpq.queue.registry import no_such_queue
 from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
@@ -73,7 +74,7 @@ class Site:
         """
         queue = self.directory.get(name)
         if queue is None:
-            raise Refused(404, f"there is no queue {name!r}; a queue is known after its first push")
+            raise Refused(404, no_such_queue(name, self.directory.names()))
         with self._lock:
             watch = self._watches.get(name)
             if watch is None or watch.queue is not queue:

@@ -3,30 +3,29 @@
 `Worker` and `AsyncWorker` derive from it; they begin, stop and end a run. No waiting here.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, get_args
-
-from redis.exceptions import RedisError, ResponseError
+from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
-from dpq.model.reports import Health
 from dpq.model.validation import MAX_SECONDS, number, whole_number
-from dpq.operations.description import MAX_ATTEMPTS
-from dpq.operations.queue import QueueOperations
 from dpq.queue.base import QueueBase
-from dpq.worker.deliveries import Deliveries
-from dpq.worker.fetch_plan import FetchPlan
-from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
-from dpq.worker.heartbeats import Heartbeats
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
+
+if TYPE_CHECKING:
+    from dpq.model.reports import Health
+    from dpq.operations.queue import QueueOperations
+    from dpq.worker.fetch_plan import FetchPlan
+    from dpq.worker.handler_calls import HandlerCalls
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +104,10 @@ class WorkerBase(Generic[Q]):
         Raises:
             ConfigurationError: An argument is out of its bounds.
         """
+        from dpq.operations.description import MAX_ATTEMPTS
+        from dpq.worker.deliveries import Deliveries
+        from dpq.worker.handler_calls import HandlerCalls
+
         weighted = isinstance(queues, Mapping)
         several = queues if isinstance(queues, Iterable) else ()
         named = [queues] if isinstance(queues, QueueBase) else list(several)
@@ -186,12 +189,16 @@ class WorkerBase(Generic[Q]):
         exchange with the server (60 s at most). A handler that hangs is no stuck loop: `workers`
         shows it. It is ready while it runs, is not told to stop, and the server answers.
         """
+        from dpq.model.reports import Health
+
         if not self._on:
             return Health(live=True, ready=False, reasons=("it does not run",))
         return self._state.pulse.health(stopping=self._state.stopping)
 
     def _told(self, answers: Sequence[Any]) -> None:
         """Take in the answers to heartbeats."""
+        from redis.exceptions import RedisError, ResponseError
+
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))
         if self._on_beat:
@@ -204,6 +211,8 @@ class WorkerBase(Generic[Q]):
     # One run
 
     def _new_plan(self, state: RunState) -> FetchPlan:
+        from dpq.worker.fetch_plan import FetchPlan
+
         return FetchPlan(
             self.name,
             self.queues,
@@ -216,6 +225,8 @@ class WorkerBase(Generic[Q]):
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""
+        from dpq.worker.heartbeats import Heartbeats
+
         self._on = True
         self._state = state
         state.stopping, self._stop_early = self._stop_early, False

@@ -3,18 +3,20 @@
 The fetchers and the runners of both workers call it. It sends nothing itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.signals import RateLimited
-from dpq.model.task import Task
 from dpq.queue.end_log import EndLog
-from dpq.queue.lease_renewal import Lease
 from dpq.worker.outcomes import Done, Ending, GivenBack, endings, to_send_again
 
 if TYPE_CHECKING:
+    from dpq.model.task import Task
     from dpq.queue.base import QueueBase
+    from dpq.queue.lease_renewal import Lease
 
 
 class Taken(NamedTuple):
@@ -42,7 +44,7 @@ class Deliveries:
     def __init__(
         self,
         name: str,
-        queues: Sequence["QueueBase[Any]"],
+        queues: Sequence[QueueBase[Any]],
         visibility: float | None,
         *,
         named: bool = False,

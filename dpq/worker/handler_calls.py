@@ -3,20 +3,24 @@
 The runners of both workers share it. It calls hooks, but no handler.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
-from dpq.model.task import Task
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.queue.lease_renewal import Lease
 from dpq.worker.handlers import Context, Handler, Q
 from dpq.worker.run_state import RunState
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
+    from dpq.queue.lease_renewal import Lease
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +49,7 @@ class HandlerCalls(Generic[Q]):
             sets it, for all workers.
     """
 
-    traced: ClassVar["staticmethod[[Any, Task[Any]], Tracing | None] | None"] = None
+    traced: ClassVar[staticmethod[[Any, Task[Any]], Tracing | None] | None] = None
 
     def __init__(
         self,

@@ -3,6 +3,8 @@
 Both workers, `Tasks` and the worker command call it. It runs no handler, and does no I/O.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -22,14 +24,15 @@ from typing import (
 
 from typing_extensions import TypeVar
 
-from dpq.model.budget import Budget, read_answer
+from dpq.model.budget import read_answer
 from dpq.model.cost import write_spent
 from dpq.model.errors import ConfigurationError
-from dpq.model.rate_headers import Headers
 from dpq.model.signals import Reject
-from dpq.model.task import Cost, Task
 
 if TYPE_CHECKING:
+    from dpq.model.budget import Budget
+    from dpq.model.rate_headers import Headers
+    from dpq.model.task import Cost, Task
     from dpq.queue.base import QueueBase
 
 Q = TypeVar("Q", bound="QueueBase[Any]", default=Any)
@@ -204,6 +207,8 @@ def _check_order(function: Any, signature: inspect.Signature) -> None:
 
 def given_by_worker(annotation: Any) -> type | None:
     """Return `Task` or `Context` for their annotations, also with `| None`; None for others."""
+    from dpq.model.task import Task
+
     if get_origin(annotation) in (Union, UnionType):
         members = [each for each in get_args(annotation) if each is not NoneType]
         annotation = members[0] if len(members) == 1 else None
@@ -248,7 +253,7 @@ def generates(function: Any) -> bool:
     return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
 
 
-def check_result(handler: "Handler", result: Any) -> None:
+def check_result(handler: Handler, result: Any) -> None:
     """Refuse a result that shows that the handler has not done its work.
 
     Raises:

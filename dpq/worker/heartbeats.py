@@ -3,6 +3,8 @@
 `dpq workers` lists what they say. Both workers send them.
 """
 
+from __future__ import annotations
+
 import os
 import secrets
 import socket
@@ -10,11 +12,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpq.model.task import Task
 from dpq.operations.workers import Doing
 from dpq.protocol.command import Steps
 
 if TYPE_CHECKING:
+    from dpq.model.task import Task
     from dpq.operations.queue import QueueOperations
 
 
@@ -42,7 +44,7 @@ class Heartbeats:
     """
 
     def __init__(
-        self, name: str, concurrency: int, operations: Sequence["QueueOperations[Any]"]
+        self, name: str, concurrency: int, operations: Sequence[QueueOperations[Any]]
     ) -> None:
         self.began = time.monotonic()
         self._name = name

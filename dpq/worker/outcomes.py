@@ -5,22 +5,24 @@ not hold up the others. So acks that are refused together are sent one by one. A
 refused alone becomes a dead letter, where a person sees it.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
-from dpq.model.budget import Budget
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject
-from dpq.model.task import Cost, Task
 from dpq.model.validation import error_line
-from dpq.protocol.command import Steps
 
 if TYPE_CHECKING:
+    from dpq.model.budget import Budget
+    from dpq.model.task import Cost, Task
     from dpq.operations.queue import QueueOperations
+    from dpq.protocol.command import Steps
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class Ending(NamedTuple):
     error: BaseException | None = None
 
 
-def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> list[Ending]:
+def endings(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> list[Ending]:
     """Make the operations that end deliveries: acks together, the others one by one.
 
     What hosts have said is left goes first, since it counts the deliveries that are under way.
@@ -99,7 +101,7 @@ def _costs(done: Sequence[Done]) -> list[Cost | None] | None:
     return None if costs.count(None) == len(costs) else costs
 
 
-def _end(done: Done, queue: "QueueOperations[Any]") -> Ending:
+def _end(done: Done, queue: QueueOperations[Any]) -> Ending:
     """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:

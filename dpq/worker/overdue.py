@@ -4,6 +4,8 @@ A thread cannot be cancelled, so another thread has to look. The same thread sen
 other thread takes along in time. The runner makes the watch, and tells it of each handler.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 import time
@@ -11,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dpq.model.log_fields import fields
-from dpq.model.task import Task
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries
 from dpq.worker.handlers import Context
@@ -19,6 +20,7 @@ from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LATEST_ACK_SECONDS, STOP_CHECK_SECONDS, RunState
 
 if TYPE_CHECKING:
+    from dpq.model.task import Task
     from dpq.worker.fetcher import Fetcher
 
 log = logging.getLogger(__name__)
@@ -65,7 +67,7 @@ class OverdueWatch:
         self,
         name: str,
         running: dict[Lease, HandlerRun],
-        fetcher: "Fetcher",
+        fetcher: Fetcher,
         deliveries: Deliveries,
         state: RunState,
         *,

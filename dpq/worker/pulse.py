@@ -3,10 +3,14 @@
 Its loops call it; `health` reads it, from any thread. No I/O.
 """
 
+from __future__ import annotations
+
 import math
 import time
+from typing import TYPE_CHECKING
 
-from dpq.model.reports import Health
+if TYPE_CHECKING:
+    from dpq.model.reports import Health
 
 STUCK_SECONDS = 60.0
 """Seconds without a move after which a loop counts as stuck: longer than any wait of DPQ, and than
@@ -43,6 +47,8 @@ class Pulse:
 
     def health(self, *, stopping: bool) -> Health:
         """Say whether all loops move, and whether the server answers."""
+        from dpq.model.reports import Health
+
         now = time.monotonic()
         stuck = [
             f"{loop} has not moved for {now - moved:.0f} s"

@@ -4,6 +4,8 @@ It begins, stops, gives back and leaves. What happens in between stands elsewher
 handlers, fetcher.py asks the server.
 """
 
+from __future__ import annotations
+
 import logging
 import signal
 import threading
@@ -12,25 +14,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.operations.workers import BEAT_SECONDS
-from dpq.protocol.command import Steps
-from dpq.queue.base import QueueBase
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.fetcher import Fetcher
 from dpq.worker.run_state import (
+    BEAT_SECONDS,
     HEARTBEAT,
     LEAVE_SECONDS,
     MAIN_LOOP,
     STOP_CHECK_SECONDS,
     RunState,
 )
-from dpq.worker.runner import Runner
-from dpq.worker.wakeups import WakeUps
+
+if TYPE_CHECKING:
+    from dpq.protocol.command import Steps
+    from dpq.queue.base import QueueBase
 
 __all__ = ["Worker"]
 
@@ -202,6 +203,10 @@ class Worker(WorkerBase[DPQ[Any]]):
             ConfigurationError: A queue is closed.
             RedisError: The server cannot be reached.
         """
+        from dpq.worker.fetcher import Fetcher
+        from dpq.worker.runner import Runner
+        from dpq.worker.wakeups import WakeUps
+
         self._stop_numbers: SimpleQueue[int] = SimpleQueue()  # of signals, 0 for a call of `stop`;
         # not an Event: a signal handler that sets one needs its lock, which its own thread may hold
         self._gone = threading.Event()

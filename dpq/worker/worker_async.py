@@ -4,6 +4,8 @@ It begins, stops, gives back and leaves. What happens in between stands elsewher
 calls handlers, fetcher_async.py asks the server.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import signal
@@ -12,13 +14,12 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from typing import Any, Self, cast
 
 from dpq.model.log_fields import fields
-from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
 from dpq.worker.fetcher_async import AsyncFetcher, Change
-from dpq.worker.run_state import LEAVE_SECONDS, MAIN_LOOP, RunState
+from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
 from dpq.worker.runner_async import AsyncRunner, cancel_all
 from dpq.worker.wakeups_async import AsyncWakeUps
 
@@ -51,7 +52,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         """Async `Worker.running`; an `async with`."""
         body, over, crashed = cast("asyncio.Task[Any]", asyncio.current_task()), False, False
 
-        def ended(run: "asyncio.Task[int]") -> None:
+        def ended(run: asyncio.Task[int]) -> None:
             nonlocal crashed
             if not over and not run.cancelled() and run.exception():
                 crashed = True

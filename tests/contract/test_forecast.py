@@ -562,10 +562,22 @@ def test_drain_counts_spread_quotas_and_whole_tasks(q: DPQ, clock: Clock) -> Non
 
 
 @engines
-def test_drain_of_an_empty_queue(q: DPQ) -> None:
-    """Nothing is due: empty, also with delayed tasks."""
-    q.push(1, delay=9)
-    assert q.drain() == Drain(seconds=0, state="empty", because="no task is due", backlog=0)
+def test_drain_without_a_task_that_is_due(q: DPQ, clock: Clock) -> None:
+    """A queue is empty only if no task is left; else it says what is, and when the next is due."""
+    assert q.drain() == Drain(seconds=0, state="empty", because="no live task is left", backlog=0)
+    q.push(1)
+    for delay in (9.5, 20):
+        q.push(1, delay=delay)
+    task = q.pop().task
+    assert task
+    said = "no task is due: 1 invisible, 2 delayed, the first of them due in 9.5 s"
+    assert q.drain() == Drain(seconds=0, state="none due", because=said, backlog=0)
+    q.ack(task)
+    clock.advance(9.5)
+    assert (q.drain().state, q.drain().seconds) == ("unknown", None)
+    assert q.drain().because == "delayed tasks are due: the next pop or a scheduler moves them"
+    q.promote()
+    assert q.drain().backlog == 1
 
 
 @engines

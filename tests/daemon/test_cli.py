@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ def told(result: Result) -> str:
 
 def test_events_and_history(run: Run, q: DPQ) -> None:
     """Events and slots are shown as lines and as JSON; where there are none, it says so."""
+    q.register()
     assert "nothing has happened" in run("events").stderr
     assert "no history" in run("history").stderr
     q.push(1)
@@ -396,6 +398,7 @@ def test_a_stale_token_or_a_lost_task_changes_nothing(run: Run, q: DPQ, action: 
 
 def test_ids_may_begin_with_dashes(run: Run, q: DPQ) -> None:
     """An id is an id whatever characters it has: none is taken for an option."""
+    q.register()
     for task_id in ("-n-queue-v_y", "--json-vvv_n", "-yynnvvqqJ--"):
         assert "holds no such" in run("get", task_id, code=1).stderr
         assert "holds no such" in run("why", task_id, code=1).stderr
@@ -410,6 +413,25 @@ def test_ids_may_begin_with_dashes(run: Run, q: DPQ) -> None:
 
 
 # Looking
+
+
+LOOKS = ("stats", "peek", "get x", "why x", "forecast", "events", "history", "trail", "leases")
+CHANGES = ("cancel x", "update x --delay 1", "purge --yes", "promote", "ack x 1", "fail x 1")
+OF_PARTS = ("limit list", "group list", "dead list", "dead replay --all", "check")
+
+
+@pytest.mark.parametrize("words", [*LOOKS, *CHANGES, *OF_PARTS])
+def test_a_queue_that_does_not_exist_is_named(run: Run, url: str, name: str, words: str) -> None:
+    """A misspelt name is no empty queue: the command says so, with the nearest, and exits 1."""
+    assert "there is no queue" in run(*words.split(), code=1).stderr
+    with DPQ.from_url(url, f"{name}s") as near:
+        near.register()
+        said = run(*words.split(), code=1)
+        assert said.stderr == f"error: there is no queue {name!r}; did you mean '{name}s'?\n"
+        assert said.stdout == ""
+        near.drop()
+    run("limit", "set", "1/s")  # it exists: something of it is stored
+    assert "queue" in run("limit", "list").stdout
 
 
 def test_peek_shows_a_state_as_table_and_as_lines(run: Run, q: DPQ) -> None:
@@ -449,7 +471,12 @@ def test_stats_counts(run: Run, q: DPQ) -> None:
 
 def test_stats_say_when_it_is_done(run: Run, q: DPQ) -> None:
     """Below the counts stands the drain time, with what is slowest."""
+    q.register()
     assert re.search(r"^drain: empty *$", run("stats").stdout, re.MULTILINE)
+    q.push(1, delay=1000)
+    said = r"^drain: none due \(no task is due: 1 delayed, the first of them due in \d+\.\d s\) *$"
+    assert re.search(said, run("stats").stdout, re.MULTILINE)
+    q.purge()
     q.push_many(Push(i) for i in range(8))
     assert "drain: unknown (no limit says it" in run("stats").stdout
     q.set_limit(1, 3600)
@@ -460,6 +487,7 @@ def test_stats_say_when_it_is_done(run: Run, q: DPQ) -> None:
 
 def test_forecast_shows_moments(run: Run, q: DPQ) -> None:
     """Forecast shows the next tasks with their moments and reasons, as a table and as JSON."""
+    q.register()
     assert "no task" in run("forecast").stderr
     q.set_limit([RateLimit(1, 60), RateLimit(9, 60, 9, unit="tokens")], group="g")
     ids = [q.push({"n": i}, group="g", cost={"tokens": i}) for i in range(4)]
@@ -487,7 +515,8 @@ def test_stats_watches_until_it_is_interrupted(
             pass
         process.send_signal(signal.SIGINT)
         _, talk = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, talk) == (130, "interrupted\n")
+    assert process.returncode == 130
+    assert re.fullmatch(r"there is no queue '.*\ninterrupted\n", talk)
 
 
 def read_until(process: subprocess.Popen[str], word: str) -> str:
@@ -884,6 +913,7 @@ def test_a_closed_group_waits(run: Run, q: DPQ) -> None:
 
 def test_groups_are_listed_and_shown(run: Run, q: DPQ) -> None:
     """group list has those that are closed or limited; group show tells of any group."""
+    q.register()
     assert "no group of" in told(run("group", "list"))
     assert run("group", "list").stdout == ""
     q.set_limit(1, 3600, group="*")
@@ -977,6 +1007,9 @@ def test_url_and_queue_stand_anywhere(url: str, name: str, monkeypatch: pytest.M
         return str(json.loads(result.stdout)["queue"])
 
     where = ("--url", url)
+    for each in ("default", name, *(f"{name}-{letter}" for letter in "abe")):
+        with DPQ.from_url(url, each) as q:
+            q.register()
     assert queue_of("stats", "--json", *where) == "default"
     monkeypatch.setenv("DPQ_QUEUE", f"{name}-e")
     assert queue_of(*where, "stats", "--json") == f"{name}-e"
@@ -1119,6 +1152,22 @@ def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> 
         assert "[default: redis://localhost:6379/0]" in shown
 
 
+TWO_SCREENS = 48
+"""Lines of two terminals of 24 lines and 80 columns."""
+
+LONG_HELPS = {("run",), ("limit", "set"), ("worker",)}
+"""Commands whose everyday options end on the second screen; what is seldom needed comes below."""
+
+
+@pytest.mark.parametrize("words", [words for words, _ in commands()], ids=" ".join)
+def test_a_help_fits_two_screens(words: tuple[str, ...]) -> None:
+    """The everyday options of each command are seen at once; only the list of all is longer."""
+    lines = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).stdout.splitlines()
+    if words in LONG_HELPS:
+        lines = list(takewhile(lambda line: not line.startswith("╭─ Seldom needed"), lines))
+    assert len(lines) <= TWO_SCREENS or not words
+
+
 def test_the_help_is_enough_to_start() -> None:
     """Without arguments the help is shown, and its getting-started names the first commands."""
     shown = CliRunner().invoke(app, ["--help"]).stdout
@@ -1254,8 +1303,9 @@ def test_verbose_may_stand_behind_the_command(
     assert loud_first(words, {"--error", "--wait"}) == first + rest
 
 
-def test_verbose_behind_a_command_is_heard(run: Run) -> None:
+def test_verbose_behind_a_command_is_heard(run: Run, q: DPQ) -> None:
     """A command takes it without a usage error, nested ones too."""
+    q.register()
     run("stats", "-v")
     run("limit", "list", "-vv")
 

@@ -140,11 +140,20 @@ def test_settings_of_another_type(run: Run, q: DPQ) -> None:
     assert '"ready":6' in run("stats", "--json").stdout.replace(" ", "")
 
 
-def test_other_commands_warn(q: DPQ, elsewhere: Path) -> None:
-    """Every other command says it in one line on stderr, and does its work."""
-    words = [sys.executable, "-m", "dpq", "--url", f"unix://{elsewhere}", "push", "1"]
-    words += ["--queue", q.queue_name]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == q.pop().task.id
-    [line] = done.stderr.splitlines()
-    assert line.startswith(f"warning: unix://{elsewhere}: The server keeps nothing on disk")
+def test_daemons_warn_of_the_server_and_other_commands_do_not(q: DPQ, elsewhere: Path) -> None:
+    """A command that looks, pushes or pops says nothing of it; a daemon does once, at its start."""
+    dpq = [sys.executable, "-m", "dpq", "--url", f"unix://{elsewhere}"]
+    for words in (["push", "1"], ["stats"], ["pop"]):
+        words += ["--queue", q.queue_name]
+        done = subprocess.run(
+            [*dpq, *words], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert done.stderr == ""
+    queue = ["--queue", q.queue_name]
+    for words in (["scheduler"], ["worker", "os.path:join", *queue]):
+        with subprocess.Popen([*dpq, *words], stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr
+            warned = f"{elsewhere}: The server keeps nothing on disk"
+            assert any(line.startswith("warning: ") and warned in line for line in process.stderr)
+            process.terminate()
+            assert warned not in process.communicate(timeout=60)[1]

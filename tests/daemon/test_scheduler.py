@@ -27,7 +27,7 @@ from dpq import scheduler as scheduling
 from dpq.protocol import packing
 from dpq.protocol.command import once
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
-from dpq.queue.queue import NAMES_A_CALL
+from dpq.queue.all_queues import NAMES_A_CALL
 from dpq.queue.registry import Sieve
 from dpq.server import Server
 from dpq.transport.cluster import Node

@@ -2332,8 +2332,8 @@ PERMITS = [
     _lua(
         "a booking goes into the next period of a quota",
         "acquire",
-        "shuts(at >= ends and ends or 0, i)",
-        "shuts(0, i)",
+        "shuts(period_over(scopes, at))",
+        "",
         f"{LUA}acquire.py",
     ),
     _lua(
@@ -2906,6 +2906,20 @@ TRANSPORTS = [
         "queue/wire",
         "member = UNKNOWN_MEMBER",
         "member = None",
+        f"{CONTRACT}transport_pools.py",
+    ),
+    _py(
+        "a redirect of httpx carries the key to another host",
+        "queue/httpx_like",
+        "        return sent\n",
+        "        return request\n",
+        f"{CONTRACT}transport_pools.py",
+    ),
+    _py(
+        "a redirect of requests carries the key to another host",
+        "requests",
+        "sent = request.copy()",
+        "sent = request",
         f"{CONTRACT}transport_pools.py",
     ),
     _py(

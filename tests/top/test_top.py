@@ -149,7 +149,7 @@ def test_what_it_shows_of_queues_and_of_one(live: DPQ) -> None:
         live.push("more")
         await screen.until(lambda: screen.row()["in/s"] not in ("-", "0.0"), screen.row)
         await screen.press("enter")
-        await screen.shows("counts", "ready 1   waiting 5   delayed 1   running 0   dead 1")
+        await screen.shows("counts", "ready 1   waiting 5   delayed 1   invisible 0   dead 1")
         await screen.shows("coming", r"[bold]soon[/]\u001b[2J")
         group = screen.top.screen.query_one("#groups", DataTable)
         assert [str(text) for text in group.get_row_at(0)[:2]] == ["a", "closed by hand"]

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
+from redis._parsers import _AsyncRESP2Parser, _RESP2Parser
+from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -547,3 +549,15 @@ def test_no_file_for_a_connection_is_an_outage(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(client.connection_pool, "connection_class", fail)
     with pytest.raises(RedisConnectionError, match="Too many open files"):
         own_connection(Node("", client, {}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "parser"), [(Redis, _RESP2Parser), (AsyncRedis, _AsyncRESP2Parser)], ids=("", "async")
+)
+def test_a_plain_client_serves_without_hiredis(kind: Any, parser: Any) -> None:
+    """DPQ's own connections of `Redis()`, which asks for maintenance notices, need no hiredis."""
+    client = kind()
+    client.connection_pool.connection_kwargs["parser_class"] = parser  # redis-py's own choice then
+    assert client.connection_pool.connection_kwargs["maint_notifications_config"].enabled
+    connection = own_connection(Node("", client, {}))
+    assert isinstance(connection._parser, parser)

@@ -50,21 +50,28 @@ def test_the_package_alone_is_light():
     assert not {name.split(".")[0] for name in loaded} & OTHERS
 
 
+def test_the_names_of_every_program_are_light():
+    """Redis's client, pydantic and what talks to servers are loaded when a queue is made."""
+    loaded = loaded_by("from dpq import DPQ, Push, RateLimited, TaskState, Worker")
+    assert not {name.split(".")[0] for name in loaded} & OTHERS
+    assert not {name for name in loaded if name.startswith(("dpq.operations", "dpq.transport"))}
+
+
+MADE = "from redis import Redis\nq = DPQ(Redis(), 'q')\n"
+
+
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
+        (f"from dpq import DPQ\n{MADE}", {"queue.queue_async", "transport.connections_async"}),
         (
-            "from dpq import DPQ, Push, RateLimited, Backoff",
-            {"queue.queue_async", "transport.connections_async"},
-        ),
-        (
-            "from dpq import Worker",
+            f"from dpq import DPQ, Worker\n{MADE}Worker(q, print)",
             {"worker.worker_async", "queue.queue_async", "transport.waiter_async"},
         ),
         ("from dpq import AsyncDPQ", {"worker"}),
     ],
 )
-def test_a_name_loads_what_it_needs(code, unwanted):
+def test_a_queue_loads_what_it_needs(code, unwanted):
     """Of asyncio, workers, the daemon and the command line only what is used is loaded."""
     loaded = loaded_by(code)
     unwanted = unwanted | {"cli", "scheduler", "server", "tasks", "testing"}
@@ -72,6 +79,39 @@ def test_a_name_loads_what_it_needs(code, unwanted):
     assert all(find_spec(f"dpq.{name}") for name in unwanted)  # no name is out of date
     assert not {f"dpq.{name}" for name in unwanted} & loaded
     assert not {"typer", "rich"} & loaded
+
+
+EVERYDAY = """
+import fakeredis
+from dpq import DPQ, RateLimited, Worker
+
+def news():
+    return {name for name in sys.modules if name.split(".")[0] in ("dpq", "pydantic", "redis")}
+
+q = DPQ(fakeredis.FakeRedis(), "q")
+before = news()
+for delay in (0, 0, 0, 0, 0, 0.01):
+    q.push({"n": 1}, delay=delay)
+task, done, hide = q.pop()
+q.extend(task, 30)
+hide(0)
+q.ack(q.pop(timeout=1).task)
+q.fail(q.pop().task, "no", delay=0)
+with q.lease(timeout=1):
+    raise RateLimited(0)
+q.get(q.push(2))
+made = news() - before
+seen = []
+worker = Worker(q, lambda task: seen.append(news()))
+worker.drain()
+assert len(seen) > 3
+print(*made, *news() - seen[0])
+"""
+
+
+def test_what_a_queue_needs_is_loaded_when_it_is_made():
+    """No everyday call imports anything: an upgrade on disk, or an interrupt, cannot break it."""
+    assert fresh(f"import sys\n{EVERYDAY}").split() == []
 
 
 def typed() -> dict[str, list[str]]:

@@ -31,12 +31,14 @@ def test_every_page_of_a_full_and_of_an_empty_queue(look: Browser, q: DPQ, path:
 
 @pytest.mark.parametrize("state", list(TaskState))
 def test_a_list_has_the_tasks_of_its_state(look: Browser, q: DPQ, path: str, state: Any) -> None:
-    """The list of each state has its tasks, and leads to them."""
+    """The list of each state has its tasks, and leads to them; the state has its one name."""
     ids = furnish(q)
     html = look.page(f"{path}/tasks?state={state}")
     assert ids[state] in rows(html)
     task = look.page(f"{path}/tasks/{ids[state]}")
     assert ids[state] in task
+    assert f">{state}</span>" in task
+    assert f">{state}<" in look.page("/")
     assert {"ready": "needle", "dead": "HTTP 404 for page 17"}.get(state, "") in task
 
 

@@ -1,15 +1,16 @@
 -- drain: read how many tasks wait for each limit that may be the slowest, and what it allows. Changes nothing.
 --
--- Keys: ready invisible waiting groups closed meta conf limits gates tracked stats
+-- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  named      groups with a limit of their own that are counted at most
 -- ARGV[3]  largest    other groups that are counted at most: those with most tasks of 200 at random
 -- ARGV[4]  last       closed groups that are counted at most: those that open last
 --
--- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, and those
--- that were acked or buried. Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due
--- tasks, gate_line, and cost, score and order of some of them with spaces between: of all, if no more than 200 are due;
--- "" if more are, all cost 1, and no unit is kept for higher priorities.
+-- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, those that
+-- were acked or buried, delayed tasks, when the first of them is due ("" if there is none), and leased tasks.
+-- Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due tasks, gate_line, and cost,
+-- score and order of some of them with spaces between: of all, if no more than 200 are due; "" if more are, all cost 1,
+-- and no unit is kept for higher priorities.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -107,6 +108,8 @@ local totals = redis.call('HMGET', stats, 'pushed', 'replayed', 'acked', 'buried
 for i = 1, 4 do
   totals[i] = tonumber(totals[i] or 0) or 0
 end
+local first = redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or ''
 return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_until') or '',
   string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2]),
-  string.format('%.0f', totals[3] + totals[4] + acked) }, reply }
+  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
+  first, string.format('%.0f', redis.call('ZCARD', invisible)) }, reply }

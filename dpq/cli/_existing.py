@@ -1,0 +1,34 @@
+"""Queues that must exist: a misspelt name is refused, with the nearest one.
+
+Commands that look at a queue, or change what it holds, open it here. Those that may come before the
+first push (`push`, `pop`, `worker`, `pause`, `limit set`, ...) do not.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dpq import DPQ
+from dpq.cli._terminal import Failed, talk
+from dpq.queue.all_queues import missing_queue
+
+
+@contextmanager
+def existing(url: str, queue: str, *, awaited: bool = False) -> Iterator[DPQ[Any]]:
+    """Open a queue for the body of a `with`.
+
+    Args:
+        url: The server.
+        queue: The name.
+        awaited: Go on without the queue, which may come later, and only say that it is not there.
+
+    Raises:
+        Failed: Nothing of a queue of this name is stored.
+    """
+    with DPQ[Any].from_url(url, queue) as q:
+        missing = missing_queue(q)
+        if missing and not awaited:
+            raise Failed(missing)
+        if missing:
+            talk(missing)
+        yield q

@@ -1,0 +1,91 @@
+"""`Task` and `DeadTask`: pydantic data, loaded when the first queue is made (see model/task.py)."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Generic, NoReturn
+
+from pydantic import BaseModel, ConfigDict, SkipValidation
+
+from dpq.model.task import P, TaskState
+
+
+class Task(BaseModel, Generic[P]):
+    """A task as it was at the moment of the call that returned it.
+
+    Attributes:
+        id: Its id, made by the client that pushed it.
+        payload: The validated payload.
+        priority: Its priority; bigger runs first; an int stays an int.
+        group: The name under which tasks share a limit, or None.
+        key: Its unique key, or None.
+        attempt: The number of this attempt, from 1; deliveries that were given back do not count.
+        max_attempts: The number of failed attempts after which the task is dead.
+        deliveries: The number of its pops, with this one.
+        deferrals: The number of deliveries that ended at a limit, uncounted.
+        enqueued_at: The time of its push, by the server's clock, UTC.
+        visible_until: The time when its lease ends, or when a delayed task is due, UTC; None in
+            other states.
+        last_error: The text of its last failure, or None.
+        state: Its state.
+        token: Proof of this delivery: above every earlier token of its queue, and below 2^53. 0
+            before the first delivery.
+        cost: Requests that it takes of every limit.
+        costs: Its other units by name, as in `{"tokens": 1800}`, or None.
+        member: The member of its group's pool that this delivery runs as, or None.
+        pinned: The member that its push named, or None.
+        every: Seconds from one run of a recurring task to the next, or None.
+        cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.
+        scheduled_at: The time when this run of a recurring task was due, UTC, or None. It is
+            different for each run.
+        visibility: Seconds of its leases; None takes those of its consumers.
+        time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
+        trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    if not TYPE_CHECKING:  # checkers refuse it themselves
+
+        def __getitem__(self, name: object) -> NoReturn:
+            """Say where the payload is: in the first DPQ a task was its payload."""
+            raise TypeError(f"a Task is not its payload: write task.payload[{name!r}]")
+
+    id: str
+    payload: SkipValidation[P]
+    priority: int | float
+    group: str | None
+    key: str | None
+    attempt: int
+    max_attempts: int
+    deliveries: int
+    deferrals: int
+    enqueued_at: datetime
+    visible_until: datetime | None
+    last_error: str | None
+    state: TaskState
+    token: int
+    cost: int = 1
+    every: float | None = None
+    cron: str | None = None
+    scheduled_at: datetime | None = None
+    visibility: float | None = None
+    time_limit: float | None = None
+    costs: dict[str, int] | None = None
+    member: str | None = None
+    pinned: str | None = None
+    trace: str | None = None
+
+
+class DeadTask(Task[P], Generic[P]):
+    """A dead letter.
+
+    Attributes:
+        payload: The payload; the raw JSON text if it cannot be validated.
+        reason: The reason of its death: `attempts spent`, `lease expired` (of the last attempt),
+            `expired` (not started in time), `payload missing`, or the reason given to `bury`.
+        attempts: The number of failed attempts.
+        died_at: The time of its death, by the server's clock, UTC.
+    """
+
+    reason: str
+    attempts: int
+    died_at: datetime

@@ -1,0 +1,143 @@
+"""All queues of a server: their names, one question to many of them, and the server's setup.
+
+The scheduler, the sampler, the command line and the dashboard call it. What concerns the tasks of
+one queue stands in queue.py.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ResponseError
+
+from dpq.model.diagnosis import server_problems, wants_save
+from dpq.model.errors import ConfigurationError
+from dpq.model.reports import Problem
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
+from dpq.protocol.keys import REGISTRY, key_of
+from dpq.queue.base import operations_of
+from dpq.queue.registry import absent, no_such_queue
+from dpq.transport.cluster import ask, reachable, unspoiled
+from dpq.transport.connections import Connections
+from dpq.transport.server_check import keeps_nothing_on_purpose
+from dpq.transport.session import Session, save_points
+
+if TYPE_CHECKING:
+    from dpq.queue.queue import DPQ
+
+NAMES_A_CALL = 500
+"""Names of queues in one round trip: about 0.1 ms of server time."""
+
+QUEUES_A_CALL = 100
+"""Queues in one round trip of `ask_queues`: about 5 ms of server time."""
+
+
+def inspect_server(queue: "DPQ[Any]") -> tuple[list[Problem], list[str]]:
+    """Look at how a queue's server is set up; a setting that it does not show counts as good.
+
+    Returns:
+        The problems that endanger tasks, and the rights that are missing to see all settings.
+    """
+    redis, here = (
+        queue.redis,
+        queue._session.connections.nodes.aimed(key_of(queue.queue_name, "conf")),
+    )
+    try:
+        with unspoiled(redis), reachable():
+            info = redis.info(**here)
+    except ResponseError:
+        return [], ["+info", "+config|get"]
+    if not wants_save(info) or keeps_nothing_on_purpose(redis):
+        return server_problems(info, None), []
+    save = save_points(redis, here)
+    return server_problems(info, save), ["+config|get"] if save is None else []
+
+
+def some_names(redis: Any, cursor: int = 0) -> tuple[int, list[bytes]]:
+    """Read a part of the list of names, and the next cursor: 0 after the last part."""
+    at, names = ask(redis, "SSCAN", REGISTRY, cursor, "COUNT", NAMES_A_CALL)
+    return int(at), names
+
+
+def all_names(redis: Any) -> list[bytes]:
+    """Read the list of names, in bounded steps."""
+    cursor, names = some_names(redis)
+    found = set(names)
+    while cursor:
+        cursor, names = some_names(redis, cursor)
+        found.update(names)
+    return sorted(found)
+
+
+def known_queues(redis: Any) -> list[str]:
+    """List the names of all queues on a server or a cluster, in alphabetical order."""
+    return sorted(name.decode("utf-8", "replace") for name in all_names(redis))
+
+
+def missing_queue(queue: "DPQ[Any]") -> str:
+    """Say that a queue does not exist, with the nearest name; "" if anything of it is stored.
+
+    A user who may not look counts as one whose queue exists.
+    """
+    session = queue._session
+    session.ready()
+    if session.operations.settings is not None:
+        return ""
+    try:
+        if not session.send(absent(queue.queue_name)):
+            return ""
+    except ResponseError:
+        return ""
+    try:
+        names = known_queues(queue.redis)
+    except ResponseError:
+        names = []
+    return no_such_queue(queue.queue_name, names)
+
+
+def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
+    """Remove names from the list, and count those that were there; the queues themselves stay."""
+    return int(ask(redis, "SREM", REGISTRY, *names))
+
+
+def ask_queues(
+    redis: Any,
+    names: Sequence[bytes],
+    what: Callable[[QueueOperations[Any]], Steps[Any]],
+) -> Iterator[tuple[str, Any]]:
+    """Run one operation on several queues over one connection, some queues in each round trip.
+
+    Yields:
+        The name of a queue, and its answer, or the error instead of an answer.
+    """
+    session: Session | None = None
+    for start in range(0, len(names), QUEUES_A_CALL):
+        answers: dict[str, Any] = {}
+        queues: dict[str, QueueOperations[Any]] = {}
+        for raw in names[start : start + QUEUES_A_CALL]:
+            name = raw.decode("utf-8", "backslashreplace")
+            answers[name] = ConfigurationError("it is no name of a queue: not UTF-8")
+            try:
+                queues[name] = operations_of(raw.decode())
+            except ConfigurationError as error:
+                answers[name] = error
+            except UnicodeDecodeError:
+                continue
+        if session is None and queues:
+            session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
+            session.check_server()
+        if session:
+            steps = [after_opening(queue, what) for queue in queues.values()]
+            answers |= zip(queues, session.send_all(steps), strict=True)
+        yield from answers.items()
+    if session:
+        session.close()
+
+
+def after_opening(
+    queue: QueueOperations[Any], what: Callable[[QueueOperations[Any]], Steps[Any]]
+) -> Steps[Any]:
+    """Read a queue's settings, then run an operation on it; the server must be checked before."""
+    if queue.settings is None:
+        queue.agree((yield from queue.open()))
+    return (yield from what(queue))
