@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks._harness import Bench, Result, Target, run_one
-from benchmarks._simulated import START_MS, Callers, WindowHost
+from benchmarks._simulated import START_MS
+from benchmarks._simulated_callers import Callers, WindowHost
 from dpq import DPQ
 
 LIMIT, CALLERS, SECONDS, ROUNDS = 10, 32, 60, 3

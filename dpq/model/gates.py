@@ -222,6 +222,7 @@ class Gate:
         used: float = 0.0,
         learned: float = 0.0,
         beside: float = 0.0,
+        climb: float = 0.0,
         out: int = 0,
         paid: Sequence[float | str] = (),
         unreadable: bool = False,
@@ -242,7 +243,7 @@ class Gate:
         self._looked_at = -1.0
         self._adaptive = windows[0].adaptive if windows else None
         self._rate, self._since, self._used = rate, since, used
-        self._learned, self._beside = learned, beside
+        self._learned, self._beside, self._climb = learned, beside, climb
         self._learns_slack = next((each for each in self.windows if each.slack_ms is None), None)
 
     def look(self, instant: float) -> None:
@@ -386,14 +387,12 @@ class Gate:
 
     def _gain(self, adaptive: Adaptive, first: float) -> float:
         """Compute what a clean window adds. Source: docs/design.md, "Learning"."""
-        rate, step, last = self._rate, adaptive.step, self._learned
+        rate, last = self._rate, self._learned
         if last == 0:
-            return max(step, (rate - first) / 2)
-        if rate >= last:
-            return max(step / 32, (rate - last) * 2)
-        if rate >= last * 0.875:
-            return max(step / 32, (last - rate) / 16)
-        return max(step, (last - rate) / 4)
+            return max(adaptive.step, (rate - first) / 2)
+        if rate < last:
+            return min(last * self._climb, last - rate)
+        return max(0.0, min(max(last / 16, (rate - last) * 2), self._used * 1.5 - rate))
 
     def reason(
         self, cost: Units, rank: float, instant: float, aging: Aging = NO_AGING
@@ -505,7 +504,7 @@ def _gate_of(
     paid: str,
     counted: str,
 ) -> Gate:
-    opens, why, probe, rate, since, used, learned, beside, out, turn = state.split(" ")
+    opens, why, probe, rate, since, used, learned, beside, climb, out, turn = state.split(" ")
     probe, _, until = probe.partition("@")
     gate = Gate(
         windows,
@@ -519,6 +518,7 @@ def _gate_of(
         used=float(used),
         learned=float(learned),
         beside=float(beside),
+        climb=float(climb),
         out=int(out),
         paid=paid.split(),
     )

@@ -690,7 +690,13 @@ LIMITS = [
     ),
 ]
 ADAPTIVE = [
-    _lua("a 429 teaches nothing", "lib/met", "gate.rate / 2", "gate.rate", f"{LUA}adaptive.py"),
+    _lua(
+        "a 429 teaches nothing",
+        "lib/met",
+        "rules.floor, rate / 2",
+        "rules.floor, rate",
+        f"{LUA}adaptive.py",
+    ),
     _lua(
         "one closing halves a rate again and again",
         "lib/met",
@@ -708,15 +714,71 @@ ADAPTIVE = [
     _lua(
         "the rate that met the last 429 is forgotten",
         "pop/charge",
-        "rules.step, gate.learned",
-        "rules.step, 0",
+        "rate, last = gate.rate, gate.learned",
+        "rate, last = gate.rate, 0",
         f"{LUA}adaptive.py",
     ),
     _lua(
         "a 429 after a raise halves the rate",
         "lib/met",
-        "clean > 0 and clean * 0.9375 or ",
+        "clean * down",
+        "rate / 2",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a host that refuses earlier than before is asked as often as any",
+        "lib/met",
+        "early and 0.8125 or ",
         "",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a limit that is met again and again is approached as fast as at first",
+        "lib/met",
+        "(gate.climb or CLIMB) * 0.75",
+        "CLIMB",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a limit that has changed is approached as slowly as the old one",
+        "lib/met",
+        "    gate.climb = nil -- the limit has changed\n",
+        "",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "the pace of the climb is forgotten",
+        "lib/keep",
+        "gate.climb and string",
+        "false and string",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "what went through before the 429 is not looked at",
+        "lib/met",
+        "math.min(rate, gate.used - 1 + before)",
+        "rate",
+        f"{LUA}adaptive.py",
+    ),
+    _py(
+        "a forecast takes other steps below the last 429",
+        "model/gates",
+        "last * self._climb",
+        "last * 3 / 128",
+        f"{LUA}adaptive.py",
+    ),
+    _py(
+        "a forecast takes other steps beyond the last 429",
+        "model/gates",
+        "(rate - last) * 2)",
+        "(rate - last) * 3)",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a limit that was passed is left behind without measure",
+        "pop/charge",
+        "gate.used * 1.5 - rate",
+        "math.huge",
         f"{LUA}adaptive.py",
     ),
 ]
@@ -852,8 +914,8 @@ SLACK = [
     _lua(
         "the slack of a slow limit halves as fast as any",
         "lib/pace",
-        "math.max(HALF_MS, HALF_UNITS * rule.per / rule.rate)",
-        "HALF_MS",
+        "math.max(1200000, 5000 * rule.per / rule.rate)",
+        "1200000",
         f"{LUA}slack.py",
     ),
     _lua(

@@ -15,7 +15,8 @@ local function keep()
           gate.since, gate.used)
       end
       if gate.learned + gate.beside > 0 and gate.rules[1] then
-        text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
+        text = text .. string.format('0:%.17g:%.17g', gate.learned, gate.beside)
+          .. (gate.climb and string.format(':%.17g ', gate.climb) or ' ')
       end
       if gate.rules.own and (gate.rules[1] or gate.met > 0) then
         text = text .. string.format('R:%.0f ', gate.met)
