@@ -22,6 +22,7 @@ from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
+from dpq.protocol.refusals import unless_refused
 from dpq.protocol.values import read_texts
 
 
@@ -71,7 +72,7 @@ class LimitOperations(CommandMaker):
         rules = add_pool(rules, members, weight)
         while walk != "done":
             args = [self._now(), field, rules, heavy, walk, cursor]
-            walk, cursor = yield self._command("set_limit", args, read_texts)
+            walk, cursor = yield self._command("set_limit", args, unless_refused(read_texts))
 
     def delay_group(
         self, group: str, seconds: float | None, member: str | None = None
@@ -99,7 +100,7 @@ class LimitOperations(CommandMaker):
             ends = milliseconds("seconds", budget.seconds)
             full = "" if budget.full is None else budget.full
             args += [budget.unit, budget.left, ends, costs.get(budget.unit, 0), full]
-        return self._ask("observe", args, same)
+        return self._ask("observe", args, unless_refused(same))
 
     def close(self, retry_after: float) -> Steps[Any]:
         """Close this partition, since another partition of the queue has met a limit."""

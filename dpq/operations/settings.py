@@ -7,7 +7,7 @@ import re
 
 from dpq.model.errors import ConfigurationError
 from dpq.operations.description import MAX_AGING
-from dpq.protocol.keys import FORMATS, STORAGE_FORMAT
+from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
 from dpq.protocol.refusals import other_format, other_partitions, read_settings
 
@@ -50,9 +50,9 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         ConfigurationError: The queue has another format, or another value than the client names.
     """
     settings = read_settings(reply)
-    stored_format = settings.get("format", str(STORAGE_FORMAT))
-    if stored_format not in FORMATS:
-        raise other_format(queue_name, str(STORAGE_FORMAT), stored_format)
+    stored_format = settings.get("format", STORAGE_FORMAT)
+    if stored_format != STORAGE_FORMAT:
+        raise other_format(queue_name, STORAGE_FORMAT, stored_format)
     has = settings.get("partitions", "1") if settings else ""
     if has and named.get("partitions", has) != has:
         raise other_partitions(queue_name, named["partitions"], has)

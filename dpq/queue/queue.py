@@ -1120,22 +1120,6 @@ class DPQ(QueueBase[P]):
         """
         return self._session.run(self._operations.release_held, leases)
 
-    def upgrade(self) -> int:
-        """Raise the storage format of the queue to that of this DPQ, and rewrite all records.
-
-        Do it when no older DPQ uses the queue any more: from then on the queue refuses those. It
-        goes in bounded steps, while the queue is in use, and may be repeated. The records of tasks
-        that a consumer has now are left as they are, since an older DPQ may have them. That does no
-        harm: this DPQ reads both.
-
-        Returns:
-            The number of records that are left: call it again later.
-
-        Raises:
-            ConfigurationError: The queue has a format that this DPQ does not know.
-        """
-        return self._session.run(self._operations.upgrade)
-
     @property
     def dead(self) -> DeadLetters[P]:
         """The dead letters."""

@@ -41,8 +41,6 @@ local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'g
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
   return refused
-elseif format == '3' then
-  return redis.error_reply('ERR DPQ: a queue of format 3 has no permits: run dpq upgrade')
 end
 local noted = string.match(settings[3] or '', '^q?%d+$') or string.match(settings[4] or '', '^(q?%d+)=$')
 if not format and redis.call('EXISTS', meta) == 1
