@@ -46,7 +46,7 @@ def require_same(reply: list[Any]) -> None:
 
 
 def unless_refused(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Make a reader that first does as `require_same`; a refusal is a list, other replies may be."""
+    """Make a reader that first calls `require_same`, unless the reply is no list."""
 
     def checked(reply: Any) -> T:
         if isinstance(reply, list):

@@ -390,6 +390,7 @@ records = st.lists(
         *((kind, {"deliveries": "9" * 14}) for kind in ("q", "f")),
         *((kind, {"order": "1" * 17}) for kind in ("q", "f")),
         *((kind, {}) for kind in ("q", "f")),
+        *(("f", {"cost": text}) for text in ("1e400", "2.5", "0x1", "7")),
     ]
 )
 def test_what_pop_takes_for_a_record_is_one_for_check(redis, what):

@@ -27,7 +27,7 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "observe": lambda q: q.observe(
         "g", headers={"x-ratelimit-remaining": "5", "x-ratelimit-reset": "9"}
     ),
-    "acquire": lambda q: q.try_acquire(),
+    "acquire": lambda q: q.acquire(timeout=0).__enter__(),
     "a setting": lambda q: DPQ(q.redis, q.queue_name, order="lifo"),
 }
 

@@ -61,7 +61,7 @@ AFTER = {
     "release": (lambda q, task: q.release(task, delay=5), "q"),
     "release, a whole priority": (released_with(-7), "q"),
     "release, a half": (released_with(2.5), "f"),
-    "release, a large one": (released_with(2**60 + 1), "q"),
+    "release, a large one": (released_with(2**60 + 1), "f"),
     "rate_limited": (lambda q, task: q.rate_limited(task, 5, "task"), "q"),
     "set_visibility": (lambda q, task: q.set_visibility(task, 5), "q"),
     "extend": (lambda q, task: q.extend(task, 50), "q"),
