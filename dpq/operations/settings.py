@@ -18,7 +18,7 @@ def partition_count(settings: dict[str, str]) -> int:
     Raises:
         ConfigurationError: The number cannot be read.
     """
-    text = settings.get("partitions", "1")
+    text = settings.get("parts", "1")
     if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
         raise ConfigurationError(
             f"partitions is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
@@ -53,9 +53,9 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     stored_format = settings.get("format", STORAGE_FORMAT)
     if stored_format != STORAGE_FORMAT:
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
-    has = settings.get("partitions", "1") if settings else ""
-    if has and named.get("partitions", has) != has:
-        raise other_partitions(queue_name, named["partitions"], has)
+    has = settings.get("parts", "1") if settings else ""
+    if has and named.get("parts", has) != has:
+        raise other_partitions(queue_name, named["parts"], has)
     ages = aging_rate({**named, **settings}) > 0
     for name, value in named.items():
         if settings.get(name, value) != value:

@@ -558,7 +558,7 @@ def odd_queues(q: DPQ) -> Iterator[list[str]]:
         with DPQ(q.redis, each) as other:
             other.push(1)
     q.redis.hset(key_of(newer, "conf"), "format", 99)
-    q.redis.hset(key_of(unreadable, "conf"), "partitions", "many")
+    q.redis.hset(key_of(unreadable, "conf"), "parts", "many")
     q.redis.delete(key_of(broken, "delayed"), key_of(broken, "workers"))
     q.redis.set(key_of(broken, "delayed"), "x")
     q.redis.set(key_of(broken, "workers"), "x")

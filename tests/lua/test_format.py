@@ -1,6 +1,7 @@
 """The storage format: another one is refused by every call, and one that is no number is lost."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
 from dpq.operations.repair import REPAIRED_PARTS
-from dpq.protocol.keys import STORAGE_FORMAT
+from dpq.protocol.keys import STORAGE_FORMAT, key_of
+from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 
@@ -78,6 +80,49 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
     assert (stats.acked, stats.failed, stats.buried, stats.deferred) == (1, 1, 1, 2)
     q.drop()
     assert probe.stored() == {}
+
+
+EARLIER = {
+    "63d07c0": """
+local conf, partitions = KEYS[1], ARGV[1]
+local stored = redis.call('HGET', conf, 'partitions')
+if partitions ~= '0' and (stored or '1') ~= (partitions or '1')
+  and (stored or redis.call('HGET', conf, 'format')) then
+  return { -7, stored or '1', partitions or '1', conf }
+end
+""",
+    "294155f": """
+local conf = KEYS[1]
+local format = redis.call('HGET', conf, 'format')
+if format ~= '4' then
+  format = format and string.match(format, '^%d+$') or false
+end
+if format and format ~= '4' and format ~= '3' then
+  return { -8, format, '4', conf }
+end
+""",
+}
+"""What push, pop and promote of earlier programs compare, by their commits."""
+
+
+@pytest.mark.parametrize("lost", [None, "conf", "format"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("commit", EARLIER)
+def test_earlier_programs_that_run_on_are_refused(server, redis, queue_name, commit, count, lost):
+    """In each partition, whatever number of them they know, also once settings were restored."""
+    with DPQ[Any](redis, queue_name, partitions=count) as q:
+        q.push_many(map(Push, range(9)))
+        confs = [key_of(tag, "conf") for tag in tags_of(queue_name, count)]
+        for conf in confs if lost else ():
+            redis.delete(conf) if lost == "conf" else redis.hdel(conf, lost)
+        assert bool(q.repair()) == bool(lost)
+        for conf, known in product(confs, range(1, 5)):
+            assert redis.eval(EARLIER[commit], 1, conf, known)[1] in (
+                b"01",
+                b"(storage format 01)",
+            )
+        assert q.check() == []
+        q.drop()
 
 
 @pytest.mark.parametrize("copy", [True, False])

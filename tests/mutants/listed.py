@@ -1790,6 +1790,20 @@ FORMATS = [
         "if format and tonumber(format) ~= tonumber(FORMAT) then",
         f"{LUA}format.py::test_another_number_is_another_format",
     ),
+    _lua(
+        "programs that compare only the number of partitions are let in",
+        "configure",
+        "'partitions', '(storage format ' .. format .. ')', ",
+        "",
+        f"{LUA}format.py::test_earlier_programs_that_run_on_are_refused",
+    ),
+    _lua(
+        "a limit is set in a queue of another format",
+        "set_limit",
+        "if refused then",
+        "if false then",
+        f"{LUA}format.py::test_another_number_is_another_format",
+    ),
 ]
 RECORDS = [
     _lua(
@@ -1802,8 +1816,8 @@ RECORDS = [
     _lua(
         "a record with a half of a priority is written as a plain one",
         "lib/record",
-        "and string.find(task.priority, '^%-?%d+$') then",
-        "then",
+        "and string.find(task.priority, '^%-?%d+$')",
+        "",
         f"{LUA}records.py",
     ),
     _lua(
@@ -1837,8 +1851,8 @@ RECORDS = [
     _lua(
         "a payload is lost with the record before it",
         "lib/bury",
-        ".. (inline or '')",
-        "",
+        "bad record\\t' .. inline",
+        "bad record\\t'",
         f"{LUA}repair.py",
     ),
     _py(

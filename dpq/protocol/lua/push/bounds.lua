@@ -1,6 +1,6 @@
 -- bounds: what is pushed by other means than DPQ's client keeps to the same bounds.
--- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; and an error
---        that it is to answer, or nil.
+-- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; and an
+--        error that it is to answer, or nil.
 local function bounded(args)
   local group_of = {}
   for i = 2, #args, 3 do
