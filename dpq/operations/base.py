@@ -40,7 +40,7 @@ class PartitionBase(CommandMaker, Generic[P]):
         """
         tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
         super().__init__(queue.name, tag, queue.clock)
-        self.named = queue.named | {"parts": str(count)} if count > 1 else queue.named
+        self.named = queue.named | {"partition_count": str(count)} if count > 1 else queue.named
         self._count = count
         self._make = make
         self._codec = queue.codec

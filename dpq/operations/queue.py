@@ -48,7 +48,7 @@ PUSHED_AT_ONCE = 25 * PUSH_BATCH
 
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness", "payloads"),
-    *("dead_max_tasks", "dead_max_age", "parts", "trail_max_events"),
+    *("dead_max_tasks", "dead_max_age", "partition_count", "trail_max_events"),
 )
 """The settings of the queue that the first partition shares with all others."""
 
@@ -80,7 +80,7 @@ class QueueOperations(Generic[P]):
 
     def forget(self) -> None:
         """Forget the settings: the queue is gone, and a new queue of its name may have others."""
-        self._divide(int(self.description.named.get("parts", 0)))
+        self._divide(int(self.description.named.get("partition_count", 0)))
         self.settings = None
 
     def agree(self, settings: dict[str, str]) -> None:

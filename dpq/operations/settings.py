@@ -18,10 +18,10 @@ def partition_count(settings: dict[str, str]) -> int:
     Raises:
         ConfigurationError: The number cannot be read.
     """
-    text = settings.get("parts", "1")
+    text = settings.get("partition_count", "1")
     if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
         raise ConfigurationError(
-            f"partitions is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
+            f"partition_count is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
             "Another program has written into the queue's settings (`conf`): store the number "
             "there again"
         )
@@ -53,9 +53,9 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     stored_format = settings.get("format", STORAGE_FORMAT)
     if stored_format != STORAGE_FORMAT:
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
-    has = settings.get("parts", "1") if settings else ""
-    if has and named.get("parts", has) != has:
-        raise other_partitions(queue_name, named["parts"], has)
+    has = settings.get("partition_count", "1") if settings else ""
+    if has and named.get("partition_count", has) != has:
+        raise other_partitions(queue_name, named["partition_count"], has)
     ages = aging_rate({**named, **settings}) > 0
     for name, value in named.items():
         if settings.get(name, value) != value:

@@ -693,8 +693,9 @@ class DPQ(QueueBase[P]):
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
-            ConfigurationError: An argument is out of its bounds, or a delay was given for a running
-                task. (If a key names several tasks, the others are changed; the error says so.)
+            ConfigurationError: An argument is out of its bounds, the queue has another format, or a
+                delay was given for a running task. (If a key names several tasks, the others are
+                changed; the error says so.)
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
@@ -796,8 +797,8 @@ class DPQ(QueueBase[P]):
                 partitioned queue it is 1 or more.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or the limit is for a whole queue
-                that has partitions. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, the queue has another format, or
+                the limit is for a whole queue that has partitions. Nothing changed.
 
         Source: docs/design.md, "Limits".
         """
@@ -879,7 +880,7 @@ class DPQ(QueueBase[P]):
             What was read; [] if the answer does not say it, and then nothing was sent.
 
         Raises:
-            ConfigurationError: There is no answer or two, or the queue has format 3.
+            ConfigurationError: There is no answer or two, or the queue has another format.
 
         Source: dpq/model/rate_headers.py has the headers; docs/design.md, "Budgets".
         """
@@ -945,7 +946,7 @@ class DPQ(QueueBase[P]):
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
                 that is known. Nothing was taken.
             ConfigurationError: An argument is out of its bounds, the pool does not have the member,
-                or the queue is of format 3. Nothing was taken.
+                or the queue has another format. Nothing was taken.
 
         Source: docs/design.md, "Permits".
         """

@@ -20,6 +20,7 @@ from dpq.model.task import TaskName
 from dpq.protocol import refusals, remembered, replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
+EARLIER = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007\t\t\t\t"  # no letter
 NUMBERS: Codec[int] = Codec(int, 1000)
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)  # 1 700 000 000 000 ms
 NAMES = b"\tgr\xc3\xbcn\tk\t\tbad page"
@@ -169,7 +170,9 @@ def test_dead_and_plain(counts):
     assert (task.reason, task.attempts, task.group, task.payload) == ("", 0, "g", 1)
 
 
-@pytest.mark.parametrize("record", [b"", b" ", b"q", b"f", b"\t", b"1 2", b"\xff", b"q1 2 3\tg"])
+@pytest.mark.parametrize(
+    "record", [b"", b" ", b"q", b"f", b"\t", b"1 2", b"\xff", b"q1 2 3\tg", EARLIER]
+)
 def test_no_record_when_looked_at(record):
     """What is no record is shown as such, with what it has as its payload."""
     for state in TaskState:

@@ -27,7 +27,12 @@ class Server:
         self.sent: list[list[str]] = []
         self.stored: list[bytes] = []
         if partitions:
-            self.stored = [b"format", STORAGE_FORMAT.encode(), b"parts", b"%d" % partitions]
+            self.stored = [
+                b"format",
+                STORAGE_FORMAT.encode(),
+                b"partition_count",
+                b"%d" % partitions,
+            ]
 
     def reply(self, command: Command[Any]) -> Any:
         if command.script.name == "configure":

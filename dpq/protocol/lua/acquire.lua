@@ -36,7 +36,7 @@ if #group > 301 then
 end
 
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
-local settings = redis.call('HMGET', conf, 'format', 'parts', 'limited', 'gated', 'queue_rules', 'queue_gate',
+local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'limited', 'gated', 'queue_rules', 'queue_gate',
   'token', 'aging', 'aging_since')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then

@@ -9,7 +9,7 @@
 --
 -- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost
 -- setting it returns the copy; a call that writes restores it. It writes nothing, and leaves the error to the client,
--- if the queue has another format, a named value differs from the stored one (without `parts` a queue has one
+-- if the queue has another format, a named value differs from the stored one (without `partition_count` a queue has one
 -- partition), LIFO would meet aging, or round robin one of them. Returns {} if conf is of another type (nothing
 -- written).
 -- Lost reply: safe to send again, the second answer is the same.
@@ -37,7 +37,7 @@ for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
   together[name] = stored(name)
 end
 for i = 4, #args, 2 do
-  local value = stored(args[i]) or known and args[i] == 'parts' and '1'
+  local value = stored(args[i]) or known and args[i] == 'partition_count' and '1'
   agreed = agreed and (not value or value == args[i + 1])
   together[args[i]] = value or args[i + 1]
 end
@@ -58,7 +58,7 @@ if #there + #lost > 0 then -- full memory refuses new queues only
 end
 restore(lost)
 -- Programs of 22 November 2026 compare at each call only `partitions`, with their number of them. This text is none, so
--- they are refused (docs/design.md, "Another storage format"); the number is in `parts`.
+-- they are refused (docs/design.md, "Another storage format"); the number is in `partition_count`.
 redis.call('HSET', conf, 'format', format, 'partitions', '(storage format ' .. format .. ')', unpack(args, 4))
 if ages and not redis.call('HGET', conf, 'aging_since') then
   redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then

@@ -18,7 +18,7 @@ local partitions = ARGV[5]
 max_bytes, partitions = tonumber(max_bytes or '4194304'), partitions or '1'
 
 -- Needs: now
-local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'parts', 'paused_until', 'gated',
+local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'partition_count', 'paused_until', 'gated',
   'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
 local noted = settings[10] or settings[6] and string.match(settings[6], '^(.+)=$') -- as limits_noted (noted)

@@ -27,7 +27,7 @@ local partitions = #args % 3 == 2 and table.remove(args) or nil
 -- Needs: bounds, refusal
 local group_of, wrong = bounded(args)
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'parts', 'payloads', 'trail_max_events')
+  'partition_count', 'payloads', 'trail_max_events')
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused

@@ -11,7 +11,7 @@
 local time, args = ARGV[1], ARGV
 
 -- Needs: now
-local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'parts',
+local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'partition_count',
   'payloads', 'trail_max_events')
 local format = settings[1]
 if format ~= '01' or settings[5] or settings[6] or settings[8] or now >= 2 ^ 44 or #args % 3 ~= 1

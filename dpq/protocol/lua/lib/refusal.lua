@@ -2,9 +2,9 @@
 -- that knows another number of partitions. It would misread the data, or look in the wrong partitions. A partition
 -- without settings does not exist yet, or has lost them: that is no reason to refuse.
 -- Keys: conf
--- Gives: refusal(format, stored, partitions), for `format` and `parts` of conf, and the partitions that the client
---        knows ("0": not yet; nil: one). It returns the reply of the script, or nil; and the format, or false if it is
---        no number, which is damage (lost).
+-- Gives: refusal(format, stored, partitions), for `format` and `partition_count` of conf, and the partitions that the
+--        client knows ("0": not yet; nil: one). It returns the reply of the script, or nil; and the format, or false if
+--        it is no number, which is damage (lost).
 local FORMAT = '01'
 
 local function refusal(format, stored, partitions)
