@@ -37,7 +37,19 @@ SLICES = 5  # alternations of the two sides in one round
 SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
-    *("push", "pop", "groups", "limits", "link", "batches", "memory", "latency", "idle", "million"),
+    *(
+        "push",
+        "pop",
+        "groups",
+        "limits",
+        "cycle",
+        "link",
+        "batches",
+        "memory",
+        "latency",
+        "idle",
+        "million",
+    ),
     *(
         "adaptive",
         "jitter",

@@ -22,7 +22,7 @@ try:
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("aiohttp", error) from error
 
-__all__ = ["Answer", "Middleware", "anthropic_usage", "openai_usage"]
+__all__ = ["Answer", "Middleware", "TransportOptions", "anthropic_usage", "openai_usage"]
 
 
 class Middleware:
@@ -41,8 +41,8 @@ class Middleware:
             group: The group of a request: a name, or a function of the request; None takes its
                 host. A name that no group may have is shortened, with a hash.
             options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them. The
-                session's own total timeout, 300 s unless said, counts the wait, too.
+                `spent`, `when_away`. `TransportOptions` describes them. The session's own total
+                timeout, 300 s unless said, counts the wait, too.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.

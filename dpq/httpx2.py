@@ -2,6 +2,7 @@
 
     client = httpx2.Client(transport=dpq.httpx2.Transport(q))
     client = httpx2.AsyncClient(transport=dpq.httpx2.AsyncTransport(aq))
+
 A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
 reported to the queue, and returned as it is. The permit stands in the extensions of the request
 and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and httpx2 share.
@@ -22,7 +23,14 @@ try:
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("httpx2", error) from error
 
-__all__ = ["Answer", "AsyncTransport", "Transport", "anthropic_usage", "openai_usage"]
+__all__ = [
+    "Answer",
+    "AsyncTransport",
+    "Transport",
+    "TransportOptions",
+    "anthropic_usage",
+    "openai_usage",
+]
 
 
 class _Stream(Body, httpx2.SyncByteStream):
@@ -53,7 +61,7 @@ class Transport(BlockingTransport, httpx2.BaseTransport):
             transport: The transport that sends; None makes an `httpx2.HTTPTransport` without
                 retries, since those would take no unit.
             options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them.
+                `spent`, `when_away`. `TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.

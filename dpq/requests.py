@@ -26,7 +26,7 @@ try:
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("requests", error) from error
 
-__all__ = ["Adapter", "Answer", "anthropic_usage", "openai_usage"]
+__all__ = ["Adapter", "Answer", "TransportOptions", "anthropic_usage", "openai_usage"]
 
 
 class Adapter(BaseAdapter):
@@ -49,7 +49,7 @@ class Adapter(BaseAdapter):
             transport: The adapter that sends; None makes an `HTTPAdapter`. It must not retry by
                 itself (`max_retries`): retries inside of it would take no unit.
             options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them.
+                `spent`, `when_away`. `TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or `transport` retries.
@@ -77,10 +77,11 @@ class Adapter(BaseAdapter):
         """
         exchange: Exchange[PreparedRequest] = Exchange(self._queue, self._options)
         exchange.take(request, urlsplit(request.url or "").hostname)
-        setattr(request, PERMIT, exchange.permit)
+        sent = request.copy()  # a redirect is made from the other one: it carries no key away
+        setattr(sent, PERMIT, exchange.permit)
         response = exchange.send(
-            request,
-            lambda: self._inner.send(request, stream=stream, **more),
+            sent,
+            lambda: self._inner.send(sent, stream=stream, **more),
             lambda response: response.close(),
         )
         setattr(response, PERMIT, exchange.permit)
@@ -107,10 +108,14 @@ def _follow(response: Response, exchange: Exchange[PreparedRequest]) -> None:
         return both
 
     vars(response)["close"] = ends(response.close)
-    if exchange.reads_body:
-        vars(response.raw)["stream"] = _reading(response.raw.stream, exchange)
-    elif release := getattr(response.raw, "release_conn", None):  # called at the end of the body
+    stream = getattr(response.raw, "stream", None)
+    release = getattr(response.raw, "release_conn", None)  # called at the end of the body
+    if exchange.reads_body and stream:
+        vars(response.raw)["stream"] = _reading(stream, exchange)
+    elif release:
         vars(response.raw)["release_conn"] = ends(release)
+    else:  # an adapter for tests: no connection waits for the end of the body
+        exchange.end()
 
 
 def _reading(

@@ -71,6 +71,11 @@ class BatchJob:
         self.server = self.server or f"embedded:{self.save}.queue"
 
     @property
+    def is_private(self) -> bool:
+        """True if the queue's server is that of this file of answers alone."""
+        return self.server == f"embedded:{self.save}.queue"
+
+    @property
     def answers(self) -> Path:
         """The file of answers."""
         return Path(self.save or "")

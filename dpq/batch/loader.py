@@ -5,11 +5,18 @@ the work of that task. So one process loads while the others wait, and if it die
 begins anew: nobody sends before the file is loaded, and keys make a second push of a line harmless.
 Then the task is put off for ten years: "loaded". From then on the queue alone says what is left: a
 line is in it until its answer is saved.
+
+When all answers are saved, the queue goes (`finish`). On a server that others may use, that the
+file was sent is known for a day more: a machine that comes late, without the file of answers, would
+send it all again. The second queue then is in no list of queues, and its keys expire.
 """
 
+import asyncio
 from contextlib import suppress
 from itertools import islice
 from typing import Any
+
+from redis.exceptions import NoPermissionError
 
 from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
 from dpq.batch.errors import BatchError
@@ -17,17 +24,22 @@ from dpq.batch.job import BatchJob
 from dpq.batch.progress import Progress
 from dpq.batch.reader import Batch, Reader, Request
 from dpq.batch.results import Results, hash_text
+from dpq.protocol.keys import PARTS, REGISTRY, key_of
+from dpq.queue.registry import absent
 
 BATCH_KEY = "batch"
 LOADED_SECONDS = 315_360_000
 """Seconds: ten years, the longest delay. A file that is loaded stays so."""
+
+KNOWN_SECONDS = 86_400
+"""Seconds: a day. Machines that were to share a batch have begun by then."""
 
 SLICE = 200
 """Lines that are pushed in one round trip."""
 
 
 class Loader:
-    """Queues a file, unless that is done."""
+    """Queues a file, unless that is done; removes the queue, once its requests are answered."""
 
     def __init__(
         self,
@@ -40,6 +52,8 @@ class Loader:
     ) -> None:
         self._job, self._reader, self._batch, self._results = job, reader, batch, results
         self._queue, self._progress = queue, progress
+        self._marks = AsyncDPQ[Any](queue.redis, f"{job.queue}.batch")
+        self._owns = False  # nothing of the queue was stored before this batch
 
     async def load(self) -> None:
         """Queue the file, unless that is done.
@@ -49,19 +63,26 @@ class Loader:
         """
         again = self._job.again
         waited, leased = False, None
-        async with AsyncDPQ(self._queue.redis, f"{self._job.queue}.batch") as batches:
+        async with self._marks as batches:
             while True:
                 try:
                     task = await batches.get(key=BATCH_KEY)
                 except TaskNotFoundError:
-                    named = {"file": self._batch.digest, "name": self._batch.path.name}
+                    owns = await self._queue._session.send(absent(self._job.queue))
+                    named = {
+                        "file": self._batch.digest,
+                        "name": self._batch.path.name,
+                        "owns": owns,
+                    }
                     await batches.push(named, key=BATCH_KEY, max_attempts=1_000_000)
                     again = False
                     continue
+                self._owns = bool(task.payload.get("owns"))
                 loaded = task.state is TaskState.DELAYED
                 same = task.payload["file"] == self._batch.digest
                 if not same or (again and loaded):
                     await self._require_idle(task)
+                    await self._let_marks_last(LOADED_SECONDS)
                     await batches.cancel(task.id)
                 elif loaded:
                     return
@@ -75,6 +96,30 @@ class Loader:
                         self._progress.say("another process loads the file: waiting for it")
                         waited = True
 
+    async def finish(self, *, missing: int) -> None:
+        """Remove the queue, all of whose requests are answered; but none that was there before.
+
+        Args:
+            missing: The answers that this process does not know: other machines have them.
+        """
+        async with self._marks:
+            with suppress(NoPermissionError):  # then an administrator removes it
+                await self._remove(missing)
+
+    async def _remove(self, missing: int) -> None:
+        if self._owns:
+            await self._queue.drop()
+        if self._job.is_private and not missing:
+            await self._marks.drop()
+        else:
+            await self._let_marks_last(KNOWN_SECONDS)
+            await self._marks.redis.srem(REGISTRY, self._marks.queue_name)
+
+    async def _let_marks_last(self, seconds: int) -> None:
+        """Let all keys of the second queue expire after some seconds."""
+        for part in PARTS:
+            await self._marks.redis.pexpire(key_of(self._marks.queue_name, part), seconds * 1000)
+
     async def _require_idle(self, task: Task[Any]) -> None:
         left = await self._queue.size()
         if left or task.state is not TaskState.DELAYED:
@@ -86,7 +131,8 @@ class Loader:
         await self._queue.purge(TaskState.DEAD)
 
     async def _push(self, batches: AsyncDPQ[Any], leased: Task[Any]) -> None:
-        """Push what has no result yet."""
+        """Push what has no result yet, as far as is known by now."""
+        await asyncio.to_thread(self._results.read_on)
         wanted = (each for each in self._reader.requests() if not self._results.has(each.line))
         while some := list(islice(wanted, SLICE)):
             await batches.extend(leased, self._job.visibility)  # if another has it, this ends

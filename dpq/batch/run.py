@@ -121,10 +121,10 @@ class _Run:
                 max_payload_bytes=MAX_PAYLOAD_BYTES,
             )
             await stack.enter_async_context(self._queue)
-            if job.limits:
-                await self._queue.set_limit(list(job.limits), group=job.group)
             loader = Loader(job, self._reader, self._batch, self._results, self._queue, progress)
             await loader.load()
+            if job.limits:
+                await self._queue.set_limit(list(job.limits), group=job.group)
             if job.retry_dead:
                 await self._queue.dead.replay()
             client = await stack.enter_async_context(open_client(job))
@@ -135,7 +135,10 @@ class _Run:
             self._began_idle = await self._queue.size() == 0
             async with progress.showing(self._queue, job.group):
                 await self._worker.run(until_empty=True, signals=signals)
-            return await self._end()
+            outcome = await self._end()
+            if not (outcome.left or outcome.dead):
+                await loader.finish(missing=outcome.missing)
+            return outcome
 
     def _stop(self) -> None:
         if not self._worker.stopping:  # a second call would give tasks back

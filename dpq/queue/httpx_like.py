@@ -66,12 +66,23 @@ class TransportBase:
         self._queue, self._options = queue, options
         self._inner, self._body = inner, body
 
-    def _mark(self, request: Any, exchange: ExchangeBase[Any, Any]) -> None:
-        """Put the permit beside the request; a redirect has that of the request before."""
+    def _request_to_send(self, request: Any, exchange: ExchangeBase[Any, Any]) -> Any:
+        """Put the permit beside the request, and return a copy that may be changed.
+
+        A redirect is made from the request itself. So it carries no key to another host.
+        """
         request.extensions = {**request.extensions, PERMIT: exchange.permit}
-        accepted = request.headers.get("Accept-Encoding")
+        sent = type(request)(
+            request.method,
+            request.url,
+            headers=request.headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+        accepted = sent.headers.get("Accept-Encoding")
         if self._options.spent and accepted:
-            request.headers["Accept-Encoding"] = readable_encodings(accepted)
+            sent.headers["Accept-Encoding"] = readable_encodings(accepted)
+        return sent
 
     def _follow(self, response: Any, exchange: ExchangeBase[Any, Any]) -> bool:
         """Follow the body of a response, if there is need; True if its end is here already."""
@@ -102,10 +113,10 @@ class BlockingTransport(TransportBase):
         """
         exchange: Exchange[Any] = Exchange(self._queue, self._options)
         exchange.take(request, request.url.host)
-        self._mark(request, exchange)
+        sent = self._request_to_send(request, exchange)
         response = exchange.send(
-            request,
-            lambda: self._inner.handle_request(request),
+            sent,
+            lambda: self._inner.handle_request(sent),
             lambda response: response.close(),
         )
         if self._follow(response, exchange):
@@ -124,10 +135,10 @@ class AsyncioTransport(TransportBase):
         """Async `BlockingTransport.handle_request`."""
         exchange: AsyncExchange[Any] = AsyncExchange(self._queue, self._options)
         await exchange.take(request, request.url.host)
-        self._mark(request, exchange)
+        sent = self._request_to_send(request, exchange)
         response = await exchange.send(
-            request,
-            lambda: self._inner.handle_async_request(request),
+            sent,
+            lambda: self._inner.handle_async_request(sent),
             lambda response: response.aclose(),
         )
         if self._follow(response, exchange):

@@ -4,6 +4,7 @@ The limiter is a server of each test's own, which is killed, or a queue whose sc
 """
 
 import asyncio
+import io
 import logging
 import os
 import signal
@@ -107,6 +108,22 @@ def test_answers_come_though_the_limiter_dies(limiter, host, caplog):
     assert len(host.came) == 10
     assert len(told(caplog, "permit_not_told")) == 10
     assert all(f"group '{GROUP}', host '{GROUP}'" in t for t in told(caplog, "permit_not_told"))
+
+
+def test_requests_go_on_though_the_limiter_dies(limiter, host, caplog):
+    """With "pass", ten more of them one after the other, over three connections."""
+    with DPQ.from_url(limiter.url, "limits") as q:
+        q.set_limit(concurrency=10, group=GROUP)
+        pool = httpx.HTTPTransport(limits=httpx.Limits(max_connections=3))
+        transport = dpq.httpx.Transport(
+            q, when_away="pass", prepare=lambda *_: kill(limiter), transport=pool
+        )
+        with httpx.Client(transport=transport, timeout=60) as client:
+            for _ in range(11):
+                assert client.post(host.url).text == "ok"
+            assert all(connection.is_idle() for connection in pool._pool.connections)
+    assert len(told(caplog, "permit_not_told")) == 1
+    assert len(told(caplog, "limiter_away")) == 1
 
 
 @pytest.fixture(params=["httpx", "requests"])
@@ -355,7 +372,22 @@ def test_a_client_that_times_out_ends_its_permit(live, host, opened):
 
 def test_an_answer_that_was_there_before(live):
     """A transport for tests gives whole answers: their permits end at once."""
+
+    class Whole(requests.adapters.BaseAdapter):
+        def send(self, request: Any, **_: Any) -> requests.Response:  # type: ignore[override]
+            response = requests.Response()
+            response.status_code, response.raw = 200, io.BytesIO(b"ok")
+            return response
+
+        def close(self) -> None:
+            """Nothing is open."""
+
     live.set_limit(concurrency=1, group="h")
+    for spent in (None, lambda answer: None):
+        with requests.Session() as session:
+            session.mount("http://", dpq.requests.Adapter(live, transport=Whole(), spent=spent))
+            assert session.get("http://h/").text == "ok"
+        assert live.group("h").in_flight == 0
     inner = httpx.MockTransport(lambda request: httpx.Response(200, json={"ok": 1}))
     with httpx.Client(transport=dpq.httpx.Transport(live, transport=inner)) as client:
         assert client.get("http://h/").json() == {"ok": 1}

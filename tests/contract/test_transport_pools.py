@@ -134,6 +134,24 @@ def test_each_redirect_has_a_key_of_its_own(live, host):
     assert KEYS[permit_of(response).member] == host.keys[-1]
 
 
+@pytest.mark.parametrize("kind", ["httpx", "requests"])
+def test_a_redirect_to_another_host_carries_no_key(live, host, kind):
+    """What `prepare` has set was for one request; the caller's own headers stay."""
+    live.set_limit(9, 1, 9, group=GROUP, members=["a"])
+    client: Any
+    if kind == "httpx":
+        transport = dpq.httpx.Transport(live, prepare=set_key)
+        client = httpx.Client(transport=transport, follow_redirects=True)
+    else:
+        client = requests.Session()
+        client.mount("http://", dpq.requests.Adapter(live, prepare=set_key))
+    with client:
+        response = client.get(f"{host.url}/away")
+    assert response.text == "ok"
+    assert host.keys == ["secret-a", ""]
+    assert permit_of(response).group == "localhost"
+
+
 def test_a_prepare_that_fails(live, host, ask):
     """Its error is the caller's, nothing is sent, and the lease is free again."""
     live.set_limit(concurrency=1, group=GROUP)
@@ -162,18 +180,20 @@ async def test_asyncio_clients(redis, queue_name, host, kind):
     client = asyncio_client(redis)
     q: AsyncDPQ[Any] = AsyncDPQ(client, queue_name)
 
-    async def ask(key: str | None = None, **options: Any) -> int:
+    async def ask(key: str | None = None, path: str = "", **options: Any) -> int:
         headers = {"X-Api-Key": key} if key else {}
         if kind == "httpx":
             transport = dpq.httpx.AsyncTransport(q, **options)
-            async with httpx.AsyncClient(transport=transport, headers=headers) as session:
-                response = await session.get(host.url)
+            async with httpx.AsyncClient(
+                transport=transport, headers=headers, follow_redirects=True
+            ) as session:
+                response = await session.get(host.url + path)
                 permits.append(response.extensions["dpq_permit"])
                 return response.status_code
         middleware = dpq.aiohttp.Middleware(q, **options)
         async with (
             aiohttp.ClientSession(middlewares=[middleware], headers=headers) as session,
-            session.get(host.url) as got,
+            session.get(host.url + path) as got,
         ):
             permits.append(got.dpq_permit)  # type: ignore[attr-defined]
             return got.status
@@ -187,6 +207,9 @@ async def test_asyncio_clients(redis, queue_name, host, kind):
         assert await ask(KEYS["b"], member=member_of) == 429
         assert [member.open for member in (await q.group(GROUP)).members] == [True, False]
         assert await ask(prepare=set_key, timeout=0) == 200
+        host.came.clear()
+        assert await ask(prepare=set_key, path="/away") == 200
+        assert host.keys == ["secret-a", ""]
         with pytest.raises(ConfigurationError, match="is a pool"):
             await ask()
         async with q.acquire(GROUP, member="a") as permit:

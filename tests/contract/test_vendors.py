@@ -202,8 +202,10 @@ def test_each_request_has_the_key_of_its_permit(live, host):
     live.set_limit(100, 1, 100, group=GROUP, members=list(KEYS))
 
     def set_key(request: httpx2.Request, permit: Any) -> None:
-        name = "X-Api-Key" if "X-Api-Key" in request.headers else "Authorization"
-        request.headers[name] = f"Bearer {KEYS[permit.member]}"
+        if "X-Api-Key" in request.headers:
+            request.headers["X-Api-Key"] = KEYS[permit.member]
+        else:
+            request.headers["Authorization"] = f"Bearer {KEYS[permit.member]}"
 
     with httpx2.Client(transport=dpq.httpx2.Transport(live, prepare=set_key)) as client:
         ours = {"api_key": "none", "http_client": client, "max_retries": 0}

@@ -132,8 +132,9 @@ def test_a_queue_that_cannot_be_read(run: Run, q: DPQ, name: str) -> None:
 
 def test_leases(run: Run, q: DPQ, name: str) -> None:
     """Who holds what since when, as a table or as JSON, also of a queue named as an argument."""
-    assert "no such lease" in run("leases").stderr
+    assert f"there is no queue {name!r}" in run("leases", code=1).stderr
     q.push("x", group="g\u2028")
+    assert "no such lease" in run("leases").stderr
     q.push("y")
     a, b = q.pop_many(2)
     beat(q, "bee", a)

@@ -20,8 +20,8 @@ from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, LimitState, QueueStats
-from dpq.batch import BatchError, BatchOutcome
+from dpq import DPQ, LimitState, QueueStats, RateLimit, known_queues
+from dpq.batch import BatchError, BatchJob, BatchOutcome, run_batch
 from dpq.batch.reader import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
 from dpq.batch.results import Results, hash_text
 from dpq.cli import app
@@ -236,6 +236,62 @@ def test_two_machines_have_a_file_each(api, start, run, tmp_path):
     assert len(host.answered) == 60
 
 
+def keys_of(queue: DPQ[Any]) -> list[Any]:
+    return list(queue.redis.scan_iter(f"dpq:{{{queue.queue_name}}}:*"))
+
+
+def test_a_finished_batch_leaves_no_queue(api, start, run, tmp_path, url, name):
+    """Its queue goes with its settings and limits; for a day the server knows that the file was
+    sent, so a machine that comes late sends nothing. With a dead letter the queue stays."""
+    file = write(tmp_path / "asks.jsonl", [body(0), {"model": "none"}])
+    host = api()
+    words = (file, "--url", host.url, "--limit", "6000/m")
+    assert run(*words)[0] == 1
+    with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as marks:
+        assert {name, f"{name}.batch"} <= set(known_queues(queue.redis))
+        queue.dead.purge()
+        both = [start(*words) for _ in range(2)]
+        for process in both:
+            _, err = process.communicate(timeout=PATIENCE_S)
+        assert not {name, f"{name}.batch"} & set(known_queues(queue.redis)), err
+        assert keys_of(queue) == []
+        left = [queue.redis.ttl(key) for key in keys_of(marks)]
+        assert left
+        assert all(86_000 < seconds <= 86_400 for seconds in left)
+        _, _, err = run(*words, "--save", "late.jsonl")
+        assert "2 results are not in late.jsonl" in err
+        assert (host.counts["answered"], host.counts["refused"]) == (1, 1)
+        assert keys_of(queue) == []
+        assert run(*words, "--again")[0] == 1  # sends the second line once more
+        assert host.counts["refused"] == 2
+        assert not any(0 < queue.redis.ttl(key) < 10**8 for key in keys_of(marks))
+
+
+def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
+    """A batch in a queue of the user's own takes nothing of it, no setting and no limit."""
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    with DPQ.from_url(url, name, order="lifo") as queue:
+        queue.set_limit(7, 1, group="mine")
+        for _ in range(2):
+            assert run(file, "--url", api().url)[0] == 0
+        assert name in known_queues(queue.redis)
+        assert [state.group for state in queue.limits()] == [None, "mine"]
+        assert queue.stats().acked == 1
+
+
+def test_a_private_server_is_left_empty(api, tmp_path):
+    """Where no other machine can come late, no key is left; and a second run sends nothing."""
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    host = api()
+    job = BatchJob(file, host.url, limits=[RateLimit(6000, 60)])
+    for _ in range(2):
+        outcome = run_batch(job)
+        assert (outcome.saved, outcome.left, outcome.missing) == (1, 0, 0)
+        with DPQ.from_url(f"embedded:{job.answers}.queue", "other") as other:
+            assert list(other.redis.scan_iter("dpq:*")) == []
+    assert host.counts["answered"] == 1
+
+
 def test_limits_of_the_host_kill_nothing(api, run, tmp_path):
     """429s are waited for and counted; no request is lost or dead, though the host is asked
     without any limit of ours."""
@@ -274,6 +330,8 @@ def test_limits_of_ours_avoid_429s(api, run, tmp_path, url, name):
     host = api("--rpm", 600, "--quantum", 2)
     limits = ("600/m", "tokens=60000/m,burst=1000,slack=0.1", "tokens=9000/day@UTC")
     words = [word for each in limits for word in ("--limit", each)]
+    with DPQ.from_url(url, name) as queue:
+        queue.register()  # so that it stays
     code, _, err = run(file, "--url", host.url, *words, "--slack", 0.05, "--group", "api")
     assert code == 0, err
     assert host.counts["limited"] == 0
@@ -326,6 +384,8 @@ def test_errors_of_the_host_are_tried_again(api, run, tmp_path, url, name):
     file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
     host = api("--errors", 1, "--error-status", 503)
     limit = ("--limit", "6000/m", "--group", "api")
+    with DPQ.from_url(url, name) as queue:
+        queue.register()  # so that it stays
     code, out, err = run(file, "--url", host.url, *limit, "--json")
     assert code == 0, err
     assert (host.counts["failed"], host.counts["answered"]) == (12, 12)

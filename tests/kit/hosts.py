@@ -58,7 +58,9 @@ class Host(ThreadingHTTPServer):
 
 
 class Answers(BaseHTTPRequestHandler):
-    """`/n` redirects n times; `/429` is too many; `/stream` sends its end when it is told.
+    """`/n` redirects n times, `/away` redirects to another host.
+
+    `/429` is too many; `/stream` sends its end when it is told.
 
     `/left` says what is left of its limit, `/usage` what it has spent, packed; `/events` says the
     same as a stream; `/cut` hangs up.
@@ -89,6 +91,9 @@ class Answers(BaseHTTPRequestHandler):
         """Answers one request."""
         if name.isdigit() and 0 < int(name) < 20:
             self.reply(b"", status=302, Location=f"/{int(name) - 1}")
+        elif name == "away":
+            port = self.server.server_address[1]
+            self.reply(b"", status=302, Location=f"http://localhost:{port}/")
         elif name == "429":
             self.reply(b"too many", status=429, Retry_After="30")
         elif name == "left":

@@ -2826,6 +2826,20 @@ TRANSPORTS = [
         f"{CONTRACT}transport_pools.py",
     ),
     _py(
+        "a redirect of httpx carries the key to another host",
+        "queue/httpx_like",
+        "        return sent\n",
+        "        return request\n",
+        f"{CONTRACT}transport_pools.py",
+    ),
+    _py(
+        "a redirect of requests carries the key to another host",
+        "requests",
+        "sent = request.copy()",
+        "sent = request",
+        f"{CONTRACT}transport_pools.py",
+    ),
+    _py(
         "the member that a request names is ignored",
         "operations/permits",
         "                request.member,\n",
