@@ -147,7 +147,7 @@ def test_what_cannot_be_shown_is_a_clear_error_or_marked(redis, q, key):
     id_ = q.push(1)
     redis.hset(key("meta"), id_, b"\xff")
     assert (q.get(id_).last_error, q.peek(1)[0].last_error) == ("bad record", "bad record")
-    redis.hset(key("meta"), id_, b"1 0 1 0 - 0 10 1 0 1 99999999999999999999 0 0 1" + b"\t" * 4)
+    redis.hset(key("meta"), id_, b"1 0 1 0 - 0 f99999999999999999999 1 10 1 1 0 0 0" + b"\t" * 4)
     assert q.get(id_).enqueued_at.year == 9999
     redis.zadd(key("waiting"), {b"junk": 0})
     assert q.peek(5, "waiting")[0].last_error == "bad record"
