@@ -11,7 +11,6 @@ from numbers import Integral
 from typing import Any
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.task import TaskState
 
 MAX_SECONDS = 315_360_000
 """Seconds of the longest duration: 10 years. No use needs more, and a double still holds the ms."""
@@ -105,16 +104,6 @@ def one_line(text: object) -> str:
         c if unicodedata.category(c) != "Cc" else " " for c in str(text)[:MAX_TEXT_CHARACTERS]
     )
     return line.encode("utf-8", "replace").decode()
-
-
-def task_state(value: Any) -> TaskState:
-    """Check the name of a state."""
-    try:
-        return TaskState(value)
-    except ValueError:
-        raise ConfigurationError(
-            f"state is {value!r}: it must be one of {', '.join(TaskState)}"
-        ) from None
 
 
 def error_line(error: BaseException) -> str:

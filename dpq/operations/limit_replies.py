@@ -5,14 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dpq.model.budget import Budget
-from dpq.model.limits import (
-    EVERY_GROUP,
-    LimitState,
-    MemberState,
-    RateLimit,
-    read_rules,
-    reason_of,
-)
+from dpq.model.limits import EVERY_GROUP, LimitState, MemberState, RateLimit, read_rules, reason_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
 from dpq.model.quota import QuotaState, quota_text, read_quotas
 from dpq.model.task import TaskState

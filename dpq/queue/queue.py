@@ -30,8 +30,8 @@ from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
-from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState
-from dpq.model.validation import milliseconds, number, task_state
+from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
+from dpq.model.validation import milliseconds, number
 from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.end_log import log_failed
 

@@ -564,6 +564,9 @@ def test_drain_counts_spread_quotas_and_whole_tasks(q: DPQ, clock: Clock) -> Non
 @engines
 def test_drain_without_a_task_that_is_due(q: DPQ, clock: Clock) -> None:
     """A queue is empty only if no task is left; else it says what is, and when the next is due."""
+    said = "there is no such queue: the first push makes it"
+    assert q.drain() == Drain(seconds=0, state="empty", because=said, backlog=0)
+    q.register()
     assert q.drain() == Drain(seconds=0, state="empty", because="no live task is left", backlog=0)
     q.push(1)
     for delay in (9.5, 20):

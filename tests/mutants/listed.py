@@ -2933,6 +2933,79 @@ TRANSPORTS = [
     ),
 ]
 
+CONTACT = [
+    _py(
+        "an import of DPQ loads pydantic",
+        "queue/base",
+        "from dpq.queue.refusals import log_refused",
+        "from dpq.queue.refusals import log_refused\nimport pydantic",
+        f"{UNIT}import.py",
+    ),
+    _py(
+        "DPQ's own connections want notices of maintenance",
+        "transport/cluster",
+        'if "maint_notifications_config" in settings:',
+        "if False:",
+        f"{UNIT}connect.py",
+    ),
+    _py(
+        "a queue of delayed tasks is empty",
+        "model/drain",
+        'return "none due",',
+        'return "empty",',
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "delayed tasks that are due count as to come",
+        "model/drain",
+        "    if wait <= 0:",
+        "    if wait < 0:",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a misspelt queue looks empty",
+        "cli/_existing",
+        "if missing and not awaited:",
+        "if missing and awaited:",
+        CLI,
+    ),
+    _py(
+        "a queue with a limit alone does not exist",
+        "queue/all_queues",
+        "if not session.send(absent(queue.queue_name)):",
+        "if not queue.queue_name:",
+        CLI,
+    ),
+    _py(
+        "every command warns of the server",
+        "cli/_terminal",
+        "    if not of_servers:",
+        "    if of_servers:",
+        f"{DAEMON}cli_doctor.py",
+    ),
+    _py(
+        "a finished batch takes a queue that was there before",
+        "batch/loader",
+        "        if self._owns:",
+        "        if True:",
+        f"{DAEMON}cli_run.py::test_a_queue_that_was_there_before_stays",
+    ),
+    _py(
+        "a finished batch leaves its queue",
+        "batch/loader",
+        "        if self._owns:",
+        "        if False:",
+        f"{DAEMON}cli_run.py::test_a_finished_batch_leaves_no_queue",
+    ),
+    _py(
+        "a finished batch is forgotten at once",
+        "batch/loader",
+        "if self._job.is_private and not missing:",
+        "if not missing:",
+        f"{DAEMON}cli_run.py::test_a_machine_that_comes_late_sends_nothing",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2970,5 +3043,6 @@ MUTANTS: list[Mutant] = [
         + TRACES
         + BATCHES
         + TRANSPORTS
+        + CONTACT
     ),
 ]
