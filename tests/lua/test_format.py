@@ -26,6 +26,7 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "repair": lambda q: q.repair(),
     "set_limit": lambda q: q.set_limit(3, 1, group="g"),
     "update": lambda q: q.update(key="k", priority=3),
+    "update of no task": lambda q: q.update("unknown", priority=3),
     "observe": lambda q: q.observe(
         "g", headers={"x-ratelimit-remaining": "5", "x-ratelimit-reset": "9"}
     ),

@@ -17,16 +17,16 @@ local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], A
 local key, cost = ARGV[6], ARGV[7]
 
 -- Needs: now, go_on, record, place, revise, begin, refusal, recost, trail
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
+end
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
   return -2
 elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
   return -6
-end
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
-if refused then
-  return refused
 end
 local kind, expires_in, period = string.match(wait ~= '' and task.schedule or '', '^\t(%l) (%d+) %d+ (.*)$')
 go_on()
