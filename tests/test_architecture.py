@@ -587,7 +587,6 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")
     clock.advance(100)
     done |= {"lease": None, "promote": q.promote(), "check": q.check(), "repair": q.repair()}
-    done["upgrade"] = q.upgrade()
     clock.advance(100)
     q.pop(timeout=0.01)
     q.dead.list()

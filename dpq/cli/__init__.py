@@ -141,7 +141,6 @@ _add()(change.register)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
 _add()(health.health)
-_add()(doctor.upgrade)
 _add()(demo.demo)
 
 

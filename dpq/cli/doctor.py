@@ -8,7 +8,6 @@ from dpq import DPQ, Problem
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
-from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.queue.all_queues import inspect_server, missing_queue
 
 
@@ -52,18 +51,6 @@ def doctor(
     if left:
         raise Failed(f"{len(left)} problems in {where}")
     talk(unknown or f"no problems {'left ' if mended else ''}in {where}")
-
-
-def upgrade(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Raise the storage format of a queue, once no older DPQ uses it: docs/operations.md.
-
-    Safe while the queue is in use, and safe to run again. Older programs are refused from then on.
-    """
-    with DPQ[Any].from_url(url, queue) as q:
-        left = q.upgrade()
-    if left:
-        raise Failed(f"{left} tasks of {queue!r} are running: run this again when they have ended")
-    talk(f"{queue!r} is stored in format {STORAGE_FORMAT}")
 
 
 def _tell(problem: Problem, json: bool, *, mended: bool) -> None:

@@ -40,7 +40,7 @@ class PartitionBase(CommandMaker, Generic[P]):
         """
         tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
         super().__init__(queue.name, tag, queue.clock)
-        self.named = queue.named | {"partitions": str(count)} if count > 1 else queue.named
+        self.named = queue.named | {"partition_count": str(count)} if count > 1 else queue.named
         self._count = count
         self._make = make
         self._codec = queue.codec
@@ -68,16 +68,15 @@ class PartitionBase(CommandMaker, Generic[P]):
         create: bool = False,
         limits: bool = False,
         named: dict[str, str] | None = None,
-        storage_format: str = str(STORAGE_FORMAT),
     ) -> Steps[dict[str, str]]:
         """Write the settings that this client names and no client has named before; read all.
 
-        With `limits`, restore lost limits as well. `storage_format` is that of a new queue.
+        With `limits`, restore lost limits as well.
         """
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
-        args = [self._now(), storage_format, 2 if limits else int(create), *flat]
+        args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
         command = self._command("configure", args, read)
         return once(command._replace(needs_confirmation=False))  # see SettingsWatch
 

@@ -107,7 +107,7 @@ def named_settings(
     if dead_max_age is not None:
         named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
     if partitions is not None:
-        named["partitions"] = str(whole_number("partitions", partitions, 1, MAX_PARTITIONS))
+        named["partition_count"] = str(whole_number("partitions", partitions, 1, MAX_PARTITIONS))
     if trail_max_events is not None:
         bound = whole_number("trail_max_events", trail_max_events, 0, MAX_TRAIL)
         named["trail_max_events"] = str(bound)

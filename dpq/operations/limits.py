@@ -24,6 +24,7 @@ from dpq.model.uncounted import warn_of_costs, warn_of_units
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
+from dpq.protocol.refusals import unless_refused
 from dpq.protocol.values import read_texts
 
 
@@ -80,7 +81,8 @@ class LimitOperations(CommandMaker):
         rules = add_pool(rules, members, weight)
         while walk != "done":
             args = [self._now(), field, rules, heavy, walk, cursor, *anew]
-            walk, cursor, *costs = yield self._command("set_limit", args, read_texts)
+            reply = yield self._command("set_limit", args, unless_refused(read_texts))
+            walk, cursor, *costs = reply
         warn_of_costs(self.queue_name, costs)
 
     def delay_group(
@@ -113,7 +115,7 @@ class LimitOperations(CommandMaker):
             args.append(costs.get(budget.unit, 0))
             args += ["" if value is None else value for value in (budget.full, budget.limit)]
             args.append(milliseconds("window", budget.window or 0))
-        return self._ask("observe", args, same)
+        return self._ask("observe", args, unless_refused(same))
 
     def close(self, retry_after: float) -> Steps[Any]:
         """Close this partition, since another partition of the queue has met a limit."""

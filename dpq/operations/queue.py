@@ -48,7 +48,7 @@ PUSHED_AT_ONCE = 25 * PUSH_BATCH
 
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness", "payloads"),
-    *("dead_max_tasks", "dead_max_age", "partitions", "trail_max_events"),
+    *("dead_max_tasks", "dead_max_age", "partition_count", "trail_max_events"),
 )
 """The settings of the queue that the first partition shares with all others."""
 
@@ -80,7 +80,7 @@ class QueueOperations(Generic[P]):
 
     def forget(self) -> None:
         """Forget the settings: the queue is gone, and a new queue of its name may have others."""
-        self._divide(int(self.description.named.get("partitions", 0)))
+        self._divide(int(self.description.named.get("partition_count", 0)))
         self.settings = None
 
     def agree(self, settings: dict[str, str]) -> None:
@@ -158,13 +158,7 @@ class QueueOperations(Generic[P]):
         if "format" in settings:
             if others and (create or first.named):
                 shared = {name: settings[name] for name in SHARED_SETTINGS if name in settings}
-                first_format = settings["format"]
-                yield from all_of(
-                    [
-                        part.configure(create=True, named=shared, storage_format=first_format)
-                        for part in others
-                    ]
-                )
+                yield from all_of([part.configure(create=True, named=shared) for part in others])
             yield from first.enter()
         return settings
 
@@ -506,11 +500,6 @@ class QueueOperations(Generic[P]):
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored."""
         return _joined([part.check() for part in self.partitions])
-
-    def upgrade(self) -> Steps[int]:
-        """Raise the storage format of all partitions; return how many records are left."""
-        left = yield from all_of([part.upgrade() for part in self.partitions])
-        return sum(left)
 
     def repair(self) -> Steps[list[Problem]]:
         """Repair everything that is stored."""

@@ -1,4 +1,4 @@
-"""The operations that find and mend damage in one partition, and raise its format. No I/O."""
+"""The operations that find and mend damage in one partition. No I/O."""
 
 from collections.abc import Iterable
 
@@ -49,16 +49,6 @@ class RepairOperations(PartitionBase[P]):
         if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
             yield from self._make()
         return removed + mended
-
-    def upgrade(self) -> Steps[int]:
-        """Raise the storage format, and rewrite all records; return how many are left."""
-        left = 0
-        cursor = "0"
-        while True:
-            cursor, held = yield self._command("upgrade", [cursor, PAGE], replies.read_upgrade)
-            left += int(held)
-            if cursor == "0":
-                return left
 
     def _types(self, *, remove: bool = False) -> Steps[list[Problem]]:
         """Find keys of another type, which no other script can read; `remove` removes them."""

@@ -7,7 +7,7 @@ import re
 
 from dpq.model.errors import ConfigurationError
 from dpq.operations.description import MAX_AGING
-from dpq.protocol.keys import FORMATS, STORAGE_FORMAT
+from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
 from dpq.protocol.refusals import other_format, other_partitions, read_settings
 
@@ -18,10 +18,10 @@ def partition_count(settings: dict[str, str]) -> int:
     Raises:
         ConfigurationError: The number cannot be read.
     """
-    text = settings.get("partitions", "1")
+    text = settings.get("partition_count", "1")
     if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
         raise ConfigurationError(
-            f"partitions is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
+            f"partition_count is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
             "Another program has written into the queue's settings (`conf`): store the number "
             "there again"
         )
@@ -50,12 +50,12 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         ConfigurationError: The queue has another format, or another value than the client names.
     """
     settings = read_settings(reply)
-    stored_format = settings.get("format", str(STORAGE_FORMAT))
-    if stored_format not in FORMATS:
-        raise other_format(queue_name, str(STORAGE_FORMAT), stored_format)
-    has = settings.get("partitions", "1") if settings else ""
-    if has and named.get("partitions", has) != has:
-        raise other_partitions(queue_name, named["partitions"], has)
+    stored_format = settings.get("format", STORAGE_FORMAT)
+    if stored_format != STORAGE_FORMAT:
+        raise other_format(queue_name, STORAGE_FORMAT, stored_format)
+    has = settings.get("partition_count", "1") if settings else ""
+    if has and named.get("partition_count", has) != has:
+        raise other_partitions(queue_name, named["partition_count"], has)
     ages = aging_rate({**named, **settings}) > 0
     for name, value in named.items():
         if settings.get(name, value) != value:

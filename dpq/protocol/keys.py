@@ -1,15 +1,13 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
-STORAGE_FORMAT = 4
+STORAGE_FORMAT = "01"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
-A queue stores its number in `conf`."""
+A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
+first release know the texts 1 to 4: docs/design.md, "Another storage format"."""
 
 INLINE_BYTES = 512
 """Bytes of the longest payload that stands in its record; lua/lib/body.lua has the same number.
 Each change of a record writes it again, to replicas and to the disk as well."""
-
-FORMATS = ("3", "4")
-"""The storage formats of the queues that this DPQ works with; lua/lib/refusal.lua has them, too."""
 
 REGISTRY = "{dpq}:queues"
 """SET of the names of all queues on this server."""

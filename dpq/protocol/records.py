@@ -67,19 +67,12 @@ def make_task(
         Exception: One of `UNREADABLE`: the record is damaged.
     """
     head, _, names = str(record, "utf-8", "replace").partition("\t")
-    if head[0] in "qpf":  # no delivery yet
+    if head[0] in "qf":  # no delivery yet
         head = f"0 0 0 0 - 0 {head}"
     counts, short, rest = head.partition(" q")
     if short:
         token, _, counts = counts.partition(" ")
         since, (max_attempts, priority) = int(rest[:11], 16), rest[26:].split(" ")
-        values = _counted(counts).copy()
-        values["group"] = names or None
-    elif " p" in head:
-        counts, _, rest = head.partition(" p")
-        token, _, counts = counts.partition(" ")
-        text, _, max_attempts, priority = rest.split(" ")
-        since = int(text)
         values = _counted(counts).copy()
         values["group"] = names or None
     else:
@@ -124,13 +117,10 @@ def _costs(text: str) -> tuple[int, dict[str, int] | None]:
 
 
 def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
-    """Read a full record, or one of format 3: token, values, max_attempts, priority, enqueued."""
+    """Read a full record: token, values, max_attempts, priority, enqueued."""
     token, attempts, deliveries, deferrals, delivery, again, *rest = head.split(" ")
-    if rest[0][:1] == "f":
-        enqueued, _, max_attempts, priority, cost, wait, _, _ = rest
-        enqueued = enqueued[1:]
-    else:
-        max_attempts, cost, wait, priority, enqueued, _, _, _ = rest
+    first, _, max_attempts, priority, cost, wait, _, _ = rest
+    enqueued = _behind_letter(first)
     counts = f"{attempts} {deliveries} {deferrals} {delivery} {again}"
     group, key, _, error = names.split("\t", 3)
     error, is_recurring, schedule = error.partition("\t")
@@ -156,13 +146,19 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
     return token, values, max_attempts, priority, enqueued
 
 
+def _behind_letter(text: str) -> str:
+    if text[:1] != "f":
+        raise ValueError("this is no full record")
+    return text[1:]
+
+
 def reason_of(record: bytes) -> tuple[int, str]:
     """Read the failures of a dead task, and the reason of its death.
 
     Raises:
         ValueError, LookupError: It is no record.
     """
-    attempts = 0 if record[:1] in b"qpf" else int(record.split(b" ", 2)[1])
+    attempts = 0 if record[:1] in b"qf" else int(record.split(b" ", 2)[1])
     names = record.split(b"\t", 4)
     return attempts, names[3].decode("utf-8", "replace") if len(names) > 3 else ""
 
@@ -280,19 +276,16 @@ def read_plan(record: bytes) -> Plan:
         Exception: One of `UNREADABLE`: the record is damaged.
     """
     head, _, names = str(record, "utf-8", "replace").partition("\t")
-    if head[0] in "qpf":
+    if head[0] in "qf":
         head = f"0 0 0 0 - 0 {head}"
     token, attempts, deliveries, _, delivery, _, *rest = head.split(" ")
     cost, wait, expires, aging = "1", "0", "0", "0"
     if rest[0][0] == "q":
         digits, text = rest
         enqueued, order, max_attempts = str(int(digits[1:12], 16)), f"1{digits[12:27]}", digits[27:]
-    elif rest[0][0] == "p":
-        enqueued, order, max_attempts, text = rest
-    elif rest[0][0] == "f":
-        enqueued, order, max_attempts, text, cost, wait, expires, aging = rest
     else:
-        max_attempts, cost, wait, text, enqueued, expires, aging, order = rest
+        enqueued, order, max_attempts, text, cost, wait, expires, aging = rest
+        enqueued = _behind_letter(enqueued)
     group, _, more = names.partition("\t")
     key, _, more = more.partition("\t")
     error = more.partition("\t")[2].partition("\t")[0]
@@ -301,7 +294,7 @@ def read_plan(record: bytes) -> Plan:
     rate, _, since = aging.partition("@")
     aged = 0.0
     if since:
-        aged = float(rate) * (int(enqueued.lstrip("pf")) + int(wait) - int(since)) / 1000
+        aged = float(rate) * (int(enqueued) + int(wait) - int(since)) / 1000
     counted = int(attempts) + (delivery in "-d")
     return Plan(
         order,

@@ -4,12 +4,15 @@
 """
 
 import re
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from dpq.model.errors import ConfigurationError
 from dpq.protocol.keys import queue_of
 from dpq.protocol.values import read_texts
+
+T = TypeVar("T")
 
 
 class Code(IntEnum):
@@ -40,6 +43,17 @@ def require_same(reply: list[Any]) -> None:
     code, stored, known, key = reply
     refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
     raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
+
+
+def unless_refused(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Make a reader that first calls `require_same`, unless the reply is no list."""
+
+    def checked(reply: Any) -> T:
+        if isinstance(reply, list):
+            require_same(reply)
+        return read(reply)
+
+    return checked
 
 
 def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:

@@ -381,16 +381,6 @@ def read_wait(reply: int) -> int | None:
     return None if reply < 0 or reply > UNTIL_OPENED_MS / 2 else int(reply)
 
 
-def read_upgrade(reply: list[Any]) -> tuple[str, int]:
-    """Read the reply of upgrade: the next cursor ("0" at the end), and the records that are left.
-
-    Raises:
-        ConfigurationError: The queue has a format that this DPQ does not know.
-    """
-    require_same(reply)
-    return reply[0].decode(), reply[1]
-
-
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
     require_same(reply)

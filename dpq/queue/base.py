@@ -243,7 +243,7 @@ class QueueBase(Generic[P]):
     @property
     def partitions(self) -> int:
         """The number of partitions, as far as this client knows."""
-        return int(self._setting("partitions", "1"))
+        return int(self._setting("partition_count", "1"))
 
     @property
     def ask(self) -> int:

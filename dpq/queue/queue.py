@@ -693,8 +693,9 @@ class DPQ(QueueBase[P]):
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
-            ConfigurationError: An argument is out of its bounds, or a delay was given for a running
-                task. (If a key names several tasks, the others are changed; the error says so.)
+            ConfigurationError: An argument is out of its bounds, the queue has another format, or a
+                delay was given for a running task. (If a key names several tasks, the others are
+                changed; the error says so.)
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
@@ -801,8 +802,8 @@ class DPQ(QueueBase[P]):
                 its own, one after the other. Not for a program's start: each would reset it.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or the limit is for a whole queue
-                that has partitions. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, the queue has another format, or
+                the limit is for a whole queue that has partitions. Nothing changed.
 
         Source: docs/design.md, "Limits".
         """
@@ -888,7 +889,7 @@ class DPQ(QueueBase[P]):
             What was read; [] if the answer does not say it, and then nothing was sent.
 
         Raises:
-            ConfigurationError: There is no answer or two, or the queue has format 3.
+            ConfigurationError: There is no answer or two, or the queue has another format.
 
         Source: dpq/model/rate_headers.py has the headers; docs/design.md, "Budgets".
         """
@@ -954,7 +955,7 @@ class DPQ(QueueBase[P]):
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
                 that is known. Nothing was taken.
             ConfigurationError: An argument is out of its bounds, the pool does not have the member,
-                or the queue is of format 3. Nothing was taken.
+                or the queue has another format. Nothing was taken.
 
         Source: docs/design.md, "Permits".
         """
@@ -1128,22 +1129,6 @@ class DPQ(QueueBase[P]):
             token is not the live one.
         """
         return self._session.run(self._operations.release_held, leases)
-
-    def upgrade(self) -> int:
-        """Raise the storage format of the queue to that of this DPQ, and rewrite all records.
-
-        Do it when no older DPQ uses the queue any more: from then on the queue refuses those. It
-        goes in bounded steps, while the queue is in use, and may be repeated. The records of tasks
-        that a consumer has now are left as they are, since an older DPQ may have them. That does no
-        harm: this DPQ reads both.
-
-        Returns:
-            The number of records that are left: call it again later.
-
-        Raises:
-            ConfigurationError: The queue has a format that this DPQ does not know.
-        """
-        return self._session.run(self._operations.upgrade)
 
     @property
     def dead(self) -> DeadLetters[P]:

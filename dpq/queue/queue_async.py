@@ -714,10 +714,6 @@ class AsyncDPQ(QueueBase[P]):
         """Async `DPQ.repair`."""
         return await self._session.run(self._operations.repair)
 
-    async def upgrade(self) -> int:
-        """Async `DPQ.upgrade`."""
-        return await self._session.run(self._operations.upgrade)
-
     @property
     def dead(self) -> AsyncDeadLetters[P]:
         """Async `DPQ.dead`."""

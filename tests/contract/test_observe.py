@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from benchmarks._simulated import START_MS, Callers, WindowHost
+from benchmarks._simulated import START_MS
+from benchmarks._simulated_callers import Callers, WindowHost
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, Worker
 
 WINDOW = 2

@@ -424,7 +424,7 @@ def test_who_names_no_number_follows(make: Make, redis: Redis, clock: Clock) -> 
             DPQ(redis, q.queue_name, partitions=wrong)
     make(dead_max_tasks=5)
     for tag in tags_of(q.queue_name, 4):
-        names = ("partitions", "order", "dead_max_tasks")
+        names = ("partition_count", "order", "dead_max_tasks")
         assert redis.hmget(key_of(tag, "conf"), *names) == [b"4", b"lifo", b"5"]
     follower.close()
 
@@ -554,8 +554,8 @@ def test_a_drop_that_would_leave_partitions_is_refused(make: Make, redis: Redis)
     q = make()
     q.push_many(Push(n) for n in range(4))
     for junk in ("", "0", "x", "4 "):
-        redis.hset(key_of(q.queue_name, "conf"), "partitions", junk)
-        with pytest.raises(ConfigurationError, match=f"partitions is stored as '{junk}'"):
+        redis.hset(key_of(q.queue_name, "conf"), "partition_count", junk)
+        with pytest.raises(ConfigurationError, match=f"partition_count is stored as '{junk}'"):
             DPQ(redis, q.queue_name).drop()
     assert len(q) == 4
     q.drop()

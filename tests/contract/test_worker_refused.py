@@ -15,7 +15,7 @@ from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, ConfigurationError, RateLimited, Retry, Worker
 from dpq.protocol.command import Steps
-from dpq.protocol.keys import key_of
+from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.queue.lease_renewal import Lease
 from dpq.worker import deliveries, fetch_plan
 from dpq.worker.outcomes import Done, Ending
@@ -158,5 +158,5 @@ def test_a_worker_of_a_queue_that_a_newer_dpq_took_over(
     with pytest.raises(ConfigurationError, match="format 5"):
         running.result(PATIENCE)
     assert worker.handled == {"done": 1}
-    redis.hset(conf, "format", "4")
+    redis.hset(conf, "format", STORAGE_FORMAT)
     assert (q.stats().acked, q.check()) == (1, [])

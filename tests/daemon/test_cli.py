@@ -558,7 +558,7 @@ def odd_queues(q: DPQ) -> Iterator[list[str]]:
         with DPQ(q.redis, each) as other:
             other.push(1)
     q.redis.hset(key_of(newer, "conf"), "format", 99)
-    q.redis.hset(key_of(unreadable, "conf"), "partitions", "many")
+    q.redis.hset(key_of(unreadable, "conf"), "partition_count", "many")
     q.redis.delete(key_of(broken, "delayed"), key_of(broken, "workers"))
     q.redis.set(key_of(broken, "delayed"), "x")
     q.redis.set(key_of(broken, "workers"), "x")
@@ -581,7 +581,7 @@ def test_a_queue_that_cannot_be_looked_at_hides_no_other(
     errors = {line["queue"]: line["error"] for line in lines if "error" in line}
     assert sorted(errors) == sorted(odd_queues)
     assert "format 99" in errors[odd_queues[0]]
-    assert "partitions" in errors[odd_queues[1]]
+    assert "partition_count" in errors[odd_queues[1]]
     assert "WRONGTYPE" in errors[odd_queues[2]]
     if command == "queues":
         assert [line["ready"] for line in lines if line["queue"] == q.queue_name] == [1]

@@ -487,12 +487,12 @@ def test_trouble_is_told_once(
     live.push(1)
     scheduler = Scheduler(redis, [queue_name])
     for text in ("not a number", "1", "not a number"):
-        redis.hset(key_of(queue_name, "conf"), "partitions", text)
+        redis.hset(key_of(queue_name, "conf"), "partition_count", text)
         for _ in range(3):
             scheduler.run_once()
             scheduler._queues[queue_name].forget()
     assert caplog.text.count(f"{queue_name}: this queue gets no upkeep") == 2
-    redis.hdel(key_of(queue_name, "conf"), "partitions")
+    redis.hdel(key_of(queue_name, "conf"), "partition_count")
 
 
 @pytest.mark.parametrize("known", ["nothing", "a queue", "a named queue"])

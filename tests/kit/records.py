@@ -1,9 +1,8 @@
 """Stored records, taken apart and put together as docs/design.md has them, to damage one."""
 
 COUNTS = ("token", "attempts", "deliveries", "deferrals", "delivery", "again")
-PLAIN = ("enqueued", "order", "max", "priority")
-FULL = (*PLAIN, "cost", "wait", "expires", "aging")
-OLD = ("max", "cost", "wait", "priority", "enqueued", "expires", "aging", "order")
+SHORT = ("enqueued", "order", "max", "priority")
+FULL = (*SHORT, "cost", "wait", "expires", "aging")
 NAMES = ("group", "key", "reason", "error")
 USUAL = dict(zip(COUNTS, ("0", "0", "0", "0", "-", "0"), strict=True)) | {
     "cost": "1", "wait": "0", "expires": "0", "aging": "0", "key": "", "reason": "", "error": "",
@@ -13,40 +12,40 @@ USUAL = dict(zip(COUNTS, ("0", "0", "0", "0", "-", "0"), strict=True)) | {
 def read_record(raw: bytes) -> dict[str, str]:
     """The fields of a record by their names.
 
-    `kind` is "p" (short ones, too), "f" or "" (format 3); `rest` what stands behind the last error
-    and its options, the schedule; `payload` what stands behind the record, with its line feed.
+    `kind` is "q" (short) or "f" (full); `rest` what stands behind the last error and its options,
+    the schedule; `payload` what stands behind the record, with its line feed.
     """
     line, has_payload, payload = raw.decode().partition("\n")
     head, *names = line.split("\t")
     words = head.split(" ")
     fields = dict(USUAL)
-    if head[0] not in "qpf":
+    if head[0] not in "qf":
         fields |= zip(COUNTS, words[:6], strict=True)
         words = words[6:]
-    kind = words[0][0] if words[0][0] in "qpf" else ""
-    words[0] = words[0].removeprefix(kind)
+    kind, words[0] = words[0][0], words[0][1:]
     if kind == "q":
-        digits, kind = words[0], "p"
+        digits = words[0]
         words[:1] = str(int(digits[:11], 16)), f"1{digits[11:26]}", digits[26:] or "10"
-    form = {"p": PLAIN, "f": FULL, "": OLD}[kind]
-    fields |= zip(form, words, strict=True)
+    fields |= zip({"q": SHORT, "f": FULL}[kind], words, strict=True)
     fields |= zip(NAMES, names, strict=False)
     rest = "\t".join(names[len(NAMES) :])
     return fields | {"kind": kind, "rest": rest, "payload": has_payload + payload}
 
 
 def full_record(fields: dict[str, str]) -> bytes:
-    """The same fields as a full record, or as one of format 3 if they are of one."""
-    kind = "f" if fields["kind"] else ""
+    """The same fields as a full record; `kind` is not asked for."""
     counts = " ".join(fields[name] for name in COUNTS)
-    words = " ".join(fields[name] for name in (FULL if kind else OLD))
+    words = " ".join(fields[name] for name in FULL)
     names = "\t".join(fields[name] for name in NAMES)
     rest = f"\t{fields['rest']}" if fields["rest"] else ""
-    return f"{counts} {kind}{words}\t{names}{rest}{fields['payload']}".encode()
+    return f"{counts} f{words}\t{names}{rest}{fields['payload']}".encode()
 
 
-def plain_record(fields: dict[str, str]) -> bytes:
-    """The same fields as a plain record, which has no room for others; `kind` is not asked for."""
+def short_record(fields: dict[str, str]) -> bytes:
+    """The same fields as a short record, which has no room for others; `kind` is not asked for."""
     counts = " ".join(fields[name] for name in COUNTS)
-    words = " ".join(fields[name] for name in PLAIN)
-    return f"{counts} p{words}\t{fields['group']}{fields['payload']}".encode()
+    enqueued, order, most, priority = (fields[name] for name in SHORT)
+    if enqueued.isascii() and enqueued.isdecimal() and len(enqueued) <= 13:
+        enqueued = f"{int(enqueued):011x}"
+    words = f"{enqueued}{order[1:]}{'' if most == '10' else most} {priority}"
+    return f"{counts} q{words}\t{fields['group']}{fields['payload']}".encode()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from kit.askers import Asker
 from kit.limits import SCOPES, fill, payloads, take
-from redis.exceptions import ResponseError
 
 from dpq import DPQ, LimitTimeoutError, Quota, RateLimit, Reserve
 from dpq.model.permit import PermitRequest
@@ -585,17 +584,6 @@ def test_lost_limits(q, clock, redis, probe):
     asks(q, 1)
     redis.delete(probe.key("limits"))
     assert asks(q, 1) == [2]
-
-
-def test_a_queue_of_format_3(q, clock, redis, probe):
-    """It refuses permits, since older versions cannot read what they write."""
-    q.push("x")
-    redis.hset(probe.key("conf"), "format", "3")
-    redis.hset(probe.key("stats"), "kept.format", "3")
-    with pytest.raises(ResponseError, match="run dpq upgrade"):
-        Asker(q).ask()
-    redis.hset(probe.key("conf"), "format", "4")
-    redis.hset(probe.key("stats"), "kept.format", "4")
 
 
 def test_damaged_bookings_count_as_spent(q, clock, redis, probe):

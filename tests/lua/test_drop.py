@@ -28,7 +28,7 @@ def test_used_again(q, clock, probe):
     q.drop()
     other.push("y")
     assert probe.redis.sismember(REGISTRY, q.queue_name)
-    assert probe.stored()["conf"][b"format"] == str(STORAGE_FORMAT).encode()
+    assert probe.stored()["conf"][b"format"] == STORAGE_FORMAT.encode()
     assert probe.record(q.peek()[0].id)["order"].endswith("1")
 
 

@@ -1,6 +1,7 @@
 """The storage format: another one is refused by every call, and one that is no number is lost."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
 from dpq.operations.repair import REPAIRED_PARTS
-from dpq.protocol.keys import STORAGE_FORMAT
+from dpq.protocol.keys import STORAGE_FORMAT, key_of
+from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 
@@ -22,12 +24,18 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "promote": lambda q: q.promote(),
     "check": lambda q: q.check(),
     "repair": lambda q: q.repair(),
-    "upgrade": lambda q: q.upgrade(),
+    "set_limit": lambda q: q.set_limit(3, 1, group="g"),
+    "update": lambda q: q.update(key="k", priority=3),
+    "update of no task": lambda q: q.update("unknown", priority=3),
+    "observe": lambda q: q.observe(
+        "g", headers={"x-ratelimit-remaining": "5", "x-ratelimit-reset": "9"}
+    ),
+    "acquire": lambda q: q.acquire(timeout=0).__enter__(),
     "a setting": lambda q: DPQ(q.redis, q.queue_name, order="lifo"),
 }
 
 
-@pytest.mark.parametrize("text", ["2", "5", "03", "04", "0", "99999999999999999999"])
+@pytest.mark.parametrize("text", ["1", "2", "3", "4", "001", "02", "0", "99999999999999999999"])
 def test_another_number_is_another_format(server, q, clock, probe, redis, text):
     """Both numbers are named, by who has the queue open and by who opens it; nothing is changed."""
     q.set_limit(2, 60, 2, group="g")
@@ -53,7 +61,6 @@ def test_each_step_of_a_repair_compares_the_format(q, probe, clock):
     for name, part in REPAIRED_PARTS:
         assert probe.call(name, clock(), part, "0", 100)[0] == -8
     assert probe.call("types", clock(), 1, 1)[0] == -8
-    assert probe.call("upgrade", "0", 100)[0] == -8
     assert probe.stored() == before
 
 
@@ -76,8 +83,51 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
     assert probe.stored() == {}
 
 
+EARLIER = {
+    "63d07c0": """
+local conf, partitions = KEYS[1], ARGV[1]
+local stored = redis.call('HGET', conf, 'partitions')
+if partitions ~= '0' and (stored or '1') ~= (partitions or '1')
+  and (stored or redis.call('HGET', conf, 'format')) then
+  return { -7, stored or '1', partitions or '1', conf }
+end
+""",
+    "294155f": """
+local conf = KEYS[1]
+local format = redis.call('HGET', conf, 'format')
+if format ~= '4' then
+  format = format and string.match(format, '^%d+$') or false
+end
+if format and format ~= '4' and format ~= '3' then
+  return { -8, format, '4', conf }
+end
+""",
+}
+"""What push, pop and promote of earlier programs compare, by their commits."""
+
+
+@pytest.mark.parametrize("lost", [None, "conf", "format"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("commit", EARLIER)
+def test_earlier_programs_that_run_on_are_refused(server, redis, queue_name, commit, count, lost):
+    """In each partition, whatever number of them they know, also once settings were restored."""
+    with DPQ[Any](redis, queue_name, partitions=count) as q:
+        q.push_many(map(Push, range(9)))
+        confs = [key_of(tag, "conf") for tag in tags_of(queue_name, count)]
+        for conf in confs if lost else ():
+            redis.delete(conf) if lost == "conf" else redis.hdel(conf, lost)
+        assert bool(q.repair()) == bool(lost)
+        for conf, known in product(confs, range(1, 5)):
+            assert redis.eval(EARLIER[commit], 1, conf, known)[1] in (
+                b"01",
+                b"(storage format 01)",
+            )
+        assert q.check() == []
+        q.drop()
+
+
 @pytest.mark.parametrize("copy", [True, False])
-@pytest.mark.parametrize("text", ["", "junk", "3.0", " 3", "3 ", "-3", "3\n", "٣", "²", "0x3"])
+@pytest.mark.parametrize("text", ["", "junk", "1.0", " 01", "01 ", "-1", "01\n", "٣", "²", "0x1"])
 def test_a_format_that_is_no_number_is_lost(server, q, clock, probe, redis, text, copy):
     """For every reader: it is named, comes back, and opens no limit; nobody is refused."""
 
@@ -100,7 +150,7 @@ def test_a_format_that_is_no_number_is_lost(server, q, clock, probe, redis, text
         damage()
         assert [(p.kind, p.subject) for p in late.repair()] == [("settings lost", "format")]
         assert late.check() == []
-    assert probe.redis.hget(probe.key("conf"), "format") == str(STORAGE_FORMAT).encode()
+    assert probe.redis.hget(probe.key("conf"), "format") == STORAGE_FORMAT.encode()
 
 
 @pytest.mark.parametrize("text", ["5", "junk"])
@@ -112,7 +162,7 @@ def test_the_copy_of_another_format(q, clock, probe, redis, text):
     with DPQ(redis, q.queue_name, clock=clock) as late:
         for client in (q, late):
             if text == "5":
-                told = "format 5, and this DPQ knows format 4"
+                told = "format 5, and this DPQ knows format 01"
                 with pytest.raises(ConfigurationError, match=told):
                     client.pop()
             else:

@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
-from kit.format3 import plant
 from redis import Redis
 from redis.exceptions import ResponseError
 
@@ -17,7 +16,7 @@ from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.operations.browse import Browser, Filter
 from dpq.protocol.command import CommandMaker, same
-from dpq.protocol.keys import PARTS, REGISTRY, STORAGE_FORMAT, key_of
+from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.protocol.scripts import script_names
 from dpq.queue.registry import glance
 from dpq.testing import Clock, QueueFactory, _stored
@@ -530,22 +529,6 @@ def test_a_name_that_is_lost_keeps_nobody_from_a_queue(stage: Stage) -> None:
     assert stage.redis.sismember(REGISTRY, stage.name)
 
 
-def test_upgrade(stage: Stage) -> None:
-    """At full memory an upgrade is refused, and has changed nothing; it goes on with memory."""
-    plant(stage.redis, stage.name)
-    stage.q.stats()
-    before = stage.seen()
-    with stage.full(), pytest.raises(ResponseError, match="maxmemory"):
-        stage.q.upgrade()
-    assert stage.seen() == before
-    stage.redis.hset(key_of(stage.name, "conf"), "format", STORAGE_FORMAT)  # its first step is done
-    before = stage.seen()
-    with stage.full(), pytest.raises(ResponseError, match="maxmemory"):
-        stage.q.upgrade()
-    assert stage.seen() == before
-    assert stage.q.upgrade() == 5
-
-
 def test_glance(stage: Stage) -> None:
     """At full memory a daemon sees when it has something to do."""
     stage.set_up(fill)
@@ -557,5 +540,5 @@ def test_glance(stage: Stage) -> None:
 
 def test_no_verb_is_left_out() -> None:
     """Each script is asked at full memory: one that is new must be named here."""
-    named = [*GOES_ON, *LOOKS, *ADDS, "upgrade", "glance"]
+    named = [*GOES_ON, *LOOKS, *ADDS, "glance"]
     assert sorted(named) == script_names()

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from kit.format3 import NOW, plant
 from kit.moments import task_after
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -585,17 +584,6 @@ def test_update(server, q, lossy, lose):
         lossy.update(task_id, priority=5, delay=9)
     task = q.get(task_id)
     assert (task.priority, task.state, q.next_event()) == (5, "delayed", 9)
-
-
-def test_upgrade(server, q, redis, clock, probe, lossy, lose):
-    """Records that are rewritten already are left as they are."""
-    clock.ms = NOW
-    plant(redis, q.queue_name)
-    with lose("upgrade"):
-        assert lossy.upgrade() == 5
-    assert probe.stored()["conf"][b"format"] == b"4"
-    assert q.check() == []
-    assert q.get(key="delayed").payload == "delayed"
 
 
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {

@@ -66,10 +66,10 @@ def test_notes_stand_in_their_order(ask: Any, inline: str, schedule: str) -> Non
 
 
 def test_a_change_of_the_judge(redis: Redis) -> None:
-    """The cost and the member stand in the record afterwards, and a plain one becomes full."""
+    """The cost and the member stand in the record afterwards, and a short one becomes full."""
     text = CHANGE.format(parts("cost", "record", "notes", "change"))
-    plain = "12 0 1 0 - 0 p1795362914968 1000000000000001 10 5\tg\n7"
-    changed = redis.eval(text, 0, plain, "12")
+    short = f"12 0 1 0 - 0 q{1795362914968:011x}000000000000001 5\tg\n7"
+    changed = redis.eval(text, 0, short, "12")
     wanted = (
         f"12 0 1 0 - 0 f1795362914968 1000000000000001 10 5 1,t~5 0 0 0\tg\t\t\t{RUNS_AS}12 key\n7"
     )

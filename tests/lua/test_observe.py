@@ -272,14 +272,6 @@ def test_in_partitions(redis, queue_name, clock):
         q.drop()
 
 
-def test_format_3_has_no_budgets(q, redis, queue_name):
-    """A queue of format 3 refuses them, since older programs would misread the gates."""
-    q.push(1)
-    redis.hset(f"dpq:{{{queue_name}}}:conf", "format", "3")
-    with pytest.raises(Exception, match="run dpq upgrade"):
-        q.observe("g", headers=says(7, 60))
-
-
 # The whole limit, window after window
 
 

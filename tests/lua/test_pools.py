@@ -430,24 +430,6 @@ def test_lost_limits_of_a_pool(q, clock, probe):
     assert q.check() == []
 
 
-def test_format_3_has_no_members(q, probe):
-    """Nothing changes."""
-    q.push(1)
-    probe.redis.hset(probe.key("conf"), "format", "3")
-    probe.redis.hset(probe.key("stats"), "kept.format", "3")
-    before = probe.stored()
-    for call in (
-        lambda: q.set_limit(1, 60, group="g", members=["a"]),
-        lambda: q.set_limit(group="g", weight=2),
-        lambda: q.push(1, group="g", member="a"),
-    ):
-        with pytest.raises(ResponseError, match="no members and no weights: run dpq upgrade"):
-            call()
-    assert probe.stored() == before
-    q.upgrade()
-    q.cancel(q.peek(1)[0].id)
-
-
 def test_foreign_pins(q, probe):
     """What is pushed by other means than DPQ keeps to the same bounds."""
     q.push(1)

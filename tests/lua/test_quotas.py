@@ -459,12 +459,3 @@ def test_useless_counts_are_forgotten(q, redis, queue_name, clock):
         q.push(n, group="h")
         q.promote()
     assert redis.hlen(gates) == 0
-
-
-def test_format_3_has_no_quotas(q, redis, queue_name):
-    """A queue of format 3 refuses them, since older programs would misread the gates."""
-    q.push(1)
-    redis.hset(f"dpq:{{{queue_name}}}:conf", "format", "3")
-    with pytest.raises(Exception, match="run dpq upgrade"):
-        q.set_limit(Quota(3, "day"), group="g")
-    q.set_limit(3, 1, group="g")

@@ -17,13 +17,11 @@ def asks(q: DPQ[Any]) -> Batch[Any]:
 
 
 def test_within(redis: Redis, q: DPQ[Any]) -> None:
-    """In 10 s; in 5 s where an older DPQ may push, which appoints no watcher to later moments."""
+    """In 10 s, once there is a queue."""
     assert asks(q).recheck_ms is None  # there is no queue
     q.push(1)
     q.ack(q.pop().task)
     assert asks(q).recheck_ms == 10_000
-    redis.hset(key_of(q.queue_name, "conf"), "format", "3")
-    assert asks(q).recheck_ms == 5_000
 
 
 @pytest.mark.parametrize(("delay", "watcher"), [(9.9, True), (10, False), (6, True), (60, False)])

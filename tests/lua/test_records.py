@@ -5,7 +5,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from kit.records import plain_record, read_record
 
 from dpq import DPQ, Push, TaskState
 from dpq.protocol.command import same
@@ -58,19 +57,19 @@ def updated(**change):
 
 AFTER = {
     "fail": (failed, "f"),
-    "fail without a text": (lambda q, task: q.fail(task, delay=5), "p"),
-    "release": (lambda q, task: q.release(task, delay=5), "p"),
-    "release, a whole priority": (released_with(-7), "p"),
+    "fail without a text": (lambda q, task: q.fail(task, delay=5), "q"),
+    "release": (lambda q, task: q.release(task, delay=5), "q"),
+    "release, a whole priority": (released_with(-7), "q"),
     "release, a half": (released_with(2.5), "f"),
-    "release, a large one": (released_with(2**60 + 1), "p"),
-    "rate_limited": (lambda q, task: q.rate_limited(task, 5, "task"), "p"),
-    "set_visibility": (lambda q, task: q.set_visibility(task, 5), "p"),
-    "extend": (lambda q, task: q.extend(task, 50), "p"),
+    "release, a large one": (released_with(2**60 + 1), "f"),
+    "rate_limited": (lambda q, task: q.rate_limited(task, 5, "task"), "q"),
+    "set_visibility": (lambda q, task: q.set_visibility(task, 5), "q"),
+    "extend": (lambda q, task: q.extend(task, 50), "q"),
     "update, a half": (updated(priority=2.5), "f"),
     "update, cost": (updated(cost=3), "f"),
-    "update, cost 1": (updated(cost=1), "p"),
-    "expired lease": (expired, "p"),
-    "bury, replay": (buried, "p"),
+    "update, cost 1": (updated(cost=1), "q"),
+    "expired lease": (expired, "q"),
+    "bury, replay": (buried, "q"),
 }
 """What may become of a running plain task, and the kind of its record then."""
 
@@ -88,14 +87,14 @@ def test_a_plain_task_becomes_full_and_plain_again(q, probe, clock, name, group,
     long = "+" if size > 500 else ""
     before = q.push("before", -99, group=group)
     task_id = q.push(payload, priority=4, group=group, max_attempts=9)
-    assert stands(probe, task_id) == ("p" if not long else "f+")
+    assert stands(probe, task_id) == ("q" if not long else "f+")
     task = probe.pop(visibility=30)
     assert task.id == task_id
     act(q, task)
     q.promote()
     if long:
         kind = probe.record(task_id)["kind"]  # f until it was written again
-        assert kind == "f" or AFTER[name][1] == "p"
+        assert kind == "f" or AFTER[name][1] == "q"
     assert stands(probe, task_id) == kind + long
     now = q.get(task_id)
     assert (now.payload, now.group, now.max_attempts) == (payload, group, 9)
@@ -165,7 +164,7 @@ def test_a_plain_record_after_an_expiry_is_over(q, probe, clock):
     assert q.pop().task is None
     assert q.get(task_id).reason == "expired"
     q.dead.replay()
-    assert stands(probe, task_id) == "p"
+    assert stands(probe, task_id) == "q"
     assert probe.pop().payload == "x"
 
 
@@ -190,7 +189,7 @@ def test_settings_of_the_queue(q, probe, clock, settings, group):
     queue = DPQ(q.redis, q.queue_name, clock=clock, **settings)
     pushes = [{"priority": p, "cost": c} for p in (0, 5) for c in (1, 2, 1)]
     ids = [queue.push(str(i), group=group, **each) for i, each in enumerate(pushes)]
-    plain = "f" if "aging" in settings else "p"
+    plain = "f" if "aging" in settings else "q"
     assert [stands(probe, task_id) for task_id in ids] == [plain, "f", plain] * 2
     expected = [5, 4, 3, 2, 1, 0] if "order" in settings else [3, 4, 5, 0, 1, 2]
     assert probe.drain() == [str(i) for i in expected]
@@ -335,7 +334,7 @@ def test_raw_odd_bytes(q, probe, clock):
     assert probe.drain() == [want] * 3
 
 
-@pytest.mark.parametrize("kind", ["p", "f"])
+@pytest.mark.parametrize("kind", ["plain", "full"])
 def test_the_cost_of_a_head_is_in_its_record(q, probe, clock, kind):
     """A group opens for what its best task costs; what a payload says counts nothing."""
     q.push("heavy", cost=9, group="other")
@@ -343,7 +342,7 @@ def test_the_cost_of_a_head_is_in_its_record(q, probe, clock, kind):
     body = b'["\tf1 1 1 1 99 1 1 1\t"]'.replace(b"\t", b"", 1)
     plain = ["0", b"9 0\tg\n" + body]
     full = ["f9 1 0 0 0 1 k\tg\tk", body]
-    push = ["a", *(plain if kind == "p" else full)]
+    push = ["a", *(plain if kind == "plain" else full)]
     q.push_many(Push(n, group="g", priority=1) for n in range(2))
     q._session.send(q._operations.partitions[0]._ask("push", ["", *push], same))
     assert [task.payload for task in q.pop_many(9) if task.group == "g"] == [0, 1]
@@ -409,7 +408,7 @@ def test_the_longest_group(q, probe, group, size):
 
 @pytest.mark.damaged
 @pytest.mark.parametrize("delivered", [False, True])
-@pytest.mark.parametrize("kind", ["p", "f", ""])
+@pytest.mark.parametrize("kind", ["q", "f"])
 @pytest.mark.parametrize(("length", "sound"), [(398, True), (399, True), (400, False)])
 def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, sound):
     """What stands before its first TAB has at most 399 bytes, for all who read it.
@@ -417,25 +416,14 @@ def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, so
     A task that grows beyond that when it is popped, which none that DPQ writes does, is not lost.
     """
     counts = "1700000000000000 0 1 0 r 0 " if delivered else ""
-    if not kind:
-        counts = counts or "0 0 0 0 - 0 "
-        words = ["10", "1", "0", "0", str(clock.ms), "0", "0", "1000000000000001"]
-        at = 0
-    else:
-        words = [f"{kind}{clock.ms}", "1000000000000001", "10", "0"] + ["1", "0", "0", "0"] * (
-            kind == "f"
-        )
-        at = 2
-    missing = length - len(counts + " ".join(words))
-    words[at] = "0" * missing + words[at]  # of max_attempts
-    head = counts + " ".join(words)
+    before, behind, names = f"q{clock.ms:011x}000000000000001", "10 0", "\tg"
+    if kind == "f":
+        before, behind, names = f"f{clock.ms} 1000000000000001 ", "10 0 1 0 0 0", "\tg\t\t\t"
+    missing = length - len(counts + before + behind)
+    head = counts + before + "0" * missing + behind  # of max_attempts
     assert len(head) == length
-    names = "\tg" + "\t\t\t" * (kind != "p")
     q.push("other", -1, group="g")
-    apart = not kind
-    probe.redis.hset(probe.key("meta"), "a", head + names + ("" if apart else '\n"x"'))
-    if apart:
-        probe.redis.hset(probe.key("payload"), "a", '"x"')
+    probe.redis.hset(probe.key("meta"), "a", head + names + '\n"x"')
     q.repair()  # it is in no set: ready, or dead if nobody can read it
     if sound:
         assert q.check() == []
@@ -450,15 +438,13 @@ def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, so
 
 
 @pytest.mark.damaged
-@pytest.mark.parametrize("kind", ["q", "p", "f"])
+@pytest.mark.parametrize("kind", ["q", "f"])
 def test_too_long_a_record_is_found_by_pop(q, probe, kind):
     """pop knows the same bound, also of a record that it has not seen at first sight."""
     task_id = q.push("x", 5, cost=1 + (kind == "f"))
     q.release(q.pop().task)
     for length, dead in ((399, 0), (400, 1)):
         raw = probe.redis.hget(probe.key("meta"), task_id)
-        if kind == "p":
-            raw = plain_record(read_record(raw))
         head, tab, rest = raw.partition(b"\t")
         words = head.split(b" ")
         at = next(n for n, word in enumerate(words) if word[:1] == kind.encode())
@@ -512,21 +498,6 @@ def test_all_payloads_apart(q, probe, clock, name, size):
     assert q.check() == []
     assert queue.ack(probe.pop())
     assert not {"meta", "payload", "keys"} & set(probe.stored())
-
-
-def test_payloads_that_were_inline_go_apart(q, probe, clock):
-    """Those of a queue that was told so later stay where they are until an upgrade."""
-    held_id, *ids = [q.push(str(n), cost=1 + n % 2, group="g" if n % 3 else None) for n in range(9)]
-    held = probe.pop()
-    assert held.id == held_id
-    DPQ(q.redis, q.queue_name, payloads="apart")
-    assert not any(stands(probe, task_id).endswith("+") for task_id in ids)
-    assert q.upgrade() == 0
-    assert all(stands(probe, task_id).endswith("+") for task_id in [held_id, *ids])
-    assert q.check() == []
-    assert q.upgrade() == 0
-    assert q.ack(held)
-    assert sorted(probe.drain()) == [str(n) for n in range(1, 9)]
 
 
 def test_an_unreadable_setting_keeps_payloads_apart(q, probe):

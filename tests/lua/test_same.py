@@ -22,7 +22,7 @@ def test_another_number_changes_nothing(q: DPQ[Any], probe: Any, clock: Any) -> 
     }
     for stored, wrong in ((None, 4), ("1", 4), ("4", 1), ("4", 6)):
         if stored:
-            probe.redis.hset(conf, "partitions", stored)
+            probe.redis.hset(conf, "partition_count", stored)
         before = probe.stored()
         for call in calls.values():
             refusal = [-7, (stored or "1").encode(), str(wrong).encode(), conf]

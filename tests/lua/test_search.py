@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dpq import Push, TaskState
+from dpq.protocol.keys import STORAGE_FORMAT
 
 
 def search(probe: Any, state: str = "ready", **said: Any) -> tuple[list[Any], list[str]]:
@@ -207,7 +208,7 @@ def test_survey(q, probe, clock):
     assert texts[:7] == [
         str(now), str(now + 30_000), "1", str(now + 60_000), "1", "1", str(now + 9000),
     ]  # fmt: skip
-    assert texts[10] == "4"
+    assert texts[10] == STORAGE_FORMAT
     assert probe.call("survey", now + 30_000)[1] == b""
     q.pause()
     assert probe.call("survey", now)[1] == b"inf"

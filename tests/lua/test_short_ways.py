@@ -1,7 +1,6 @@
 """push_plain, pop_plain and ack_plain: they do what push, pop and ack do, or nothing."""
 
 import pytest
-from kit.records import plain_record, read_record
 
 from dpq import DPQ, Push
 from dpq.operations.shortcut import FORGIVEN_AFTER, LONGEST_PAUSE, Shortcut
@@ -37,13 +36,6 @@ def test_as_pop(plain, clock, probe, redis, most, max_bytes):
     assert len(long[0]) > 2 * min(most, 12)
 
 
-def old(q, clock, probe):
-    [best] = q.peek(1)
-    raw = probe.redis.hget(probe.key("meta"), best.id)
-    raw = plain_record(read_record(raw)).removeprefix(b"0 0 0 0 - 0 ")
-    probe.redis.hset(probe.key("meta"), best.id, raw)
-
-
 def trail(q, clock, probe):
     DPQ(q.redis, q.queue_name, trail_max_events=5, clock=clock).stats()
 
@@ -62,10 +54,9 @@ REASONS = {
     "delivered": lambda q, clock, probe: q.release(q.pop().task),
     "full": lambda q, clock, probe: q.push("k", priority=99, key="k"),
     "long": lambda q, clock, probe: q.push("x" * 600, priority=99),
-    "old": old,
     "no event": lambda q, clock, probe: q.redis.hdel(probe.key("conf"), "next_event"),
     "sooner": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "next_event", "9e15"),
-    "format": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "format", "3"),
+    "format": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "format", "1"),
     "partitions": lambda q, clock, probe: None,
 }
 
@@ -130,7 +121,7 @@ UNPUSHED = {
         *PUSHED,
     ][1:],
     "shut": lambda probe: [probe.redis.hset(probe.key("conf"), "shut_until", "9e12"), *PUSHED][1:],
-    "format": lambda probe: [probe.redis.hset(probe.key("conf"), "format", "3"), *PUSHED][1:],
+    "format": lambda probe: [probe.redis.hset(probe.key("conf"), "format", "1"), *PUSHED][1:],
 }
 
 

@@ -4,7 +4,6 @@ from collections import deque
 
 import pytest
 from kit.limits import LONG, SCOPES, payloads
-from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, Push, RateLimit, RateLimited
 
@@ -206,20 +205,3 @@ def test_a_gate_with_junk_counts_as_spent(q, clock, probe):
     probe.redis.hset(probe.key("gates"), "g", gate.replace(b"tokens:", b"tokens:junk"))
     assert left(q)[1] <= 0
     assert payloads(q) == []
-
-
-def test_a_queue_of_format_3_has_no_units(q, probe):
-    """A program that knows only that format could not read the record."""
-    q.push("x", key="k")
-    probe.redis.hset(probe.key("conf"), "format", "3")
-    before = probe.stored()
-    told = "a queue of format 3 has no units beside requests, .*: run dpq upgrade"
-    with pytest.raises(ResponseError, match=told):
-        q.push("y", cost={"tokens": 1})
-    with pytest.raises(ResponseError, match=told):
-        q.update(key="k", cost={"tokens": 1})
-    assert probe.stored() == before
-    q.update(key="k", cost=2)
-    q.upgrade()
-    q.push("y", cost={"tokens": 1})
-    assert probe.drain() == ["x", "y"]

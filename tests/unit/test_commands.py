@@ -93,16 +93,16 @@ def test_push_many_is_lazy(operations):
 
 def test_named_settings(operations):
     """Only what a client names is sent to be agreed upon."""
-    assert list(next(operations.open()).args) == [5, str(STORAGE_FORMAT), 0]
+    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0]
     operations.description.named.update(order="lifo")
-    assert list(next(operations.open()).args) == [5, str(STORAGE_FORMAT), 0, "order", "lifo"]
+    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0, "order", "lifo"]
 
 
 def test_disagreement(operations):
     """A stored setting that differs from a named one is refused with both values."""
     operations.description.named.update(aging="2.0")
     with pytest.raises(ConfigurationError, match=r"aging is 2\.0.*has aging 1\.0"):
-        next(operations.open()).parse([b"format", b"%d" % STORAGE_FORMAT, b"aging", b"1.0"])
+        next(operations.open()).parse([b"format", STORAGE_FORMAT.encode(), b"aging", b"1.0"])
 
 
 def test_what_is_leased_reaches_the_caller(operations):

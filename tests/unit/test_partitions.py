@@ -122,7 +122,7 @@ def test_an_operation_asks_all_partitions_there_are(
 ) -> None:
     """Once the settings are known, an operation asks all of them; before that, the first one."""
     if found:
-        operations.agree({"format": "3", "partitions": found})
+        operations.agree({"format": "01", "partition_count": found})
     sent = next(operations.stats())
     sent = sent if isinstance(sent, list) else [sent]
     assert [command.script.name for command in sent] == ["stats"] * int(found or 1)
@@ -131,7 +131,7 @@ def test_an_operation_asks_all_partitions_there_are(
 def test_who_has_not_seen_a_queue_says_no_number(operations: QueueOperations[Any]) -> None:
     """So a pop that is under way while somebody makes the queue is not refused."""
     assert next(operations.pop(1, None)).args[-1] == 0
-    operations.agree({"format": "3"})
+    operations.agree({"format": "01"})
     assert next(operations.pop(1, None)).args[-1] == 1
     operations.forget()
     assert next(operations.pop(1, None)).args[-1] == 0
@@ -141,17 +141,17 @@ def test_what_a_queue_is_stays(operations: QueueOperations[Any]) -> None:
     """A queue that is known stays divided as it is until it is forgotten, whatever is read."""
     operations.agree({})
     assert operations.settings is None
-    operations.agree({"format": "3", "partitions": "3"})
+    operations.agree({"format": "01", "partition_count": "3"})
     parts = operations.partitions
-    operations.agree({"format": "3", "partitions": "2"})
+    operations.agree({"format": "01", "partition_count": "2"})
     assert operations.partitions is parts
 
 
 @pytest.mark.parametrize("stored", ["", "0", "x", "1025", "-1", "9" * 30, "\u0663"])
 def test_a_damaged_count_is_told(operations: QueueOperations[Any], stored: str) -> None:
     """A number of partitions that cannot be one is an error that says so."""
-    with pytest.raises(ConfigurationError, match="partitions is stored as"):
-        operations.agree({"format": "3", "partitions": stored})
+    with pytest.raises(ConfigurationError, match="partition_count is stored as"):
+        operations.agree({"format": "01", "partition_count": stored})
 
 
 def test_operations_inside_of_an_operation(operations: QueueOperations[Any]) -> None:

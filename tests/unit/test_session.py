@@ -27,12 +27,17 @@ class Server:
         self.sent: list[list[str]] = []
         self.stored: list[bytes] = []
         if partitions:
-            self.stored = [b"format", b"%d" % STORAGE_FORMAT, b"partitions", b"%d" % partitions]
+            self.stored = [
+                b"format",
+                STORAGE_FORMAT.encode(),
+                b"partition_count",
+                b"%d" % partitions,
+            ]
 
     def reply(self, command: Command[Any]) -> Any:
         if command.script.name == "configure":
             if command.args[2] and not self.stored:
-                self.stored = [b"format", b"%d" % STORAGE_FORMAT]
+                self.stored = [b"format", STORAGE_FORMAT.encode()]
             return self.stored
         return {"push_plain": [0], "stats": [0] * 100, "extend": [7]}.get(command.script.name, 1)
 

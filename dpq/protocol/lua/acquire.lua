@@ -38,13 +38,11 @@ if #group > 301 then
 end
 
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
-local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate',
+local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'limited', 'gated', 'queue_rules', 'queue_gate',
   'token', 'aging', 'aging_since')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
   return refused
-elseif format == '3' then
-  return redis.error_reply('ERR DPQ: a queue of format 3 has no permits: run dpq upgrade')
 end
 local noted = string.match(settings[3] or '', '^q?%d+$') or string.match(settings[4] or '', '^(q?%d+)=$')
 if not format and redis.call('EXISTS', meta) == 1

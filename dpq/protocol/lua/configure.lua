@@ -2,15 +2,16 @@
 --
 -- Keys: conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  format     the storage format of a new queue: 4, or 3 for a partition of a queue of format 3
+-- ARGV[2]  format     the storage format that the client knows, and that a new queue gets
 -- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": a pop has found limits lost:
 --                     restore them, too, from their copies
 -- ARGV[4..]           setting, value, ...: only those that the client names
 --
 -- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost
 -- setting it returns the copy; a call that writes restores it. It writes nothing, and leaves the error to the client,
--- if the queue has a format that is neither, a named value differs from the stored one (without `partitions` a queue
--- has one), LIFO would meet aging, or round robin one of them. Returns {} if conf is of another type (nothing written).
+-- if the queue has another format, a named value differs from the stored one (without `partition_count` a queue has one
+-- partition), LIFO would meet aging, or round robin one of them. Returns {} if conf is of another type (nothing
+-- written).
 -- Lost reply: safe to send again, the second answer is the same.
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
@@ -30,14 +31,13 @@ local function stored(name)
 end
 
 local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- only a later partition has such a key
-local stored_format = stored('format') or format
-local agreed = stored_format == '4' or stored_format == '3'
+local agreed = (stored('format') or format) == format
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
   together[name] = stored(name)
 end
 for i = 4, #args, 2 do
-  local value = stored(args[i]) or known and args[i] == 'partitions' and '1'
+  local value = stored(args[i]) or known and args[i] == 'partition_count' and '1'
   agreed = agreed and (not value or value == args[i + 1])
   together[args[i]] = value or args[i + 1]
 end
@@ -57,7 +57,9 @@ if #there + #lost > 0 then -- full memory refuses new queues only
   go_on()
 end
 restore(lost)
-redis.call('HSET', conf, 'format', stored_format, unpack(args, 4))
+-- Programs of 22 November 2026 compare at each call only `partitions`, with their number of them. This text is none, so
+-- they are refused (docs/design.md, "Another storage format"); the number is in `partition_count`.
+redis.call('HSET', conf, 'format', format, 'partitions', '(storage format ' .. format .. ')', unpack(args, 4))
 if ages and not redis.call('HGET', conf, 'aging_since') then
   redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
 end

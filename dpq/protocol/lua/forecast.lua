@@ -80,8 +80,8 @@ for i, raw in ipairs(records_of(ids)) do
     add(letter, member, score, raw)
   end
 end
-local settings = redis.call('HMGET', conf, 'paused_until', 'fairness', 'partitions', 'turns', 'aging', 'aging_since',
-  'heavy')
+local settings = redis.call('HMGET', conf, 'paused_until', 'fairness', 'partition_count', 'turns', 'aging',
+  'aging_since', 'heavy')
 local texts = { string.format('%.17g', instant) }
 for i = 1, 7 do
   texts[i + 1] = settings[i] or ''

@@ -14,10 +14,10 @@ local time, partitions = ARGV[1], ARGV
 -- Needs: now
 local reply = { tonumber(redis.pcall('SCARD', queues)) or -1 } -- an error is a table
 for i = 2, #keys do
-  local conf = redis.pcall('HMGET', keys[i], 'format', 'next_event', 'partitions')
+  local conf = redis.pcall('HMGET', keys[i], 'format', 'next_event', 'partition_count')
   local soonest, ms = conf[2] and tonumber(conf[2]), -1
   local unreadable = conf[2] and soonest ~= (soonest or 0) -- or NaN
-  if unreadable or conf[1] ~= '4' and conf[1] ~= '3' or (conf[3] or '1') ~= partitions[i] then
+  if unreadable or conf[1] ~= '01' or (conf[3] or '1') ~= partitions[i] then
     ms = -2
   elseif soonest then
     ms = math.min(math.max(math.ceil(soonest - now), 0), 1000000000)

@@ -11,6 +11,7 @@
 --
 -- Returns 1. The host may not know yet what is under way: each other lease of the scope counts as a task that takes as
 -- much as this one. The same reset (within 2 s) never raises what is left. At the reset the whole limit is left again.
+-- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, scope, id, token, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 if #scope > 301 then
@@ -18,7 +19,7 @@ if #scope > 301 then
 end
 
 -- Needs: now, refusal
-local refused, format = refusal(redis.call('HGET', conf, 'format'), nil, '0', true)
+local refused, format = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end

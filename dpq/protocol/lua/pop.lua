@@ -27,7 +27,7 @@ local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 -- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until', 'token', 'partitions', 'format', 'limited', 'trail_max_events')
+  'queue_gate', 'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
   or settings[3] and string.match(settings[3], '^(q?%d+)=$')

@@ -13,7 +13,7 @@
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 -- Needs: now, refusal, go_on, bury, next, prune, upkeep, remember
-local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partitions'))
+local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partition_count'))
 local refused = refusal(format, stored, partitions)
 if refused then
   return refused

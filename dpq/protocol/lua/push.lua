@@ -26,11 +26,10 @@ if #args == 1 then
 end
 local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
-local group_of, wrong, units = bounded(args)
+local group_of, wrong = bounded(args)
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partitions', 'payloads', 'trail_max_events', 'queue_rules')
-local refused = wrong or not settings[1] and { 1 }
-  or refusal(settings[1], settings[7], partitions, units or settings[1] == '3' and pinned(args))
+  'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
+local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
 end
@@ -66,7 +65,7 @@ if rate > 0 and rate <= 1000000 and #settings[3] <= 24 and string.find(settings[
 end
 local plain, delays, others, reply = {}, {}, {}, { 0 }
 local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, aging = aging,
-  setting = settings[8], old = settings[1] == '3' }
+  setting = settings[8] }
 if fresh > 0 then
   -- Needs: draw, fresh
   local place = draw(stats, 'pushed', fresh)

@@ -15,6 +15,7 @@
 -- the running tasks (about 400 in a call, so nearly always all in the first), and set new times for closed groups,
 -- which else open at their old times. Units granted before in a window of the same length still count; a learned rate
 -- and a closing stay. With a reset all of them are forgotten, but for the closing; of every group one after the other.
+-- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a reset is not done twice.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reset = ARGV[7]
@@ -23,13 +24,10 @@ if #field > 206 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
 end
 
--- Needs: now, go_on
-if counts_periods or string.find(rules, '[*\t]') then
-  -- Needs: refusal
-  local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0', true)
-  if refused then
-    return refused
-  end
+-- Needs: now, refusal, go_on
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
 end
 go_on()
 if walk == 'set' then

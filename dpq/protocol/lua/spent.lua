@@ -8,11 +8,12 @@
 --
 -- Returns 1; 0 if this delivery has told all these units before (nothing changed); -1 if its token is not the live one,
 -- or it has ended (nothing changed).
+-- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, told = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, record, fence, place, true_up, refusal, go_on
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0', true)
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end

@@ -10,7 +10,7 @@
 local time = ARGV[1]
 
 -- Needs: now
-local names = { 'paused_until', 'order', 'fairness', 'partitions', 'format' }
+local names = { 'paused_until', 'order', 'fairness', 'partition_count', 'format' }
 local paused, order, fairness, partitions, format = unpack(redis.call('HMGET', conf, unpack(names)))
 local held = paused == 'inf' or (tonumber(paused or '') or 0) > now
 return { stamp, held and paused or '', string.format('%.0f', redis.call('ZCARD', closed)),

@@ -50,7 +50,7 @@ end
 if gone[conf] then -- the turns, too; the limits stay
   redis.call('HSET', conf, 'turns', stamp, 'gated', '1', 'heavy', '1')
   if partitions ~= '1' then
-    redis.call('HSET', conf, 'partitions', partitions)
+    redis.call('HSET', conf, 'partition_count', partitions)
   end
 end
 return failed or reply

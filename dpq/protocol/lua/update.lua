@@ -11,22 +11,22 @@
 -- ARGV[7]  cost       units of every limit, or "" to keep that; of a running task for its next run
 --
 -- Returns 1; -2 if no live task has this id or key; -6 if the task is running and a delay was given (nothing changed).
+-- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a delay then counts from the second call.
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]
 
 -- Needs: now, go_on, record, place, revise, begin, refusal, recost, trail
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
+end
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
   return -2
 elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
   return -6
-end
-local named = string.find(cost, ',', 1, true)
-local refused = named and refusal(redis.call('HGET', conf, 'format'), nil, '0', named)
-if refused then
-  return refused
 end
 local kind, expires_in, period = string.match(wait ~= '' and task.schedule or '', '^\t(%l) (%d+) %d+ (.*)$')
 go_on()

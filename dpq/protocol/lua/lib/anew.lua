@@ -4,7 +4,7 @@
 -- Gives: anew(task, at), which returns the ms from now until then.
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
-  local settings = redis.call('HMGET', conf, 'order', 'fairness', 'partitions')
+  local settings = redis.call('HMGET', conf, 'order', 'fairness', 'partition_count')
   if settings[2] == 'round_robin' or settings[3] then
     place = draw(conf, 'turns', 1, settings[3]) + 1
   end

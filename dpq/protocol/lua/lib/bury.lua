@@ -32,10 +32,8 @@ end
 
 -- A record that cannot be read is replaced, so that the payload is not lost.
 local function rescue(id, raw)
-  local inline = string.match(raw or '', '\n.*$')
-  local record = inline and 'f' .. stamp .. ' 1000000000000000 1 0 1 0 0 0'
-    or '1 1 0 0 ' .. stamp .. ' 0 0 1000000000000000'
-  redis.call('HSET', meta, id, '0 0 0 0 b 0 ' .. record .. '\t\t\tbad record\t' .. (inline or ''))
+  local inline = string.match(raw or '', '\n.*$') or ''
+  redis.call('HSET', meta, id, '0 0 0 0 b 0 f' .. stamp .. ' 1000000000000000 1 0 1 0 0 0\t\t\tbad record\t' .. inline)
   redis.call('ZADD', dead, stamp, id)
   redis.pcall('HINCRBY', stats, 'buried', '1')
   tell('dead', '', '', id, 'bad record')

@@ -5,7 +5,7 @@
 local weighed = {}
 
 local function is_cost(text)
-  return tonumber(text) or string.find(text, '^%d+,[a-z0-9_=~,]+$')
+  return text == '1' or string.find(text, '^%d+$') or string.find(text, '^%d+,[a-z0-9_=~,]+$')
 end
 
 local function weigh(text)

@@ -57,7 +57,7 @@ local function lead(group, score, member, turn)
   score = score_text(score)
   local head = score .. ' ' .. member
   if not fairness then
-    fairness, timed = unpack(redis.call('HMGET', conf, 'fairness', 'partitions'))
+    fairness, timed = unpack(redis.call('HMGET', conf, 'fairness', 'partition_count'))
     fairness = fairness or 'none'
   end
   if fairness == 'round_robin' then

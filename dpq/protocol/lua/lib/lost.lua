@@ -13,8 +13,8 @@ local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_u
   payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {} }
 
 local function settings()
-  local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partitions', 'dead_max_tasks',
-    'dead_max_age', 'trail_max_events', 'queue_rules', 'limited', 'paused_until' }
+  local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partition_count',
+    'dead_max_tasks', 'dead_max_age', 'trail_max_events', 'queue_rules', 'limited', 'paused_until' }
   local fields = {}
   for i, name in ipairs(names) do
     fields[i] = 'kept.' .. name

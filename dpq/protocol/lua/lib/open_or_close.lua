@@ -28,10 +28,10 @@ local function next_at(group, headed)
     score, member, heir = heir_of(group)
     heir = heir or false
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
-    local kind = raw and string.byte(raw) or 113 -- a short or plain one costs 1
+    local kind = raw and string.byte(raw) or 113 -- a short one costs 1
     cost = kind == 102 and string.match(raw, '^f%d+ %d+ %d+ %S+ (%d%S*) ')
       or kind < 100 and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
-      or kind < 100 and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3
+      or '1'
     rank = score and -score or rank
     pin = raw and pool and pin_of(raw)
   end

@@ -1,11 +1,10 @@
 -- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
 -- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
--- A short record (q) has only what most tasks need, in fixed places, the moment in hex. So has a plain one (p), with
--- spaces: DPQ wrote it before, and does after the year 2500. A full one (f) has all. A record of format 3 has no
--- letter. Before the first delivery the counts are left out.
+-- A short record (q) has only what most tasks need, in fixed places, the moment in 11 hex digits, which is enough until
+-- the year 2527. A full one (f) has all. Before the first delivery the counts are left out.
 -- Needs: cost
 -- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
---        of its own; nil in format 3. `options` are all its notes (notes).
+--        of its own. `options` are all its notes (notes).
 local SHORT = '^' .. string.rep('%x', 11) .. '()' .. string.rep('%d', 15) .. '()(%d*) (%-?%d+)()\t([^\t\n]*)()'
 
 local function read_short(task, raw, at)
@@ -16,15 +15,6 @@ local function read_short(task, raw, at)
     task.order = '1' .. string.sub(raw, placed, ends - 1)
     task.max = task.max == '' and '10' or task.max
   end
-  return edge, rest
-end
-
-local function read_old(task, raw, at)
-  local edge, rest
-  task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
-    task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
-    '^(%d+) (%d%S*) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
-    .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\28-\31]*)([^\t\n]*)([^\n]*)()$', at)
   return edge, rest
 end
 
@@ -40,16 +30,11 @@ local function read(raw)
   end
   if kind == 113 then
     edge, rest = read_short(task, raw, at + 1)
-  elseif kind == 112 then
-    task.enqueued, task.order, task.max, task.priority, edge, task.group, rest = string.match(raw,
-      '^(%d+) (%d+) (%d+) (%-?%d+)()\t([^\t\n]*)()', at + 1)
   elseif kind == 102 then
     task.enqueued, task.order, task.max, task.priority, task.cost, task.wait, task.expires, task.aging, edge,
       task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
       '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d%S*) (%d+) (%d+) (%S+)()\t'
       .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\28-\31]*)([^\t\n]*)([^\n]*)()', at + 1)
-  elseif kind then
-    edge, rest = read_old(task, raw, at)
   end
   local priority = edge and tonumber(task.priority)
   local rate = edge and (task.aging == '0' and 0 or tonumber(string.match(task.aging, '^(%d[%d.e+-]*)@%d+$') or ''))
@@ -58,7 +43,7 @@ local function read(raw)
     and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that the next number is written as digits
     and #task.order == (string.byte(task.order) == 49 and 16 or 19) and rate and rate <= 1000000
     and (rest > #raw or string.byte(raw, rest) == 10)
-  if sound and kind >= 100 then
+  if sound then
     task.inline = string.sub(raw, rest)
   end
   return sound and task or nil
@@ -68,20 +53,14 @@ local function write(task)
   local head = table.concat({ task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again,
     '' }, ' ')
   local names = table.concat({ task.group, task.key, task.reason, task.error }, '\t') .. task.options .. task.schedule
-  if not task.inline then
-    return head .. table.concat({ task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires,
-      task.aging, task.order }, ' ') .. '\t' .. names
-  end
   local first = table.concat({ task.enqueued, task.order, task.max, task.priority }, ' ')
   local more = table.concat({ '', task.cost, task.wait, task.expires, task.aging }, ' ')
   head = head == '0 0 0 0 - 0 ' and '' or head
-  if more == ' 1 0 0 0' and names == task.group .. '\t\t\t' and string.find(task.priority, '^%-?%d+$') then
-    if tonumber(task.enqueued) < 2 ^ 44 and #task.order == 16 then
-      local most = task.max == '10' and '' or task.max
-      return head .. string.format('q%011x', task.enqueued) .. string.sub(task.order, 2) .. most .. ' ' .. task.priority
-        .. '\t' .. task.group .. task.inline
-    end
-    return head .. 'p' .. first .. '\t' .. task.group .. task.inline
+  if more == ' 1 0 0 0' and names == task.group .. '\t\t\t' and string.find(task.priority, '^%-?%d+$')
+    and tonumber(task.enqueued) < 2 ^ 44 and #task.order == 16 then
+    local most = task.max == '10' and '' or task.max
+    return head .. string.format('q%011x', task.enqueued) .. string.sub(task.order, 2) .. most .. ' ' .. task.priority
+      .. '\t' .. task.group .. task.inline
   end
   return head .. 'f' .. first .. more .. '\t' .. names .. task.inline
 end

@@ -1,6 +1,5 @@
 -- true_up: replace what a delivery was charged by what it has told to have spent, once for each unit. Why that keeps to
--- the bound: docs/design.md, "True-up". In a queue of format 3 it does nothing.
--- Keys: conf
+-- the bound: docs/design.md, "True-up".
 -- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent
 -- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
 --        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
@@ -35,7 +34,7 @@ local function true_up(task, told, implied)
       notes[#notes + 1] = string.format('%s=%.0f', unit, fresh[unit])
     end
   end
-  if not next(fresh) or redis.call('HGET', conf, 'format') == '3' then
+  if not next(fresh) then
     return false
   end
   local scopes, member = { '', task.group ~= '' and task.group or nil }, live_note(task, '\28')

@@ -5,14 +5,11 @@
 --        where its payload does; its cost, until when it must have begun, its group. In `taken` (take), priority and
 --        aging are the last ones that could be read.
 local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
-local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
 local PLACED = '^%x%x%x%x%x%x%x%x%x%x%x%d+() (%-?%d+)()\t([^\t\n]*)()'
 local FULL = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d%S*) %d+ (%d+) (%S+)()'
   .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
 local FRESH_FULL = '^f%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+ (%d%S*) %d+ 0 0()'
   .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()' -- never delivered; neither expiry nor aging
-local OLD = '^%d+ (%d%S*) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()'
-  .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()$'
 
 local function apart(raw, taken)
   local fresh_cost, fresh_edge, fresh_group, fresh_rest = string.match(raw, FRESH_FULL)
@@ -29,13 +26,8 @@ local function apart(raw, taken)
   if kind == 113 then
     order_end, priority, edge, group, rest = string.match(raw, PLACED, at + 1)
     order = order_end and order_end - at >= 27 and order_end - 16 -- the first digit of its order is not stored
-  elseif kind == 112 then
-    order, order_end, priority, edge, group, rest = string.match(raw, PLAIN, at + 1)
   elseif kind == 102 then
     order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw, FULL, at + 1)
-  elseif kind then
-    cost, priority, expires, aging, order, order_end, group, rest = string.match(raw, OLD, at)
-    edge = order_end
   end
   if priority ~= taken.priority then
     local number = tonumber(priority or '')

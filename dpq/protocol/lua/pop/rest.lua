@@ -3,8 +3,7 @@
 -- Keys: ready conf wake
 -- Needs: now
 -- Gives: rest(waiter, format, event, at_last), the reply of pop to a waiter. `event` is the next moment at which time
---        alone makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit. An older DPQ,
---        which may write into a queue of an older format, appoints no waiter to moments after 5 s.
+--        alone makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit.
 local SECOND_MS = 300
 
 local function rest(waiter, format, event, at_last)
@@ -42,5 +41,5 @@ local function rest(waiter, format, event, at_last)
       redis.call('HSET', conf, 'second', string.format('%.3f', later))
     end
   end
-  return { 0, wait, asked_at, format and (format == '4' and 10000 or 5000) or nil }
+  return { 0, wait, asked_at, format and 10000 or nil }
 end

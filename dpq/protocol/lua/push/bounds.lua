@@ -1,17 +1,8 @@
 -- bounds: what is pushed by other means than DPQ's client keeps to the same bounds.
--- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; an error
---        that it is to answer, or nil; and whether a task takes units beside requests. pinned(args), whether a task is
---        pinned to a member of a pool.
-local function pinned(args)
-  for i = 3, #args, 3 do
-    if string.byte(args[i]) == 102 and string.find(args[i], '\30', 1, true) then
-      return true
-    end
-  end
-end
-
+-- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; and an
+--        error that it is to answer, or nil.
 local function bounded(args)
-  local group_of, units = {}, false
+  local group_of = {}
   for i = 2, #args, 3 do
     local spec, body, wrong, group, key = args[i + 1], args[i + 2], nil, nil, nil
     if string.byte(spec) ~= 102 then
@@ -20,8 +11,6 @@ local function bounded(args)
         return nil, redis.error_reply('ERR DPQ: a plain task has no score, or no record')
       end
       group_of[i] = group
-    elseif string.find(spec, '^f%d+ %d+,') then
-      units = true
     end
     if not group and #spec > 150 then
       group, key = string.match(spec, '\t([^\t]*)\t(.*)$')
@@ -33,5 +22,5 @@ local function bounded(args)
       return nil, redis.error_reply('ERR DPQ: the ' .. wrong .. ' is too long: at most 200 bytes, a payload 64 MiB')
     end
   end
-  return group_of, nil, units
+  return group_of
 end

@@ -3,9 +3,9 @@
 -- Gives: add(id, spec, body, place, group, batch), for the group of a plain task: it adds to the batch what is to be
 --        stored, metas and payloads; where the task is to stand: delays, plain (ready), or others, where place says;
 --        and heavy, when it costs more than 1. `place` is its place among equals. Of the batch `aging` is that of its
---        records; `setting`, the queue's `payloads`; `old`, whether it is of format 3.
+--        records, and `setting` the queue's `payloads`.
 local function add_full(id, spec, body, place, batch)
-  local behind_it, aging, n = not batch.old and inline(body, batch.setting), batch.aging, #batch.payloads
+  local behind_it, aging, n = inline(body, batch.setting), batch.aging, #batch.payloads
   local max, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
     '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) %l([^\t\30\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
   local order = residual .. string.format('%015d', place)
@@ -16,17 +16,12 @@ local function add_full(id, spec, body, place, batch)
     expires = string.format('%.0f', now + expires)
   end
   tail = '\t' .. tail .. '\t\t' .. options .. schedule
-  local record
-  if batch.old then
-    record = '0 0 0 0 - 0 ' .. table.concat({ max, cost, wait, priority, stamp, expires, aging, order }, ' ') .. tail
-  else
-    record = 'f' .. table.concat({ stamp, order, max, priority, cost, wait, expires, aging }, ' ') .. tail .. behind_it
-  end
-  if not behind_it or behind_it == '' then
+  local record = 'f' .. table.concat({ stamp, order, max, priority, cost, wait, expires, aging }, ' ')
+  if behind_it == '' then
     batch.payloads[n + 1], batch.payloads[n + 2] = id, body
   end
   n = #batch.metas
-  batch.metas[n + 1], batch.metas[n + 2] = id, record
+  batch.metas[n + 1], batch.metas[n + 2] = id, record .. tail .. behind_it
   batch.heavy = batch.heavy or cost ~= '1' or options ~= '' and string.find(options, '\30', 1, true)
   if wait ~= '0' then
     n = #batch.delays
@@ -47,19 +42,14 @@ end
 local function add(id, spec, body, place, group, batch)
   if not group then
     return add_full(id, spec, body, place, batch)
-  elseif batch.old or (batch.setting or 'inline') ~= 'inline' or batch.aging ~= '0' then
+  elseif (batch.setting or 'inline') ~= 'inline' or batch.aging ~= '0' or now >= 2 ^ 44 then
     local max, priority, text = string.match(body, '^(%d*) (%S+)\t[^\n]*\n(.*)$')
     spec = 'f' .. table.concat({ max == '' and '10' or max, 1, 0, priority, 0, 1, 'k' }, ' ') .. '\t' .. group .. '\t'
     return add_full(id, spec, text, place, batch)
   end
   local order, n = string.format('%d', 1000000000000000 + place), #batch.metas
-  batch.metas[n + 1] = id
-  if now < 2 ^ 44 then
-    batch.moment = batch.moment or string.format('q%011x', now)
-    batch.metas[n + 2] = batch.moment .. string.sub(order, 2) .. body
-  else
-    batch.metas[n + 2] = 'p' .. stamp .. ' ' .. order .. (string.byte(body) == 32 and ' 10' or ' ') .. body
-  end
+  batch.moment = batch.moment or string.format('q%011x', now)
+  batch.metas[n + 1], batch.metas[n + 2] = id, batch.moment .. string.sub(order, 2) .. body
   if group == '' then
     n = #batch.plain
     batch.plain[n + 1], batch.plain[n + 2] = spec, order .. id

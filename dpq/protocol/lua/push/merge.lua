@@ -17,8 +17,8 @@ local function merge(id, spec, body)
       revise(id, task, priority, residual)
     end
   elseif mode ~= 'k' then
-    task.inline = task.inline and inline(body, redis.call('HGET', conf, 'payloads'))
-    if (task.inline or '') == '' then
+    task.inline = inline(body, redis.call('HGET', conf, 'payloads'))
+    if task.inline == '' then
       redis.call('HSET', payload, id, body)
     else
       redis.call('HDEL', payload, id)

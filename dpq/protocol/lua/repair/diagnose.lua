@@ -52,7 +52,7 @@ local function diagnose(id, task, spoilt)
     problem('in ' .. #states .. ' states', id, table.concat(states, ' '))
     placed = false
   end
-  local filled = (task.inline or '') ~= '' or redis.call('HEXISTS', payload, id) == 1
+  local filled = task.inline ~= '' or redis.call('HEXISTS', payload, id) == 1
   if not filled then
     problem('no payload', id)
   end

@@ -40,7 +40,7 @@ local function settings_fault()
     fault.format = fault.format or name == 'format'
   end
   local format, gated, fairness, partitions, turns, limited = unpack(redis.call('HMGET', conf, 'format', 'gated',
-    'fairness', 'partitions', 'turns', 'limited'))
+    'fairness', 'partition_count', 'turns', 'limited'))
   local tasks = redis.call('HLEN', meta) > 0
   if tasks and not string.match(format or '', '^%d+$') and not fault.format then
     fault.format = problem('settings lost', 'format', '')
