@@ -11,6 +11,7 @@ import typer
 from dpq import DPQ
 from dpq.cli._options import DEFAULT_URL, Url
 from dpq.cli._terminal import Failed
+from dpq.queue.all_queues import missing_queue
 from dpq.transport.connect import open_url
 
 
@@ -50,5 +51,8 @@ def top(
             handler.setLevel(logging.CRITICAL + 1)
         known: Any = Known(opened.client)
         if queues:
-            known = Named([DPQ(opened.client, each) for each in queues])
+            named = [DPQ[Any](opened.client, each) for each in queues]
+            if missing := [said for each in named if (said := missing_queue(each))]:
+                raise Failed("; ".join(missing))
+            known = Named(named)
         Top(known, opened.label, read_only=read_only).run()

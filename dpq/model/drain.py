@@ -78,6 +78,7 @@ class DrainLook(NamedTuple):
         delayed: Tasks that are delayed.
         next_due: The time when the first of them is due; infinity without one.
         invisible: Tasks that consumers have.
+        exists: Something of the queue is stored.
     """
 
     now: float
@@ -89,6 +90,7 @@ class DrainLook(NamedTuple):
     delayed: int = 0
     next_due: float = math.inf
     invisible: int = 0
+    exists: bool = True
 
 
 def closed_longest(looks: Sequence[DrainLook], most: int) -> list[Scope]:
@@ -157,6 +159,8 @@ def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float
     left = [f"{invisible} invisible"] * (invisible > 0)
     if delayed:
         left.append(f"{delayed} delayed, the first of them due in {wait:.1f} s")
+    if not any(look.exists for look in looks):
+        return "empty", "there is no such queue: the first push makes it", 0.0
     if not left:
         return "empty", "no live task is left", 0.0
     return "none due", f"no task is due: {', '.join(left)}", 0.0

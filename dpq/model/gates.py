@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dpq.model.clearing import Course, Joined, Line, Need, Rounds, Steady, Wanted, packed
-from dpq.model.counted import Counted, Refilling, Told
+from dpq.model.counted import Counted, Refilling, Told, Whole
 from dpq.model.limits import MOVING, Adaptive, RateLimit, Reason, read_rules, reason_of
 from dpq.model.moving import Slots
 from dpq.model.pools import split_pool
@@ -256,6 +256,8 @@ class Gate:
         for quota in self.counted:
             quota.look(instant)
             self.assumed = self.assumed or quota.rolled
+        for told in self.told:
+            told.look(instant)
         if not self._adaptive and self._learned > 0 and (window := self._learns_slack):
             since = min(self._beside, max(instant, self.opens))
             half = max(HALF_MS, HALF_UNITS * window.per_ms / window.rule.rate)
@@ -344,8 +346,10 @@ class Gate:
             window.charge(cost, instant)
         for quota in self.counted:
             quota.charge(cost, instant)
-        for told in self.told:
-            told.charge(cost, instant)
+        asking = [told for told in self.told if told.charge(cost, instant)]
+        if asking:
+            self.told = [told for told in self.told if told not in asking]
+            self.probe = "p" if self.probe == "-" else self.probe
         name = ""
         if self.members:
             free = self._may_run_as(pin)
@@ -484,6 +488,16 @@ def read_gate(line: str) -> Gate:
     return gate
 
 
+def _told(
+    unit: str, left: str, ends: str, asks: str, full: str, interval: str, *whole: str
+) -> Told:
+    if full:
+        return Refilling(unit, int(left), float(ends), int(full), float(interval), float(asks))
+    size, length, reset = whole or ("", "", "")
+    limit = Whole(int(size), float(length), float(reset)) if size else None
+    return Told(unit, int(left), float(ends), float(asks), limit)
+
+
 def _gate_of(
     windows: Sequence[RateLimit],
     concurrency: int | None,
@@ -518,12 +532,7 @@ def _gate_of(
             count, reset, next_ms = map(float, values)
             gate.counted.append(Counted(next(unread), int(count), reset, next_ms))
         elif kind == "o":
-            unit, left, ends, *refills = values
-            told = Told(unit, int(left), float(ends))
-            if refills:
-                full, interval = refills
-                told = Refilling(unit, int(left), float(ends), int(full), float(interval))
-            gate.told.append(told)
+            gate.told.append(_told(*values))
         elif kind == "p":
             gate.permits.append((float(values[0][1:14]), values[0]))
         else:

@@ -7,15 +7,16 @@ docs/design.md, "Quotas"; lua/lib/quota_rule.lua reads it.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
-from typing import Any, Literal, get_args
-
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dpq.model.errors import ConfigurationError
+from dpq.model.late import late
 from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 from dpq.model.zones import offset_changes, zone, zone_name
+
+if TYPE_CHECKING:
+    from dpq.model.limit_states import QuotaState
 
 __all__ = ["Period", "Quota", "QuotaState", "Reserve"]
 
@@ -104,22 +105,6 @@ class Quota:
             )
         if not isinstance(self.spread, bool):
             raise ConfigurationError(f"spread is {self.spread!r}: it must be True or False")
-
-
-class QuotaState(BaseModel):
-    """A quota of a limit, and its state now.
-
-    Attributes:
-        quota: The quota.
-        left: Units that are left in this period; negative after too many.
-        resets_at: The end of this period, UTC.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    quota: Quota
-    left: int
-    resets_at: datetime | None
 
 
 _READS = "AMOUNT/PERIOD@ZONE, as in 10000/day@America/Los_Angeles, 500/hour@UTC, usd=250/month@UTC"
@@ -249,3 +234,7 @@ def as_written(text: str) -> float:
     """Read what `number_text` has written."""
     whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
     return int(text) if whole else float(text)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = late(__name__, "dpq.model.limit_states", "QuotaState")

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from typing_extensions import TypeVar  # pydantic brings it along; typing's own has no default yet
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.late import late
 
 if TYPE_CHECKING:
     from dpq.model.task_data import DeadTask, Task
@@ -61,6 +63,16 @@ class TaskState(StrEnum):
     INVISIBLE = "invisible"
     WAITING = "waiting"
     DEAD = "dead"
+
+
+def task_state(value: Any) -> TaskState:
+    """Check the name of a state."""
+    try:
+        return TaskState(value)
+    except ValueError:
+        raise ConfigurationError(
+            f"state is {value!r}: it must be one of {', '.join(TaskState)}"
+        ) from None
 
 
 class Popped(NamedTuple, Generic[P, Nothing]):
@@ -112,11 +124,4 @@ class TaskName(NamedTuple):
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
-
-    def __getattr__(name):
-        """Load `Task` or `DeadTask` at its first use."""
-        if name not in ("Task", "DeadTask"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-        value = getattr(import_module("dpq.model.task_data"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = late(__name__, "dpq.model.task_data", "Task", "DeadTask")

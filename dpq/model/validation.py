@@ -11,7 +11,6 @@ from numbers import Integral
 from typing import Any
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.task import TaskState
 
 MAX_SECONDS = 315_360_000
 """Seconds of the longest duration: 10 years. No use needs more, and a double still holds the ms."""
@@ -107,16 +106,6 @@ def one_line(text: object) -> str:
     return line.encode("utf-8", "replace").decode()
 
 
-def task_state(value: Any) -> TaskState:
-    """Check the name of a state."""
-    try:
-        return TaskState(value)
-    except ValueError:
-        raise ConfigurationError(
-            f"state is {value!r}: it must be one of {', '.join(TaskState)}"
-        ) from None
-
-
 def error_line(error: BaseException) -> str:
     """Describe an error in one line."""
     kind = type(error).__name__
@@ -126,9 +115,9 @@ def error_line(error: BaseException) -> str:
         return f"{kind}: its text cannot be had"
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str], likeness: float = 0.6) -> str:
     """Return a hint at the name that is most like another: `; did you mean 'to'?`, or ""."""
     from difflib import get_close_matches  # only for errors
 
-    found = get_close_matches(name, list(names), 1)
+    found = get_close_matches(name, list(names), 1, likeness)
     return f"; did you mean {found[0]!r}?" if found else ""

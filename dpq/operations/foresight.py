@@ -1,16 +1,20 @@
 """The operations that look ahead: forecast and drain. `QueueOperations` calls them. No I/O."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpq.model.drain import DrainLook
 from dpq.model.forecast import MAX_FORECAST, PREVIEW_CHARACTERS, Forecast
 from dpq.model.forecasting import Forecasting, merged
 from dpq.model.validation import milliseconds, whole_number
 from dpq.operations.description import Description
-from dpq.operations.partition import Partition
 from dpq.protocol.command import Steps, all_of
 from dpq.protocol.foresight import read_drain, read_view
+
+if TYPE_CHECKING:
+    from dpq.operations.partition import Partition
 
 MORE = 20
 """Heads, delayed tasks, leases and closed groups that are read beyond the tasks of a forecast:

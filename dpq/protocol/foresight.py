@@ -149,7 +149,7 @@ def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
 def read_drain(reply: Sequence[Any]) -> DrainLook:
     """Read the reply of drain."""
     settings, flat = reply
-    now, paused, backlog, came, ended, delayed, first, running = read_texts(settings)
+    now, paused, backlog, came, ended, delayed, first, running, stored = read_texts(settings)
     scopes = [
         Scope(group, int(waiting), read_gate(line), _wanted(tasks.split()))
         for group, waiting, line, tasks in _in_fours([*read_texts(flat)])
@@ -165,6 +165,7 @@ def read_drain(reply: Sequence[Any]) -> DrainLook:
         delayed=int(delayed),
         next_due=float(first or math.inf),
         invisible=int(running),
+        exists=stored != "0",
     )
 
 

@@ -19,40 +19,46 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Never,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
-from redis.exceptions import RedisError
-
-from dpq.model.budget import Budget, read_answer
-from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
-from dpq.model.forecast import Forecast
-from dpq.model.history import Event, Slot
-from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
-from dpq.model.quota import Quota
-from dpq.model.rate_headers import Headers
-from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
-from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
-from dpq.model.validation import milliseconds, number, task_state
-from dpq.operations.queue import QueueOperations
-from dpq.protocol.command import Steps
-from dpq.protocol.confirmation import confirmation_of
-from dpq.protocol.replies import Batch
+from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
+from dpq.model.validation import milliseconds, number
 from dpq.queue.base import QueueBase, QueueSettings
-from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.end_log import log_failed
-from dpq.queue.lease_loops import AsyncLeaseLoop
-from dpq.queue.lease_renewal_async import AsyncKeeper
-from dpq.queue.permits_async import AsyncPermit, take_permit_async
-from dpq.transport.connect_async import AsyncOpened, open_url_async
-from dpq.transport.connections_async import AsyncConnections
-from dpq.transport.listener_async import AsyncListener
-from dpq.transport.session_async import AsyncQueueSession
-from dpq.transport.waiter import begun, owned_markers, waiter_argument, watches_after
-from dpq.transport.waiter_async import AsyncWaiters, sleep
+
+if TYPE_CHECKING:
+    from dpq.model.budget import Budget
+    from dpq.model.drain import Drain
+    from dpq.model.forecast import Forecast
+    from dpq.model.history import Event, Slot
+    from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.quota import Quota
+    from dpq.model.rate_headers import Headers
+    from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.task import Task
+    from dpq.operations.queue import QueueOperations
+    from dpq.protocol.command import Steps
+    from dpq.protocol.replies import Batch
+    from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.lease_loops import AsyncLeaseLoop
+    from dpq.queue.lease_renewal_async import AsyncKeeper
+    from dpq.queue.permits_async import AsyncPermit
+    from dpq.transport.connect_async import AsyncOpened
+    from dpq.transport.session_async import AsyncQueueSession
 
 __all__ = ["AsyncDPQ"]
 
@@ -80,6 +86,13 @@ class AsyncDPQ(QueueBase[P]):
     _leases: AsyncKeeper
 
     def _start(self) -> None:
+        from dpq.protocol.confirmation import confirmation_of
+        from dpq.queue.lease_renewal_async import AsyncKeeper
+        from dpq.transport.connections_async import AsyncConnections
+        from dpq.transport.listener_async import AsyncListener
+        from dpq.transport.session_async import AsyncQueueSession
+        from dpq.transport.waiter_async import AsyncWaiters
+
         self._pid = os.getpid()
         connections = AsyncConnections(self._redis, confirmation_of(self.durability))
         self._own_session = AsyncQueueSession(
@@ -117,6 +130,8 @@ class AsyncDPQ(QueueBase[P]):
 
     async def _watch_all(self) -> None:
         """Async `DPQ._watch_all`."""
+        from dpq.transport.waiter_async import AsyncWaiters
+
         markers = self._operations.markers
         if len(markers) != len(self._waiters.markers):
             await self._waiters.aclose()
@@ -140,6 +155,8 @@ class AsyncDPQ(QueueBase[P]):
     @classmethod
     def from_url(cls, url: str, queue_name: str, **settings: Any) -> Any:
         """Async `DPQ.from_url`; nothing to await: it connects at the first call."""
+        from dpq.transport.connect_async import open_url_async
+
         opened = open_url_async(url)
         try:
             queue = cls(opened.client, queue_name, **settings)
@@ -269,6 +286,20 @@ class AsyncDPQ(QueueBase[P]):
         batch = await self._session.run(self._operations.pop, most, visibility, who)
         if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
             return self._readable(batch)
+        return await self._wait_and_take(most, timeout, visibility, stop, batch)
+
+    async def _wait_and_take(
+        self,
+        most: int,
+        timeout: float | None,
+        visibility: float | None,
+        stop: asyncio.Future[None],
+        batch: Batch[P],
+    ) -> list[Task[P]]:
+        """Async `DPQ._wait_and_take`; it ends early when `stop` is done."""
+        from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
+        from dpq.transport.waiter_async import sleep
+
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             waiters = self._waiters
@@ -289,6 +320,8 @@ class AsyncDPQ(QueueBase[P]):
 
     async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Async `DPQ._look_again`."""
+        from dpq.transport.waiter import begun
+
         known = self._operations
         if known.settings is None and not known.description.named:
             self._session.require_open()
@@ -299,6 +332,8 @@ class AsyncDPQ(QueueBase[P]):
 
     async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
         """Release the tasks of a cancelled pop; if that fails, their leases run out."""
+        from redis.exceptions import RedisError
+
         with suppress(DPQError, RedisError):
             tasks = await taking
             await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
@@ -372,6 +407,8 @@ class AsyncDPQ(QueueBase[P]):
         self, visibility: float | None = None, *, until_empty: bool = False
     ) -> AsyncLeaseLoop[P]:
         """Async `DPQ.leases`; `async for task in q.leases(until_empty=True)`."""
+        from dpq.queue.lease_loops import AsyncLeaseLoop
+
         return AsyncLeaseLoop(self, visibility, until_empty)
 
     async def _end_delivery(self, task: Task[P], error: BaseException) -> None:
@@ -525,6 +562,7 @@ class AsyncDPQ(QueueBase[P]):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> None:
         """Async `DPQ.set_limit`."""
         await self._session.run(
@@ -539,6 +577,7 @@ class AsyncDPQ(QueueBase[P]):
             slack,
             members,
             weight,
+            reset,
         )
 
     async def clear_limit(self, group: str | None = None) -> None:
@@ -565,6 +604,8 @@ class AsyncDPQ(QueueBase[P]):
         headers: Headers | None = None,
     ) -> list[Budget]:
         """Async `DPQ.observe`."""
+        from dpq.model.budget import read_answer
+
         budgets = read_answer(response, status, headers)
         return await self._session.run(self._operations.observe, task_or_group, budgets)
 
@@ -587,6 +628,8 @@ class AsyncDPQ(QueueBase[P]):
     ) -> AsyncIterator[AsyncPermit]:
         """Async `DPQ.acquire`."""
         request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
+        from dpq.queue.permits_async import take_permit_async
+
         permit = await take_permit_async(self, request)
         try:
             yield permit
@@ -619,6 +662,8 @@ class AsyncDPQ(QueueBase[P]):
 
     async def drain(self, *, over: float | None = None) -> Drain:
         """Async `DPQ.drain`."""
+        from dpq.model.drain import MAX_OVER_SECONDS, drain_of
+
         if over is None:
             return drain_of(await self._session.run(self._operations.drain_look))
         number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
@@ -676,4 +721,6 @@ class AsyncDPQ(QueueBase[P]):
     @property
     def dead(self) -> AsyncDeadLetters[P]:
         """Async `DPQ.dead`."""
+        from dpq.queue.dead_async import AsyncDeadLetters
+
         return AsyncDeadLetters(self._session)

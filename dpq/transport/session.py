@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.errors import ConfigurationError
+from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.protocol.command import Command, Operation, Steps, Together, together
 from dpq.protocol.durability import Durability
 from dpq.protocol.keys import key_of
@@ -218,7 +218,12 @@ class QueueSession(Session, Generic[Q]):
         if queue.partitions is not partitions:  # the queue was opened, and has several
             operation = Operation(verb(*args, **named))
             commands = operation.begin()
-        return self._finish(operation, commands)
+        try:
+            return self._finish(operation, commands)
+        except TaskNotFoundError as error:
+            if queue.settings is None:
+                error.add_note(NO_QUEUE)
+            raise
 
     def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations as `send_all` does, once the queue is opened."""
@@ -240,6 +245,9 @@ class QueueSession(Session, Generic[Q]):
         self.operations.agree(self.send(self.operations.open(create=create)))
         self._agreed()
 
+
+NO_QUEUE = "there is no such queue: the first push makes it"
+"""The note at a task that is not found, if nothing of its queue is stored."""
 
 MAKERS = ("push", "push_plain", "acquire")
 """The scripts that make a queue."""

@@ -9,13 +9,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dpq.model.errors import TaskNotFoundError
 from dpq.protocol.command import Command, Operation, Steps, together
 from dpq.protocol.durability import Durability
 from dpq.transport.cluster import reachable, unspoiled_async
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.endpoint_async import Shared
 from dpq.transport.server_check import asks_for_save, unreachable, warn
-from dpq.transport.session import Q, SessionBase, makes_queue
+from dpq.transport.session import NO_QUEUE, Q, SessionBase, makes_queue
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,12 @@ class AsyncQueueSession(SessionBase, Generic[Q]):
         if queue.partitions is not partitions:
             operation = Operation(verb(*args, **named))
             commands = operation.begin()
-        return await self._finish(operation, commands)
+        try:
+            return await self._finish(operation, commands)
+        except TaskNotFoundError as error:
+            if queue.settings is None:
+                error.add_note(NO_QUEUE)
+            raise
 
     async def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Async `QueueSession.run_all`."""

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from dpq import ConfigurationError, RateLimit, TaskState
 from dpq.model.limits import EVERY_GROUP, read_rate
-from dpq.model.validation import task_state
+from dpq.model.task import task_state
 from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
 from dpq.web.actions import DESTROYS, OF_STATES, Job, act
 from dpq.web.checks import Check

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
-from dpq.model.validation import task_state
+from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.queue.all_queues import inspect_server
 from dpq.web.access import Refused

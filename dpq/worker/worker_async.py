@@ -11,17 +11,16 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from dpq.model.log_fields import fields
-from dpq.protocol.command import Steps
-from dpq.queue.base import QueueBase
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.fetcher_async import AsyncFetcher, Change
 from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
-from dpq.worker.runner_async import AsyncRunner, cancel_all
-from dpq.worker.wakeups_async import AsyncWakeUps
+
+if TYPE_CHECKING:
+    from dpq.protocol.command import Steps
+    from dpq.queue.base import QueueBase
 
 __all__ = ["AsyncWorker"]
 
@@ -123,6 +122,10 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             ConfigurationError: A queue is closed.
             RedisError: The server cannot be reached.
         """
+        from dpq.worker.fetcher_async import AsyncFetcher, Change
+        from dpq.worker.runner_async import AsyncRunner
+        from dpq.worker.wakeups_async import AsyncWakeUps
+
         self._change = Change()
         self._gone = asyncio.Event()
         self._grace_left = self.grace
@@ -185,6 +188,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
     async def _finish(self) -> None:
         """Wait for the running handlers, then give back the tasks that are left."""
+        from dpq.worker.runner_async import cancel_all
+
         fetcher, runner = self._fetcher, self._runner
         await fetcher.give_back_unbegun()
         await runner.wait_for_handlers(lambda: self._grace_left)

@@ -403,6 +403,18 @@ def test_ack_many_finishes_what_it_can(q: DPQ[Any], clock: Any) -> None:
     assert q.ack_many([]) == []
 
 
+def test_a_task_of_a_queue_that_does_not_exist(q: DPQ[Any]) -> None:
+    """The error says that there is no such queue, as long as there is none."""
+    for look in (q.get, q.why, q.cancel):
+        with pytest.raises(TaskNotFoundError) as error:
+            look("a")
+        assert error.value.__notes__ == ["there is no such queue: the first push makes it"]
+    q.push(1)
+    with pytest.raises(TaskNotFoundError) as error:
+        q.why("a")
+    assert not hasattr(error.value, "__notes__")
+
+
 # The whole queue
 
 

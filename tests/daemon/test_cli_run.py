@@ -267,6 +267,16 @@ def test_a_finished_batch_leaves_no_queue(api, start, run, tmp_path, url, name):
         assert not any(0 < queue.redis.ttl(key) < 10**8 for key in keys_of(marks))
 
 
+def test_a_machine_that_comes_late_sends_nothing(api, run, tmp_path):
+    """Though another one has done all, has all answers in its file, and its queue is gone."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    host = api()
+    assert run(file, "--url", host.url)[0] == 0
+    _, _, err = run(file, "--url", host.url, "--save", "late.jsonl")
+    assert "3 results are not in late.jsonl" in err
+    assert host.counts["answered"] == 3
+
+
 def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
     """A batch in a queue of the user's own takes nothing of it, no setting and no limit."""
     file = write(tmp_path / "asks.jsonl", [body(0)])

@@ -487,9 +487,107 @@ LIMITS = [
     _lua(
         "an older answer raises what is left",
         "lib/observed",
-        "known.left = math.min(known.left, left)",
-        "known.left = left",
+        "budget.left = math.min(known.left, left)",
+        "budget.left = left",
         f"{LUA}observe.py",
+    ),
+    _lua(
+        "a budget is forgotten at its reset",
+        "lib/budgets",
+        "instant < budgeting.kept_until(budget)",
+        "false",
+        f"{LUA}observe.py",
+    ),
+    _lua(
+        "a budget holds for ever",
+        "lib/budgets",
+        "instant < budgeting.kept_until(budget)",
+        "true",
+        f"{LUA}observe.py",
+    ),
+    _lua(
+        "permits are not under way",
+        "acquire/grant",
+        " or gate.observed",
+        "",
+        f"{LUA}observe.py",
+    ),
+    _lua(
+        "a permit stays under way after its answer",
+        "observe",
+        "token == '1'",
+        "false",
+        f"{LUA}observe.py",
+    ),
+    _lua(
+        "callers book beyond the reset of a host",
+        "acquire/booking",
+        "budgets().ends(gate.observed)",
+        "math.huge",
+        f"{LUA}observe.py",
+    ),
+    _lua(
+        "one answer closes for a day",
+        "lib/observed",
+        "return instant + longest",
+        "return instant + MOST_MS",
+        f"{LUA}observe.py",
+    ),
+    _lua(
+        "all ask a host that has said nothing is left",
+        "pop/charge",
+        "gate.probe = gate.probe == '-' and 'p' or gate.probe",
+        "gate.changed = true",
+        f"{LUA}observe.py",
+    ),
+    _py(
+        "the forecast forgets budgets at their reset",
+        "model/counted",
+        "if whole and self.ends",
+        "if whole and whole.size < 0 and self.ends",
+        f"{LUA}observe.py",
+    ),
+    _lua(
+        "a cost above the bound passes without a word",
+        "lib/uncounted",
+        "unknown and 0 or most[unit] or math.huge",
+        "unknown and 0 or math.huge",
+        f"{CONTRACT}uncounted.py",
+    ),
+    _lua(
+        "a unit that no limit counts passes without a word",
+        "lib/uncounted",
+        "unknown and 0 or most",
+        "most",
+        f"{CONTRACT}uncounted.py",
+    ),
+    _py(
+        "each push says again what a limit does not count",
+        "model/uncounted",
+        "_told.add(key)",
+        "pass",
+        f"{CONTRACT}uncounted.py",
+    ),
+    _lua(
+        "a reset that is sent again resets again",
+        "lib/reset",
+        "string.match(gate.reset, '^%d+') == id",
+        "false",
+        f"{LUA}set_limit.py",
+    ),
+    _lua(
+        "a reset leaves quotas spent",
+        "lib/reset",
+        "quota.count, quota.start, quota.reset, quota.next = 0, 0, 0, 0",
+        "quota.next = 0",
+        f"{LUA}set_limit.py",
+    ),
+    _lua(
+        "a reset of all groups resets the first hundred",
+        "lib/reset",
+        "return page[1]",
+        "return '0'",
+        f"{LUA}set_limit.py",
     ),
     _lua(
         "what comes back evenly comes back at the reset",
@@ -535,7 +633,7 @@ LIMITS = [
     ),
     _lua(
         "a budget is not charged",
-        "pop/charge",
+        "lib/budgets",
         "math.max(0, budget.left - units)",
         "budget.left",
         f"{LUA}observe.py",
@@ -2663,9 +2761,9 @@ MOVING = [
     ),
     _lua(
         "a moving window of a member gives back under other rules",
-        "set_limit",
-        "distrust(mate)",
-        "mate.changed = mate.changed",
+        "lib/reset",
+        "each = { gate, unpack(gate.mates) }",
+        "each = { gate }",
         f"{LUA}moving.py",
     ),
     _lua(
@@ -3037,6 +3135,79 @@ TRANSPORTS = [
     ),
 ]
 
+CONTACT = [
+    _py(
+        "an import of DPQ loads pydantic",
+        "queue/base",
+        "from dpq.queue.refusals import log_refused",
+        "from dpq.queue.refusals import log_refused\nimport pydantic",
+        f"{UNIT}import.py",
+    ),
+    _py(
+        "DPQ's own connections want notices of maintenance",
+        "transport/cluster",
+        'if "maint_notifications_config" in settings:',
+        "if False:",
+        f"{UNIT}connect.py",
+    ),
+    _py(
+        "a queue of delayed tasks is empty",
+        "model/drain",
+        'return "none due",',
+        'return "empty",',
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "delayed tasks that are due count as to come",
+        "model/drain",
+        "    if wait <= 0:",
+        "    if wait < 0:",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a misspelt queue looks empty",
+        "cli/_existing",
+        "if missing and not awaited:",
+        "if missing and awaited:",
+        CLI,
+    ),
+    _py(
+        "a queue with a limit alone does not exist",
+        "queue/all_queues",
+        "if not session.send(absent(queue.queue_name)):",
+        "if not queue.queue_name:",
+        CLI,
+    ),
+    _py(
+        "every command warns of the server",
+        "cli/_terminal",
+        "    if not of_servers:",
+        "    if of_servers:",
+        f"{DAEMON}cli_doctor.py",
+    ),
+    _py(
+        "a finished batch takes a queue that was there before",
+        "batch/loader",
+        "        if self._owns:",
+        "        if True:",
+        f"{DAEMON}cli_run.py::test_a_queue_that_was_there_before_stays",
+    ),
+    _py(
+        "a finished batch leaves its queue",
+        "batch/loader",
+        "        if self._owns:",
+        "        if False:",
+        f"{DAEMON}cli_run.py::test_a_finished_batch_leaves_no_queue",
+    ),
+    _py(
+        "a finished batch is forgotten at once",
+        "batch/loader",
+        "if self._job.is_private and not missing:",
+        "if not missing:",
+        f"{DAEMON}cli_run.py::test_a_machine_that_comes_late_sends_nothing",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -3074,5 +3245,6 @@ MUTANTS: list[Mutant] = [
         + TRACES
         + BATCHES
         + TRANSPORTS
+        + CONTACT
     ),
 ]

@@ -354,7 +354,8 @@ def test_narrow_and_wide(live: DPQ) -> None:
 
 
 def test_a_terminal(server: Server, live: DPQ) -> None:
-    """The command draws on a terminal and ends at `q`; without one it says what to give."""
+    """The command draws on a terminal and ends at `q`; without one it says what to give. A queue
+    that does not exist is refused."""
     live.push("x")
     command = [sys.executable, "-m", "dpq", "top", live.queue_name, "--url", server.url]
     with Terminal() as terminal:
@@ -370,6 +371,12 @@ def test_a_terminal(server: Server, live: DPQ) -> None:
         os.write(terminal._ours, b"q")
         terminal.read_all()
         assert program.wait(60) == 0
+    command[4] += "s"
+    with Terminal() as terminal:
+        ours = {"stdin": terminal.theirs, "stderr": terminal.theirs, "env": ENVIRONMENT}
+        assert subprocess.run(command, timeout=60, check=False, **ours).returncode == 1
+        terminal.hand_over()
+        terminal.wait_for(f"did you mean '{live.queue_name}'")
     result = CliRunner().invoke(app, ["top", "--url", server.url])
     assert result.exit_code == 1
     assert "dpq stats" in result.stderr

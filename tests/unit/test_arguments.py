@@ -11,7 +11,8 @@ from kit.scripted import a_task
 from redis.asyncio import Redis as AsyncRedis
 
 from dpq import DPQ, ConfigurationError, Push, TaskState
-from dpq.model.validation import label, milliseconds, one_line, task_state, whole_number
+from dpq.model.task import task_state
+from dpq.model.validation import label, milliseconds, one_line, whole_number
 
 
 class Nowhere:

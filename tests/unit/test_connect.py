@@ -531,7 +531,7 @@ def test_a_wrong_setting_leaves_no_server_behind(monkeypatch: pytest.MonkeyPatch
     """An asyncio queue that cannot be made closes the server that was started for it."""
     started: list[Any] = []
     monkeypatch.setattr(
-        "dpq.queue.queue_async.open_url_async",
+        "dpq.transport.connect_async.open_url_async",
         lambda url: started.append(open_url_async(url)) or started[0],
     )
     with pytest.raises(ConfigurationError, match="default_visibility"):

@@ -52,8 +52,11 @@ def test_the_package_alone_is_light():
 
 def test_the_names_of_every_program_are_light():
     """Redis's client, pydantic and what talks to servers are loaded when a queue is made."""
-    loaded = loaded_by("from dpq import DPQ, Push, RateLimited, TaskState, Worker")
-    assert not {name.split(".")[0] for name in loaded} & OTHERS
+    names = "Push, Quota, RateLimit, RateLimited, TaskState"
+    loaded = loaded_by(f"from dpq import DPQ, Worker, {names}")
+    assert not {name.split(".")[0] for name in loaded} & (OTHERS - {"zoneinfo"})
+    loaded |= loaded_by(f"from dpq import AsyncDPQ, AsyncWorker, {names}")
+    assert not {name.split(".")[0] for name in loaded} & {"redis", "pydantic", "pydantic_core"}
     assert not {name for name in loaded if name.startswith(("dpq.operations", "dpq.transport"))}
 
 
@@ -68,7 +71,10 @@ MADE = "from redis import Redis\nq = DPQ(Redis(), 'q')\n"
             f"from dpq import DPQ, Worker\n{MADE}Worker(q, print)",
             {"worker.worker_async", "queue.queue_async", "transport.waiter_async"},
         ),
-        ("from dpq import AsyncDPQ", {"worker"}),
+        (
+            "from dpq import AsyncDPQ\nfrom redis.asyncio import Redis\nAsyncDPQ(Redis(), 'q')",
+            {"worker", "queue.queue"},
+        ),
     ],
 )
 def test_a_queue_loads_what_it_needs(code, unwanted):
@@ -109,9 +115,42 @@ print(*made, *news() - seen[0])
 """
 
 
-def test_what_a_queue_needs_is_loaded_when_it_is_made():
+EVERYDAY_ASYNC = """
+import asyncio
+import fakeredis
+from dpq import AsyncDPQ, AsyncWorker, RateLimited
+
+def news():
+    return {name for name in sys.modules if name.split(".")[0] in ("dpq", "pydantic", "redis")}
+
+async def calls():
+    q = AsyncDPQ(fakeredis.FakeAsyncRedis(), "q")
+    before = news()
+    for delay in (0, 0, 0, 0, 0.01):
+        await q.push({"n": 1}, delay=delay)
+    task, done, hide = await q.pop()
+    await q.extend(task, 30)
+    await hide(0)
+    await q.ack((await q.pop(timeout=1)).task)
+    async with q.lease(timeout=1):
+        raise RateLimited(0)
+    made = news() - before
+    seen = []
+
+    async def handler(task):
+        seen.append(news())
+
+    await AsyncWorker(q, handler).drain()
+    print(*made, *news() - seen[0])
+
+asyncio.run(calls())
+"""
+
+
+@pytest.mark.parametrize("calls", [EVERYDAY, EVERYDAY_ASYNC], ids=["blocking", "async"])
+def test_what_a_queue_needs_is_loaded_when_it_is_made(calls):
     """No everyday call imports anything: an upgrade on disk, or an interrupt, cannot break it."""
-    assert fresh(f"import sys\n{EVERYDAY}").split() == []
+    assert fresh(f"import sys\n{calls}").split() == []
 
 
 def typed() -> dict[str, list[str]]:

@@ -7,7 +7,8 @@
 -- ARGV[4]  last       closed groups that are counted at most: those that open last
 --
 -- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, those that
--- were acked or buried, delayed tasks, when the first of them is due ("" if there is none), and leased tasks.
+-- were acked or buried, delayed tasks, when the first of them is due ("" if there is none), leased tasks, and settings
+-- and limits.
 -- Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due tasks, gate_line, and cost,
 -- score and order of some of them with spaces between: of all, if no more than 200 are due; "" if more are, all cost 1,
 -- and no unit is kept for higher priorities.
@@ -112,4 +113,5 @@ local first = redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or ''
 return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_until') or '',
   string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2]),
   string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
-  first, string.format('%.0f', redis.call('ZCARD', invisible)) }, reply }
+  first, string.format('%.0f', redis.call('ZCARD', invisible)),
+  string.format('%.0f', redis.call('HLEN', conf) + redis.call('HLEN', limits)) }, reply }

@@ -1,6 +1,6 @@
 -- charge: charge a limit for a task or a permit.
 -- Keys: tracked
--- Needs: now, pace, refunds, moving, booked
+-- Needs: now, pace, refunds, moving, booked, budgets
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now.
 
 -- What a clean window adds to a learned rate. Far below the rate of the last 429, half of what is missing; below it, a
@@ -45,14 +45,9 @@ local function charge(gate, cost, id, token, moment)
     window.granted, gate.changed = window.granted + units, true
   end
   if gate.observed then
-    for unit, budget in pairs(gate.observed) do
-      local units = cost[unit] or 0
-      if budget.interval then
-        budget.ends = math.max(budget.ends, moment or instant) + units * budget.interval
-      else
-        budget.left = math.max(0, budget.left - units)
-      end
-      gate.changed = true
+    gate.changed = true
+    if budgets().charge(gate.observed, cost, moment or instant) then -- this one asks, alone
+      gate.probe = gate.probe == '-' and 'p' or gate.probe
     end
   end
   if gate.quotas then
