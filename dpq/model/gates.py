@@ -390,6 +390,8 @@ class Gate:
         rate, last = self._rate, self._learned
         if last == 0:
             return max(adaptive.step, (rate - first) / 2)
+        if rate < last * 0.75:
+            return (last - rate) / 2
         if rate < last:
             return min(last * self._climb, last - rate)
         return max(0.0, min(max(last / 16, (rate - last) * 2), self._used * 1.5 - rate))

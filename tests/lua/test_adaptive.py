@@ -302,13 +302,13 @@ def test_a_429_after_a_raise_takes_little_back(q, clock, learn):
     assert rate(q) == 3.5, "no window was clean since: the limit itself has changed"
 
 
-@pytest.mark.parametrize(("units", "last"), [(2, 8), (6, 10), (9, 12)])
+@pytest.mark.parametrize(("units", "last"), [(2, 8), (9, 9)])
 def test_where_the_limit_is(q, clock, learn, units, last):
-    """It is what went through in the last window: at least what was clean, 8; at most the rate, 12.
+    """It is what went through in the last window: at least what was clean, 8; at most the rate, 9.
 
     From below, a clean window adds 3/128 of that.
     """
-    learn(step=4)
+    learn()
     use(q, clock, 8)
     use(q, clock, units, 0.5)
     hit(q, 1)
@@ -324,15 +324,15 @@ def test_refused_earlier_than_before(q, clock):
 
     From there a clean window adds 3/128 of the clean one.
     """
-    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20, step=4))
+    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20))
     q.push_many(Push(payload=i, group="g") for i in range(100))
     use(q, clock, 8)
     use(q, clock, 9, 0.5)
-    hit(q, 1)  # at 12
+    hit(q, 1)  # at 9
     clock.advance(1)
     for _ in range(8):
         use(q, clock, 1, 0.2)
-    assert rate(q) == 7 + 12 * 3 / 128
+    assert rate(q) == 7 + 9 * 3 / 128
     hit(q, 1)
     assert rate(q) == 7 * 13 / 16
     clock.advance(1)
@@ -369,7 +369,7 @@ def test_a_limit_that_has_changed_is_found_fast_again(q, clock):
     for allows in (4, 40):
         host.allows = allows
         rates, refused = host.crawl(60)
-        assert refused >= 5, "it looks again whether it may go on"
+        assert refused >= 4, "it looks again whether it may go on"
         assert allows * 0.85 < rates[-1] < allows
 
 
@@ -395,27 +395,31 @@ def test_a_limit_that_falls(q, clock):
 
 def test_no_further_than_used(q, clock):
     """Beyond the last 429 a rate is at most half as much again as the window before has used."""
-    q.set_limit(16, 1, group="g", adaptive=Adaptive(2, 20))
-    q.push_many(Push(payload=i, group="g") for i in range(100))
-    hit(q, 1)
+    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20))
+    q.push_many(Push(payload=i, group="g") for i in range(200))
+    use(q, clock, 8)
+    use(q, clock, 1, 0.5)
+    hit(q, 1)  # at 8
     clock.advance(1)
-    q.ack(q.pop(visibility=LONG).task)
-    clock.advance(1)
-    seen = set()
-    for _ in range(12 * 7):
-        use(q, clock, 1, 0.143)
-        seen.add(rate(q))
-    assert max(seen) == 10.5
+    seen = []
+    for _ in range(12 * 6):
+        use(q, clock, 1, 0.167)
+        seen.append(rate(q))
+    assert (seen[0], max(seen)) == (7, 9)
 
 
 def test_back_after_a_halving(q, clock):
-    """After a halving that was for nothing, the steps grow from an eighth above it on."""
+    """After halvings that were for nothing, half of the way back with each clean window.
+
+    The last 429 is where it was before the second one.
+    """
     host = Host(q, clock, 20, 20, ceiling=40)
-    task = q.pop(visibility=LONG).task
-    q.rate_limited(task, 1)
-    rates, refused = host.crawl(10)
-    assert (refused, rates[0]) == (0, 10)
-    assert rates[-1] > 17
+    for _ in range(2):
+        hit(q, 1)
+        clock.advance(1)
+    q.ack(take(q))
+    rates, refused = host.crawl(5)
+    assert (refused, rates) == (0, [5, 12.5, 16.25, 16.71875, 17.1875])
 
 
 @pytest.mark.many_calls
@@ -437,11 +441,14 @@ def test_the_climb_is_kept_with_the_rate(q, clock, probe):
 
 
 @pytest.mark.many_calls
-@pytest.mark.parametrize("windows", [0, 4, 12, 60])
-def test_foreseen(q, clock, windows):
-    """A forecast takes the same steps: before a 429, below the last one, fast or slowly, beyond."""
+@pytest.mark.parametrize(("windows", "halved"), [(0, 0), (4, 2), (12, 0), (60, 0)])
+def test_foreseen(q, clock, windows, halved):
+    """A forecast takes the same steps: before a 429, from far below it, fast or slowly, beyond."""
     host = Host(q, clock, 15, 16)
     host.crawl(windows)
+    for _ in range(halved):
+        clock.advance(1)
+        hit(q, 1)
     for each in itertools.chain.from_iterable(q.forecast(200, run=0) for _ in range(3)):
         at = round(each.starts_at.timestamp() * 1000)
         if at > clock() + 1:

@@ -760,6 +760,27 @@ ADAPTIVE = [
         "rate",
         f"{LUA}adaptive.py",
     ),
+    _lua(
+        "a rate that was halved for nothing climbs back slowly",
+        "pop/charge",
+        "return (last - rate) / 2",
+        "return last * (gate.climb or CLIMB)",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a second 429 says where the limit is",
+        "lib/met",
+        "last > 0 and last or rate",
+        "rate",
+        f"{LUA}adaptive.py",
+    ),
+    _py(
+        "a forecast takes other steps far below the last 429",
+        "model/gates",
+        "return (last - rate) / 2",
+        "return (last - rate) / 4",
+        f"{LUA}adaptive.py",
+    ),
     _py(
         "a forecast takes other steps below the last 429",
         "model/gates",

@@ -318,6 +318,8 @@ class Gate:
         rate, last = self.learned, self.refused_at
         if not last:
             return max(window.adaptive.step, (rate - window.rate) / 2)
+        if rate < last * 0.75:
+            return (last - rate) / 2
         if rate < last:
             return min(last * self.climb, last - rate)
         return max(0.0, min(max(last / 16, (rate - last) * 2), self.used * 1.5 - rate))
@@ -340,8 +342,7 @@ class Gate:
             self.learned = max(floor, self.clean * down)
         else:
             self.climb = CLIMB if last else self.climb
-            self.learned = max(floor, rate / 2)
-            self.refused_at = self.learned * 1.125
+            self.refused_at, self.learned = last or rate, max(floor, rate / 2)
         self.clean = 0.0
 
     def refused(self, now: int, wait: int, first: bool) -> None:

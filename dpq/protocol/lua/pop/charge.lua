@@ -3,12 +3,15 @@
 -- Needs: now, pace, refunds, moving, booked, budgets
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now.
 
--- What a clean window adds to a learned rate. Below the rate of the last 429, a share of that; from there on, where
--- nothing was refused yet, three times as far beyond it as before. Source: docs/design.md, "Learning".
+-- What a clean window adds to a learned rate. Far below the rate of the last 429, half of what is missing; below it, a
+-- share of it; from there on, where nothing was refused yet, three times as far beyond it as before. Source:
+-- docs/design.md, "Learning".
 local function gain(gate, rules)
   local rate, last = gate.rate, gate.learned
   if last == 0 then
     return math.max(rules.step, (rate - rules[1].rate) / 2)
+  elseif rate < last * 0.75 then
+    return (last - rate) / 2
   elseif rate < last then
     return math.min(last * (gate.climb or CLIMB), last - rate)
   end
