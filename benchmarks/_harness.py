@@ -53,6 +53,7 @@ ALL = (
     *(
         "adaptive",
         "jitter",
+        "budgets",
         "acquire",
         "apis",
         "worker",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpq.model.drain import Drain
     from dpq.model.errors import (
         ConfigurationError,
+        CostWarning,
         DPQError,
         DuplicateTaskError,
         LeaseLostError,
@@ -71,6 +72,7 @@ __all__ = [
     "ConfigurationError",
     "Context",
     "Cost",
+    "CostWarning",
     "DPQError",
     "DeadLetters",
     "DeadTask",
@@ -126,6 +128,7 @@ _HOMES = {
     "queue.permits_async": ("AsyncPermit",),
     "model.errors": (
         "ConfigurationError",
+        "CostWarning",
         "DPQError",
         "DuplicateTaskError",
         "LeaseLostError",

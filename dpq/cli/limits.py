@@ -136,6 +136,14 @@ def set_limit(
             rich_help_panel=SELDOM,
         ),
     ] = None,
+    reset: Annotated[
+        bool,
+        typer.Option(
+            "--reset",
+            help="Forget what was granted, counted and learned.",
+            rich_help_panel=SELDOM,
+        ),
+    ] = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -169,11 +177,19 @@ def set_limit(
     )
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:
-        q.set_limit(windows, group=scope, concurrency=concurrency, members=member, weight=weight)
+        q.set_limit(
+            windows,
+            group=scope,
+            concurrency=concurrency,
+            members=member,
+            weight=weight,
+            reset=reset,
+        )
     said = [_rates.rate_text(window) for window in windows]
     said += [f"{concurrency} at once"] if concurrency is not None else []
     said += [f"weight {weight:g}"] if weight is not None else []
     said += [f"for each of {', '.join(member)}"] if member else []
+    said += ["begun anew"] if reset else []
     talk(f"limited {scope_name(scope)} of {queue!r}: {', '.join(said)}")
 
 

@@ -24,12 +24,17 @@ class Budget:
         seconds: Seconds until there are more, above 0 and up to 86 400 (a day).
         full: The units that are left then if they come back evenly until then, as those of OpenAI
             and Anthropic; None if they come back all at once.
+        limit: The units that are left then if they come back all at once; None if the host does not
+            say.
+        window: Seconds of the host's window, as its policy says; None if it says none.
     """
 
     unit: str
     left: int
     seconds: float
     full: int | None = None
+    limit: int | None = None
+    window: float | None = None
 
     @classmethod
     def from_headers(cls, headers: Headers, status: int | None = None) -> list[Self]:

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
+from typing import NamedTuple
 
 from dpq.model.clearing import (
     FOR_EVER_MS,
@@ -30,6 +31,9 @@ PERIOD_MS = {
 
 HOST_TEXT = "what its host has left"
 """A budget in words."""
+
+KEPT_MS = 3_600_000
+"""ms that a limit holds after the last reset that was told; lua/lib/tokens.lua has it, too."""
 
 Entitled = Callable[[float], float]
 """Returns when a task may take of a reserve for this priority: 0 if it may take it now."""
@@ -109,50 +113,99 @@ class Counted:
         )
 
 
-class Told:
-    """A budget that a host has told: the units that are left, until when."""
+class Whole(NamedTuple):
+    """The limit that a budget has whole again at its reset.
 
-    def __init__(self, unit: str, left: int, ends: float) -> None:
+    Attributes:
+        size: Its units.
+        length: Its window.
+        reset: The last reset that was told.
+    """
+
+    size: int
+    length: float
+    reset: float
+
+
+class Told:
+    """A budget that a host has told: the units that are left, until when.
+
+    Attributes:
+        asks: The moment when one task may ask the host anew, alone; 0 if its reset is believed.
+        whole: The limit, if the host has said it.
+    """
+
+    def __init__(
+        self, unit: str, left: int, ends: float, asks: float = 0.0, whole: Whole | None = None
+    ) -> None:
         self.unit, self.left, self.ends = unit, left, ends
+        self.asks, self.whole = asks or math.inf, whole
+
+    def look(self, instant: float) -> None:
+        """Begin the next window, if this one is over."""
+        whole = self.whole
+        if whole and self.ends <= instant < whole.reset + KEPT_MS:
+            self.ends += (math.floor((instant - self.ends) / whole.length) + 1) * whole.length
+            self.left, self.asks = whole.size, math.inf
 
     def opens_at(self, cost: Mapping[str, int], instant: float) -> float:
         """Compute when it lets a task run."""
-        short = instant < self.ends and cost.get(self.unit, 0) > self.left
+        return min(self._has(cost, instant), self.asks)
+
+    def _has(self, cost: Mapping[str, int], instant: float) -> float:
+        """Compute when it has enough units for a task."""
+        short = instant < self.ends and self._units(cost) > self.left
         return self.ends if short else 0.0
 
-    def charge(self, cost: Mapping[str, int], instant: float) -> None:
-        """Take the units of a task."""
-        self.left = max(0, self.left - cost.get(self.unit, 0))
+    def _units(self, cost: Mapping[str, int]) -> int:
+        units = cost.get(self.unit, 0)
+        return min(units, self.whole.size) if self.whole else units
+
+    def charge(self, cost: Mapping[str, int], instant: float) -> bool:
+        """Take the units of a task; True if it asks the host anew, since it has none."""
+        if self._has(cost, instant) > instant:
+            return True
+        self._take(cost.get(self.unit, 0), instant)
+        return False
+
+    def _take(self, units: int, instant: float) -> None:
+        self.left = max(0, self.left - units)
 
     def lines(self, wanted: Sequence[Wanted], begin: float) -> list[Line]:
         """Say when tasks like these start, if it refills."""
         return []
 
     def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
-        """Lay it over the course of its limit: after its end, that alone decides."""
+        """Lay it over the course of its limit: after its end, that decides."""
         if begin >= self.ends:
             return now
-        needs = [Need(each.units.get(self.unit, 0)) for each in wanted]
-        running, rest = Share(fitting(self.left, 0, cycle(needs))), Share(math.inf)
-        return Periods(now, fresh, self.ends - begin, running, rest, FOR_EVER_MS, HOST_TEXT)
+        needs = [Need(self._units(each.units)) for each in wanted]
+        running, rest, length = (
+            Share(fitting(self.left, 0, cycle(needs))),
+            Share(math.inf),
+            FOR_EVER_MS,
+        )
+        if self.whole:
+            rest, length = Share(packed(self.whole.size, needs)), self.whole.length
+        return Periods(now, fresh, self.ends - begin, running, rest, length, HOST_TEXT)
 
 
 class Refilling(Told):
     """A budget that refills evenly, up to `full` units at `ends`."""
 
-    def __init__(self, unit: str, left: int, ends: float, full: int, interval: float) -> None:
-        super().__init__(unit, left, ends)
+    def __init__(
+        self, unit: str, left: int, ends: float, full: int, interval: float, asks: float = 0.0
+    ) -> None:
+        super().__init__(unit, left, ends, asks)
         self._full, self._interval = full, interval
 
-    def opens_at(self, cost: Mapping[str, int], instant: float) -> float:
-        """Compute when it lets a task run."""
+    def _has(self, cost: Mapping[str, int], instant: float) -> float:
         units = min(cost.get(self.unit, 0), self._full)
         return self._at(units) if units and instant < self.ends else 0.0
 
-    def charge(self, cost: Mapping[str, int], instant: float) -> None:
-        """Take the units of a task."""
+    def _take(self, units: int, instant: float) -> None:
         if instant < self.ends:
-            self.ends += cost.get(self.unit, 0) * self._interval
+            self.ends += units * self._interval
 
     def lines(self, wanted: Sequence[Wanted], begin: float) -> list[Line]:
         """Say when tasks like these start."""

@@ -9,6 +9,7 @@
       LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
       NotConfirmedError                 the call is done, but not confirmed yet (`durability`)
 
+    CostWarning   (UserWarning)         a limit does not count a cost as it is
     ServerWarning (UserWarning)         the server is set up so that tasks may get lost
 
 Errors of the Redis client pass through unwrapped: callers already handle them.
@@ -19,6 +20,7 @@ from typing import Any
 
 __all__ = [
     "ConfigurationError",
+    "CostWarning",
     "DPQError",
     "DuplicateTaskError",
     "LeaseLostError",
@@ -140,6 +142,14 @@ class LimitTimeoutError(DPQError):
 
     def __reduce__(self) -> tuple[type["LimitTimeoutError"], tuple[str | None, float, float]]:
         return type(self), (self.group, self.retry_after, self.timeout)
+
+
+class CostWarning(UserWarning):
+    """A limit does not count a cost as it is; a process warns once for each queue and unit.
+
+    The cost is above what a window ever grants, or its unit is none that the limit counts. `push`,
+    `acquire` and `set_limit` tell it. The task runs all the same.
+    """
 
 
 class ServerWarning(UserWarning):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dpq.model.clearing import Course, Joined, Line, Need, Rounds, Steady, Wanted, packed
-from dpq.model.counted import Counted, Refilling, Told
+from dpq.model.counted import Counted, Refilling, Told, Whole
 from dpq.model.limits import MOVING, Adaptive, RateLimit, Reason, read_rules, reason_of
 from dpq.model.moving import Slots
 from dpq.model.pools import split_pool
@@ -222,6 +222,7 @@ class Gate:
         used: float = 0.0,
         learned: float = 0.0,
         beside: float = 0.0,
+        climb: float = 0.0,
         out: int = 0,
         paid: Sequence[float | str] = (),
         unreadable: bool = False,
@@ -242,7 +243,7 @@ class Gate:
         self._looked_at = -1.0
         self._adaptive = windows[0].adaptive if windows else None
         self._rate, self._since, self._used = rate, since, used
-        self._learned, self._beside = learned, beside
+        self._learned, self._beside, self._climb = learned, beside, climb
         self._learns_slack = next((each for each in self.windows if each.slack_ms is None), None)
 
     def look(self, instant: float) -> None:
@@ -255,6 +256,8 @@ class Gate:
         for quota in self.counted:
             quota.look(instant)
             self.assumed = self.assumed or quota.rolled
+        for told in self.told:
+            told.look(instant)
         if not self._adaptive and self._learned > 0 and (window := self._learns_slack):
             since = min(self._beside, max(instant, self.opens))
             half = max(HALF_MS, HALF_UNITS * window.per_ms / window.rule.rate)
@@ -343,8 +346,10 @@ class Gate:
             window.charge(cost, instant)
         for quota in self.counted:
             quota.charge(cost, instant)
-        for told in self.told:
-            told.charge(cost, instant)
+        asking = [told for told in self.told if told.charge(cost, instant)]
+        if asking:
+            self.told = [told for told in self.told if told not in asking]
+            self.probe = "p" if self.probe == "-" else self.probe
         name = ""
         if self.members:
             free = self._may_run_as(pin)
@@ -382,14 +387,12 @@ class Gate:
 
     def _gain(self, adaptive: Adaptive, first: float) -> float:
         """Compute what a clean window adds. Source: docs/design.md, "Learning"."""
-        rate, step, last = self._rate, adaptive.step, self._learned
+        rate, last = self._rate, self._learned
         if last == 0:
-            return max(step, (rate - first) / 2)
-        if rate >= last:
-            return max(step / 32, (rate - last) * 2)
-        if rate >= last * 0.875:
-            return max(step / 32, (last - rate) / 16)
-        return max(step, (last - rate) / 4)
+            return max(adaptive.step, (rate - first) / 2)
+        if rate < last:
+            return min(last * self._climb, last - rate)
+        return max(0.0, min(max(last / 16, (rate - last) * 2), self._used * 1.5 - rate))
 
     def reason(
         self, cost: Units, rank: float, instant: float, aging: Aging = NO_AGING
@@ -483,6 +486,16 @@ def read_gate(line: str) -> Gate:
     return gate
 
 
+def _told(
+    unit: str, left: str, ends: str, asks: str, full: str, interval: str, *whole: str
+) -> Told:
+    if full:
+        return Refilling(unit, int(left), float(ends), int(full), float(interval), float(asks))
+    size, length, reset = whole or ("", "", "")
+    limit = Whole(int(size), float(length), float(reset)) if size else None
+    return Told(unit, int(left), float(ends), float(asks), limit)
+
+
 def _gate_of(
     windows: Sequence[RateLimit],
     concurrency: int | None,
@@ -491,7 +504,7 @@ def _gate_of(
     paid: str,
     counted: str,
 ) -> Gate:
-    opens, why, probe, rate, since, used, learned, beside, out, turn = state.split(" ")
+    opens, why, probe, rate, since, used, learned, beside, climb, out, turn = state.split(" ")
     probe, _, until = probe.partition("@")
     gate = Gate(
         windows,
@@ -505,6 +518,7 @@ def _gate_of(
         used=float(used),
         learned=float(learned),
         beside=float(beside),
+        climb=float(climb),
         out=int(out),
         paid=paid.split(),
     )
@@ -516,12 +530,7 @@ def _gate_of(
             count, reset, next_ms = map(float, values)
             gate.counted.append(Counted(next(unread), int(count), reset, next_ms))
         elif kind == "o":
-            unit, left, ends, *refills = values
-            told = Told(unit, int(left), float(ends))
-            if refills:
-                full, interval = refills
-                told = Refilling(unit, int(left), float(ends), int(full), float(interval))
-            gate.told.append(told)
+            gate.told.append(_told(*values))
         elif kind == "p":
             gate.permits.append((float(values[0][1:14]), values[0]))
         else:

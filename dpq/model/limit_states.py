@@ -84,7 +84,7 @@ class LimitState(BaseModel):
             period), `observed` (the host said that too little is left); None if it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease, and permits of `acquire` that are leases (with a
-            concurrency, units of a name, or as a probe).
+            concurrency, units of a name, as a probe, or while the host says what is left).
         members: The members of a pool. Windows and concurrency hold for each of them; so
             `units_left`, `rate` and `slack` are theirs.
         weight: The turns that the group gets where others get one, with round robin.

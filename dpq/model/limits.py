@@ -60,12 +60,13 @@ _REASONS: dict[str, Reason] = {
 
 @dataclass(frozen=True)
 class Adaptive:
-    """The bounds of a learned rate: up by `step` after each clean window, halved at a 429 or 503.
+    """The bounds of a learned rate: up after each clean window, down at a 429.
 
     Attributes:
         floor: The lowest rate, above 0, units in a window.
         ceiling: The highest rate.
-        step: Units that are added after a window that was used at least half, without a 429.
+        step: Units that are added after a window that was used at least half, until the first 429.
+            From then on the steps follow from where the 429s came (docs/design.md, "Learning").
     """
 
     floor: float

@@ -118,6 +118,8 @@ class PermitAnswer(NamedTuple):
         held: The lease of the permit, or "".
         scope: The group, and behind a TAB the member of its pool.
         cost: The units that were charged, as the text of a record.
+        brief: "1" if the lease is there only until the answer is observed.
+        costs: The costs that a limit does not count as they are, a line for each.
         members: The members of a pool that does not have the one.
     """
 
@@ -127,6 +129,8 @@ class PermitAnswer(NamedTuple):
     held: str = ""
     scope: str = ""
     cost: str = ""
+    brief: str = ""
+    costs: str = ""
     members: tuple[str, ...] = ()
 
 
@@ -164,6 +168,8 @@ class Caller:
         held: The lease of its booking, or "".
         scope: Its group, and behind a TAB the member that a booking is of, or that it must be.
         cost: The units that were charged.
+        brief: Its lease is there only until the answer is observed, which ends it.
+        costs: The costs that a limit does not count as they are.
         granted: It may go, once it has slept.
     """
 
@@ -172,7 +178,8 @@ class Caller:
         self.id = secrets.token_urlsafe(9)
         self.moment, self.place, self.held, self.channel = "", "", "", ""
         self.scope, self.cost = request.scope, request.cost
-        self.granted = False
+        self.costs: list[str] = []
+        self.granted = self.brief = False
         self._until = None if request.timeout is None else now + request.timeout
 
     def remaining(self, now: float) -> float | None:
@@ -193,7 +200,8 @@ class Caller:
         if not answer.moment or answer.code != 1:
             self.scope = self.request.scope
         elif answer.cost:
-            self.scope, self.cost = answer.scope, answer.cost
+            self.scope, self.cost, self.brief = answer.scope, answer.cost, bool(answer.brief)
+            self.costs = answer.costs.splitlines()
         if answer.code == 1:
             self.moment, self.place = answer.moment, ""
             self.granted = wait <= ASK_AGAIN_SECONDS

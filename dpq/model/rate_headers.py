@@ -92,13 +92,17 @@ class _Limit(NamedTuple):
 
     Attributes:
         name: The words that say what it counts, as "input-tokens"; "" if there are none.
-        full: The units left after that time, if they come back evenly until then.
+        even: The units come back evenly until then.
+        size: The units of the whole limit.
+        window: The seconds of its window.
     """
 
     left: float | None
     wait: float | None
     name: str = ""
-    full: float | None = None
+    even: bool = False
+    size: float | None = None
+    window: float | None = None
 
 
 def seconds_to_wait(
@@ -135,26 +139,32 @@ def seconds_to_wait(
     return max(0.0, min(wait, MAX_RETRY_AFTER))
 
 
-def budgets_left(headers: Headers) -> list[tuple[str, int, float, int | None]]:
+_Told = tuple[int, float, int | None, int | None, float | None]
+
+
+def budgets_left(headers: Headers) -> list[tuple[str, *_Told]]:
     """Read what a host says is left: of each unit the budget with the fewest units.
 
     Returns:
         The name of the unit, "" for requests; the units left, whole ones; the seconds until there
-        are more, above 0 and up to `MAX_RETRY_AFTER`; and the units that are left then if they come
-        back evenly, else None. Limits that do not say both are left out. Among equal numbers the
-        longest wait counts.
+        are more, above 0 and up to `MAX_RETRY_AFTER`; the units that are left then if they come
+        back evenly, else None; those if they come back all at once, else None; and the seconds of
+        the window, or None. Limits that do not say the first two are left out. Among equal numbers
+        the longest wait counts.
     """
     fields = _read(headers)
     now = _now(fields)
-    found: dict[str, tuple[int, float, int | None]] = {}
+    found: dict[str, _Told] = {}
     for limit in [*_paired(fields, now), *_listed(fields, _windows(fields), now)]:
         unit = _unit(limit.name)
         if limit.left is None or limit.wait is None or limit.wait <= 0 or unit is None:
             continue
-        left, full = max(0, int(min(limit.left, _MAX_LEFT))), None
-        if limit.full is not None and left < limit.full <= _MAX_LEFT:
-            full = int(limit.full)
-        budget = (left, min(limit.wait, MAX_RETRY_AFTER), full)
+        left, full, size = max(0, int(min(limit.left, _MAX_LEFT))), None, None
+        if limit.size is not None and max(1, left) <= limit.size <= _MAX_LEFT:
+            full = int(limit.size) if limit.even and left < limit.size else None
+            size = None if limit.even else int(limit.size)
+        window = None if limit.window is None else min(limit.window, MAX_RETRY_AFTER)
+        budget = (left, min(limit.wait, MAX_RETRY_AFTER), full, size, window)
         known = found.get(unit)
         if known is None or (budget[0], -budget[1]) < (known[0], -known[1]):
             found[unit] = budget
@@ -247,17 +257,14 @@ def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
         left = [number for value in limit["remaining"] for number in _numbers(value)]
         wait = _longest(_wait(value, now) for value in limit["reset"])
         words = re.search(r"limit(.*)", name)
-        full = None
-        if name.startswith("anthropic-") or all(map(_SPANS.fullmatch, limit["reset"])):
-            full = min(
-                (size for text in sizes.get(name, []) for size in _numbers(text)), default=None
-            )
-        yield _Limit(min(left, default=None), wait, words[1] if words else "", full)
+        even = name.startswith("anthropic-") or all(map(_SPANS.fullmatch, limit["reset"]))
+        size = min((size for text in sizes.get(name, []) for size in _numbers(text)), default=None)
+        yield _Limit(min(left, default=None), wait, words[1] if words else "", even, size)
 
 
 def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[_Limit]:
     """Read the limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
-    units = _policy_units(fields)
+    policies = _policies(fields)
     for name, values in fields.items():
         if "ratelimit" in name and not _PAIR.search(name) and not name.endswith("-policy"):
             for policy, params in _structured(", ".join(values)):
@@ -266,21 +273,27 @@ def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[
                     params.get("t") or params.get("reset") or params.get("resets", ""), now
                 )
                 if left:  # Atlassian leaves it out while plenty is left
-                    wait = windows.get(policy) if wait is None else wait
-                    yield _Limit(min(left), wait, units.get(policy, ""))
+                    window, said = windows.get(policy), policies.get(policy, {})
+                    sizes = _numbers(said.get("q") or params.get("limit", ""))
+                    yield _Limit(
+                        min(left),
+                        window if wait is None else wait,
+                        said.get("qu", ""),
+                        size=min(sizes, default=None),
+                        window=window,
+                    )
 
 
 def _windows(fields: _Fields) -> dict[str, float]:
     """Read the windows of the policies that name one, in seconds."""
-    texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
-    params = {policy: _wait(p.get("w", ""), 0) for text in texts for policy, p in _structured(text)}
+    params = {policy: _wait(p.get("w", ""), 0) for policy, p in _policies(fields).items()}
     return {policy: window for policy, window in params.items() if window}
 
 
-def _policy_units(fields: _Fields) -> dict[str, str]:
-    """Read the units of the policies that name one (`qu`, draft-10)."""
+def _policies(fields: _Fields) -> dict[str, dict[str, str]]:
+    """Read the parameters of each policy: its units (`q`), its window (`w`), its unit (`qu`)."""
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
-    return {policy: p["qu"] for text in texts for policy, p in _structured(text) if p.get("qu")}
+    return {policy: params for text in texts for policy, params in _structured(text)}
 
 
 # A string in quotes may hold what separates; one without an end goes on to the end.

@@ -107,11 +107,18 @@ def _member(
 
 
 def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
-    """Read what a host has said is left: `UNIT:LEFT:UNTIL`, and `:FULL:INTERVAL` if it refills."""
+    """Read what a host has said is left, as `lua/lib/tokens.lua` writes it."""
     texts = (text.split(":") for text in told.split())
     return tuple(
-        Budget(unit, int(left), (int(until) - now_ms) / 1000, *map(int, refills[:1]))
-        for unit, left, until, *refills in texts
+        Budget(
+            unit,
+            int(left),
+            (int(until) - now_ms) / 1000,
+            int(full) if full else None,
+            int(whole[0]) if whole else None,
+            int(whole[1]) / 1000 if whole else None,
+        )
+        for unit, left, until, _, full, _, *whole in texts
     )
 
 

@@ -1,5 +1,6 @@
 """The operations about limits and groups of one partition. No I/O."""
 
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from dpq.model.permit import Caller
 from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.quota import Quota, split_quotas, write_quotas
 from dpq.model.task import Task
+from dpq.model.uncounted import warn_of_costs, warn_of_units
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -41,6 +43,7 @@ class LimitOperations(CommandMaker):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
         rest, quotas = split_quotas(rate)
@@ -50,7 +53,10 @@ class LimitOperations(CommandMaker):
         names, turns = pool_members(members, group), group_weight(weight, group)
         heavy = int(any(w.reserve for w in windows) or any(quota.reserve for quota in quotas))
         field, rules = _field(group), write_rules(windows, concurrency)
-        return self._set_rules(field, rules, heavy, quotas, names, turns)
+        warn_of_units(
+            self.queue_name, [*(w.unit for w in windows), *(quota.unit for quota in quotas)]
+        )
+        return self._set_rules(field, rules, heavy, quotas, names, turns, reset=reset)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
@@ -64,15 +70,20 @@ class LimitOperations(CommandMaker):
         quotas: Sequence[Quota] = (),
         members: Sequence[str] = (),
         weight: float | None = None,
+        *,
+        reset: bool = False,
     ) -> Steps[None]:
         walk, cursor = "set", "0"
+        anew = [secrets.randbelow(10**15)] if reset else []
         if quotas:  # they carry the clock changes of 10 years from the server's time on
             seen = yield self._command("view", [self._now(), ""], read_texts)
             rules += write_quotas(quotas, int(seen[6]))
         rules = add_pool(rules, members, weight)
         while walk != "done":
-            args = [self._now(), field, rules, heavy, walk, cursor]
-            walk, cursor = yield self._command("set_limit", args, unless_refused(read_texts))
+            args = [self._now(), field, rules, heavy, walk, cursor, *anew]
+            command = self._command("set_limit", args, unless_refused(read_texts))
+            walk, cursor, *costs = yield command
+        warn_of_costs(self.queue_name, costs)
 
     def delay_group(
         self, group: str, seconds: float | None, member: str | None = None
@@ -94,12 +105,16 @@ class LimitOperations(CommandMaker):
                 scope += f"\t{target.member}"
         else:
             scope = target.scope if isinstance(target, Caller) else target or ""
-        args: list[Any] = [self._now(), scope, task.id if task else ""]
-        args.append(task.token if task else "")
+        args: list[Any] = [self._now(), scope]
+        if isinstance(target, Caller):
+            args += [target.held, "1" if target.brief else ""]
+        else:
+            args += [task.id, task.token] if task else ["", ""]
         for budget in budgets:
-            ends = milliseconds("seconds", budget.seconds)
-            full = "" if budget.full is None else budget.full
-            args += [budget.unit, budget.left, ends, costs.get(budget.unit, 0), full]
+            args += [budget.unit, budget.left, milliseconds("seconds", budget.seconds)]
+            args.append(costs.get(budget.unit, 0))
+            args += ["" if value is None else value for value in (budget.full, budget.limit)]
+            args.append(milliseconds("window", budget.window or 0))
         return self._ask("observe", args, unless_refused(same))
 
     def close(self, retry_after: float) -> Steps[Any]:

@@ -54,6 +54,9 @@ UPKEEP_BATCH = 100
 """Tasks moved by one step of upkeep: 0.5 to 1 ms of server time, under 5 ms also if others use the
 server's core. Source: benchmarks/README.md, "A million tasks"."""
 
+MOST_COSTS = 10_000
+"""Groups and units whose largest cost is remembered."""
+
 PUSH_BATCH = 125
 """Tasks in one round trip of push_many: under 5 ms of server time, also into a closed group of a
 million. Source: benchmarks/README.md."""
@@ -99,6 +102,7 @@ class Partition(
         self._read_batch = partial(replies.read_batch, queue.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
         self._short_push.expect(True)
+        self._costs: dict[tuple[str, str], int] = {}  # the largest so far, by group and unit
 
     # Adding
 
@@ -146,7 +150,7 @@ class Partition(
     def _push(self, batch: list[Checked]) -> Steps[list[str]]:
         ids = new_ids(len(batch), self._mark if self._count > 1 else None)
         args: list[Any] = [self._now()]
-        now_ms = None
+        now_ms, asks = None, False
         for id_, (spec, body, _, line) in zip(ids, batch, strict=True):
             if line:
                 if now_ms is None:  # the server's clock, since this machine's may be wrong
@@ -154,8 +158,9 @@ class Partition(
                     now_ms = yield ask._replace(needs_confirmation=False)
                 spec = with_first(spec, line, now_ms)
             args += (id_, spec, body)
-        if self._count > 1:
-            args.append(self._count)
+            asks = asks or (spec[0] == "f" and self._is_new_cost(spec))
+        if self._count > 1 or asks:
+            args.append(f"{max(1, self._count)}?" if asks else self._count)
         elif _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
             code = yield self._command("push_plain", args, replies.first_of)
             if code == 0:
@@ -164,10 +169,26 @@ class Partition(
             self._short_push.refuse()
             self._short_push.expect(True)  # after a while
         keys = [prepared[2] for prepared in batch]
-        command = self._command("push", args, lambda reply: replies.read_ids(ids, keys, reply))
+        command = self._command(
+            "push", args, lambda reply: replies.read_ids(self.queue_name, ids, keys, reply)
+        )
         while (yield command):  # no queue yet, or it was dropped since this client opened it
             yield from self._make()
         return ids
+
+    def _is_new_cost(self, spec: str) -> bool:
+        """Return True if no task of its group has cost so much: the server looks at its limits."""
+        cost = spec.split(" ", 2)[1]
+        if cost == "1":
+            return False
+        group, is_new = spec.split("\t", 2)[1], False
+        for part in cost.split(","):
+            unit, _, units = part.rpartition("=")
+            if int(units) > self._costs.get((group, unit), -1):
+                self._costs[group, unit], is_new = int(units), True
+        if len(self._costs) > MOST_COSTS:
+            self._costs.clear()
+        return is_new
 
     def _prepare(
         self,

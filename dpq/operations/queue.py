@@ -564,6 +564,7 @@ class QueueOperations(Generic[P]):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> Steps[None]:
         """Limit a group, or every group without a limit of its own."""
         rest, quotas = split_quotas(rate)
@@ -586,7 +587,7 @@ class QueueOperations(Generic[P]):
         parts = self.partitions if every else [self._group(str(group))]
         rules = (
             *(rate, per, burst, group, concurrency, adaptive, reserve, slack),
-            *(members, weight),
+            *(members, weight, reset),
         )
         return _done([self._noted(part, part.set_limit(*rules)) for part in parts])
 
@@ -805,7 +806,8 @@ def _soonest(waits: Iterable[int | None]) -> int | None:
 
 def _share(budget: Budget, parts: int) -> Budget:
     full = None if budget.full is None else budget.full // parts
-    return replace(budget, left=budget.left // parts, full=full)
+    limit = None if budget.limit is None else max(1, budget.limit // parts)
+    return replace(budget, left=budget.left // parts, full=full, limit=limit)
 
 
 def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
@@ -817,6 +819,7 @@ def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
             few[0],
             left=sum(budget.left for budget in few),
             full=None if few[0].full is None else sum(budget.full or 0 for budget in few),
+            limit=None if few[0].limit is None else sum(budget.limit or 0 for budget in few),
         )
         for few in shares
     )

@@ -22,6 +22,7 @@ from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.reports import Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
+from dpq.model.uncounted import warn_of_costs
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
 from dpq.protocol.refusals import Code, require_same
 from dpq.protocol.values import moment_of
@@ -181,8 +182,10 @@ def read_time(reply: list[Any]) -> int:
     return int(reply[1])
 
 
-def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
+def read_ids(queue_name: str, ids: list[str], keys: list[str], reply: list[Any]) -> bool:
     """Read the reply of push; replace ids by those of the tasks that have the keys already.
+
+    It warns of costs that a limit does not count as they are.
 
     Returns:
         True if the queue does not exist yet: create it, and push again.
@@ -201,8 +204,13 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
             f"key {key!r} belongs to task {holder} of another group: a task cannot "
             "change its group; use another key, or cancel that task first"
         )
-    for index, holder in zip(reply[1::2], reply[2::2], strict=True):
-        ids[index - 1] = holder.decode()
+    costs = []
+    for index, text in zip(reply[1::2], reply[2::2], strict=True):
+        if index:
+            ids[index - 1] = text.decode()
+        else:
+            costs.append(text.decode())
+    warn_of_costs(queue_name, costs)
     return bool(reply[0] == 1)
 
 

@@ -22,6 +22,7 @@ from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
 from dpq.model.signals import RateLimited, Scope, signal_of
 from dpq.model.task import Cost
+from dpq.model.uncounted import warn_of_costs
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
 
@@ -50,6 +51,7 @@ class PermitBase:
         if caller.held:
             self._held = HeldPermit(caller.id, self.group, caller.held, caller.scope)
             queue._leases.hold((cast("Any", self._held),), caller.request.lease)
+        warn_of_costs(queue.queue_name, caller.costs)
 
     def spent(self, cost: Cost | None = None, **units: int) -> None:
         """Tell what the request has spent: it replaces what was charged, as in `DPQ.spent`.
@@ -105,7 +107,7 @@ class PermitBase:
 
     @property
     def leased(self) -> bool:
-        """The permit counts towards a concurrency, or is a probe, until it ends."""
+        """The permit counts until it ends, for a concurrency or as a probe; or until its answer."""
         return self._held is not None
 
     def __del__(self) -> None:
@@ -159,6 +161,9 @@ class Permit(PermitBase):
         operations = self._queue._operations
         with self._logged("report an answer"):
             if budgets:
+                if self._held and self._caller.brief:
+                    self._queue._leases.let_go(self._held)
+                    self._let_go()
                 self._queue._session.run(operations.observe, self._caller, budgets)
             if limited and limited.scope != "task":
                 if self._held:

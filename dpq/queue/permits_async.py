@@ -34,6 +34,9 @@ class AsyncPermit(PermitBase):
         limited, budgets = self._read(response, headers, scope)
         if budgets:
             with self._logged("report an answer"):
+                if self._held and self._caller.brief:
+                    await self._queue._leases.end(cast("Any", self._held))
+                    self._let_go()
                 observe = self._queue._operations.observe
                 await self._queue._session.run(observe, self._caller, budgets)
         if limited and limited.scope != "task":

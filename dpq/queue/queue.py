@@ -766,12 +766,13 @@ class DPQ(QueueBase[P]):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> None:
         """Limit what is popped, for all consumers together, also for those that run already.
 
         The call replaces the limit of the same queue or group. Units that were granted before still
         count in a window of the same length, and a learned rate stays. So every process may set the
-        same limit at its start.
+        same limit at its start. `reset=True` lets it begin anew.
 
         Args:
             rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the
@@ -795,6 +796,10 @@ class DPQ(QueueBase[P]):
             weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
                 `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue. In a
                 partitioned queue it is 1 or more.
+            reset: Forget what was granted and counted in its windows and quotas, the learned rate,
+                slack and estimates, and what the host has said is left. A closing stays:
+                `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
+                its own, one after the other. Not for a program's start: each would reset it.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, the queue has another format, or
@@ -814,6 +819,7 @@ class DPQ(QueueBase[P]):
             slack,
             members,
             weight,
+            reset,
         )
 
     def clear_limit(self, group: str | None = None) -> None:
@@ -865,9 +871,12 @@ class DPQ(QueueBase[P]):
     ) -> list[Budget]:
         """Take in what a host says is left of its limit: no consumer goes beyond it.
 
-        So a limit is obeyed before the first 429. Tasks that are still under way count as if the
-        host did not know them yet. What is left is forgotten at its reset; own limits hold beside
-        it, and it loosens none. Call it before the delivery is ended.
+        So a limit is obeyed before the first 429. Tasks and permits that are still under way count
+        as if the host did not know them yet. At the reset the whole limit is left again, if the
+        host says it, until an hour after its last reset; else nothing is known. A reset more than
+        60 s away, or than the longest window of the own limit, counts if two answers name it; until
+        then one task asks again, alone. Own limits hold beside it, and it loosens none. Call it
+        before the delivery is ended.
 
         Args:
             task_or_group: The task that has the answer, for its group (the queue, if it has none);

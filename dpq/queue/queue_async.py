@@ -562,6 +562,7 @@ class AsyncDPQ(QueueBase[P]):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> None:
         """Async `DPQ.set_limit`."""
         await self._session.run(
@@ -576,6 +577,7 @@ class AsyncDPQ(QueueBase[P]):
             slack,
             members,
             weight,
+            reset,
         )
 
     async def clear_limit(self, group: str | None = None) -> None:

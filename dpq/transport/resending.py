@@ -8,8 +8,9 @@ The blocking and the asyncio connections call it:
     again.result
 
 A command is sent again if its reply is missing, or if the server holds other keys or does not know
-the script. The client itself sends it, with its own retries and redirections. But a change that is
-to be confirmed goes over connections of DPQ's own first: only there WAIT is on the same connection.
+the script. The client itself sends it, with its own retries and redirections. But the text of a
+script goes over DPQ's own connection first, since the client's pool swallows an OSError of a signal
+handler. So does a change that is to be confirmed: only there WAIT is on the same connection.
 """
 
 from typing import Any, NamedTuple
@@ -74,6 +75,8 @@ class Resending:
             self._as_text = True
             if isinstance(self.reply, Unconfirmed):  # the call has waited as long as it may
                 self._own_tries, self._mark = 0, self.reply
+            elif self._mark is None and not self._by_client:
+                self._own_tries = 1
         elif self._as_text and may_not_eval(error):
             self._as_text, self._loaded, load = False, True, True
         elif self._by_client or not resendable(error):

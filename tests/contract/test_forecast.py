@@ -86,7 +86,12 @@ queues = st.fixed_dictionaries(
         ),
         "before": st.lists(
             st.tuples(
-                st.sampled_from(["pop", "429", "429 queue", "close", "wait", "release", "lapse"]),
+                st.sampled_from(
+                    [
+                        *("pop", "429", "429 queue", "close", "wait", "release", "lapse"),
+                        *("told", "told far", "told evenly"),
+                    ]
+                ),
                 st.sampled_from(["a", "b", "c"]),
                 st.sampled_from([0.25, 1, 3.5]),
             ),
@@ -96,6 +101,10 @@ queues = st.fixed_dictionaries(
         "run": st.sampled_from([0, 0.4, 2, None]),
     }
 )
+
+
+TOLD = {"told": ("2", ""), "told far": ("2", "00000000"), "told evenly": ("3", "s")}
+"""What hosts say of their limits: its units, and what stands behind the seconds of its reset."""
 
 
 def ms(moment: datetime) -> int:
@@ -161,6 +170,13 @@ def prepare(q: DPQ[Any], clock: Clock, how: dict[str, Any], future: Future) -> N
             future.move_to(clock.ms + round(seconds * 1000))
         elif action == "close":
             q.delay_group(group, seconds)
+        elif action in TOLD:
+            limit, more = TOLD[action]
+            headers = {
+                "X-RateLimit-Limit": limit,
+                "X-RateLimit-Remaining": f"{seconds // 1 % 3:.0f}",
+            }
+            q.observe(group, headers={**headers, "X-RateLimit-Reset": f"{seconds}{more}"})
         elif task := q.pop(visibility=0.8 if action == "lapse" else seconds).task:
             if action == "pop":
                 future.hold(task, seconds)

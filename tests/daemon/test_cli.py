@@ -902,6 +902,28 @@ def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
     assert "10000/day@America/Los_Angeles" in run("limit", "set", "--help").stdout
 
 
+def test_a_limit_begins_anew(run: Run, q: DPQ) -> None:
+    """--reset forgets what was granted; without it the unit stays spent."""
+    q.push_many([Push(1, group="g"), Push(2, group="g")])
+    run("limit", "set", "1/h", "--group", "g")
+    assert q.pop()
+    run("limit", "set", "1/h", "--group", "g")
+    assert not q.pop().task
+    assert told(run("limit", "set", "1/h", "--group", "g", "--reset")).endswith(", begun anew")
+    assert q.pop().task
+
+
+@pytest.mark.filterwarnings("always::dpq.CostWarning")
+def test_what_limits_nothing_is_said(run: Run, q: DPQ) -> None:
+    """A misspelt unit of a limit or a cost, and a cost above the bound, in one line each."""
+    assert "warning: a limit of 'token' counts" in run("limit", "set", "token=6000/m").stderr
+    run("limit", "set", "tokens=100/m,burst=20", "--group", "g")
+    push = ("push", "1", "--group", "g", "--cost")
+    assert "did you mean 'tokens'?" in run(*push, "tokns=5").stderr
+    assert "warning: a cost of 5000 tokens is more than" in run(*push, "tokens=5000").stderr
+    assert q.size() == 2
+
+
 def test_a_closed_group_waits(run: Run, q: DPQ) -> None:
     """group close holds a group's tasks back, group open lets them go."""
     q.push(1, group="g")

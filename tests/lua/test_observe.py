@@ -3,7 +3,8 @@
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Budget, Push, Quota, RateLimit
+from dpq import DPQ, Budget, LimitTimeoutError, Push, Quota, RateLimit
+from dpq.model.permit import Caller, PermitRequest
 
 SCOPES = [None, "g"]
 
@@ -246,7 +247,7 @@ def test_it_is_forgotten(q, redis, queue_name, clock):
 
 
 @pytest.mark.damaged
-@pytest.mark.parametrize("token", ["O:1", "O:x:9", "O:1:2:3:4", "Otokens::"])
+@pytest.mark.parametrize("token", ["O:1", "O:x:9", "O:1:2:3:4:5", "Otokens::", "A:0:9:9"])
 def test_an_unreadable_budget(q, redis, queue_name, clock, token):
     """The gate cannot be read: check says so, and repair mends it."""
     q.set_limit(60, 60, group="g")
@@ -269,3 +270,324 @@ def test_in_partitions(redis, queue_name, clock):
         assert left(q) == {"": (7, 60)}
         assert q.check() == []
         q.drop()
+
+
+# The whole limit, window after window
+
+
+def windows(left, seconds, limit=4, window=None):
+    """Headers of a host that also says its limit, and perhaps its window."""
+    if window is None:
+        return says(left, seconds) | {
+            "x-ratelimit-limit": str(limit),
+            "x-ratelimit-reset": str(seconds),
+        }
+    return {
+        "RateLimit-Policy": f'"p";q={limit};w={window}',
+        "RateLimit": f'"p";r={left};t={seconds}',
+    }
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_whole_limit_is_left_after_the_reset(q, clock, scope):
+    """So many in each window, as long as it was told to come, until an hour after the last word."""
+    fill(q, 40, scope)
+    q.observe(scope, headers=windows(1, 10))
+    assert payloads(q) == [0]
+    clock.advance(9.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [1, 2, 3, 4]
+    assert left(q, scope) == {"": (0, 10)}
+    clock.advance(25)
+    assert payloads(q) == [5, 6, 7, 8]
+    assert left(q, scope) == {"": (0, 5)}
+    clock.advance(3574.999)
+    assert len(payloads(q)) == 4
+    clock.advance(0.001)
+    assert left(q, scope) == {}
+    assert len(payloads(q, 40)) == 27
+
+
+def test_a_policy_says_how_long_the_window_is(q, clock):
+    """Where the first answer comes late in it."""
+    fill(q, 12)
+    q.observe("g", headers=windows(0, 1, window=10))
+    clock.advance(1)
+    assert payloads(q) == [0, 1, 2, 3]
+    assert left(q) == {"": (0, 10)}
+
+
+def test_the_longest_time_to_a_reset_is_the_window(q, clock):
+    """As far as answers have said: a host that names no policy says it bit by bit."""
+    fill(q, 12)
+    q.observe("g", headers=windows(3, 30))
+    q.observe("g", headers=windows(2, 29))
+    clock.advance(30)
+    assert payloads(q) == [0, 1, 2, 3]
+    assert left(q) == {"": (0, 30)}
+    q.observe("g", headers=windows(0, 60))
+    clock.advance(60)
+    assert payloads(q) == [4, 5, 6, 7]
+    assert left(q) == {"": (0, 60)}
+
+
+def test_a_window_ends_when_its_answers_say(q, clock):
+    """Its end was a guess; a straggler of the window before makes it no shorter."""
+    fill(q, 20)
+    q.observe("g", headers=windows(0, 9.5))
+    clock.advance(9.5)
+    assert len(q.pop_many(2)) == 2
+    q.observe("g", headers=windows(4, 8.5))
+    assert left(q) == {"": (2, 9.5)}
+    q.observe("g", headers=windows(4, 10))
+    assert left(q) == {"": (2, 10)}
+    q.observe("g", headers=windows(4, 11))  # now it is known
+    assert left(q) == {"": (2, 10)}
+
+
+def test_another_limit_begins_anew(q, clock):
+    """The window of one limit says nothing of another's."""
+    fill(q, 40)
+    q.observe("g", headers=windows(0, 50, limit=100))
+    q.observe("g", headers=windows(0, 2))
+    clock.advance(2)
+    assert payloads(q) == [0, 1, 2, 3]
+    assert left(q) == {"": (0, 2)}
+
+
+def test_a_task_that_needs_more_than_the_whole_limit(q, clock):
+    """It has a window for itself, and none waits for ever."""
+    q.observe("g", headers=windows(3, 10))
+    q.push("huge", group="g", cost=100)
+    q.push("later", -1, group="g")
+    assert payloads(q) == []
+    clock.advance(10)
+    assert payloads(q) == ["huge"]
+    clock.advance(10)
+    assert payloads(q) == ["later"]
+
+
+def test_the_forecast_knows_the_windows(q, clock):
+    """What is foreseen: the whole limit in each, and the drain of them."""
+    fill(q, 9)
+    q.observe("g", headers=windows(1, 5))
+    q.observe("g", headers=windows(1, 5))
+    assert [one.in_seconds for one in q.forecast(run=0)] == [0, *[5] * 4, *[10] * 4]
+    assert q.drain().seconds == pytest.approx(10)
+
+
+def test_a_gate_of_windows_is_kept_and_goes(q, redis, queue_name, clock):
+    """Without a limit it stays for an hour after its last reset."""
+    gates = f"dpq:{{{queue_name}}}:gates"
+
+    def busy():
+        for _ in range(40):
+            q.push("x", group="h")
+            payloads(q)
+            q.promote()
+
+    q.observe("g", headers=windows(3, 10))
+    clock.advance(3609)
+    busy()
+    assert redis.hkeys(gates) == [b"g"]
+    clock.advance(1)
+    busy()
+    assert redis.hlen(gates) == 0
+
+
+def test_windows_in_partitions(redis, queue_name, clock):
+    """Each has its share of the whole limit, at least one unit."""
+    with DPQ(redis, queue_name, partitions=3, clock=clock) as q:
+        q.observe(None, headers=windows(0, 10, limit=9))
+        assert q.limits()[0].budgets == (Budget("", 0, 10, limit=9, window=10),)
+        fill(q, 40, None)
+        assert len(payloads(q, 100)) == 0
+        clock.advance(10)
+        assert len(payloads(q, 100)) == 9
+        q.drop()
+
+
+# Permits
+
+
+def permit(q, group="g"):
+    """One that is there now."""
+    return q.acquire(group, timeout=0)
+
+
+def refused_for(q, group="g"):
+    """The seconds until a permit may be there."""
+    with pytest.raises(LimitTimeoutError) as refused, permit(q, group):
+        pass
+    return refused.value.retry_after
+
+
+def test_permits_count_until_their_answer(q, redis, queue_name, clock):
+    """The host may not know them; then they are no leases any more, at no further call."""
+    q.observe("g", headers=windows(4, 10))
+    with permit(q) as first, permit(q) as second:
+        assert first.leased
+        assert second.leased
+        first.report(200, windows(3, 10))
+        assert left(q) == {"": (2, 10)}
+        assert not first.leased
+        second.report(200, windows(3, 10))
+        assert left(q) == {"": (2, 10)}
+        assert not second.leased
+    assert redis.zcard(f"dpq:{{{queue_name}}}:tracked") == 0
+    with permit(q) as silent:
+        silent.report(200, {})
+        assert silent.leased
+    assert redis.zcard(f"dpq:{{{queue_name}}}:tracked") == 0
+    assert q.check() == []
+
+
+def test_a_permit_that_counts_anyway_stays_a_lease(q, clock):
+    """Its answer tells what is left, and its end ends it."""
+    q.set_limit(concurrency=1, group="g")
+    q.observe("g", headers=windows(4, 10))
+    with permit(q) as only:
+        only.report(200, windows(4, 10))
+        assert left(q) == {"": (3, 10)}
+        assert only.leased
+        assert refused_for(q) > 0
+    with permit(q):
+        pass
+
+
+def asked(q, lease=60.0):
+    """A caller that waits, and the answer that it got."""
+    caller = Caller(PermitRequest.checked("g", 1, None, 0, lease), 0.0)
+    return caller, ask(q, caller)
+
+
+def ask(q, caller):
+    """The answer that a caller gets now."""
+    answer = q._session.run(q._operations.acquire, caller, 0.0)
+    caller.receive(answer, 0.0)
+    return answer
+
+
+def test_permits_that_ran_out_are_not_under_way(q, clock):
+    """Their callers are dead."""
+    q.observe("g", headers=windows(4, 100))
+    assert asked(q, lease=30)[1].held
+    clock.advance(20)
+    q.observe("g", headers=windows(4, 80))
+    assert left(q) == {"": (3, 80)}
+    clock.advance(11)
+    q.observe("g", headers=windows(2, 69))
+    assert left(q) == {"": (2, 69)}
+
+
+def test_none_is_booked_beyond_a_reset(q, clock):
+    """Callers that wait for it get what the window has, and no more."""
+    q.observe("g", headers=windows(0, 3))
+    waiting = [asked(q) for _ in range(6)]
+    assert {(answer.code, answer.wait) for _, answer in waiting} == {(0, 3)}
+    clock.advance(3)
+    callers = [caller for caller, _ in waiting]
+    for _ in range(6):  # in their order, whoever asks first
+        answers = [ask(q, caller) for caller in callers]
+        callers = [caller for caller in callers if not caller.granted]
+    assert len(callers) == 2
+    assert {(answer.code, answer.wait) for answer in answers} == {(0, 3)}
+
+
+# What one answer may close
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_far_reset_is_asked_again_by_one(q, clock, scope):
+    """One answer closes for a minute; then one task asks alone, and its answer decides."""
+    fill(q, 9, scope)
+    q.observe(scope, headers=says(0, 10**9))
+    clock.advance(59.999)
+    assert payloads(q) == []
+    state = q.limits()[0] if scope is None else q.group(scope)
+    assert (state.reason, round((state.opens_at.timestamp() - clock.ms / 1000) * 1000)) == (
+        "observed",
+        1,
+    )
+    clock.advance(0.001)
+    probe = take(q)
+    assert probe.payload == 0
+    assert payloads(q) == []
+    q.observe(probe, headers=says(0, 10**9))
+    q.ack(probe)
+    assert payloads(q) == []
+    clock.advance(60)
+    probe = take(q)
+    assert payloads(q) == []
+    q.ack(probe)
+    assert payloads(q) == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_the_same_of_what_comes_back_evenly(q, clock):
+    """A unit a day is no unit for whom nobody else says so."""
+    fill(q, 3)
+    q.observe("g", headers=refills(0, 80_000, 2))
+    clock.advance(59.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [0]
+
+
+def test_what_is_left_runs_before_one_asks(q, clock):
+    """However far the reset is."""
+    fill(q, 9)
+    q.observe("g", headers=windows(2, 80_000))
+    assert payloads(q) == [0, 1]
+    clock.advance(60)
+    assert payloads(q) == [2]
+    assert payloads(q) == []
+
+
+def test_a_reset_that_two_answers_name_is_believed(q, clock):
+    """A day at most; a host that counts down says the same moment again."""
+    fill(q, 3)
+    q.observe("g", headers=windows(1, 3000))
+    clock.advance(10)
+    q.observe("g", headers=windows(0, 2990))
+    assert payloads(q) == []
+    clock.advance(2989.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "own", [RateLimit(5000, 3600), Quota(5000, "hour"), RateLimit(9, 3600, unit="t")]
+)
+def test_one_answer_is_believed_as_far_as_an_own_window_reaches(q, clock, own):
+    """Whoever says an hour has a host that counts by the hour."""
+    q.set_limit([own], group="g")
+    fill(q, 3)
+    q.observe("g", headers=says(0, 80_000))
+    clock.advance(3599.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [0]
+
+
+def test_members_of_a_pool_are_asked_again(q, clock):
+    """Each by itself, as far as the pool's windows reach."""
+    q.set_limit(10, 120, burst=9, group="g", members=["a", "b"])
+    fill(q, 9)
+    first = take(q)
+    q.observe(first, headers=says(0, 80_000))
+    q.ack(first)
+    assert {task.member for task in q.pop_many(4)} == {"b"}
+    clock.advance(120)
+    assert sum(task.member == "a" for task in q.pop_many(9)) == 1
+
+
+def test_a_429_says_for_how_long(q, clock):
+    """Retry-After is no guess: it closes as long as it says."""
+    fill(q, 3)
+    q.rate_limited(take(q), 80_000)
+    clock.advance(79_999)
+    assert payloads(q) == []
+    clock.advance(1)
+    assert payloads(q) == [0]

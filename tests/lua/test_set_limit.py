@@ -1,9 +1,9 @@
 """set_limit: what the queue, a group or every group may do, set, changed and removed."""
 
 import pytest
-from kit.limits import LONG, SCOPES, fill, payloads
+from kit.limits import LONG, SCOPES, fill, payloads, take
 
-from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, Reserve
+from dpq import DPQ, Adaptive, ConfigurationError, Push, Quota, RateLimit, Reserve
 
 
 def walk(probe, clock, field, rules, heavy=0):
@@ -376,3 +376,173 @@ def test_numbers_of_other_libraries(q, what):
     q.push("x")
     assert payloads(q) == ["x"]
     assert q.limits()[0].open in (True, False)
+
+
+# Begun anew
+
+
+def reset(q, scope, *limit, **more):
+    """Set a limit, which begins anew."""
+    q.set_limit(*limit, group=scope, reset=True, **more)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(
+    "limit", [RateLimit(2, 60, 2), RateLimit(2, 60, moving=True), Quota(2, "day")]
+)
+def test_reset(q, clock, scope, limit):
+    """What was granted counts no more; without `reset` it does."""
+    q.set_limit([limit], group=scope)
+    fill(q, 9)
+    assert payloads(q) == [0, 1]
+    if not isinstance(limit, Quota):
+        q.clear_limit(scope)
+    q.set_limit([limit], group=scope)
+    assert payloads(q) == []
+    reset(q, scope, [limit])
+    assert payloads(q) == [2, 3]
+    assert payloads(q) == []
+    assert q.check() == []
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_reset_of_a_tighter_limit(q, scope):
+    """It begins anew with its own burst, whatever the one before has granted."""
+    q.set_limit(100, 60, 50, group=scope)
+    fill(q, 60)
+    assert len(payloads(q)) == 50
+    reset(q, scope, 10, 60, 3)
+    assert payloads(q) == [50, 51, 52]
+
+
+@pytest.mark.parametrize("scope", [None, "g"])
+def test_what_was_learned_is_forgotten(q, clock, scope):
+    """The rate, the slack, the estimates, and what the host has said; totals go on."""
+    q.set_limit(
+        [RateLimit(8, 1, adaptive=Adaptive(1, 20)), RateLimit(900, 1, 900, unit="t")], group=scope
+    )
+
+    def state():
+        return q.limits()[0] if scope is None else q.group(scope)
+
+    fill(q, 9, scope)
+    q.ack(take(q), cost={"t": 700})
+    clock.advance(1)
+    q.rate_limited(take(q), 0)
+    q.observe(scope, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "30"})
+    clock.advance(1)
+    assert state().rate < 8
+    assert state().budgets
+    reset(q, scope, [RateLimit(8, 1, adaptive=Adaptive(1, 20)), RateLimit(900, 1, 900, unit="t")])
+    assert state().rate == 8
+    assert not state().budgets
+    assert state().units_left == (1, 900)
+    assert state().granted[0] == 2
+    take(q)
+    assert state().units_left[1] == 900
+
+
+def test_learned_slack_is_forgotten(q, clock):
+    """A reset begins with the window that was set."""
+    q.set_limit(10, 1, group="g")
+    fill(q, 9)
+    q.rate_limited(take(q), 0)
+    assert q.group("g").slack > 0
+    reset(q, "g", 10, 1)
+    assert q.group("g").slack == 0
+
+
+def test_a_reset_keeps_closings_and_leases(q, clock):
+    """They are no units: whoever opens a group says so."""
+    q.set_limit(10, 1, group="g", concurrency=2)
+    fill(q, 9)
+    assert payloads(q) == [0]
+    q.delay_group("g", 60)
+    reset(q, "g", 10, 1, concurrency=2)
+    assert payloads(q) == []
+    q.delay_group("g", 0)
+    assert payloads(q) == [1]
+    clock.advance(1)
+    assert payloads(q) == []  # two are out
+
+
+def test_a_reset_of_a_pool(q, clock):
+    """Each member begins anew."""
+    q.set_limit(1, 60, group="g", members=["a", "b"])
+    fill(q, 9)
+    assert len(payloads(q)) == 2
+    reset(q, "g", 1, 60, members=["a", "b"])
+    assert len(payloads(q)) == 2
+    assert q.check() == []
+
+
+def test_what_was_spent_before_a_reset_gives_nothing_back(q, clock):
+    """Its units count no more, so there is nothing to give back."""
+    for limit in (RateLimit(9, 60, 9, unit="t"), RateLimit(9, 60, unit="t", moving=True)):
+        q.set_limit([limit], group="g")
+        q.push("before", group="g", cost={"t": 9})
+        before = take(q)
+        reset(q, "g", [limit])
+        q.push("after", group="g", cost={"t": 9})
+        assert take(q).payload == "after"
+        q.ack(before, cost={"t": 0})
+        q.push("late", group="g", cost={"t": 9})
+        assert payloads(q) == []
+        q.purge()
+
+
+def test_a_reset_of_all_groups_leaves_those_with_a_limit_of_their_own(q):
+    """Each group that follows the default begins anew, however many there are."""
+    q.set_limit(1, 60, group="*")
+    q.set_limit(1, 60, group="own")
+    groups = [f"g{n}" for n in range(600)]
+    q.push_many(Push(n, group=group) for group in [*groups, "own"] for n in range(3))
+    assert len(payloads(q)) == 601
+    reset(q, "*", 1, 60)
+    assert len(payloads(q)) == 600
+    assert len(payloads(q)) == 0
+
+
+@pytest.mark.parametrize("field", ["queue", "group:g", "groups"])
+def test_a_reset_that_is_sent_again_resets_once(q, probe, clock, field):
+    """What was granted between the two calls counts, however long the first answer took."""
+    scope = {"queue": None, "groups": "*"}.get(field, "g")
+    q.set_limit(2, 60, 2, group=scope)
+    fill(q, 9)
+    assert payloads(q) == [0, 1]
+
+    def send(number):
+        said = [b"set", b"0"]
+        while said[0] != b"done":
+            said = probe.call("set_limit", clock(), field, "0|2 60000 2", 0, *said, number)
+
+    send(77)
+    assert payloads(q) == [2, 3]
+    clock.advance(1)
+    send(77)
+    assert payloads(q) == []
+    send(78)
+    assert payloads(q) == [4, 5]
+
+
+def test_a_reset_wakes_who_slept_by_the_old_units(q, clock):
+    """A caller that waits for a window is called, or asks in time."""
+    q.set_limit(1, 60, group="g")
+    q.push_many([Push(1, group="g"), Push(2, group="g")])
+    assert payloads(q) == [1]
+    assert q.next_event() == pytest.approx(60)
+    reset(q, "g", 1, 60)
+    assert payloads(q) == [2]
+
+
+def test_a_reset_in_partitions(redis, queue_name, clock):
+    """Of a group in its partition, of all groups in each."""
+    with DPQ(redis, queue_name, partitions=3, clock=clock) as q:
+        q.set_limit(1, 60, group="*")
+        q.push_many(Push(n, group=f"g{n % 9}") for n in range(36))
+        assert len(payloads(q)) == 9
+        reset(q, "*", 1, 60)
+        assert len(payloads(q)) == 9
+        reset(q, "g0", 2, 60, 2)
+        assert len(payloads(q)) == 2
+        q.drop()

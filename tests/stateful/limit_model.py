@@ -18,6 +18,9 @@ from dpq import Cost, Quota, RateLimit
 NEXT = ""
 """As a probe: the next task that runs will be it."""
 
+CLIMB = 3 / 128
+"""What a clean window adds below the last 429 at first, as a share of that rate."""
+
 GRAIN = Fraction(1, 4096)
 """Milliseconds: intervals are rounded up to whole grains, which doubles add without loss."""
 
@@ -100,18 +103,19 @@ class Gate:
     opens: int = 0
     reason: str | None = None  # of the closing
     probe: str | None = None  # NEXT, or the id of the one that runs
-    learned: Fraction | None = None
+    learned: float | None = None
     since: int = 0  # the beginning of the window that is learned from
     used: int = 0
-    clean: Fraction = Fraction(0)  # the rate of the last clean window since the last 429
-    refused_at: Fraction = Fraction(0)  # the rate that met the last 429
+    clean: float = 0.0  # the rate of the last clean window since the last 429
+    refused_at: float = 0.0  # where the last 429 was
+    climb: float = CLIMB  # what a clean window adds below that, as a share of it
 
     def rate(self, i: int) -> Fraction:
         """Units in the window, as learned."""
         window = self.rules.windows[i]
         if i > 0 or window.adaptive is None:
             return Fraction(window.rate)
-        rate = Fraction(window.rate) if self.learned is None else self.learned
+        rate = Fraction(window.rate if self.learned is None else self.learned)
         return min(max(rate, Fraction(window.adaptive.floor)), Fraction(window.adaptive.ceiling))
 
     def interval(self, i: int) -> Fraction:
@@ -299,27 +303,46 @@ class Gate:
         """A window that is over was clean; one that was used at least half raises the rate."""
         window = self.rules.windows[0]
         assert window.adaptive
-        self.learned = self.rate(0)
+        self.learned = float(self.rate(0))
         if now >= self.since + per_ms(window):
             if self.since and self.used * 2 >= self.learned:
-                ceiling = Fraction(window.adaptive.ceiling)
                 self.clean = self.learned
-                self.learned = min(ceiling, self.learned + self.gain(window))
+                self.learned = min(window.adaptive.ceiling, self.learned + self.gain(window))
             self.since, self.used = now, 0
         self.used += min(units_of(cost, window.unit), self.most(0))
 
-    def gain(self, window: RateLimit) -> Fraction:
-        """What a clean window adds to what was learned."""
+    def gain(self, window: RateLimit) -> float:
+        """What a clean window adds to what was learned: in doubles, as the server counts."""
         assert window.adaptive
         assert self.learned is not None
-        step, beyond = Fraction(window.adaptive.step), self.learned - self.refused_at
-        if not self.refused_at:
-            return max(step, (self.learned - Fraction(window.rate)) / 2)
-        if beyond >= 0:
-            return max(step / 32, beyond * 2)
-        if self.learned >= self.refused_at * Fraction(7, 8):
-            return max(step / 32, -beyond / 16)
-        return max(step, -beyond / 4)
+        rate, last = self.learned, self.refused_at
+        if not last:
+            return max(window.adaptive.step, (rate - window.rate) / 2)
+        if rate < last:
+            return min(last * self.climb, last - rate)
+        return max(0.0, min(max(last / 16, (rate - last) * 2), self.used * 1.5 - rate))
+
+    def lower(self, now: int) -> None:
+        """A 429 lowers what was learned: a little if a window was clean since the last, or half."""
+        window = self.rules.windows[0]
+        assert window.adaptive
+        rate, last, floor = float(self.rate(0)), self.refused_at, window.adaptive.floor
+        if self.clean:
+            before = max(0.0, 1 - (now - self.since) / per_ms(window)) * self.clean
+            through = max(self.clean, min(rate, self.used - 1 + before))
+            early = rate < last * 0.9375
+            if last and not early and through <= last * 1.25:
+                self.climb = max(CLIMB / 24, self.climb * 0.75)
+            elif last:
+                self.climb = CLIMB
+            self.refused_at = through
+            down = 0.8125 if early else 0.875 if self.climb * 2 > CLIMB else 0.9375
+            self.learned = max(floor, self.clean * down)
+        else:
+            self.climb = CLIMB if last else self.climb
+            self.learned = max(floor, rate / 2)
+            self.refused_at = self.learned * 1.125
+        self.clean = 0.0
 
     def refused(self, now: int, wait: int, first: bool) -> None:
         """A task met a 429, for the first time in its delivery or not."""
@@ -329,11 +352,8 @@ class Gate:
         if now < self.since:  # it was halved for this closing already
             self.since = self.opens
         elif first and self.rules.learns:
-            adaptive = self.rules.windows[0].adaptive
-            assert adaptive
-            self.refused_at, before = self.rate(0), self.interval(0)
-            lower = self.clean * Fraction(15, 16) if self.clean else self.refused_at / 2
-            self.learned, self.clean = max(Fraction(adaptive.floor), lower), Fraction(0)
+            before = self.interval(0)
+            self.lower(now)
             self.since, self.used = self.opens, 0
             longer = max(Fraction(0), self.interval(0) - before)
             saved = self.rules.windows[0].burst - 1  # is no more than it was

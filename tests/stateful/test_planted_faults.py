@@ -300,8 +300,8 @@ FAULTS += [
     RareFault("a probe whose lease ran out was good", "lapsed or gate.why", "gate.why"),
     RareFault(
         "a 429 teaches nothing",
-        "gate.rate / 2",
-        "gate.rate",
+        "rules.floor, rate / 2",
+        "rules.floor, rate",
         always=LEARNS,
     ),
     Fault(

@@ -24,7 +24,7 @@ CASES = {
             "x-ratelimit-used": "13",
             "x-ratelimit-resource": "core",
         },
-        {"": (4987, 1800)},
+        {"": (4987, 1800, None, 5000)},
     ),
     "Reddit": (
         {"x-ratelimit-used": "2", "x-ratelimit-remaining": "98.0", "x-ratelimit-reset": "240"},
@@ -65,7 +65,7 @@ CASES = {
             "RateLimit-Policy": '"burst";q=100;w=60,"daily";q=1000;w=86400',
             "RateLimit": '"burst";r=50;t=30, "daily";r=700;t=9000',
         },
-        {"": (50, 30)},
+        {"": (50, 30, None, 100, 60)},
     ),
     "draft 10, a unit": (
         {
@@ -73,11 +73,23 @@ CASES = {
             '"now";q=5;w=9;qu="concurrent-requests"',
             "RateLimit": '"peruser";r=30000, "now";r=1;t=3',
         },
-        {"content_bytes": (30_000, 10)},
+        {"content_bytes": (30_000, 10, None, 65_535, 10)},
     ),
-    "draft 7": ({"RateLimit": "limit=100, remaining=50, reset=5"}, {"": (50, 5)}),
+    "draft 7": ({"RateLimit": "limit=100, remaining=50, reset=5"}, {"": (50, 5, None, 100)}),
     "draft 3": ({"RateLimit-Remaining": "7", "RateLimit-Reset": "5"}, {"": (7, 5)}),
     "X": ({"x-rate-limit-remaining": "7", "x-rate-limit-reset": str(NOW + 9)}, {"": (7, 9)}),
+    "a limit below what is left": (
+        {"x-ratelimit-limit": "5", "x-ratelimit-remaining": "7", "x-ratelimit-reset": "9"},
+        {"": (7, 9)},
+    ),
+    "a limit of nothing": (
+        {"x-ratelimit-limit": "0", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"},
+        {"": (0, 9)},
+    ),
+    "a window of years": (
+        {"RateLimit-Policy": '"d";q=9;w=999999999', "RateLimit": '"d";r=7;t=9'},
+        {"": (7, 9, None, 9, 86_400)},
+    ),
     "X, a day": (
         {"x-app-limit-24hour-remaining": "7", "x-app-limit-24hour-reset": str(NOW + 9)},
         {"": (7, 9)},
@@ -107,11 +119,11 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_hosts_say(name):
-    """Of each unit what is left, and for how long."""
+    """Of each unit what is left, for how long, and what the whole limit is."""
     headers, budgets = CASES[name]
     read = Budget.from_headers({**DATE, **headers})
     assert {each.unit: astuple(each)[1:] for each in read} == {
-        unit: (*said, None)[:3] for unit, said in budgets.items()
+        unit: (*said, None, None, None)[:5] for unit, said in budgets.items()
     }
     upper = [(name.upper().encode(), value.encode()) for name, value in headers.items()]
     assert Budget.from_headers([*DATE.items(), *upper]) == read

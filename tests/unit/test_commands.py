@@ -51,8 +51,9 @@ def test_plain_push(operations, priority, score):
 def test_full_push(operations, more):
     """What needs more than a plain record says so in its spec; its payload stands alone."""
     push = Push(**{"payload": "x" * 510} | more)
-    [_, _, spec, body] = next(operations.push_many([push])).args
+    [_, _, spec, body, *asks] = next(operations.push_many([push])).args
     assert spec.startswith("f")
+    assert asks == (["1?"] if "cost" in more else [])
     assert body == f'"{push.payload}"'.encode()
 
 

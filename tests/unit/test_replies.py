@@ -199,18 +199,18 @@ def test_score_in_any_notation():
 def test_ids():
     """The ids of holders replace those of the pushes that met them."""
     ids = ["a", "b", "c"]
-    assert replies.read_ids(ids, ["", "k", ""], [0, 2, b"holder"]) is False
+    assert replies.read_ids("q", ids, ["", "k", ""], [0, 2, b"holder"]) is False
     assert ids == ["a", "holder", "c"]
-    assert replies.read_ids(["a"], [""], [1]) is True
+    assert replies.read_ids("q", ["a"], [""], [1]) is True
 
 
 def test_ids_refused():
     """A refused push names the key and its holder."""
     with pytest.raises(DuplicateTaskError) as caught:
-        replies.read_ids(["a", "b"], ["j", "k"], [-3, 2, b"holder"])
+        replies.read_ids("q", ["a", "b"], ["j", "k"], [-3, 2, b"holder"])
     assert (caught.value.key, caught.value.task_id) == ("k", "holder")
     with pytest.raises(ConfigurationError, match="'j' belongs to task holder of another group"):
-        replies.read_ids(["a", "b"], ["j", "k"], [-4, 1, b"holder"])
+        replies.read_ids("q", ["a", "b"], ["j", "k"], [-4, 1, b"holder"])
 
 
 def test_acks():

@@ -17,9 +17,11 @@
 -- ARGV[13] pin        the member of the pool that it must be; "" for any; a TAB, which no member is, refuses a pool
 --
 -- Returns one of:
--- * {1, us, moment, held, scope, cost}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
---   "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and behind a TAB the
---   member of its pool. `cost`: what was charged, with estimates. For a booking that stands, the last two are left out.
+-- * {1, us, moment, held, scope, cost, brief, costs}: granted, from `us` microseconds on, at `moment`. The units are
+--   charged. `held`: "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and
+--   behind a TAB the member of its pool. `cost`: what was charged, with estimates. `brief`: "1" if it is a lease only
+--   until its answer is observed, else "". `costs`: a line for each cost that a limit does not count as it is
+--   (uncounted). For a booking that stands, the last four are left out.
 -- * {0, us, place}: nothing is charged; ask again then. Until then the caller stands in a line at that place, unless it
 --   does not wait.
 -- * {2, us, place}: leases are out, or others come first: ask again when called, or then.
@@ -99,7 +101,7 @@ for i, gate in ipairs(scopes) do
   taken = full(gate) and (lines[i] or lines[2]) or taken
   local free, counted = opens_at(gate, units, -score)
   free = opening > 0 and opening or free
-  -- A booking counts in the period of its moment, so none goes beyond a quota's.
+  -- A booking counts in the period of its moment, so none goes beyond a quota's, or the reset of a host.
   shuts(counted > instant and counted or 0, i)
   earliest = gate[1] and math.min(earliest, math.max(free, instant)) or earliest
   if free > at then
@@ -124,17 +126,17 @@ else
     code, line, again = 2, come_before(scopes, lines, place, units, at)
   end
 end
-local leased, changes
+local granted, changes
 if line then
   left[line] = timeout == '0' and left[line] or nil
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
-  leased = grant(scopes, units, id, at, math.floor(at) + lease, settings[7], tells)
+  granted = { grant(scopes, units, id, at, math.floor(at) + lease, settings[7], tells) }
   changes = added and estimates().change(cost, added)
 end
 if next(left) then
   settle()
 end
 keep()
-return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
-  name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost }
+return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), granted[1],
+  scopes[#scopes].scope, changes and changes ~= true and changes.cost or cost, granted[2], granted[3] }

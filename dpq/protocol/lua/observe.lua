@@ -4,13 +4,13 @@
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  scope      a group; a group, TAB and a member of its pool; or "" for the queue
--- ARGV[3]  id         of the task that has the answer, or ""
--- ARGV[4]  token      of its delivery
+-- ARGV[3]  id         of the task that has the answer, or what acquire has answered as the lease of a permit; or ""
+-- ARGV[4]  token      of the delivery; of a permit "1" if its lease ends with the answer, else ""
 -- ARGV[5..]           a budget: unit, units left, ms from now until there are more, what a task takes of it, and what
---                     it refills to evenly until then, or ""; ...
+--                     it refills to evenly until then, or ""; the whole limit, or ""; its window, ms, or 0; ...
 --
 -- Returns 1. The host may not know yet what is under way: each other lease of the scope counts as a task that takes as
--- much as this one. The same reset (within 2 s) never raises what is left.
+-- much as this one. The same reset (within 2 s) never raises what is left. At the reset the whole limit is left again.
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, scope, id, token, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
@@ -23,7 +23,7 @@ local refused, format = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
--- Needs: rules, gate, open_or_close, place, go_on, mark, observed
+-- Needs: rules, gate, open_or_close, place, go_on, mark, observed, held, booked
 go_on()
 if not format and redis.call('EXISTS', meta) == 0 then -- nothing is lost: no task was pushed yet
   seen.lacking = {}
@@ -32,20 +32,26 @@ local gate = gate_of(scope)
 if gate.rest then -- nothing runs, and its gate stays as it is
   return 1
 end
-local out = under_way(gate)
-if id ~= '' and string.match(redis.call('HGET', meta, id) or '', '^(%d+) ') == token
+local out, name, member = under_way(gate), string.match(scope, '^([^\t]*)\t?(.*)$')
+if is_permit(id) then
+  id = held_now({ scope }, id)
+  out = math.max(0, out - (redis.call('ZSCORE', tracked, scope .. '\t' .. id) and permit_out(id) and 1 or 0))
+  if token == '1' then
+    ended(id, name, false, member ~= '' and member or nil)
+  end
+elseif id ~= '' and string.match(redis.call('HGET', meta, id) or '', '^(%d+) ') == token
   and redis.call('ZSCORE', invisible, id) then
   out = math.max(0, out - 1)
 end
-for i = 5, #args, 5 do
-  told(gate, args[i], tonumber(args[i + 1]), tonumber(args[i + 4]), now + tonumber(args[i + 2]),
-    out * tonumber(args[i + 3]))
+for i = 5, #args, 7 do
+  told(gate, args[i], tonumber(args[i + 1]), now + tonumber(args[i + 2]), out * tonumber(args[i + 3]),
+    tonumber(args[i + 4]), tonumber(args[i + 5]), tonumber(args[i + 6]))
 end
 if scope == '' then
   stirred[''] = true -- waiters slept by the old budget
 else
   mark()
-  open_or_close((string.match(scope, '^[^\t]*')))
+  open_or_close(name)
 end
 admit()
 return 1

@@ -9,9 +9,10 @@
 --                     cron task `first` says when, of others the delay), its options (docs/design.md), TAB, group,
 --                     TAB, key; times in ms; mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or
 --                     e(rror). Without a task the call only reads the time. Last, unless it is one: the number of
---                     partitions that the client knows
+--                     partitions that the client knows; with a "?" behind it, it asks about costs
 --
--- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id.
+-- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id. A 0
+-- instead of an index: the text behind it names a cost that a limit does not count as it is (uncounted), if asked.
 -- Status 0: done. All others change nothing. 1: the queue does not exist: configure it and push again; 2: the time, ms,
 -- follows; -3: the key is taken (mode e); -4: the key's holder is in another group; {-7, ...}: the client has a wrong
 -- number of partitions; {-8, ...}: it knows another format (refusal).
@@ -23,11 +24,11 @@ local time, args = ARGV[1], ARGV
 if #args == 1 then
   return { 2, stamp }
 end
-local partitions = #args % 3 == 2 and table.remove(args) or nil
+local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
 local group_of, wrong = bounded(args)
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partition_count', 'payloads', 'trail_max_events')
+  'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
@@ -62,7 +63,7 @@ local lifo, rate, aging = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0
 if rate > 0 and rate <= 1000000 and #settings[3] <= 24 and string.find(settings[3], '^%d[%d.e+-]*$') then
   aging = settings[3] .. '@' .. (string.match(string.sub(settings[4] or '', 1, 15), '^%d+$') or '0')
 end
-local plain, delays, others = {}, {}, {}
+local plain, delays, others, reply = {}, {}, {}, { 0 }
 local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, aging = aging,
   setting = settings[8] }
 if fresh > 0 then
@@ -87,9 +88,12 @@ if #plain > 0 then
   redis.call('ZADD', ready, unpack(plain))
 end
 
-local reply = { 0 }
 if batch.heavy then
   redis.call('HSET', conf, 'heavy', '1')
+end
+if asks == '?' then
+  -- Needs: costs
+  tell_uncounted(args, settings[10], reply)
 end
 if keyed then
   for key, made in pairs(claims) do

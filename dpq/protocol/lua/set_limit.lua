@@ -6,16 +6,19 @@
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
 -- ARGV[4]  is_heavy     "1": tasks may need different amounts of it
--- ARGV[5]  walk       "set" to begin, then what the last answer said: "leases" or "closed"
+-- ARGV[5]  walk       "set" to begin, then what the last answer said: "leases", "gates" or "closed"
 -- ARGV[6]  cursor     "0" to begin, then what the last answer said
+-- ARGV[7]  reset      digits of the caller's own, to let the limit begin anew; or left out
 --
--- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on. Further calls count
+-- Returns {walk, cursor} to go on with, or {"done", "0"} and a text for each cost of the first waiting tasks that the
+-- limit does not count as it is (uncounted). The rules hold from the first call on. Further calls count
 -- the running tasks (about 400 in a call, so nearly always all in the first), and set new times for closed groups,
 -- which else open at their old times. Units granted before in a window of the same length still count; a learned rate
--- and a closing stay.
+-- and a closing stay. With a reset all of them are forgotten, but for the closing; of every group one after the other.
 -- {-8, ...}: the client knows another format (refusal).
--- Lost reply: safe to send again.
+-- Lost reply: safe to send again; a reset is not done twice.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local reset = ARGV[7]
 local counts_periods, differs = string.find(rules, '|%u'), false
 if #field > 206 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
@@ -72,19 +75,12 @@ if walk == 'set' then
   tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', said)
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter that sleeps by the old limit
   redis.call('ZADD', wake, '0', 'w')
-  walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
+  walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'
 end
--- Needs: record, rules, gate, open_or_close, place, counted, moving_spent, pool
+-- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting
 seen.realign = counts_periods
-if differs and field ~= 'groups' then -- what was granted meanwhile was not charged
-  local gate = gate_of(string.sub(field, 7))
-  distrust(gate)
-  if gate.rules.members then
-    pool_at(gate, {}, math.huge)
-    for _, mate in ipairs(gate.mates) do
-      distrust(mate)
-    end
-  end
+if field ~= 'groups' and (differs or reset) then
+  begin_anew(string.sub(field, 7), differs, reset)
 end
 if walk == 'leases' then
   local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
@@ -95,7 +91,11 @@ if walk == 'leases' then
       count_anew(id, task)
     end
   end
-  walk, cursor = page[1] == '0' and 'closed' or walk, page[1]
+  walk, cursor = page[1] == '0' and 'gates' or walk, page[1]
+end
+if walk == 'gates' then
+  cursor = field == 'groups' and reset and reset_page(cursor, reset) or '0'
+  walk = cursor == '0' and 'closed' or walk
 end
 if walk == 'closed' and field == 'groups' then
   local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '100')
@@ -113,4 +113,8 @@ elseif walk == 'closed' then
   walk = 'done'
 end
 admit()
+local group = string.match(field, '^group:(.*)$') or field == 'queue' and ''
+if walk == 'done' and rules ~= '' and group then
+  return { walk, cursor, unpack(uncounted_waiting(group, gate_of('').rules, group ~= '' and gate_of(group).rules)) }
+end
 return { walk, cursor }

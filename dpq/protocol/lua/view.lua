@@ -7,7 +7,7 @@
 -- Returns eight texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
 -- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
 -- probe runs, c concurrency, s spent, q a quota, o the budget of its host; "" if it does); the learned rate and slack,
--- ms; the units left of each window, TAB, `left:reset` of each quota, TAB, and `unit:left:until` of each budget; how
+-- ms; the units left of each window, TAB, `left:reset` of each quota, TAB, and what is left of each budget; how
 -- many tasks are due, and how many permits are leases; now, ms; and of a pool, whose windows have no units themselves,
 -- a line for each member, with TABs between: its name, when it opens, why it lets no task run, the learned rate and
 -- slack, what is left, and its permits that are leases. A spent scope opens for one of each unit, a group with waiting
@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, groups, rules, bare, gate, tokens, opens, pool, booked
+-- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
@@ -26,7 +26,7 @@ local function reason_of(gate, at, why)
     why = (at == quota.reset or at == quota.next) and 'q' or why
   end
   for _, budget in pairs(why == 's' and gate.observed or {}) do
-    why = is_moment_of(budget, at) and 'o' or why
+    why = budgets().is_moment(budget, at) and 'o' or why
   end
   return why
 end
@@ -35,7 +35,7 @@ end
 -- TAB; the 429s of its tasks, and what its windows have granted.
 local function seen_of(gate)
   local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- one of each unit
-  local counted, budgets = {}, {}
+  local counted, told = {}, {}
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
   end
@@ -66,10 +66,10 @@ local function seen_of(gate)
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
   end
   for unit, budget in pairs(gate.observed or {}) do
-    budgets[#budgets + 1] = budget_text(unit, budget)
+    told[#told + 1] = budgets().describe(unit, budget)
   end
-  table.sort(budgets)
-  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(budgets, ' '), table.concat(granted, ' ') }
+  table.sort(told)
+  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(told, ' '), table.concat(granted, ' ') }
   return at, reason_of(gate, at, why), table.concat(left, '\t')
 end
 

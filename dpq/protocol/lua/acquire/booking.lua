@@ -2,14 +2,14 @@
 -- `booked`: until when units are booked; until when callers may stand in its line; since when a free unit, or lease, is
 -- left to better tasks, or 0; and when the last task took one while callers waited. docs/design.md, "Permits".
 -- Keys: tracked
--- Needs: now, pace, booked, line, moving, callers
+-- Needs: now, pace, booked, line, moving, callers, budgets
 -- Gives: place_in_line(text, priority, id, aging, since), for the place that the caller had, or "": its score, aged as
 --        that of a task, and its place; leave_lines(gates, place), a set of those in whose line it stood;
 --        standing(gate, place), how many callers stand in its line before that place; far_ahead(gate, line, at, cost,
 --        place, blocks), for the gate that decides, and the one in whose line it is to stand: when to ask again, ms, or
 --        nil if it may book at that moment; turn_of(gate, cost, at, place, last): until when tasks may take what is
 --        free at that moment, ms, or nil; `last` if there is one lease for both. period_over(gates, at): the latest end
---        of a quota's period before that moment, ms, or 0; and the number of its gate.
+--        of a quota's period, or the latest reset of a host, before that moment, ms, or 0; and the number of its gate.
 local TURN_MS, FREE_MS = 50, 1000
 
 local function place_in_line(text, priority, id, aging, since)
@@ -60,7 +60,8 @@ end
 local function period_over(gates, at)
   local latest, n = 0, nil
   for i, gate in ipairs(gates) do
-    local ends = gate.quotas and gate.quotas.ends() or math.huge
+    local ends = math.min(gate.quotas and gate.quotas.ends() or math.huge,
+      gate.observed and budgets().ends(gate.observed) or math.huge)
     if at >= ends and ends > latest then
       latest, n = ends, i
     end

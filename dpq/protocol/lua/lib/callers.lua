@@ -51,8 +51,8 @@ local function callers()
   -- The best task has its turn while consumers take tasks of the scope. Where none does, the caller behind it is
   -- called, too, and waits a moment for the task (booking).
   function calling.call(gate)
-    local free = the_line().free_in(gate)
-    if gate.opens > instant or free == 0 or opens_at(gate, weigh('1'), math.huge) - instant > MOST_AHEAD_MS then
+    local free, ahead = the_line().free_in(gate), gate.observed and 0 or MOST_AHEAD_MS -- none books beyond a reset
+    if gate.opens > instant or free == 0 or opens_at(gate, weigh('1'), math.huge) - instant > ahead then
       return
     end
     local first = the_line().first_of(gate, math.min(free, MOST))

@@ -47,7 +47,7 @@ local function gate_of(scope, known)
     rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
   end
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
-    learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, taught = 0, met = 0, spent = '' }
+    learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
   seen.gates[scope] = gate
   if not lost and plain_windows(gate, rules, text) then
     return gate

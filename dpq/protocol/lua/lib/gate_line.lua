@@ -1,10 +1,10 @@
 -- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
 -- Keys: invisible tracked
--- Needs: now, gate, tokens, pool, estimate, booked
--- Gives: gate_line(scope): `opens why probe rate since used learned beside out turn`, TAB, until when each window is
---        paid (of a moving one with its slots), TAB, what is counted (`q:count:reset:next` of each quota,
---        `o:unit:left:ends` of each budget, `e:unit:units` of each estimate, `p:held` of the first 100 permits with a
---        lease), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool there follows a line
+-- Needs: now, gate, pace, budgets, pool, estimate, booked
+-- Gives: gate_line(scope): `opens why probe rate since used learned beside climb out turn`, TAB, until when each window
+--        is paid (of a moving one with its slots), TAB, what is counted (`q:count:reset:next` of each quota,
+--        `o:` and what is left of each budget, `e:unit:units` of each estimate, `p:held` of the first 100 permits with
+--        a lease), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool there follows a line
 --        for each member, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that
 --        is out, and when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
 local function line_of(gate)
@@ -35,7 +35,7 @@ local function line_of(gate)
       or gate.quotas.end_of(rule), quota.next)
   end
   for unit, budget in pairs(gate.observed or {}) do
-    counted[#counted + 1] = 'o:' .. budget_text(unit, budget)
+    counted[#counted + 1] = 'o:' .. budgets().describe(unit, budget)
   end
   local sum, added
   if gate.rules.units then
@@ -44,8 +44,8 @@ local function line_of(gate)
   for unit, units in pairs(sum and added or {}) do
     counted[#counted + 1] = string.format('e:%s:%.0f', unit, units)
   end
-  local state = string.format('%.17g %s %s %.17g %.17g %.17g %.17g %.17g %.0f %.6f', gate.opens, gate.why, probe,
-    gate.rate, gate.since, gate.used, gate.learned, gate.beside, out, gate.turn)
+  local state = string.format('%.17g %s %s %.17g %.17g %.17g %.17g %.17g %.17g %.0f %.6f', gate.opens, gate.why, probe,
+    gate.rate, gate.since, gate.used, gate.learned, gate.beside, gate.climb or CLIMB, out, gate.turn)
   return state .. '\t' .. table.concat(paid, ' ') .. '\t' .. table.concat(counted, ' ')
 end
 

@@ -1,5 +1,5 @@
 -- gate_text: take the text of a gate apart, but for its windows. Layout: docs/design.md, "Limits".
--- Needs: now, tokens, booked
+-- Needs: now, tokens, budgets, booked
 -- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows. It returns the text of them;
 --        true if what was granted cannot be read; and the tokens (tokens). What is `kept` stays as it is (gate.rest).
 --        Else gate.bodies has the slots of moving windows, as cut_slots(text) gives them behind the rest of the text.
@@ -26,15 +26,16 @@ local function read_gate(gate, text, kept)
   end
   local spent, tokens = text and string.find(text, '[^%d.: -]'), nil -- its grants are unknown
   if spent then -- or only the names of units, and tokens, are more than that
-    local plain = text
+    local plain, told = text, string.find(text, ' O', 1, true)
     if string.find(text, '%u') then
       plain, tokens = tokens_of(text)
     end
     spent = string.find((string.gsub(plain, ' (%d+)[a-z_][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
     text, gate.booked = kept and text or plain, booked_of(tokens)
     if tokens and not kept then
-      gate.observed, gate.spent = budgets_of(tokens), spent_of(tokens)
+      gate.observed, gate.spent = told and budgets().read(tokens) or nil, spent_of(tokens)
       gate.last, gate.turn = tonumber(tokens.L or 0) or 0, tonumber(tokens.T or 0) or 0
+      gate.reset = tokens.Z or ''
       gate.taught, gate.met = tonumber(tokens.P or 0) or 0, tonumber(tokens.R or 0)
       gate.taught = gate.taught <= instant + MOST_AHEAD_MS and gate.taught or 0 -- else the clock was set back
     end

@@ -1,9 +1,9 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: now, rules, booked
+-- Needs: now, rules, booked, budgets
 -- Gives: keep().
-local REPEATED_MS = 120000 -- so long a 429 that a permit has met may be told again
+local REPEATED_MS = 120000 -- so long a 429 that a permit has met, or a reset, may be told again
 
 local function keep()
   local fields = {}
@@ -15,7 +15,8 @@ local function keep()
           gate.since, gate.used)
       end
       if gate.learned + gate.beside > 0 and gate.rules[1] then
-        text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
+        text = text .. string.format('0:%.17g:%.17g', gate.learned, gate.beside)
+          .. (gate.climb and string.format(':%.17g ', gate.climb) or ' ')
       end
       if gate.rules.own and (gate.rules[1] or gate.met > 0) then
         text = text .. string.format('R:%.0f ', gate.met)
@@ -29,6 +30,9 @@ local function keep()
       end
       if gate.taught + REPEATED_MS > instant and gate.rules[1] then
         text = text .. string.format('P:%.17g ', gate.taught)
+      end
+      if (tonumber(string.match(gate.reset, ':(%d+)$') or 0) or 0) + REPEATED_MS > instant then
+        text = text .. 'Z:' .. gate.reset .. ' '
       end
       if gate.last > 0 then
         text = text .. string.format('L:%.17g ', gate.last)
@@ -46,10 +50,7 @@ local function keep()
         text = text .. gate.quotas.text()
       end
       if gate.observed then
-        for unit, budget in pairs(gate.observed) do
-          text = text .. string.format('O%s:%.0f:%.17g', unit, budget.left, budget.ends)
-            .. (budget.interval and string.format(':%.9f ', budget.interval) or ' ')
-        end
+        text = text .. budgets().write(gate.observed)
       end
       for i, rule in ipairs(gate.moves and gate.rules or {}) do
         text = rule.moving and text .. '|' .. gate[i].body or text

@@ -34,15 +34,35 @@ local function widen(gate, opens)
   end
 end
 
+-- Lower a learned rate. If a window was clean since the last 429, the limit is about what has gone through in the last
+-- window. If that, and the rate, are about as high as at the 429 before, the climb gets slower. A host that refuses
+-- earlier is asked less. If no window was clean, the limit itself has changed. Source: docs/design.md, "Learning".
+local function lower(gate, rules)
+  local rate, last, clean = gate.rate, gate.learned, gate.beside <= gate.rate and gate.beside or 0
+  local before = math.max(0, 1 - (instant - gate.since) / rules[1].per) * clean -- began, in the last clean window
+  local through, early = math.max(clean, math.min(rate, gate.used - 1 + before)), rate < last * 0.9375
+  if clean > 0 and last > 0 and not early and through <= last * 1.25 then
+    gate.climb = math.max(CLIMB / 24, (gate.climb or CLIMB) * 0.75)
+  elseif last > 0 then
+    gate.climb = nil -- the limit has changed
+  end
+  if clean > 0 then
+    local down = early and 0.8125 or (gate.climb or CLIMB) * 2 > CLIMB and 0.875 or 0.9375
+    gate.learned, gate.rate = through, math.max(rules.floor, clean * down)
+  else
+    gate.rate = math.max(rules.floor, rate / 2)
+    gate.learned = gate.rate * 1.125
+  end
+  gate.beside = 0
+  slow_down(gate, 1, gate.rate)
+end
+
 local function meet(gate, ms, granted, counts, was_probe, status)
   local rules, opens, before = gate.rules, math.max(gate.opens, now + ms), gate.rate
   if instant < gate.since then -- the end of the closing that has halved it
     gate.since = opens
   elseif rules.ceiling > 0 and gate[1] and counts then
-    local clean = gate.beside <= gate.rate and gate.beside or 0 -- the rate that the last clean window had
-    gate.learned, gate.beside = gate.rate, 0
-    gate.rate = math.max(rules.floor, clean > 0 and clean * 0.9375 or gate.rate / 2)
-    slow_down(gate, 1, gate.rate)
+    lower(gate, rules)
     gate.since, gate.used = opens, 0
   elseif rules.ceiling == 0 and counts and not was_probe and granted > gate.beside then
     widen(gate, opens)

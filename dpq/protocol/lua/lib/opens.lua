@@ -1,6 +1,6 @@
 -- opens: compute when a gate lets a task run.
 -- Keys: conf
--- Needs: now, pace, moving
+-- Needs: now, pace, moving, budgets
 -- Gives: free_now(gate, cost), true if a plain gate clearly lets a task run now, and opens_at need not be asked;
 --        opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
 --        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
@@ -30,14 +30,6 @@ local function free_now(gate, cost)
   return true
 end
 
--- When the budget of a host lets so many units run, ms.
-local function told_at(budget, units)
-  if units > 0 and budget.interval then -- it refills, as a window does
-    return budget.ends + (math.min(units, budget.left) - budget.left) * budget.interval
-  end
-  return units > budget.left and budget.ends or 0
-end
-
 local function opens_at(gate, cost, rank)
   local at, counted = gate.opens, 0
   if gate.rules.unreadable then -- it is checked again then
@@ -60,10 +52,8 @@ local function opens_at(gate, cost, rank)
     end
     at = math.max(at, paid)
   end
-  if gate.observed then
-    for unit, budget in pairs(gate.observed) do
-      at = math.max(at, told_at(budget, cost[unit] or 0))
-    end
+  for unit, budget in pairs(gate.observed or {}) do
+    at = math.max(at, budgets().at(budget, cost[unit] or 0))
   end
   if gate.quotas then
     counted = gate.quotas.opens(cost, function(rule)

@@ -1,9 +1,9 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
 -- Needs: now, window_rule
--- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
---        that so many units take, rounded up; reach_of(window, rule, slack), the ms from now that grants pay at most.
--- A learned slack halves in 20 minutes, or in the time of 5000 units if that is longer: learning it again takes 429s.
-local HALF_MS, HALF_UNITS, MOST_SLACK_MS = 1200000, 5000, 3600000
+-- Gives: MOST_SLACK_MS, CLIMB, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window),
+--        the ms that so many units take, rounded up; reach_of(window, rule, slack), the ms that grants pay at most.
+local MOST_SLACK_MS = 3600000
+local CLIMB = 3 / 128 -- a clean window below the last refused rate adds this share of it; later down to a 24th of that
 
 -- One unit each `interval` ms, rounded up to what doubles of the size of a time add exactly. A short interval would
 -- grow too much by that, so only its sums are rounded. `slack` widens the window for requests that are not equally
@@ -23,19 +23,21 @@ local function reach_of(window, rule, slack)
   return rule.per + slack + time_of(rule.burst, window)
 end
 
--- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: the rate
--- that met the last 429, and the rate of the last clean window since. Else: the slack, ms, and since when; that is the
--- end of a closing, and before that it is no larger.
+-- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: where the last
+-- 429 was, the rate of the last clean window since, and a third number if the climb is slower than at first. Else: the
+-- slack, ms, and since when; that is the end of a closing, and before that it is no larger.
 local function recall(gate, text)
-  local learned, beside = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+) ')
+  local learned, beside, climb = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+):?([%d.]*) ')
   learned, beside = math.min(tonumber(learned or 0) or 0, MOST_UNITS), math.min(tonumber(beside or 0) or 0, 1e15)
   if gate.rules.ceiling > 0 and beside <= MOST_UNITS then -- a larger one is a moment: of a slack from before
     gate.learned, gate.beside = learned, beside
+    gate.climb = tonumber(climb or '') and math.max(CLIMB / 24, math.min(CLIMB, tonumber(climb)))
   elseif gate.rules.ceiling == 0 and learned + beside > 0 then
     beside = math.min(beside, math.max(instant, gate.opens)) -- else the clock was set back
     for _, rule in ipairs(gate.rules) do
       if not rule.slack then
-        local half = math.max(HALF_MS, HALF_UNITS * rule.per / rule.rate)
+        -- It halves in 20 minutes, or in the time of 5000 units if that is longer: learning it again takes 429s.
+        local half = math.max(1200000, 5000 * rule.per / rule.rate)
         local slack = math.min(learned, rule.per, MOST_SLACK_MS) * 2 ^ (math.min(0, beside - instant) / half)
         if slack >= 0.5 then
           gate.learned, gate.beside, gate.slack, gate.half = learned, beside, math.floor(slack + 0.5), half

@@ -1,7 +1,7 @@
 -- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
 -- pile up: with two checks for each group that empties, at most half of the gates are useless.
 -- Keys: groups conf limits gates
--- Needs: now, rules, gate, booked
+-- Needs: now, rules, gate, booked, budgets
 -- Gives: prune(most), which returns how many it removed.
 local function prune(most)
   local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
@@ -26,7 +26,7 @@ local function prune(most)
         until_ms = math.max(until_ms, quota.reset)
       end
       for _, budget in pairs(gate.observed or {}) do
-        until_ms = math.max(until_ms, budget.ends)
+        until_ms = math.max(until_ms, budgets().kept_until(budget))
       end
       if gate.spent ~= '' then -- the spent values as well; those of a pool as long as it is one
         until_ms = gate.rules.every and math.huge or until_ms + 3600000

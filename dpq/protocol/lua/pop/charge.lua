@@ -1,21 +1,18 @@
 -- charge: charge a limit for a task or a permit.
 -- Keys: tracked
--- Needs: now, pace, refunds, moving, booked
+-- Needs: now, pace, refunds, moving, booked, budgets
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now.
 
--- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
--- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
--- docs/design.md, "Learning".
+-- What a clean window adds to a learned rate. Below the rate of the last 429, a share of that; from there on, where
+-- nothing was refused yet, three times as far beyond it as before. Source: docs/design.md, "Learning".
 local function gain(gate, rules)
-  local rate, step, last = gate.rate, rules.step, gate.learned
+  local rate, last = gate.rate, gate.learned
   if last == 0 then
-    return math.max(step, (rate - rules[1].rate) / 2)
-  elseif rate >= last then
-    return math.max(step / 32, (rate - last) * 2)
-  elseif rate >= last * 0.875 then
-    return math.max(step / 32, (last - rate) / 16)
+    return math.max(rules.step, (rate - rules[1].rate) / 2)
+  elseif rate < last then
+    return math.min(last * (gate.climb or CLIMB), last - rate)
   end
-  return math.max(step, (last - rate) / 4)
+  return math.max(0, math.min(math.max(last / 16, (rate - last) * 2), gate.used * 1.5 - rate))
 end
 
 local function charge(gate, cost, id, token, moment)
@@ -45,14 +42,9 @@ local function charge(gate, cost, id, token, moment)
     window.granted, gate.changed = window.granted + units, true
   end
   if gate.observed then
-    for unit, budget in pairs(gate.observed) do
-      local units = cost[unit] or 0
-      if budget.interval then
-        budget.ends = math.max(budget.ends, moment or instant) + units * budget.interval
-      else
-        budget.left = math.max(0, budget.left - units)
-      end
-      gate.changed = true
+    gate.changed = true
+    if budgets().charge(gate.observed, cost, moment or instant) then -- this one asks, alone
+      gate.probe = gate.probe == '-' and 'p' or gate.probe
     end
   end
   if gate.quotas then

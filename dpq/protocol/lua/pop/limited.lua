@@ -47,6 +47,9 @@ local function free_judge(limit, noted)
       for moment in string.gmatch(text, ' O[a-z0-9_]*:%d+:(%d+)') do -- a budget holds without a limit
         ends = math.max(ends, tonumber(moment))
       end
+      for moment in string.gmatch(text, ' A[a-z0-9_]*:%d+:%d+:(%d+)') do
+        ends = math.max(ends, tonumber(moment) + 3600000) -- as in tokens
+      end
       -- After "-" there are the grants of the windows. Of a member the group has the rules. Of permits prune knows.
       if string.byte(text) == 45 and ends <= instant and not string.find(text, ' B', 1, true)
         and not is_ruled(string.match(drawn[i], '^[^\t]*')) then

@@ -1,0 +1,57 @@
+-- reset: let limits begin anew. A gate keeps "Z:id:moment" of that for two minutes, so that a call that is sent again
+-- does nothing.
+-- Keys: gates
+-- Needs: now, gate, moving, moving_spent, pool
+-- Gives: begin_anew(scope, differs, id), for a scope whose rules were set, and may differ from those before; `id` of
+--        the reset, or nil for none; reset_page(cursor, id), for groups without a limit of their own, a page of gates
+--        at a time: the next cursor, "0" at the end.
+-- It forgets what the gate has granted, counted and learned, and what its host has said. Totals, closings, bookings and
+-- turns stay.
+local function reset_gate(gate, id)
+  if string.match(gate.reset, '^%d+') == id or gate.rest then
+    return
+  end
+  for i, rule in ipairs(gate.rules) do
+    local window = gate[i]
+    window.paid, window.owed, window.more = 0, 0, nil
+    if rule.moving then
+      moving().slots.clear(window)
+      window.since = moving().newest_token() -- no delivery so far gets units back
+      moving().describe(gate, i, true)
+    end
+  end
+  for _, quota in ipairs(gate.quotas or {}) do
+    quota.count, quota.start, quota.reset, quota.next = 0, 0, 0, 0
+  end
+  gate.rate, gate.since, gate.used, gate.learned, gate.beside, gate.slack = 0, 0, 0, 0, 0, 0
+  gate.spent, gate.reserves, gate.observed = '', nil, nil
+  gate.reset, gate.changed = string.format('%s:%.0f', id, instant), true
+end
+
+local function begin_anew(scope, differs, id)
+  local gate = gate_of(scope)
+  local each = { gate }
+  if gate.rules.members then
+    pool_at(gate, {}, math.huge)
+    each = { gate, unpack(gate.mates) }
+  end
+  for _, one in ipairs(each) do
+    if differs then -- what was granted meanwhile was not charged
+      distrust(one)
+    end
+    if id then
+      reset_gate(one, id)
+    end
+  end
+end
+
+local function reset_page(cursor, id)
+  local page = redis.call('HSCAN', gates, cursor, 'COUNT', '100')
+  for i = 1, #page[2], 2 do
+    local scope = page[2][i]
+    if not string.find(scope, '\t', 1, true) and not gate_of(scope).rules.own then
+      reset_gate(gate_of(scope), id)
+    end
+  end
+  return page[1]
+end
