@@ -81,8 +81,8 @@ class LimitOperations(CommandMaker):
         rules = add_pool(rules, members, weight)
         while walk != "done":
             args = [self._now(), field, rules, heavy, walk, cursor, *anew]
-            reply = yield self._command("set_limit", args, unless_refused(read_texts))
-            walk, cursor, *costs = reply
+            command = self._command("set_limit", args, unless_refused(read_texts))
+            walk, cursor, *costs = yield command
         warn_of_costs(self.queue_name, costs)
 
     def delay_group(
