@@ -19,8 +19,9 @@ from benchmarks._simulated import START_MS
 from benchmarks._simulated_callers import Callers, WindowHost
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, Worker
 
-WINDOW = 2
-"""Seconds of a window of the host, from one even second to the next."""
+WINDOW = 4
+"""Seconds of a window of the host, from one multiple of it to the next. With less, a reset that is
+told in whole seconds could be that of the next window."""
 
 MOST = 40
 """Requests in a window: more than consumers, which know nothing of a new window."""

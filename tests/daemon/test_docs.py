@@ -60,8 +60,9 @@ class Host:
         self.asked.append(url)
         if len(self.asked) == 1:
             return SimpleNamespace(status_code=429, headers={"Retry-After-Ms": "30"}, text="")
-        if len(self.asked) == 4:
-            os.kill(os.getpid(), signal.SIGINT)  # the reader has seen enough
+        if len(self.asked) >= 4:
+            if len(self.asked) == 4:
+                os.kill(os.getpid(), signal.SIGINT)  # the reader has seen enough
             raise Release
         if len(self.asked) == 2:
             return SimpleNamespace(status_code=500, headers={}, raise_for_status=self.broken)
