@@ -633,6 +633,19 @@ def test_drain_of_a_moving_window(q: DPQ, clock: Clock, number: int) -> None:
 
 
 @engines
+def test_slack_makes_a_moving_window_longer(q: DPQ, clock: Clock) -> None:
+    """Units leave it that much later, also in what is foreseen: to the millisecond."""
+    q.set_limit([RateLimit(2, 10, moving=True, slack=0.5)], group="g")
+    q.push_many(Push(i, group="g") for i in range(3))
+    assert len(q.pop_many(3)) == 2
+    said = q.forecast(run=0)[0].in_seconds
+    assert said == pytest.approx(10.5, abs=0.002)
+    assert q.drain().seconds == pytest.approx(said, abs=0.002)
+    clock.advance(said)
+    assert len(q.pop_many(3)) == 1
+
+
+@engines
 def test_drain_counts_units(q: DPQ) -> None:
     """Tokens are counted by what some of the tasks cost."""
     q.set_limit(
