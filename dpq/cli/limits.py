@@ -91,8 +91,8 @@ def set_limit(
         typer.Option(
             metavar="FLOOR:CEILING[:STEP]",
             parser=_rates.adaptive,
-            help="Learn the rate, starting at RATE, in units of its window. After a window without "
-            "a 429: STEP more (default 1). After a 429: half.",
+            help="Learn the rate, starting at RATE, in units of its window. Until the first 429, "
+            "STEP more (default 1) after each window that was used; then by where the 429s came.",
             show_default=False,
             rich_help_panel=SELDOM,
         ),

@@ -381,6 +381,7 @@ def test_large_payloads_go_in_batches_of_bounded_bytes(
         taken.append(len(tasks))
     assert sum(taken) == 20
     assert len(taken) >= 20 * size / (BATCH_BYTES + extra)
+    q.close()
 
 
 def test_ack_many_finishes_what_it_can(q: DPQ[Any], clock: Any) -> None:
