@@ -294,7 +294,7 @@ FAULTS += [
         "",
         always=FULL,
     ),
-    Fault("a 429 shortens a longer closing", "math.max(gate.opens, now + ms)", "now + ms"),
+    RareFault("a 429 shortens a longer closing", "math.max(gate.opens, now + ms)", "now + ms"),
     RareFault("nobody is a probe", "gate.probe == '-' and 'p' or gate.probe", "gate.probe"),
     RareFault("one probe follows the other", "again and 'p' or '-'", "'p'"),
     RareFault("a probe whose lease ran out was good", "lapsed or gate.why", "gate.why"),
