@@ -589,7 +589,7 @@ def test_a_worker_runs_beside_a_body(q: DPQ[Any], gate: Gate) -> None:
         q.push_many([Push(1, 9), Push(2)])
         with pytest.raises(ZeroDivisionError) if error else nullcontext(), worker.running() as same:
             gate.wait_for(acked)
-            assert worker.health().ready
+            wait_for(lambda: worker.health().ready, worker.health)  # its first heartbeat
             assert [signal.getsignal(number) for number in numbers] == before
             threading.Timer(0.1, gate.open, (1,)).start()  # within the grace
             if error:
