@@ -4,13 +4,10 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from kit.awaited import asyncio_client
-from redis import Redis
+from kit.awaited import asyncio_queue
 
 from dpq import (
     DPQ,
@@ -26,19 +23,6 @@ from dpq.model import permit as plans
 from dpq.protocol.keys import key_of
 
 TOO_MANY = {"Retry-After": "30"}
-
-
-@asynccontextmanager
-async def async_queue(redis: Redis, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
-    """An asyncio queue on the server of a blocking client."""
-    client = asyncio_client(redis)
-    q: AsyncDPQ[Any] = AsyncDPQ(client, name)
-    try:
-        yield q
-        await q.drop()
-    finally:
-        await q.close()
-        await client.aclose()
 
 
 async def permits_out(q: AsyncDPQ[Any], count: int) -> None:
@@ -84,7 +68,7 @@ def test_one_call_for_each_grant(live):
 
 async def test_one_call_for_each_grant_async(redis, queue_name):
     """The same of the asyncio face."""
-    async with async_queue(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(50, 1, group="g")
         await q.push("opened")
         calls, moments = calls_of(q), []
@@ -127,7 +111,7 @@ def test_a_timeout(live):
 
 async def test_a_timeout_async(redis, queue_name):
     """The same of the asyncio face."""
-    async with async_queue(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(1, 60)
         async with q.acquire():
             pass
@@ -192,7 +176,7 @@ def test_a_429_of_the_queue(live):
 
 async def test_a_429_async(redis, queue_name):
     """The same of the asyncio face."""
-    async with async_queue(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         async with q.acquire("g") as permit:
             assert await permit.report(200, {}) is None
             limited = await permit.report(429, TOO_MANY)
@@ -226,7 +210,7 @@ def test_a_pool_whose_answers_tell(live):
 
 async def test_a_pool_whose_answers_tell_async(redis, queue_name):
     """So it is for `AsyncPermit`."""
-    async with async_queue(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit([RateLimit(1, 60, 1000, unit="t")], group="a", members=["x", "y"])
         async with q.acquire("a", cost={"t": 100}) as permit:
             assert permit.member == "x"
@@ -298,7 +282,7 @@ def test_a_permit_is_renewed(live):
 
 async def test_a_permit_is_renewed_async(redis, queue_name):
     """The same of the asyncio face."""
-    async with async_queue(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(concurrency=1, group="g")
         async with q.acquire("g", lease=0.3) as permit:
             held = permit._held
@@ -324,7 +308,7 @@ def test_a_dead_caller(live):
 
 async def test_a_cancelled_caller(redis, queue_name):
     """Its units stay spent; the lease of its booking ends at once."""
-    async with async_queue(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(1, 2, group="g", concurrency=5)
         async with q.acquire("g"):
             waiting = asyncio.create_task(q.acquire("g").__aenter__())

@@ -10,17 +10,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiohttp
 import httpx
 import pytest
 import requests
-from kit.awaited import asyncio_client
+from kit.awaited import asyncio_queue
 from kit.hosts import Host
-from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, ReadOnlyError
 
@@ -165,7 +163,7 @@ async def test_a_report_that_fails_spoils_nothing_async(
     redis, queue_name, host, caplog, kind, path
 ):
     """So it is for the clients of asyncio."""
-    async with queue_of(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(concurrency=1, group=GROUP)
         failing = Failing(q, "observe", "met_limit", "permit")
         body = await asked(kind, q, f"{host.url}/{path}")
@@ -184,20 +182,6 @@ async def asked(kind: str, q: AsyncDPQ[Any], url: str, **options: Any) -> str:
     middleware = dpq.aiohttp.Middleware(q, **options)
     async with aiohttp.ClientSession(middlewares=[middleware]) as session, session.get(url) as got:
         return await got.text()
-
-
-@asynccontextmanager
-async def queue_of(redis: Redis, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
-    """An asyncio queue on the server of a blocking client."""
-    client = asyncio_client(redis)
-    q: AsyncDPQ[Any] = AsyncDPQ(client, name)
-    try:
-        yield q
-        vars(q._session.connections).pop("call_all", None)  # what the test has put there
-        await q.drop()
-    finally:
-        await q.close()
-        await client.aclose()
 
 
 def test_an_error_without_an_answer_stays_the_clients(live, host, opened, caplog):
@@ -223,7 +207,7 @@ def test_a_permit_whose_end_fails(live, caplog):
 
 async def test_a_permit_whose_end_fails_async(redis, queue_name, caplog):
     """So it is for `AsyncPermit`."""
-    async with queue_of(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(concurrency=1, group="g")
         Failing(q, "permit", "met_limit", "observe")
         async with q.acquire("g") as permit:
@@ -265,7 +249,7 @@ def test_requests_pass_while_the_limiter_is_away(limiter, host, opened, caplog, 
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
 async def test_requests_pass_async(redis, queue_name, host, caplog, kind):
     """So it is for the clients of asyncio; without `pass` the error is raised, and nothing sent."""
-    async with queue_of(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         Failing(q, "acquire")
         with pytest.raises(ReadOnlyError):
             await asked(kind, q, host.url)
@@ -332,7 +316,7 @@ def test_an_interrupt_of_the_report_closes_the_answer(live, host):
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
 async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind, path):
     """While it waits for the answer, or reports it: no lease is left, and no connection."""
-    async with queue_of(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(concurrency=1, group=GROUP)
         reporting = asyncio.Event()
         original = q._session.connections.call_all

@@ -10,7 +10,7 @@ import aiohttp
 import httpx
 import pytest
 import requests
-from kit.awaited import asyncio_client
+from kit.awaited import asyncio_queue
 from kit.hosts import Host
 
 import dpq.aiohttp
@@ -206,7 +206,7 @@ async def read_all(response: aiohttp.ClientResponse, how: str) -> bytes:
 @pytest.mark.parametrize(("path", "body", "kept"), BODIES[:2])
 async def test_aiohttp_reads_a_body_in_each_way(redis, queue_name, host, how, path, body, kept):
     """Its own reader is heard, however the caller reads."""
-    async with queue_of(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(LIMIT, group=GROUP)
         async with (
             asking("aiohttp", q, spent=openai_usage) as client,
@@ -221,7 +221,7 @@ async def test_aiohttp_reads_a_body_in_each_way(redis, queue_name, host, how, pa
 @AIO_KINDS
 async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
     """They do as the blocking ones, streams that are left and functions that fail included."""
-    async with queue_of(redis, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(LIMIT, group=GROUP, concurrency=1)
 
         async def get(path: str) -> str:
@@ -244,16 +244,3 @@ async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
         assert round((await q.group(GROUP)).units_left[0]) == 1000 - 7 - 9 - 3 * 100
         assert "ZeroDivisionError" in caplog.text
         assert await q.check() == []
-
-
-@asynccontextmanager
-async def queue_of(redis: Any, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
-    """An asyncio queue on the server of a blocking client."""
-    client = asyncio_client(redis)
-    q: AsyncDPQ[Any] = AsyncDPQ(client, name)
-    try:
-        yield q
-        await q.drop()
-    finally:
-        await q.close()
-        await client.aclose()

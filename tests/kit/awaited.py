@@ -9,7 +9,7 @@ import contextlib
 import importlib.util
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,20 @@ def asyncio_client(redis: Redis, **options: Any) -> Any:
     if "retry" in settings and settings["retry"] is None:
         options["retry"] = None
     return aio.Redis(**address_of(redis), **options)
+
+
+@contextlib.asynccontextmanager
+async def asyncio_queue(redis: Redis, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
+    """An asyncio queue on the server of a blocking client, which is dropped after the body."""
+    client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(client, name)
+    try:
+        yield q
+        vars(q._session.connections).pop("call_all", None)  # what a test may have put there
+        await q.drop()
+    finally:
+        await q.close()
+        await client.aclose()
 
 
 class Awaited:
