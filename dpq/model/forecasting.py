@@ -167,7 +167,7 @@ class Forecasting:
     def _cut(self, at: float) -> None:
         self._cut_at = min(self._cut_at, at)
 
-    # Groups, as lua/lib/groups.lua and open_or_close.lua
+    # Groups, as lua/lib/groups/groups.lua and open_or_close.lua
 
     def _group(self, name: str) -> _Group:
         group = self._groups.get(name)

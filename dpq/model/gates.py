@@ -1,6 +1,6 @@
 """The pop's own arithmetic of limits: what a gate lets run, and when. No I/O, no clock.
 
-`forecast` and `drain` compute with it. It does in doubles exactly what `lua/lib/gate.lua`,
+`forecast` and `drain` compute with it. It does in doubles exactly what `lua/lib/limits/gate.lua`,
 `opens.lua`, `pace.lua` and `lua/pop/judge.lua` do: a change there is a change here. A new kind of
 limit is one more class like `Window`, or those of `counted`. Times are ms.
 """
@@ -23,13 +23,13 @@ Units = Mapping[str, int]
 ONE_REQUEST: Units = {"": 1}
 
 HALF_MS = 1_200_000
-"""ms in which a learned slack halves, at least; lua/lib/pace.lua has it, too."""
+"""ms in which a learned slack halves, at least; lua/lib/limits/pace.lua has it, too."""
 
 HALF_UNITS = 5000
-"""Units in whose time it halves, if that is longer; lua/lib/pace.lua has it, too."""
+"""Units in whose time it halves, if that is longer; lua/lib/limits/pace.lua has it, too."""
 
 MOST_SLACK_MS = 3_600_000
-"""ms of the longest learned slack; lua/lib/pace.lua has it, too."""
+"""ms of the longest learned slack; lua/lib/limits/pace.lua has it, too."""
 
 
 class Aging(NamedTuple):
@@ -177,7 +177,7 @@ class MovingWindow(Window):
 
 
 def _window_of(rule: RateLimit, text: float | str) -> Window:
-    """Read a window as `lua/lib/gate_line.lua` writes it."""
+    """Read a window as `lua/lib/limits/gate_line.lua` writes it."""
     paid, colon, slots = str(text).partition(":")
     return (
         MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
@@ -464,7 +464,7 @@ class Gate:
 
 
 def read_gate(line: str) -> Gate:
-    """Read what `lua/lib/gate_line.lua` writes.
+    """Read what `lua/lib/limits/gate_line.lua` writes.
 
     Raises:
         ValueError, LookupError, ConfigurationError: It is no such line.

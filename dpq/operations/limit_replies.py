@@ -107,7 +107,7 @@ def _member(
 
 
 def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
-    """Read what a host has said is left, as `lua/lib/tokens.lua` writes it."""
+    """Read what a host has said is left, as `lua/lib/limits/tokens.lua` writes it."""
     texts = (text.split(":") for text in told.split())
     return tuple(
         Budget(

@@ -135,7 +135,7 @@ def _preview(raw: bytes) -> str | None:
 
 
 def read_score(digits: str) -> float:
-    """Read the score in a member of `waiting`, as lua/lib/groups.lua writes it."""
+    """Read the score in a member of `waiting`, as lua/lib/groups/groups.lua writes it."""
     high, low = int(digits[1:4], 16), int(digits[4:], 16)
     if digits[0] == "8":
         return math.ldexp(low, high - 1153)

@@ -1,7 +1,7 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
-An operation is a file of `lua/`; what it shares with others is in `lua/lib/`, and what only a few
-use in a folder of their name. A line `-- Needs: record, groups` brings those files in where it
+An operation is a file of `lua/`; what it shares with others is in folders of `lua/lib/`, and what
+only a few use in a folder of their name. A line `-- Needs: record, groups` brings those files in where it
 stands, after what they need themselves, and each one once for the block that it stands in.
 
 The header of an operation is its contract: `-- Keys: ready meta` names its keys, here for the
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
 _HEADER = re.compile(r"--(?! Needs: )")
@@ -114,12 +115,18 @@ _LUA = resources.files("dpq.protocol").joinpath("lua")
 @cache
 def sources() -> Sources:
     """Read the Lua files of DPQ."""
-    by_folder: dict[bool, dict[str, str]] = {True: {}, False: {}}
-    for folder in (_LUA, *(path for path in _LUA.iterdir() if path.is_dir())):
-        for path in folder.iterdir():
-            if path.name.endswith(".lua"):
-                by_folder[folder is _LUA][path.name[:-4]] = path.read_text(encoding="utf-8")
-    return Sources(by_folder[True], by_folder[False])
+    operations, shared = _texts(_LUA.iterdir()), {}
+    folders = [path for path in _LUA.iterdir() if path.is_dir()]
+    for folder in folders:
+        shared |= _texts(folder.iterdir())
+        folders += [path for path in folder.iterdir() if path.is_dir()]
+    return Sources(operations, shared)
+
+
+def _texts(paths: Iterator[Traversable]) -> dict[str, str]:
+    """Read the Lua files of a folder, by their names without an ending."""
+    found = (path for path in paths if path.name.endswith(".lua"))
+    return {path.name[:-4]: path.read_text(encoding="utf-8") for path in found}
 
 
 @cache

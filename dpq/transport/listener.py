@@ -27,7 +27,7 @@ from dpq.transport.cluster import Nodes
 from dpq.transport.waiter import connection_to
 
 PREFIX = "dpq:calls:"
-"""The beginning of the channels' names; lua/lib/callers.lua has the same."""
+"""The beginning of the channels' names; lua/lib/leases/callers.lua has the same."""
 
 TRY_AGAIN_SECONDS = 30.0
 """Seconds until a listener that could not subscribe tries again: the user may have no right to."""

@@ -70,12 +70,12 @@ PLANTS = [
     # Order, limits
     _lua("what a double loses is lost", "push/fresh", "local order = residual ..",
          "local order = '1' ..", "out of order"),
-    _lua("a better newcomer waits behind its group's head", "lib/place",
+    _lua("a better newcomer waits behind its group's head", "lib/groups/place",
          "best and (score < best or score == best and member < first)", "false", "out of order"),
     _lua("the worst comes first", "pop/take", "'ZPOPMIN'", "'ZPOPMAX'", "out of order"),
     _lua("a task of any cost pays for one", "pop/charge", "+ time_of(units, window)",
          "+ time_of(1, window)", "over the limit"),
-    _lua("one lease too many", "lib/gate", "return most <= out", "return most < out",
+    _lua("one lease too many", "lib/limits/gate", "return most <= out", "return most < out",
          "over the concurrency"),
     # Conservation
     _lua("any token acks", "ack", "token ~= claim and token ~= string.match(claim, '^%d+')",

@@ -30,7 +30,7 @@ def test_only_operations_are_scripts():
     assert {"push", "pop", "ack"} <= set(names)
     lua = Path(dpq.__file__).parent / "protocol" / "lua"
     assert names == sorted(path.stem for path in lua.glob("*.lua"))
-    assert {"record", "groups"} <= {path.stem for path in lua.glob("lib/*.lua")}
+    assert {"record", "groups"} <= {path.stem for path in lua.glob("lib/*/*.lua")}
 
 
 HEADER = "-- op: what it does.\n-- Keys: ready meta\n--       conf\n-- Returns 1.\n"
