@@ -1,6 +1,6 @@
 """The counts of a gate beside its windows: quotas, and budgets that a host has told. No I/O.
 
-`gates` computes with it as `lua/lib/limits/quota.lua` and `lua/lib/limits/observed.lua` do. Times are ms.
+`gates` computes with it as `lib/limits/quota.lua` and `lib/limits/observed.lua` do. Times are ms.
 """
 
 import math
@@ -33,7 +33,7 @@ HOST_TEXT = "what its host has left"
 """A budget in words."""
 
 KEPT_MS = 3_600_000
-"""ms that a limit holds after the last reset that was told; lua/lib/limits/tokens.lua has it, too."""
+"""ms that a limit holds after the last reset that was told; lib/limits/tokens.lua has it, too."""
 
 Entitled = Callable[[float], float]
 """Returns when a task may take of a reserve for this priority: 0 if it may take it now."""

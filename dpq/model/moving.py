@@ -1,13 +1,13 @@
 """The slots of a moving window: what it has granted, and when that leaves it. No I/O, no clock.
 
-It does in doubles what `lua/lib/limits/moving.lua` does: a change there is a change here. `gates` computes
+It does in doubles what `moving.lua` does: a change there is a change here. `gates` computes
 with it. Times are ms. `docs/design.md`, "Moving windows", says why the bound holds.
 """
 
 import math
 
 SLOTS = 64
-"""Slots in a window, about: so many parts of it may be lost; lua/lib/limits/moving.lua has it, too."""
+"""Slots in a window, about: so many parts of it may be lost; lib/limits/moving.lua has it, too."""
 
 
 def tick_of(per_ms: float) -> float:

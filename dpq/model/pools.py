@@ -13,7 +13,7 @@ MAX_MEMBER_BYTES = 100
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100
 
 UNTIL_OPENED_MS = 90_000_000_000_000
-"""The moment that stands for a closing without an end (in the year 4821); lua/lib/limits/pool.lua."""
+"""The moment that stands for a closing without an end (in the year 4821); lib/limits/pool.lua."""
 
 
 def member_name(value: Any) -> str:

@@ -24,7 +24,7 @@ MAX_RATE = 1_000_000_000
 """Units in one window or burst at most; lua/lib/limits/rules.lua has the same number."""
 
 MAX_AMOUNT = 1_000_000_000_000
-"""Units of a quota at most: doubles count them exactly; lua/lib/limits/quota_rule.lua has the same."""
+"""Units of a quota at most: doubles count them exactly; lib/limits/quota_rule.lua has the same."""
 
 MAX_QUOTAS = 8
 

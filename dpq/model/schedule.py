@@ -1,6 +1,6 @@
 """Recurring tasks: checks what a push names, and computes the next times of a cron line.
 
-A schedule is a text, as lua/lib/record/begin.lua has it: "e expires_in first ms", or "c expires_in first
+A schedule is a text, as begin.lua has it: "e expires_in first ms", or "c expires_in first
 LINE", where a line is a cron expression and a zone: `*/5 * * * * Europe/Berlin`. Times are ms of
 the server's clock; this module knows no other one.
 """

@@ -1,6 +1,6 @@
 """Warnings of costs that a limit does not count as they are. No I/O.
 
-Scripts that meet a limit and a cost name them in their replies (`lua/lib/limits/uncounted.lua`), so it
+Scripts that meet a limit and a cost name them in their replies (`lib/limits/uncounted.lua`), so it
 takes no call of its own. `push`, `acquire` and `set_limit` warn by it.
 """
 

@@ -6,7 +6,7 @@ A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Prog
 first release know the texts 1 to 4: docs/design.md, "Another storage format"."""
 
 INLINE_BYTES = 512
-"""Bytes of the longest payload that stands in its record; lua/lib/record/body.lua has the same number.
+"""Bytes of the longest payload that stands in its record; lib/record/body.lua has the same number.
 Each change of a record writes it again, to replicas and to the disk as well."""
 
 REGISTRY = "{dpq}:queues"

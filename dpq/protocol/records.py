@@ -1,6 +1,6 @@
 """Stored records -> tasks. Only this module reads the record of a task.
 
-The readers of `replies` call it. `protocol/lua/lib/record/record.lua` says what stands in a record, and
+The readers of `replies` call it. `lib/record/record.lua` says what stands in a record, and
 docs/design.md, "The record". It must not send anything. A record of a task that was popped once:
 
     1795360535662001 0 1 0 - 0 q1a203d3b46e000000000000001 5 TAB example.com
@@ -43,7 +43,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
 COMMON_ATTEMPTS = 10
-"""The `max_attempts` that a short record leaves out; lua/lib/record/record.lua has the same number."""
+"""The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""
 
 NO_RECORD = b"0 0 0 0 - 0 f0 1 1 0 1 0 0 0\t\t\tbad record\tbad record"
 """The record that is shown if the stored one cannot be read; pop and upkeep bury the task."""

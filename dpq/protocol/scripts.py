@@ -1,8 +1,8 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
-An operation is a file of `lua/`; what it shares with others is in folders of `lua/lib/`, and what
-only a few use in a folder of their name. A line `-- Needs: record, groups` brings those files in where it
-stands, after what they need themselves, and each one once for the block that it stands in.
+An operation is a file of `lua/`; what many share is in folders of `lua/lib/`, and what a few share
+in a folder of their name. A line `-- Needs: record, groups` brings those files in where it stands,
+after what they need themselves, and each one once for the block that it stands in.
 
 The header of an operation is its contract: `-- Keys: ready meta` names its keys, here for the
 script and for the commands, which can only send what is declared there.
@@ -115,17 +115,17 @@ _LUA = resources.files("dpq.protocol").joinpath("lua")
 @cache
 def sources() -> Sources:
     """Read the Lua files of DPQ."""
-    operations, shared = _texts(_LUA.iterdir()), {}
+    operations, shared = _texts(_LUA), dict[str, str]()
     folders = [path for path in _LUA.iterdir() if path.is_dir()]
     for folder in folders:
-        shared |= _texts(folder.iterdir())
+        shared |= _texts(folder)
         folders += [path for path in folder.iterdir() if path.is_dir()]
     return Sources(operations, shared)
 
 
-def _texts(paths: Iterator[Traversable]) -> dict[str, str]:
+def _texts(folder: Traversable) -> dict[str, str]:
     """Read the Lua files of a folder, by their names without an ending."""
-    found = (path for path in paths if path.name.endswith(".lua"))
+    found = (path for path in folder.iterdir() if path.name.endswith(".lua"))
     return {path.name[:-4]: path.read_text(encoding="utf-8") for path in found}
 
 

@@ -1,4 +1,4 @@
-"""The rule of lua/lib/limits/refunds.lua in exact fractions, and the state that it must never go below.
+"""The rule of lib/limits/refunds.lua in exact fractions, and the state that it must never go below.
 
 `Window` is the rule: what it keeps is all that a gate stores. `History` remembers every grant, and
 computes anew what would be paid if each task had been charged what it spent in the end.

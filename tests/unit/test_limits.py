@@ -371,7 +371,7 @@ LUA_WINDOW = re.compile(r"\|(\S+) (\d+)([a-z0-9_]*) (\d+) ?([^|]*)")
 
 @given(limits().filter(bool), st.integers(1, MAX_CONCURRENCY) | st.none())
 def test_as_lua_reads_it(windows, concurrency):
-    """The patterns of lua/lib/limits/rules.lua find every number, and its shortcut only its kind."""
+    """The patterns of lib/limits/rules.lua find every number, and its shortcut only its kind."""
     text = write_rules(windows, concurrency)
     first = windows[0]
     plain = len(windows) == 1 and not (first.reserve or first.adaptive or first.unit)
