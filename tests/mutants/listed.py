@@ -305,8 +305,8 @@ LIMITS = [
     _lua(
         "a gate that holds only grants owes nothing",
         "lib/limits/plain_gate",
-        "owed = paid,",
-        "owed = 0,",
+        "window.owed, window.more = window.paid,",
+        "window.owed, window.more = 0,",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -748,7 +748,7 @@ ADAPTIVE = [
     ),
     _lua(
         "the pace of the climb is forgotten",
-        "lib/limits/keep",
+        "lib/limits/text_of",
         "gate.climb and string",
         "false and string",
         f"{LUA}adaptive.py",
@@ -1958,16 +1958,37 @@ UNITS = [
     _lua(
         "each window is charged requests",
         "pop/charge",
-        "math.min(cost[rule.unit] or 0",
-        "math.min(cost[''] or 0",
+        "local units = cost[rule.unit] or 0",
+        "local units = cost[''] or 0",
         f"{LUA}units.py",
     ),
     _lua(
         "windows of other units are forgotten",
-        "lib/limits/keep",
-        "text .. rule.name ..",
-        "text .. rule.per ..",
+        "lib/limits/text_of",
+        "rules[i].name .. ':' .. moment_text",
+        "rules[i].per .. ':' .. moment_text",
         f"{LUA}units.py",
+    ),
+    _lua(
+        "what a window is paid for is rounded down to a ms",
+        "lib/limits/text_of",
+        "part * 10000 + 0.5",
+        "0",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "what a gate has beside its windows is not stored",
+        "lib/limits/plain_gate",
+        "  gate.plain = false\n",
+        "",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "gates are forgotten while their grants count",
+        "lib/limits/prune",
+        "return until_ms <= instant",
+        "return true",
+        f"{LUA}slack.py",
     ),
 ]
 FORMATS = [
