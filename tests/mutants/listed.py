@@ -1065,7 +1065,7 @@ POOLS = [
     ),
     _lua(
         "no turn passes, whatever the weight",
-        "pop/judge_groups",
+        "pop/turns",
         "if gate.turn < 1 and redis.call('ZCOUNT'",
         "if false and redis.call('ZCOUNT'",
         f"{LUA}weights.py",
@@ -1979,7 +1979,7 @@ UNITS = [
     _lua(
         "what a gate has beside its windows is not stored",
         "lib/limits/plain_gate",
-        "  gate.plain = false\n",
+        "gate.plain, gate.simple = false, false",
         "",
         f"{LUA}pop_limits.py",
     ),
@@ -2493,8 +2493,8 @@ PERMITS = [
     _lua(
         "a booking is charged as if it were now",
         "pop/charge",
-        "math.max(window.owed, moment or instant)",
-        "math.max(window.owed, instant)",
+        "local rules, at = gate.rules, moment or instant",
+        "local rules, at = gate.rules, instant",
         f"{LUA}acquire.py",
     ),
     _lua(
