@@ -100,7 +100,7 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-if #delays > 0 or met or next(others) then
+if #delays > 0 or met or others[1] then
   -- Needs: notice, place, merge, gather
   gather(others)
   if #delays > 0 then
