@@ -165,9 +165,6 @@ charge | a task of any cost pays for one | lua/pop_limits
 full | one lease more than the concurrency | lua/pop_limits
 - return most <= out
 + return most < out
-set_limit.lua | a tighter limit is bounded when somebody looks | lua/pop_limits
-- uncounted_waiting(group, gate_of('').rules,
-+ uncounted_waiting(group, group ~= '' and gate_of('').rules,
 bound_of | a closing bounds what was granted before it | lua/pop_limits
 -   return instant + reach_of(
 +   return math.max(instant, gate.opens) + reach_of(

@@ -107,13 +107,14 @@ elseif walk == 'closed' then
   if field ~= 'queue' then
     count_permits(string.sub(field, 7))
     open_or_close(string.sub(field, 7))
+  else
+    gate_of('') -- bound the grants of a tighter limit from now on, not from the next look
   end
   walk = 'done'
 end
 admit()
 local group = string.match(field, '^group:(.*)$') or field == 'queue' and ''
 if walk == 'done' and rules ~= '' and group then
-  -- gate_of bounds the grants of a tighter limit from now on, not from the next look.
   return { walk, cursor, unpack(uncounted_waiting(group, gate_of('').rules, group ~= '' and gate_of(group).rules)) }
 end
 return { walk, cursor }
