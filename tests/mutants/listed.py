@@ -466,11 +466,17 @@ pool_at | a pinned task runs as any member of its pool | lua/pools
 - (not pin or pin == name) and
 + true and
 leave | the end of a lease frees no member of a pool | lua/pools
-- lapsed, live_note(task, '\28'))
-+ lapsed)
-ack.lua | an ack frees no member of a pool | lua/pools
-- ended(id, group, false, string.match(raw, '^[^\n]*\28%d+ ([^\t\n]*)'))
-+ ended(id, group, false)
+- live_note(task, '\28') or false }
++ false }
+add_ended | an ack frees no member of a pool | lua/pools
+- member or false
++ false
+ended | an ack opens no group that was full | lua/pop_limits
+- stirred[group] or redis.call('ZSCORE', closed, group) and true
++ stirred[group]
+charge | a pop counts the leases of a group before it, and not its own | lua/pop_limits
+-  gate.out = gate.out and gate.out + 1
++
 rate_limited.lua | a 429 of a member of a pool closes its group | lua/pools
 - scope == 'member' and live_note
 + false and live_note
