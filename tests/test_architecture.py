@@ -158,10 +158,10 @@ def longest(ways: dict[str, set[str]]) -> dict[str, int]:
 
 
 def test_no_way_is_long_and_none_is_a_circle():
-    """From a worker down to what imports nothing a reader passes at most 12 modules."""
+    """From a worker down to what imports nothing a reader passes at most 13 modules."""
     ways = longest(ways_down())
-    assert ways["worker.worker"] <= 12
-    assert ways["worker.worker_async"] <= 12
+    assert ways["worker.worker"] <= 13
+    assert ways["worker.worker_async"] <= 13
 
 
 @each("path", [p for p in MODULES if p.parent.name in WITHOUT_IO])
