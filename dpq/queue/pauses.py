@@ -1,4 +1,4 @@
-"""The pause of blocking code, and what it cannot go on after. pauses_async.py is the counterpart."""
+"""The pause of blocking code, and what ends it for good. pauses_async.py is the counterpart."""
 
 import time
 

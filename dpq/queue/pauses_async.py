@@ -1,4 +1,4 @@
-"""The pause of asyncio code, and what it cannot go on after. pauses.py is the counterpart."""
+"""The pause of asyncio code, and what ends it for good. pauses.py is the counterpart."""
 
 import asyncio
 
