@@ -76,7 +76,7 @@ ORDER = [
     ),
     _lua(
         "aging begins at the push, due or not",
-        "lib/groups/groups",
+        "lib/record/score",
         "task.enqueued + task.wait - since",
         "task.enqueued - since",
         f"{LUA}pop.py",

@@ -5,7 +5,7 @@
 
 -- What a clean window adds to a learned rate. Far below the rate of the last 429, half of what is missing; below it, a
 -- share of it; from there on, where nothing was refused yet, three times as far beyond it as before. Source:
--- docs/design.md, "Learning".
+-- docs/storage.md, "Learning".
 local function gain(gate, rules)
   local rate, last = gate.rate, gate.learned
   if last == 0 then

@@ -1,5 +1,5 @@
 -- booked: read what acquire has written. A permit that is a lease stands in `tracked` with its end, and so does a probe
--- in a gate: "~", 13 digits of ms, "~" and its id. docs/design.md, "Permits".
+-- in a gate: "~", 13 digits of ms, "~" and its id. docs/storage.md, "Permits".
 -- Keys: tracked
 -- Needs: now
 -- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;

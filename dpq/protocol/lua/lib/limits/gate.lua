@@ -1,4 +1,4 @@
--- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/design.md, "Limits". If its rules
+-- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/storage.md, "Gates". If its rules
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked

@@ -1,7 +1,7 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: now, rules, booked, budgets
+-- Needs: now, rules, booked, budgets, hash_table
 -- Gives: keep().
 local REPEATED_MS = 120000 -- so long a 429 that a permit has met, or a reset, may be told again
 
@@ -72,5 +72,6 @@ local function keep()
   end
   if #fields > 0 then
     redis.call('HSET', gates, unpack(fields))
+    as_table(gates, #fields >= 16 or now % 64 == 0)
   end
 end

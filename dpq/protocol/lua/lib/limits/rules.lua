@@ -1,4 +1,4 @@
--- rules: read the limit that is set for a scope, as a table. Layout: docs/design.md, "Limits".
+-- rules: read the limit that is set for a scope, as a table. Layout: docs/storage.md, "Rules".
 -- Keys: limits
 -- Needs: quota_rule, window_rule
 -- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
