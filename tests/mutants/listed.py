@@ -1436,7 +1436,7 @@ SCHEDULER = [
     ),
     _py(
         "names without a queue stay",
-        "queue/registry",
+        "registry/names",
         '            yield makes._command("unregister", [name], same)\n',
         "            pass\n",
         f"{DAEMON}scheduler.py::test_names_without_a_queue_are_taken_out",
@@ -1457,7 +1457,7 @@ SCHEDULER = [
     ),
     _py(
         "a queue that begins while its name is taken out is not known",
-        "queue/registry",
+        "registry/names",
         '        yield makes._command("register", [name], same)\n',
         "",
         f"{DAEMON}scheduler.py::test_a_queue_that_begins_while_its_name_is_taken_out",
@@ -2082,14 +2082,14 @@ DAEMONS = [
     ),
     _py(
         "names that no queue can have stay",
-        "queue/registry",
+        "registry/names",
         "            bad.append(raw)\n",
         "            pass\n",
         f"{DAEMON}scheduler.py::test_names_without_a_queue_are_taken_out",
     ),
     _py(
         "who may not remove names tries each of them",
-        "queue/registry",
+        "registry/names",
         "self.may_remove = not forbidden(refusal)",
         "self.may_remove = True",
         f"{UNIT}registry.py",
@@ -3152,7 +3152,7 @@ CONTACT = [
     ),
     _py(
         "a queue with a limit alone does not exist",
-        "queue/all_queues",
+        "registry/all_queues",
         "if not session.send(absent(queue.queue_name)):",
         "if not queue.queue_name:",
         CLI,
