@@ -1,3 +1,4 @@
+# Made from httpx.py by `make twins`: change that file, not this one.
 """Transports for httpx2: each request on the wire takes a unit of a limit, and a 429 is heard.
 
     client = httpx2.Client(transport=dpq.httpx2.Transport(q))

@@ -1,6 +1,6 @@
-"""Makes the blocking twin of each asyncio module in `TWINS`: `make twins`.
+"""Makes each module in `TWINS` from its source, word by word: `make twins`.
 
-The asyncio module is the source. Its twin is the same text with the words of blocking code:
+The asyncio module is the source of its blocking twin:
 
     dpq/queue/queue_async.py    async def ack(...): return await self._end(...)    AsyncDPQ
     dpq/queue/queue.py          def ack(...): return self._end(...)                DPQ
@@ -21,7 +21,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "dpq"
 
-TWINS = [
+BLOCKING = [
     "queue/dead",
     "queue/exchange",
     "queue/httpx_like",
@@ -30,7 +30,9 @@ TWINS = [
     "queue/queue",
     "transport/session",
 ]
-"""The twins, without `.py`; the source of each has `_async` behind its name."""
+
+TWINS = {twin: f"{twin}_async" for twin in BLOCKING} | {"httpx2": "httpx"}
+"""The twins, and the source of each, without `.py`."""
 
 WORDS = [
     (r"async (def|with|for)", r"\1"),
@@ -48,14 +50,15 @@ WORDS = [
     (r"asyncio", "blocking"),
     (r"tasks of one event loop", "threads"),
 ]
-"""What stands in a source, and what its twin has there: patterns between the ends of words."""
+"""What stands in a source, and what its blocking twin has there."""
 
-_WORDS = [(re.compile(rf"(?<!\w){word}" + r"(?!\w)" * (word[-1] != " ")), to) for word, to in WORDS]
+HTTPX2 = [(r"httpx(?! and httpx2)", "httpx2")]
+"""The same for the transports of httpx, whose successor has other names for nothing else."""
 
 
 def source_of(twin: str) -> Path:
     """Return the file that a twin is made from."""
-    return PACKAGE / f"{twin}_async.py"
+    return PACKAGE / f"{TWINS[twin]}.py"
 
 
 def file_of(twin: str) -> Path:
@@ -63,11 +66,14 @@ def file_of(twin: str) -> Path:
     return PACKAGE / f"{twin}.py"
 
 
-def blocking(text: str, source: str) -> str:
-    """Return the twin of a text. Its format is that of the source, so lines may be too short."""
-    for pattern, replacement in _WORDS:
-        text = pattern.sub(replacement, text)
-    return f"# Made from {source} by `make twins`: change that file, not this one.\n{text}"
+def made(twin: str) -> str:
+    """Return the text of a twin. Its lines break where those of its source do."""
+    source = source_of(twin)
+    text = source.read_text(encoding="utf-8")
+    for word, replacement in WORDS if twin in BLOCKING else HTTPX2:
+        whole = rf"(?<!\w){word}" + r"(?!\w)" * (word[-1] != " ")
+        text = re.sub(whole, replacement, text)
+    return f"# Made from {source.name} by `make twins`: change that file, not this one.\n{text}"
 
 
 def meaning(text: str) -> tuple[str, list[str]]:
@@ -88,18 +94,16 @@ def meaning(text: str) -> tuple[str, list[str]]:
 
 def is_current(twin: str) -> bool:
     """Return True if the file of a twin says what its source says."""
-    source, file = source_of(twin), file_of(twin)
-    made = blocking(source.read_text(encoding="utf-8"), source.name)
-    return file.exists() and meaning(made) == meaning(file.read_text(encoding="utf-8"))
+    file = file_of(twin)
+    return file.exists() and meaning(made(twin)) == meaning(file.read_text(encoding="utf-8"))
 
 
 def write(twin: str) -> None:
     """Write the file of a twin, in ruff's format."""
-    source, file = source_of(twin), file_of(twin)
-    file.write_text(blocking(source.read_text(encoding="utf-8"), source.name), encoding="utf-8")
-    ruff = (str(Path(sys.executable).with_name("ruff")), "--quiet")
-    subprocess.run([*ruff[:1], "check", "--quiet", "--fix", "--select=I,F401", file], check=True)
-    subprocess.run([*ruff[:1], "format", "--quiet", file], check=True)
+    file, ruff = file_of(twin), Path(sys.executable).with_name("ruff")
+    file.write_text(made(twin), encoding="utf-8")
+    subprocess.run([ruff, "check", "--quiet", "--fix", "--select=I,F401", file], check=True)
+    subprocess.run([ruff, "format", "--quiet", file], check=True)
 
 
 if __name__ == "__main__":

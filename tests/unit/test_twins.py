@@ -1,4 +1,4 @@
-"""The blocking twins are what `tools/twins.py` makes of their asyncio sources."""
+"""The twins are what `tools/twins.py` makes of their sources."""
 
 import importlib.util
 import re
@@ -51,7 +51,7 @@ def test_a_change_in_a_twin_is_noticed(
     assert not TOOL.is_current("queue/queue")
 
 
-@pytest.mark.parametrize("twin", TOOL.TWINS)
+@pytest.mark.parametrize("twin", TOOL.BLOCKING)
 def test_a_source_has_nothing_that_only_asyncio_has(twin: str) -> None:
     """A source does not use the module asyncio, and no word of asyncio is left in its twin."""
     assert not re.search(r"^\s*(import|from) asyncio", TOOL.source_of(twin).read_text(), re.M)
