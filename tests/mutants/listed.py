@@ -1630,8 +1630,8 @@ EDGES = [
     _py(
         "ids do not sort by time",
         "protocol/task_ids",
-        "digits = _SORTED[digit] + digits",
-        "digits = digits + _SORTED[digit]",
+        "digits = b2a_base64(moment, newline=False).translate(_AS_SORTED)",
+        "digits = b2a_base64(moment[::-1], newline=False).translate(_AS_SORTED)",
         f"{UNIT}commands.py::test_ids_sort_by_time",
     ),
     _py(
