@@ -217,25 +217,25 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Order" and "Keys".
         """
-        return self._session.run(
-            self._operations.push,
+        given = Push(
             payload,
             priority,
             delay,
-            group,
-            key,
-            on_duplicate,
-            max_attempts,
-            expires_in,
-            cost,
-            every,
-            cron,
-            timezone,
-            at,
-            visibility,
-            time_limit,
-            member,
+            group=group,
+            key=key,
+            on_duplicate=on_duplicate,
+            max_attempts=max_attempts,
+            expires_in=expires_in,
+            cost=cost,
+            every=every,
+            cron=cron,
+            timezone=timezone,
+            at=at,
+            visibility=visibility,
+            time_limit=time_limit,
+            member=member,
         )
+        return self._session.run(self._operations.push, given)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.

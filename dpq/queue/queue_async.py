@@ -216,25 +216,25 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/design.md, "Order" and "Keys".
         """
-        return await self._session.run(
-            self._operations.push,
+        given = Push(
             payload,
             priority,
             delay,
-            group,
-            key,
-            on_duplicate,
-            max_attempts,
-            expires_in,
-            cost,
-            every,
-            cron,
-            timezone,
-            at,
-            visibility,
-            time_limit,
-            member,
+            group=group,
+            key=key,
+            on_duplicate=on_duplicate,
+            max_attempts=max_attempts,
+            expires_in=expires_in,
+            cost=cost,
+            every=every,
+            cron=cron,
+            timezone=timezone,
+            at=at,
+            visibility=visibility,
+            time_limit=time_limit,
+            member=member,
         )
+        return await self._session.run(self._operations.push, given)
 
     async def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.

@@ -791,8 +791,8 @@ _read | all of the headers is read, however long
 - if says and size <= room:
 + if says:
 new_ids.digits | ids do not sort by time | unit/commands::test_ids_sort_by_time
-- digits = _SORTED[digit] + digits
-+ digits = digits + _SORTED[digit]
+- moment, newline=False
++ moment[::-1], newline=False
 StoredOperations.peek | a page of peek repeats the last task
 | lua/options::test_pages_of_peek_follow_each_other
 -                 if passed:
