@@ -2929,8 +2929,8 @@ BATCHES = [
     _lua(
         "a 503 is counted as a 429",
         "rate_limited",
-        "STATUSES[status] or 'm0'",
-        "'m0'",
+        "STATUSES[status] or 'rate_limited_other'",
+        "'rate_limited_other'",
         f"{LUA}rate_limited.py",
     ),
     _lua(
