@@ -1,4 +1,4 @@
--- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/design.md, "Limits". If its rules
+-- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/storage.md, "Gates". If its rules
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
@@ -95,8 +95,8 @@ local function full(gate)
   if most == 0 then
     return false
   end
-  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0) or nil
-  local out = gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
-  out = (gate.out or out < most) and out or out - overdue(scope)
+  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+  local out = (scope == '' or gate.out < most) and gate.out or gate.out - overdue(scope)
   return most <= out, most - out
 end

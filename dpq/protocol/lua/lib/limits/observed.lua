@@ -1,4 +1,4 @@
--- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/design.md, "Budgets".
+-- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/storage.md, "Budgets".
 -- Keys: invisible meta tracked
 -- Needs: now, record, notes, booked
 -- Gives: under_way(gate), the number of leases of a scope, which are counted from the first budget on; told(gate, unit,

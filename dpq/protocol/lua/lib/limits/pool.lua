@@ -1,4 +1,4 @@
--- pool: find the member of a pool that a task may run as. Layout: docs/design.md, "Pools".
+-- pool: find the member of a pool that a task may run as. Layout: docs/storage.md, "Pools".
 -- Keys: gates
 -- Needs: now, gate, opens
 -- Gives: pin_of(raw), the member that the record of a task pins it to, or nil; pool_at(gate, cost, rank, pin), for the

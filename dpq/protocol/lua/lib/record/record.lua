@@ -1,4 +1,4 @@
--- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
+-- record: read a task's record as a table (nil if it is none), and write it. Layout: docs/storage.md, "The record".
 -- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
 -- A short record (q) has only what most tasks need, in fixed places, the moment in 11 hex digits, which is enough until
 -- the year 2527. A full one (f) has all. Before the first delivery the counts are left out.
