@@ -1400,8 +1400,8 @@ QueueOperations.finish | a limit forgets its status | lua/rate_limited
 - error.scope, cost, error.status)
 + error.scope, cost)
 rate_limited.lua | a 503 is counted as a 429 | lua/rate_limited
-- STATUSES[status] or 'm0'
-+ 'm0'
+- STATUSES[status] or 'rate_limited_other'
++ 'rate_limited_other'
 met_limit.lua | a permit's 403 is an event of a 429 | lua/rate_limited
 - was_probe, status)
 + was_probe)
