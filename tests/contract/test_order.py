@@ -186,19 +186,6 @@ def test_order_among_groups_is_exact(q: DPQ[int], clock: Any, way: Way, batch: i
     assert q.check() == []
 
 
-def test_a_closed_group_comes_back_in_order(q: DPQ[int], clock: Any) -> None:
-    """What waited while a group was closed is popped in the sorted order once it opens."""
-    priorities = shuffled(5)
-    q.delay_group("a", 10)
-    for number, priority in enumerate(priorities):
-        q.push(number, priority, group="a")
-    assert q.pop().task is None
-
-    clock.advance(10)
-
-    assert drain(q, 1) == best_first([(p, n) for n, p in enumerate(priorities)])
-
-
 @pytest.mark.parametrize("batch", [1, 50])
 @pytest.mark.parametrize("sign", [1, -1], ids=["latest first", "earliest deadline first"])
 def test_neighbouring_nanosecond_timestamps_are_told_apart(
@@ -212,31 +199,6 @@ def test_neighbouring_nanosecond_timestamps_are_told_apart(
     q.push_many(Push(payload=stamp, priority=sign * stamp) for stamp in stamps)
 
     assert drain(q, batch) == sorted(stamps, reverse=sign > 0)
-
-
-@pytest.mark.parametrize("order", ["fifo", "lifo"])
-def test_equal_priorities_follow_the_order_of_the_queue(
-    redis: Redis, queue_name: str, order: Any
-) -> None:
-    """Hundreds of equal priorities, ints and floats, come out in the order of their pushes."""
-    q: DPQ[int] = DPQ(redis, queue_name, order=order)
-    for number in range(50):
-        q.push(number, [5, 5.0][number % 2])
-    q.push_many(Push(payload=number, priority=5) for number in range(50, 450))
-
-    numbers = list(range(450))
-    assert drain(q, 64) == (numbers if order == "fifo" else numbers[::-1])
-
-
-def test_a_backlog_of_several_batches_of_upkeep_does_not_break_the_order(
-    q: DPQ[int], clock: Any
-) -> None:
-    """With more due than one step of upkeep moves, the first pop still takes the best of all."""
-    q.push_many(Push(payload=n, priority=n, delay=1 + n / 1000) for n in range(1100))
-    clock.advance(10)
-
-    assert q.pop().task.payload == 1099
-    assert drain(q, 100) == list(range(1098, -1, -1))
 
 
 def test_a_priority_comes_back_as_it_was_given(q: DPQ[int]) -> None:
