@@ -81,7 +81,7 @@ AsyncKeeper.end | end does not wait for an extension on its way
 Leases.ending | a lease whose work has ended is extended no more
 | contract/worker_refused::test_a_lease_is_extended_until_its_end_is_answered
 -         self._ending[key] = lease
-_Held._leave | a loop that is left early acks its task
+LeaseLoop._leave | a loop that is left early acks its task
 | contract/leases::test_a_loop_that_is_left_early_acks_nothing
 - Leases.let_go(self._queue._leases, task)
 + self._queue.ack(task)
@@ -466,11 +466,17 @@ pool_at | a pinned task runs as any member of its pool | lua/pools
 - (not pin or pin == name) and
 + true and
 leave | the end of a lease frees no member of a pool | lua/pools
-- lapsed, live_note(task, '\28'))
-+ lapsed)
-ack.lua | an ack frees no member of a pool | lua/pools
-- ended(id, group, false, string.match(raw, '^[^\n]*\28%d+ ([^\t\n]*)'))
-+ ended(id, group, false)
+- live_note(task, '\28') or false }
++ false }
+add_ended | an ack frees no member of a pool | lua/pools
+- member or false
++ false
+ended | an ack opens no group that was full | lua/pop_limits
+- stirred[group] or redis.call('ZSCORE', closed, group) and true
++ stirred[group]
+charge | a pop counts the leases of a group before it, and not its own | lua/pop_limits
+-  gate.out = gate.out and gate.out + 1
++
 rate_limited.lua | a 429 of a member of a pool closes its group | lua/pools
 - scope == 'member' and live_note
 + false and live_note
@@ -876,10 +882,10 @@ _code | a handler that is an object does not interrupt | unit/interrupts
 +     if False:
 
 # Loops
-_none_live | a loop until empty ends while others hold tasks
+LeaseLoop.__next__ | a loop until empty ends while others hold tasks
 | contract/leases::test_a_loop_waits_for_what_runs_elsewhere
-- stats.delayed + stats.invisible + stats.waiting
-+ stats.delayed + stats.waiting
+- if not queue.size():
++ if not queue.stats().ready:
 LeaseLoop.__exit__ | a with around a loop settles nothing
 | contract/leases::test_a_loop_in_a_with_settles_what_it_is_left_with
 -         self.close(error)
@@ -1396,7 +1402,7 @@ RunMeter._show.told | the meter counts limits of earlier runs
 + stats.rate_limited
 
 # Transports
-PermitBase._logged | an answer that cannot be reported is lost | contract/transport_outages
+Permit._logged | an answer that cannot be reported is lost | contract/transport_outages
 - raise_interruption(error)
 -             queue, host
 + raise
@@ -1467,9 +1473,9 @@ BodyReader._unpacked | a packed body fills the memory | unit/usage::test_memory_
 + decompress(part)
 BodyReader._take | a long body is kept whole | unit/usage::test_memory_is_bounded
 -                 del self._kept[:-MOST_BYTES]
-ExchangeBase._tell_spent | a function that fails spoils the answer | contract/true_up_http
--         except Exception as error:  # the caller's function
-+         except MemoryError as error:  # the caller's function
+Exchange._tell_spent | a function that fails spoils the answer | contract/true_up_http
+-         except Exception as error:  # the caller's function: its
++         except MemoryError as error:  # the caller's function: its
 _Content._heard | a body that ends in aiohttp tells nothing | contract/true_up_http
 -         if self._inner.at_eof():
 -             self._exchange.body_ended()
