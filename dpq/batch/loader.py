@@ -2,7 +2,7 @@
 
 A second queue, `NAME.batch`, holds one task: the file that this queue works on. Loading the file is
 the work of that task. So one process loads while the others wait, and if it dies, the next one
-begins anew: no process sends before the file is loaded, and keys make a second push of a line harmless.
+begins anew: none sends before the file is loaded, and keys make a second push of a line harmless.
 Then the task is put off for ten years: "loaded". From then on the queue alone says what is left: a
 line is in it until its answer is saved.
 

@@ -453,7 +453,7 @@ def _writer(directory: Path) -> Binary:
 
 
 def _socket(directory: Path) -> Path:
-    """Return the socket's path: in the directory, or where the process that started the server put it.
+    """Return the socket's path: in the directory, or where the first process has put it.
 
     Not computed anew in each process: their environments may differ.
     """
