@@ -63,40 +63,6 @@ def nothing(q: DPQ[int], clock: Any) -> None:
     """Pushed only."""
 
 
-def released(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.release(task)
-
-
-def released_later(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.release(task, delay=5 + task.payload % 3)
-    clock.advance(8)
-
-
-def expired(q: DPQ[int], clock: Any) -> None:
-    pop_all(q)
-    clock.advance(10)
-
-
-def failed(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.fail(task, "no", delay=task.payload % 4)
-    clock.advance(4)
-
-
-def deferred(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.set_visibility(task, task.payload % 4)
-    clock.advance(4)
-
-
-def replayed(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.bury(task, "no")
-    assert q.dead.replay() > 0
-
-
 def replayed_slowly(q: DPQ[int], clock: Any) -> None:
     for task in pop_all(q):
         q.bury(task, "no")
@@ -119,17 +85,7 @@ def mixed(q: DPQ[int], clock: Any) -> None:
     clock.advance(10)
 
 
-WAYS = [
-    nothing,
-    released,
-    released_later,
-    expired,
-    failed,
-    deferred,
-    replayed,
-    replayed_slowly,
-    mixed,
-]
+WAYS = [nothing, replayed_slowly, mixed]
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -143,19 +99,6 @@ def test_every_way_back_to_ready_keeps_priority_and_place(
     way(q, clock)
 
     assert drain(q, batch) == best_first(pushed)
-
-
-@pytest.mark.parametrize("batch", [1, 7])
-def test_delayed_tasks_stand_among_the_others_once_they_are_due(
-    q: DPQ[int], clock: Any, batch: int
-) -> None:
-    """Due times decide when a task takes part, never where it stands."""
-    priorities = shuffled(2)
-    for number, priority in enumerate(priorities):
-        q.push(number, priority, delay=(number * 7) % 5)
-    clock.advance(5)
-
-    assert drain(q, batch) == best_first([(p, n) for n, p in enumerate(priorities)])
 
 
 @pytest.mark.parametrize("way", [nothing, mixed], ids=lambda way: way.__name__)
@@ -172,7 +115,7 @@ def test_last_in_first_out_reverses_equal_priorities_only(
 
 
 @pytest.mark.parametrize("batch", [1, 7])
-@pytest.mark.parametrize("way", [nothing, expired, mixed], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [nothing, mixed], ids=lambda way: way.__name__)
 def test_order_among_groups_is_exact(q: DPQ[int], clock: Any, way: Way, batch: int) -> None:
     """A group shows one task at a time, and still the best of all groups comes next."""
     priorities = shuffled(4)
