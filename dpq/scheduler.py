@@ -36,9 +36,9 @@ from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.protocol.replies import UNKNOWN, Glance, Promoted
-from dpq.queue.all_queues import after_opening, forget_queues, some_names
-from dpq.queue.base import operations_of
-from dpq.queue.registry import Sieve, glance, readable
+from dpq.queue.base import operations_named
+from dpq.registry.all_queues import after_opening, forget_queues, some_names
+from dpq.registry.names import Sieve, glance, readable
 from dpq.transport.cluster import MISSING, Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
 from dpq.transport.connections import Connections
@@ -385,7 +385,7 @@ class Scheduler:
             if len(self._queues) >= MOST_QUEUES and self._named is None:
                 self._note(REGISTRY, ConfigurationError(_TOO_MANY))
                 return
-            self._queues[name] = operations_of(name)
+            self._queues[name] = operations_named(name)
             self._moments.set(name, 0.0)
             about = fields("upkeep_begins", queue=name)
             log.info("%s: this queue gets upkeep from now on", name, extra=about)
