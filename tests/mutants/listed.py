@@ -473,7 +473,7 @@ LIMITS = [
     _py(
         "a quota knows no later clock changes",
         "model/zones",
-        "changes.append((late, offset(late)))",
+        "changes.append((moments[first], offset(moments[first])))",
         "pass",
         f"{LUA}quotas.py",
     ),
