@@ -34,6 +34,7 @@ from dpq.model.errors import DPQError
 from dpq.model.history import Times
 from dpq.model.limits import LimitState
 from dpq.model.validation import error_line
+from dpq.queue.inside import session_of
 from dpq.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
 
 log = logging.getLogger(__name__)
@@ -187,7 +188,7 @@ class Meter:
             RedisError: It cannot be read.
             DPQError: The same.
         """
-        session = self.watch.queue._session
+        session = session_of(self.watch.queue)
         snapshot = self._snapshot()
         looks = session.run(session.operations.drain_look)
         groups = self._chosen()
@@ -205,7 +206,7 @@ class Meter:
         """Choose the groups with labels: those of the last scrape stay, so that series go on."""
         chosen, cursor = dict.fromkeys(self._groups), "0"
         for _ in range(PAGES if len(chosen) < GROUPS else 0):
-            run = self.watch.queue._session.run
+            run = session_of(self.watch.queue).run
             cursor, names = run(self.watch.browser.own_limits, cursor)
             chosen |= dict.fromkeys(sorted(name for name in names if name != OTHER))
             if cursor == "0" or len(chosen) >= GROUPS:

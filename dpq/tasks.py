@@ -33,7 +33,7 @@ from dpq.model.payload import complaint
 from dpq.model.signals import Reject
 from dpq.model.task import Cost, OnDuplicate, Push, Task
 from dpq.model.validation import label, nearest
-from dpq.queue.base import operations_of
+from dpq.queue.base import operations_named
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.handlers import generates, given_by_worker
@@ -142,7 +142,7 @@ class Tasks:
         """
         if callable(name):
             raise ConfigurationError("write @tasks.task() with parentheses")
-        operations = operations_of("defaults")
+        operations = operations_named("defaults")
         next(operations.push_many([Push(None, **defaults)]))  # checks them; nothing is sent
 
         def register(function: Callable[Params, Result]) -> TaskFunction[Params, Result]:

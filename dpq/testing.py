@@ -30,6 +30,7 @@ from typing import Any, Literal, NoReturn, Self, TypeVar, cast
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.task import Task, TaskState
+from dpq.queue.inside import operations_of
 from dpq.queue.queue import DPQ
 
 __all__ = [
@@ -184,7 +185,7 @@ def let_leases_expire(queue: DPQ[Any]) -> int:
     for task in held.values():
         with contextlib.suppress(LeaseLostError, TaskNotFoundError):  # it ended just now
             queue.extend(task, 0.001)
-    clock = queue._session.operations.description.clock
+    clock = operations_of(queue).description.clock
     if isinstance(clock, Clock):
         clock.advance(0.001)
     give_up = time.monotonic() + EXPIRY_SECONDS

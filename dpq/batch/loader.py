@@ -25,7 +25,8 @@ from dpq.batch.progress import Progress
 from dpq.batch.reader import Batch, Reader, Request
 from dpq.batch.results import Results, hash_text
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
-from dpq.queue.registry import absent
+from dpq.queue.inside import session_of
+from dpq.registry.names import absent
 
 BATCH_KEY = "batch"
 LOADED_SECONDS = 315_360_000
@@ -68,7 +69,7 @@ class Loader:
                 try:
                     task = await batches.get(key=BATCH_KEY)
                 except TaskNotFoundError:
-                    owns = await self._queue._session.send(absent(self._job.queue))
+                    owns = await session_of(self._queue).send(absent(self._job.queue))
                     named = {
                         "file": self._batch.digest,
                         "name": self._batch.path.name,

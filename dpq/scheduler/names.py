@@ -8,8 +8,8 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from dpq.model.log_fields import fields
-from dpq.queue.all_queues import forget_queues, some_names
-from dpq.queue.registry import Sieve, readable
+from dpq.registry.all_queues import forget_queues, some_names
+from dpq.registry.names import Sieve, readable
 from dpq.transport.cluster import forbidden
 from dpq.transport.session import Session
 

@@ -18,9 +18,9 @@ from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.replies import UNKNOWN, Glance, Promoted
-from dpq.queue.all_queues import after_opening
-from dpq.queue.base import operations_of
-from dpq.queue.registry import glance
+from dpq.queue.base import operations_named
+from dpq.registry.all_queues import after_opening
+from dpq.registry.names import glance
 from dpq.transport.session import Session
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Upkeep:
 
     def attend(self, name: str) -> None:
         """Begin to serve a queue."""
-        self.queues[name] = operations_of(name)
+        self.queues[name] = operations_named(name)
         self.moments[name] = 0.0
         about = fields("upkeep_begins", queue=name)
         log.info("%s: this queue gets upkeep from now on", name, extra=about)

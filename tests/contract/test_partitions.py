@@ -37,7 +37,7 @@ from dpq import (
 from dpq.cli import app
 from dpq.protocol.keys import key_of
 from dpq.protocol.placement import home_of, partition_of, tags_of
-from dpq.queue.all_queues import known_queues
+from dpq.registry.all_queues import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
 from dpq.transport import waiter as waiters
 

@@ -26,8 +26,8 @@ from dpq import DPQ, Scheduler, known_queues
 from dpq.protocol import packing
 from dpq.protocol.command import once
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
-from dpq.queue.all_queues import NAMES_A_CALL
-from dpq.queue.registry import Sieve
+from dpq.registry.all_queues import NAMES_A_CALL
+from dpq.registry.names import Sieve
 from dpq.scheduler import daemon, listener, names, upkeep
 from dpq.server import Server
 from dpq.transport.cluster import Node
@@ -117,6 +117,17 @@ def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, other: DPQ, lef
             wait_for(lambda: not redis.sismember(REGISTRY, other.queue_name), live.stats)
             other.push(1, delay=0.05)
             wait_for(lambda: other.stats().ready == 1, other.stats)
+
+
+def test_a_queue_that_leaves_the_list_is_let_go(redis: Redis, live: DPQ, other: DPQ) -> None:
+    """A queue whose name is taken out of the list gets no upkeep, though it is stored."""
+    live.push(1)
+    other.push(1)
+    scheduler = Scheduler(redis)
+    scheduler.run_once()
+    redis.srem(REGISTRY, other.queue_name)
+    scheduler.run_once()
+    assert list(scheduler._upkeep.queues) == [live.queue_name]
 
 
 def test_several_at_once(redis: Redis, live: DPQ) -> None:

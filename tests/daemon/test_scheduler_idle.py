@@ -13,7 +13,7 @@ from support import wait_for
 
 from dpq import DPQ, Scheduler
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.queue.registry import Sieve
+from dpq.registry.names import Sieve
 from dpq.scheduler import daemon, upkeep
 from dpq.transport import waiter
 

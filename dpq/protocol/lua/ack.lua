@@ -50,7 +50,7 @@ end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 or told then
-  -- Needs: record, open_or_close, place, back, anew, recur
+  -- Needs: record, ended, place, back, anew, recur
   local settle
   if told then
     -- Needs: true_up
@@ -63,18 +63,18 @@ if strays or awaited or #again > 0 or told then
       told[id] = nil -- one may be named twice
     end
   end
-  local left = {}
-  for n, id in ipairs((awaited or strays) and gone or {}) do
+  local left, over = {}, {}
+  for n, id in ipairs(gone) do
     local raw = raws[gone_at[n]]
-    if awaited and not left[id] then
-      local group = string.match(raw, '^[^\t\n]*\t([^\t\n]*)')
-      ended(id, group, false, string.match(raw, '^[^\n]*\28%d+ ([^\t\n]*)')) -- the member of a pool, if any
+    if awaited then
+      add_ended(over, id, raw)
     end
     if strays and not left[id] then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
     end
     left[id] = true
   end
+  ended(over)
   for _, i in ipairs(again) do
     local id = ids[i]
     local task = read(redis.call('HGET', meta, id))

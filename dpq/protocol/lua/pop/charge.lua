@@ -1,6 +1,5 @@
--- charge: charge a limit for a task or a permit.
--- Keys: tracked
--- Needs: now, pace, refunds, moving, booked, budgets
+-- charge: charge a limit for a task or a permit. A lease that counts for a concurrency is stored by keep.
+-- Needs: now, rules, pace, refunds, moving, booked, budgets
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now.
 
 -- What a clean window adds to a learned rate. Far below the rate of the last 429, half of what is missing; below it, a
@@ -63,8 +62,9 @@ local function charge(gate, cost, id, token, moment)
     gate.booked[3], gate.booked[4], gate.changed = 0, instant, true
   end
   gate.out = gate.out and gate.out + 1
-  local counts = rules.concurrency > 0 or gate.observed and not is_permit(id)
-  if gate.busy or counts and gate.scope ~= '' then
-    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. id)
+  local counts = gate.busy or (rules.concurrency > 0 or gate.observed) and gate.scope ~= ''
+  if counts and not is_permit(id) then
+    local leased, n = seen.leased, #seen.leased
+    leased[n + 1], leased[n + 2] = '0', gate.scope .. '\t' .. id
   end
 end

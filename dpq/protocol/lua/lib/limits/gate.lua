@@ -95,8 +95,8 @@ local function full(gate)
   if most == 0 then
     return false
   end
-  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0) or nil
-  local out = gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
-  out = (gate.out or out < most) and out or out - overdue(scope)
+  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+  local out = (scope == '' or gate.out < most) and gate.out or gate.out - overdue(scope)
   return most <= out, most - out
 end

@@ -1,12 +1,16 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
--- Keys: conf gates
+-- Keys: conf gates tracked
 -- Needs: now, rules, booked, budgets, hash_table
 -- Gives: keep().
 local REPEATED_MS = 120000 -- so long a 429 that a permit has met, or a reset, may be told again
 
 local function keep()
-  local fields = {}
+  local fields, leased = {}, seen.leased
+  if leased[1] then
+    redis.call('ZADD', tracked, unpack(leased))
+    seen.leased = {}
+  end
   for scope, gate in pairs(seen.gates) do
     if gate.changed then
       local text = '- '
