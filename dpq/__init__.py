@@ -30,16 +30,14 @@ if TYPE_CHECKING:
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limits import Adaptive, LimitState, MemberState, RateLimit, Reserve
+    from dpq.model.queue_settings import Fairness, Order, Payloads
     from dpq.model.quota import Quota, QuotaState
     from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
         DeadTask,
-        Fairness,
         OnDuplicate,
-        Order,
-        Payloads,
         Popped,
         Push,
         Task,
@@ -142,16 +140,14 @@ _HOMES = {
     "model.history": ("Event", "Slot", "Times"),
     "model.forecast": ("Forecast",),
     "model.limits": ("Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"),
+    "model.queue_settings": ("Fairness", "Order", "Payloads"),
     "model.quota": ("Quota", "QuotaState"),
     "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",
         "DeadTask",
-        "Fairness",
         "OnDuplicate",
-        "Order",
-        "Payloads",
         "Popped",
         "Push",
         "Task",

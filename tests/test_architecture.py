@@ -688,7 +688,8 @@ def test_documented(name):
     """Every public name of dpq, and every public method of its classes, says what it is for."""
     public = getattr(dpq, name)
     if not (inspect.isclass(public) or inspect.isroutine(public)):
-        source = ast.parse((PACKAGE / "model" / "task.py").read_text()).body
+        homes = [PACKAGE / "model" / file for file in ("task.py", "queue_settings.py")]
+        source = [node for home in homes for node in tree_of(home).body]
         follows = {
             ast.unparse(node.targets[0]): after
             for node, after in pairwise(source)

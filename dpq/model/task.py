@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cost",
     "DeadTask",
-    "Fairness",
     "OnDuplicate",
-    "Order",
-    "Payloads",
     "Popped",
     "Push",
     "Task",
@@ -41,18 +38,9 @@ Nothing = TypeVar("Nothing", default=None)
 OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
 """The action of a push whose key is taken."""
 
-Order = Literal["fifo", "lifo"]
-"""The order of equal priorities: first in, first out; or last in, first out."""
-
-Fairness = Literal["none", "round_robin"]
-"""The order of groups of equal priority: by the order of their tasks, or in turn."""
-
 Cost = int | Mapping[str, int]
 """The units that a task takes of every limit: a number of requests, or numbers by unit. The unit
 `""` is requests, 1 if it is not named."""
-
-Payloads = Literal["inline", "apart"]
-"""The place of short payloads: in the records of their tasks, or apart from them."""
 
 
 class TaskState(StrEnum):
