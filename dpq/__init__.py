@@ -29,29 +29,28 @@ if TYPE_CHECKING:
     )
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
-    from dpq.model.limits import Adaptive, LimitState, MemberState, RateLimit, Reserve
-    from dpq.model.quota import Quota, QuotaState
+    from dpq.model.limit_states import LimitState, MemberState, QuotaState
+    from dpq.model.limits import Adaptive, RateLimit, Reserve
+    from dpq.model.queue_settings import Fairness, Order, Payloads
+    from dpq.model.quota import Quota
     from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
         DeadTask,
-        Fairness,
         OnDuplicate,
-        Order,
-        Payloads,
         Popped,
         Push,
         Task,
         TaskState,
     )
-    from dpq.queue.all_queues import known_queues
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.permits import Permit
     from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ
     from dpq.queue.queue_async import AsyncDPQ
+    from dpq.registry.all_queues import known_queues
     from dpq.scheduler import Scheduler
     from dpq.tasks import TaskFunction, Tasks
     from dpq.worker.handlers import Context
@@ -141,17 +140,16 @@ _HOMES = {
     "model.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
     "model.forecast": ("Forecast",),
-    "model.limits": ("Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"),
-    "model.quota": ("Quota", "QuotaState"),
+    "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
+    "model.limits": ("Adaptive", "RateLimit", "Reserve"),
+    "model.queue_settings": ("Fairness", "Order", "Payloads"),
+    "model.quota": ("Quota",),
     "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",
         "DeadTask",
-        "Fairness",
         "OnDuplicate",
-        "Order",
-        "Payloads",
         "Popped",
         "Push",
         "Task",
@@ -160,7 +158,7 @@ _HOMES = {
     "model.backoff": ("Backoff",),
     "model.budget": ("Budget",),
     "queue.queue": ("DPQ",),
-    "queue.all_queues": ("known_queues",),
+    "registry.all_queues": ("known_queues",),
     "queue.queue_async": ("AsyncDPQ",),
     "scheduler": ("Scheduler",),
     "tasks": ("TaskFunction", "Tasks"),

@@ -37,7 +37,7 @@ from dpq import (
 )
 from dpq.cli import app
 from dpq.protocol.keys import key_of
-from dpq.queue.all_queues import known_queues
+from dpq.registry.all_queues import known_queues
 from dpq.transport import waiter as waiters
 from dpq.transport.cluster import Node
 from dpq.transport.waiter import Waiter
@@ -244,7 +244,9 @@ def test_a_scheduler(
 ) -> None:
     """One daemon does the upkeep of all queues; of those beyond its connections when it looks."""
     monkeypatch.setattr(waiters, "MOST_BLOCKS", most)
-    monkeypatch.setattr("dpq.scheduler.RECHECK_SECONDS", 5.0 if most > 3 else 0.5)
+    for module in ("daemon", "upkeep"):
+        seconds = 5.0 if most > 3 else 0.5
+        monkeypatch.setattr(f"dpq.scheduler.{module}.RECHECK_SECONDS", seconds)
     for q in queues:
         q.push("known")
     with running(Scheduler(queues[0].redis, [q.queue_name for q in queues])):
