@@ -20,7 +20,7 @@ local raws = redis.call('HMGET', meta, unpack(ids))
 -- Needs: now, times
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
-  local token, at = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 [pq]()') -- short or plain: neither key nor schedule
+  local token, at = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 q()') -- short: neither key nor schedule
   token = at and string.find(raw, '\n', at, true) and token
     or string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 f[^\t\n]*\t[^\t\n]*\t\t[^\t\n]*\t[^\t\n]*\n') -- so is this one
   if not token then

@@ -10,7 +10,7 @@ local function first_due(record)
     return string.sub(record, 29, 39), 16
   end
   local enqueued, wait = string.match(record, '^%d+ 0 1 %d+ %- 0 f(%d+) %d+ %d+ %S+ %S+ (%d+)')
-  return enqueued and string.format('%.0f', enqueued + wait) or string.match(record, '^%d+ 0 1 0 %- 0 p(%d+) ')
+  return enqueued and string.format('%.0f', enqueued + wait)
 end
 
 local function lease(taken, visibility, shut_until)
@@ -29,7 +29,8 @@ local function lease(taken, visibility, shut_until)
       count_time(begun, 1, base)
       again = again - 1
     end
-    if string.find(record, '\31', 1, true) then -- its options: the visibility, 0 for none, and the time limit
+    -- Its options: the visibility, 0 for none, and the time limit. A short record has none.
+    if not base and string.find(record, '\31', 1, true) then
       local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0)
       if own > 0 and own <= 315360000000 then
         leases[i], least = string.format('%.0f', now + own), math.min(least, own)
