@@ -86,7 +86,7 @@ class Times(BaseModel):
             return self
         pairs = zip(self.counts(), earlier.counts(), strict=True)
         added = [count - before for count, before in pairs]
-        return Times.of(added) if min(added) >= 0 else self  # else: made anew
+        return Times.of(added) if min(added) >= 0 else self  # else the ring was made anew
 
 
 def joined(found: Sequence[Times | None]) -> Times | None:
