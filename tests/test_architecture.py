@@ -341,7 +341,7 @@ class Bytecode:
 
 ALLOWED = {
     *("redis", "KEYS", "ARGV", "string", "table", "math"),
-    *("tonumber", "ipairs", "pairs", "next", "unpack"),
+    *("tonumber", "ipairs", "pairs", "next", "unpack", "rawset", "setmetatable"),
 }
 
 

@@ -166,7 +166,7 @@ class RateLimit:
         if self.moving:
             self._check_moving()
         slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
-        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as it is stored
+        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as stored
             raise ConfigurationError(
                 f"a burst of {self.burst} at {slowest!r} per {self.per!r} s takes "
                 f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "

@@ -20,7 +20,6 @@ from dpq import (
     DPQ,
     AsyncDPQ,
     ConfigurationError,
-    DuplicateTaskError,
     LeaseLostError,
     Push,
     RateLimit,
@@ -277,25 +276,6 @@ def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) ->
     }.get(settle, (0, 1, 0))
 
 
-# Unique keys
-
-
-def test_a_key_is_unique_while_its_task_is_stored(q: DPQ[Any]) -> None:
-    """The same key names one task, dead or alive, and is free again after the ack."""
-    first = q.push("a", key="k")
-    assert q.push("b", key="k") == first
-    with pytest.raises(DuplicateTaskError) as error:
-        q.push("b", key="k", on_duplicate="error")
-    assert (error.value.key, error.value.task_id) == ("k", first)
-    task = q.pop().task
-    assert task.payload == "a"
-    q.bury(task, "no")
-    assert q.push("b", key="k") == first
-    assert q.stats().dead == 1
-    q.dead.purge()
-    assert q.push("b", key="k") != first
-
-
 # Many at once
 
 
@@ -405,64 +385,7 @@ def test_an_id_named_twice_counts_once(q: DPQ[Any]) -> None:
     assert q.dead.purge([second, second]) == 1
 
 
-# Settings
-
-
-def test_settings_belong_to_the_queue(redis: Redis, queue_name: str) -> None:
-    """The first client that names one writes it, and one that names none follows."""
-    DPQ(redis, queue_name, order="lifo", dead_max_tasks=7, dead_max_age=60)
-    follower: DPQ[Any] = DPQ(redis, queue_name)
-    follower.push("a")
-    follower.push("b")
-    assert follower.pop().task.payload == "b"
-    assert (follower.order, follower.dead_max_tasks, follower.dead_max_age) == ("lifo", 7, 60)
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({"order": "lifo"}, {"order": "fifo"}),
-        ({"aging": 0.5}, {"aging": 2.0}),
-        ({"dead_max_tasks": 5}, {"dead_max_tasks": 6}),
-    ],
-)
-def test_a_contradiction_names_both_values(
-    redis: Redis, queue_name: str, first: dict[str, Any], second: dict[str, Any]
-) -> None:
-    """A client that contradicts the queue is refused, with both values in the error."""
-    DPQ(redis, queue_name, **first)
-    (name, mine), theirs = next(iter(second.items())), next(iter(first.values()))
-    with pytest.raises(ConfigurationError, match=rf"{name} is {mine}.*has {name} {theirs}"):
-        DPQ(redis, queue_name, **second)
-    DPQ(redis, queue_name, **first)
-
-
-def test_lifo_and_aging_never_meet(redis: Redis, queue_name: str) -> None:
-    """Aging named for a LIFO queue is refused, also by another client."""
-    DPQ(redis, queue_name, order="lifo")
-    with pytest.raises(ConfigurationError, match=r"lifo.*aging"):
-        DPQ(redis, queue_name, aging=1.0)
-    DPQ(redis, queue_name, aging=0)
-
-
-def test_a_dropped_queue_can_be_used_again(redis: Redis, queue_name: str) -> None:
-    """drop() removes tasks and settings; the same object and new ones go on with an empty queue."""
-    q: DPQ[Any] = DPQ(redis, queue_name, order="lifo")
-    q.push("a")
-    q.drop()
-    assert redis.keys(f"dpq:{{{queue_name}}}:*") == []
-    other: DPQ[Any] = DPQ(redis, queue_name, order="fifo")
-    other.push("b")
-    other.push("c")
-    assert [task.payload for task in other.pop_many(5)] == ["b", "c"]
-
-
-def test_a_newer_storage_format_is_refused(redis: Redis, queue_name: str) -> None:
-    """A queue written by a newer DPQ is left alone, and the error names both formats."""
-    DPQ(redis, queue_name).push("a")
-    redis.hset(key_of(queue_name, "conf"), "format", "99")
-    with pytest.raises(ConfigurationError, match=r"format 99.*format 01"):
-        DPQ(redis, queue_name).push("b")
+# The server
 
 
 class OldServer(Redis):

@@ -144,31 +144,6 @@ def test_neighbouring_nanosecond_timestamps_are_told_apart(
     assert drain(q, batch) == sorted(stamps, reverse=sign > 0)
 
 
-@pytest.mark.parametrize("order", ["fifo", "lifo"])
-def test_equal_priorities_follow_the_order_of_the_queue(
-    redis: Redis, queue_name: str, order: Any
-) -> None:
-    """Hundreds of equal priorities, ints and floats, come out in the order of their pushes."""
-    q: DPQ[int] = DPQ(redis, queue_name, order=order)
-    for number in range(50):
-        q.push(number, [5, 5.0][number % 2])
-    q.push_many(Push(payload=number, priority=5) for number in range(50, 450))
-
-    numbers = list(range(450))
-    assert drain(q, 64) == (numbers if order == "fifo" else numbers[::-1])
-
-
-def test_a_backlog_of_several_batches_of_upkeep_does_not_break_the_order(
-    q: DPQ[int], clock: Any
-) -> None:
-    """With more due than one step of upkeep moves, the first pop still takes the best of all."""
-    q.push_many(Push(payload=n, priority=n, delay=1 + n / 1000) for n in range(1100))
-    clock.advance(10)
-
-    assert q.pop().task.payload == 1099
-    assert drain(q, 100) == list(range(1098, -1, -1))
-
-
 def test_a_priority_comes_back_as_it_was_given(q: DPQ[int]) -> None:
     """An int stays an int and a float a float; minus zero is zero."""
     for priority in PRIORITIES:

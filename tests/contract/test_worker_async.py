@@ -35,7 +35,6 @@ from dpq import (
     Context,
     Push,
     Task,
-    Tasks,
 )
 from dpq.protocol.keys import key_of
 from dpq.worker import runner_async
@@ -144,23 +143,6 @@ class Gate:
 # Handlers
 
 
-@engines
-async def test_a_registry_of_tasks(queue: Queue) -> None:
-    """A `Tasks` of coroutine functions; a task that names none is dead, with the reason."""
-    tasks = Tasks(queue)
-    seen: list[Any] = []
-
-    @tasks.task()
-    async def fetch(url: str, context: Context[Any]) -> None:
-        seen.append((url, context.queue is queue))
-
-    await fetch.push(url="x")
-    await queue.push({"task": "other"})
-    await AsyncWorker(queue, tasks).drain()
-    assert seen == [("x", True)]
-    assert [dead.reason for dead in await queue.dead.list()] == ["unknown task 'other'"]
-
-
 # How much it holds
 
 
@@ -173,6 +155,52 @@ async def test_it_fetches_all_that_it_may_hold(queue: Queue, prefetch: int) -> N
     async with running(AsyncWorker(queue, gate, concurrency=3, prefetch=prefetch)):
         await gate.wait_for(3)
         assert (await queue.stats()).invisible == 3 + prefetch
+
+
+@engines
+@pytest.mark.parametrize("prefetch", [0, 6])
+async def test_no_more_handlers_run_than_may(queue: Queue, prefetch: int) -> None:
+    """At most `concurrency` handlers run at once, however many tasks are there to be run."""
+    running, seen = 0, []
+
+    async def handler(task: Task[Any]) -> None:
+        nonlocal running
+        running += 1
+        seen.append(running)
+        for _ in range(task.payload % 3 + 1):
+            await asyncio.sleep(0)
+        running -= 1
+
+    await queue.push_many(Push(n) for n in range(30))
+    await AsyncWorker(queue, handler, concurrency=3, prefetch=prefetch).drain()
+    assert len(seen) == 30
+    assert max(seen) == 3
+
+
+# Leases
+
+
+@engines
+async def test_a_lost_lease_cancels_its_handler(queue: Queue) -> None:
+    """Within a third of the lease the handler is cancelled; the worker goes on."""
+    contexts: list[Context[Any]] = []
+    gate = Gate()
+
+    async def handler(task: Task[Any], context: Context[Any]) -> None:
+        contexts.append(context)
+        await gate(task)
+
+    first = await queue.push("a")
+    worker = AsyncWorker(queue, handler, visibility=0.3)
+    async with running(worker):
+        await gate.wait_for(1)
+        await queue.cancel(first)
+        await until(lambda: gate.cancelled == ["a"])
+        assert contexts[0].lost
+        await queue.push("b")
+        gate.open(1)
+        await until(stats_say(queue, acked=1))
+        assert worker.handled == {"CancelledError": 1, "done": 1}
 
 
 # Round trips
@@ -220,6 +248,20 @@ async def test_what_breaks_a_handler_off_is_a_failed_attempt(
 
     assert await AsyncWorker(queue, handler).drain() == 2
     assert attempts == [(1, 1), (2, 2)]
+
+
+@engines
+async def test_a_time_limit_cancels(queue: Queue) -> None:
+    """A handler that runs too long is cancelled, and has failed with a TimeoutError."""
+    gate = Gate()
+    task_id = await queue.push("a")
+    worker = AsyncWorker(queue, gate, time_limit=0.1)
+    async with running(worker):
+        await until(stats_say(queue, delayed=1))
+        assert gate.cancelled == ["a"]
+        task = await queue.get(task_id)
+        assert (task.attempt, task.last_error) == (2, "TimeoutError: ran longer than 0.1 s")
+        assert worker.handled == {"TimeoutError": 1}
 
 
 @engines
