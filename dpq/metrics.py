@@ -29,7 +29,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.drain import Drain, DrainLook, drain_of
+from dpq.model.drain import Drain, DrainLook
+from dpq.model.draining import drain_of
 from dpq.model.errors import DPQError
 from dpq.model.history import Times
 from dpq.model.limits import LimitState
