@@ -381,17 +381,17 @@ def _live_and_die(
     def die(how: str, text: str) -> NoReturn:
         writer.send((how, text))
         os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(1)  # not reached
+        os._exit(1)  # this line is not reached
 
     try:
-        os.setsid()  # so that all processes it starts can be ended with it
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # if the parent is gone by then
+        os.setsid()  # all processes that it starts can be ended with it
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the parent may be gone by then
         signal.setitimer(signal.ITIMER_REAL, timeout + 1)
         body(die)
     except BaseException:
         die("error", traceback.format_exc())
     finally:
-        os._exit(1)  # never back into the test
+        os._exit(1)  # the child never goes back into the test
 
 
 def _end(pid: int) -> None:

@@ -21,7 +21,8 @@ from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
-from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
+from dpq.model.limit_states import LimitState
+from dpq.model.limits import EVERY_GROUP, Adaptive, RateLimit, Reserve, limit_rules
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.pools import group_weight, pool_members
 from dpq.model.quota import Quota, split_quotas
@@ -198,11 +199,9 @@ class QueueOperations(Generic[P]):
 
     # Adding
 
-    def push(
-        self, payload: P, priority: float, delay: Any, group: Any, key: Any, *arguments: Any
-    ) -> Steps[str]:
+    def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task to the partition of its group, of its key, or to the next in turn."""
-        return self._home(group, key).push(payload, priority, delay, group, key, *arguments)
+        return self._home(push.group, push.key).push(push, trace)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks, to many partitions in each round trip.

@@ -78,7 +78,7 @@ class Scheduler:
         self._upkeep = Upkeep(self._session, named=named is not None)
         self._names = Names(redis, self._session)
         self._waiter: Listener | None = None
-        self._walked = -1  # the names when the last walk began
+        self._walked = -1  # the number of names when the last walk began
         self._look_at = 0.0  # the time of the next look at names and scripts, monotonic seconds
         self._pace = Pace()
         self._may_load = True
@@ -232,7 +232,7 @@ class Scheduler:
                     pause = 0.0
                 self._sleep()
             except RedisError as error:
-                self._look_at = 0.0  # so the next round sends something in any case
+                self._look_at = 0.0  # the next round sends something in any case
                 self._pulse.trouble = NOT_HEARD
                 pause = longer_pause(pause)
                 about = fields("server_error", seconds=pause, error=error_line(error))

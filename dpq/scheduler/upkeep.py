@@ -115,7 +115,7 @@ class Upkeep:
         self._session = session
         self._named = named
         self._glances_from = 0.0  # a glance was refused: until then each queue is stepped
-        self._step_by: dict[str, float] = {}  # when a queue is stepped in any case
+        self._step_by: dict[str, float] = {}  # queue -> when it is stepped in any case
         self._away: set[str] = set()  # queues whose last step did not reach a server
 
     def attend(self, name: str) -> None:

@@ -480,7 +480,7 @@ def test_a_call_that_is_thrown_away(make: Make, telemetry: Telemetry) -> None:
     """Its span ends all the same, as interrupted; what was checked and never sent makes none."""
     q = make()
     q.stats()
-    steps = q._session.operations.push(*Push("page"))
+    steps = q._session.operations.push(Push("page"))
     next(steps)
     steps.close()
     next(operations_named("defaults").push_many([Push("page")]))

@@ -150,9 +150,9 @@ step_up | an heir never joins the tasks that a batch has in hand | lua/pop
 + if false then
 
 # Limits
-plain_windows | a gate that holds only grants owes nothing | lua/pop_limits
-- owed = paid,
-+ owed = 0,
+plain_gate | a gate that holds only grants owes nothing | lua/pop_limits
+- window.owed, window.more = window.paid,
++ window.owed, window.more = 0,
 free_now | a window clearly lets run what it does not | lua/pop_limits
 - + 0.001 > instant
 + + 0.001 > instant + 1000
@@ -245,7 +245,7 @@ period_over | callers book beyond the reset of a host | lua/observe
 believed | one answer closes for a day | lua/observe
 - return instant + longest
 + return instant + MOST_MS
-charge | all ask a host that has said nothing is left | lua/observe
+charge_more | all ask a host that has said nothing is left | lua/observe
 - gate.probe = gate.probe == '-' and 'p' or gate.probe
 + gate.changed = true
 Told.look | the forecast forgets budgets at their reset | lua/observe
@@ -336,7 +336,7 @@ lower | a limit that is met again and again is approached as fast as at first | 
 + CLIMB
 lower | a limit that has changed is approached as slowly as the old one | lua/adaptive
 -     gate.climb = nil -- the limit has changed
-keep | the pace of the climb is forgotten | lua/adaptive
+head_of_text | the pace of the climb is forgotten | lua/adaptive
 - gate.climb and string
 + false and string
 lower | what went through before the 429 is not looked at | lua/adaptive
@@ -791,8 +791,8 @@ _read | all of the headers is read, however long
 - if says and size <= room:
 + if says:
 new_ids.digits | ids do not sort by time | unit/commands::test_ids_sort_by_time
-- digits = _SORTED[digit] + digits
-+ digits = digits + _SORTED[digit]
+- moment, newline=False
++ moment[::-1], newline=False
 StoredOperations.peek | a page of peek repeats the last task
 | lua/options::test_pages_of_peek_follow_each_other
 -                 if passed:
@@ -946,11 +946,20 @@ after_all | gates of groups that are gone pile up after the last limit | lua/pop
 weigh | the units of a cost are not read | lua/units
 -       cost[unit] = tonumber(units)
 charge | each window is charged requests | lua/units
-- math.min(cost[rule.unit] or 0
-+ math.min(cost[''] or 0
-keep | windows of other units are forgotten | lua/units
-- text .. rule.name ..
-+ text .. rule.per ..
+- local units = cost[rule.unit] or 0
++ local units = cost[''] or 0
+text_of | windows of other units are forgotten | lua/units
+- rules[i].name .. ':' .. moment_text
++ rules[i].per .. ':' .. moment_text
+moment_text | what a window is paid for is rounded down to a ms | lua/pop_limits
+- part * 10000 + 0.5
++ 0
+set_more | what a gate has beside its windows is not stored | lua/pop_limits
+-   gate.plain = false
++
+has_ended | gates are forgotten while their grants count | lua/slack
+- return until_ms <= instant
++ return true
 
 # Formats
 refusal | a format that cannot be read is another one
@@ -1391,8 +1400,8 @@ QueueOperations.finish | a limit forgets its status | lua/rate_limited
 - error.scope, cost, error.status)
 + error.scope, cost)
 rate_limited.lua | a 503 is counted as a 429 | lua/rate_limited
-- STATUSES[status] or 'm0'
-+ 'm0'
+- STATUSES[status] or 'rate_limited_other'
++ 'rate_limited_other'
 met_limit.lua | a permit's 403 is an event of a 429 | lua/rate_limited
 - was_probe, status)
 + was_probe)
