@@ -30,7 +30,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.drain import Drain, DrainLook, drain_of
+from dpq.model.drain import Drain, DrainLook
+from dpq.model.draining import drain_of
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limit_states import LimitState
