@@ -5,10 +5,9 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.late import late
 from dpq.model.pools import split_pool
 from dpq.model.quota import (
     MAX_RATE,
@@ -18,12 +17,10 @@ from dpq.model.quota import (
     is_quota,
     number_text,
 )
+from dpq.model.rates import per_text
 from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 
-if TYPE_CHECKING:
-    from dpq.model.limit_states import LimitState, MemberState
-
-__all__ = ["Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"]
+__all__ = ["Adaptive", "RateLimit", "Reserve"]
 
 EVERY_GROUP = "*"
 """The `group` of the limit that holds for all groups without a limit of their own."""
@@ -166,7 +163,7 @@ class RateLimit:
         if self.moving:
             self._check_moving()
         slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
-        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as it is stored
+        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as stored
             raise ConfigurationError(
                 f"a burst of {self.burst} at {slowest!r} per {self.per!r} s takes "
                 f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "
@@ -243,6 +240,12 @@ def read_rate(text: str) -> RateLimit:
         return RateLimit(as_written(found[2]), per, unit=unit, moving=plain != text)
     except ConfigurationError as error:
         raise ConfigurationError(f"{text!r}: {error}") from None
+
+
+def rate_text(window: RateLimit) -> str:
+    """Write the rate of a window as `read_rate` reads it: `tokens=9000/min`, `300/15min,moving`."""
+    unit = f"{window.unit}=" if window.unit else ""
+    return unit + per_text(window.rate, window.per) + (MOVING if window.moving else "")
 
 
 def limit_rules(
@@ -371,7 +374,3 @@ def _ms(seconds: float) -> int:
 def reason_of(letter: str) -> Reason | None:
     """Return the reason for a letter of the script `view`."""
     return _REASONS.get(letter)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = late(__name__, "dpq.model.limit_states", "LimitState", "MemberState")

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from dpq.model.drain import Drain
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
-    from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.limit_states import LimitState
+    from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
@@ -68,11 +69,11 @@ class DPQ(QueueLife[P]):
     """A delayed priority queue with visibility timeouts.
 
     One object serves any number of threads. If a reply is lost, the client library
-    may send the call again. Every script is safe to send again; each method says what a second call
-    does.
+    may send the call again. Every script is safe to send again; each method says what a second
+    call does. A call that is cancelled may have run all the same.
 
-    Where calls are awaited, a constructor sends nothing: a named setting (`order`, ...) is written,
-    or refused, at the first call. And `len(q)` is then `q.size()`.
+    Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
+    (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
     """
 
     @overload
@@ -362,9 +363,10 @@ class DPQ(QueueLife[P]):
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
-        task, and is raised. KeyboardInterrupt and SystemExit release it. While the body runs, the
-        lease is extended at a third of its time. If the body ends the delivery itself (`ack`,
-        `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more happens to it.
+        task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
+        body runs, the lease is extended at a third of its time. If the body ends the delivery
+        itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
+        happens to it.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -1054,7 +1056,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "Events".
+        Source: docs/storage.md, "Events".
         """
         return self._session.run(self._operations.events, after, limit)
 
@@ -1072,7 +1074,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "The trail".
+        Source: docs/storage.md, "The trail".
         """
         return self._session.run(self._operations.trail, after, limit)
 
@@ -1128,7 +1130,8 @@ class DPQ(QueueLife[P]):
         Returns:
             The number of tasks and groups that moved.
         """
-        return (self._session.run(self._operations.promote))[0]
+        done = self._session.run(self._operations.promote)
+        return done.moved
 
     def next_event(self) -> float | None:
         """Return the seconds until time alone makes a task ready, or None if nothing is to come.

@@ -251,6 +251,8 @@ SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("backoff", "must be a Backoff", [None, 5]),
     ("max_payload_bytes", "from 1 to 67108864", [0, 2**26 + 1, 1.0, True, None]),
     ("dead_max_tasks", "from 0 to 1000000000", [-1, 10**9 + 1, 1.0, True]),
+    ("partitions", "from 1 to 1024", [0, 1025, 1.0, "4", True]),
+    ("ask", "from 1 to 1024", [0, 1025, 1.0, "4", True]),
     ("dead_max_age", "dead_max_age .* from 0.001", [0, -1, math.inf, math.nan, True]),
 ]
 
@@ -342,15 +344,3 @@ def test_one_line():
     assert one_line(ValueError("x")) == "x"
     assert one_line("é☃" * 1000) == "é☃" * 500
     assert one_line("\ud800") == "?"
-
-
-def test_read_only_attributes():
-    """The arguments of a queue can be read and not be written."""
-    q = DPQ(Nowhere(), "name", default_visibility=5, default_max_attempts=3, payload_type=int)
-    assert (q.queue_name, q.default_visibility, q.default_max_attempts) == ("name", 5, 3)
-    assert (q.order, q.aging, q.dead_max_tasks, q.payload_type) == ("fifo", 0, 100_000, int)
-    assert (q.dead_max_age, q.max_payload_bytes) == (90 * 86_400, 2**20)
-    assert repr(q) == "DPQ('name')"
-    assert bool(q) is True
-    with pytest.raises(AttributeError):
-        q.queue_name = "other"  # type: ignore[misc]

@@ -39,7 +39,8 @@ local function rescue(id, raw)
   tell('dead', '', '', id, 'bad record')
 end
 
-local CLASSES = { ['attempts spent'] = 'd0', ['lease expired'] = 'd1', expired = 'd2', ['payload missing'] = 'd3' }
+local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
+  expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
 
 local function bury(id, task, reason)
   task.reason = reason

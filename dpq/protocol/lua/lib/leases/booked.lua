@@ -49,7 +49,7 @@ local function forget_ended(gate)
     local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
     if ended_ones[1] then
       redis.call('ZREM', tracked, unpack(ended_ones))
-      gate.out = nil -- they were counted
+      gate.out = false -- they were counted
     end
     more = more or #ended_ones == 100
   end

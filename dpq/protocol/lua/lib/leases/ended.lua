@@ -10,7 +10,7 @@ end
 
 -- The probe after a 429 has found the limit open, unless it came to nothing because its lease ran out.
 local function end_probe(gate, over, lapsed)
-  gate.out = nil
+  gate.out = false
   if over[gate.probe] then
     local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another delivery has met a 429 meanwhile
     gate.probe, gate.changed = again and 'p' or '-', true

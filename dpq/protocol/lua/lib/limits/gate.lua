@@ -46,12 +46,13 @@ local function gate_of(scope, known)
   if lost then
     rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
   end
-  local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
-    learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
-  seen.gates[scope] = gate
-  if not lost and plain_windows(gate, rules, text) then
+  local gate = not lost and plain_gate(scope, rules, text)
+  if gate then
+    seen.gates[scope] = gate
     return gate
   end
+  gate = setmetatable({ scope = scope, rules = rules, gone = gone }, GATE)
+  seen.gates[scope] = gate
   text, spent, tokens = read_gate(gate, text, rules.unreadable or lost)
   if rules.quotas then
     hold_quotas(gate, tokens, spent)
@@ -59,8 +60,9 @@ local function gate_of(scope, known)
   recall(gate, text)
   for i, rule in ipairs(rules) do
     local _, found, paid = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)', last)
-    local granted, rate = tonumber(tokens and tokens['G' .. rule.name] or 0), rule.rate
-    local window = { paid = tonumber(paid or 0), granted = granted }
+    local rate = rule.rate
+    local window = { paid = tonumber(paid or 0) }
+    window.granted = rules.own and tonumber(tokens and tokens['G' .. rule.name] or 0)
     if found then
       last, window.more = found, string.byte(text, found + 1) == 58 and string.match(text, '^[%d.:]*', found + 1) or nil
     end
