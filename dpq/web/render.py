@@ -13,7 +13,8 @@ from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
 from dpq.model.event_text import event_text, kind_text
-from dpq.model.limits import MOVING, LimitState, RateLimit
+from dpq.model.limit_states import LimitState
+from dpq.model.limits import MOVING, RateLimit
 from dpq.model.quota import Quota
 from dpq.model.rates import span
 from dpq.web.charts import chart_globals
