@@ -34,7 +34,7 @@ from dpq import DPQ
 from dpq.model.drain import Drain
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
-from dpq.model.limits import LimitState
+from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of

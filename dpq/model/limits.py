@@ -5,10 +5,9 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.late import late
 from dpq.model.pools import split_pool
 from dpq.model.quota import (
     MAX_RATE,
@@ -21,10 +20,7 @@ from dpq.model.quota import (
 from dpq.model.rates import per_text
 from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 
-if TYPE_CHECKING:
-    from dpq.model.limit_states import LimitState, MemberState
-
-__all__ = ["Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"]
+__all__ = ["Adaptive", "RateLimit", "Reserve"]
 
 EVERY_GROUP = "*"
 """The `group` of the limit that holds for all groups without a limit of their own."""
@@ -378,7 +374,3 @@ def _ms(seconds: float) -> int:
 def reason_of(letter: str) -> Reason | None:
     """Return the reason for a letter of the script `view`."""
     return _REASONS.get(letter)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = late(__name__, "dpq.model.limit_states", "LimitState", "MemberState")

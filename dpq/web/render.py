@@ -12,7 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
-from dpq.model.limits import LimitState, rate_text
+from dpq.model.limit_states import LimitState
+from dpq.model.limits import rate_text
 from dpq.model.rates import span
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
