@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from dpq.model.drain import Drain
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
-    from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.limit_states import LimitState
+    from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
