@@ -120,7 +120,7 @@ unspoiled_async | redis-py keeps an interrupted connection with its reply under 
 +     except BaseException as error:
 Leases._extended | nobody is told that a lease is lost
 | contract/worker::test_a_handler_is_told_that_its_lease_is_lost
-| contract/worker_async::test_a_lost_lease_cancels_its_handler
+| unit/runner
 - if lease.lost:
 + if False:
 upkeep | the end of a lease costs no attempt | lua/promote lua/pop
@@ -564,7 +564,7 @@ Worker._finish.give_up | a worker that ends waits for nobody
 | contract/worker::test_a_stop_waits_for_handlers
 - give_up = time.monotonic() + self.grace
 + give_up = time.monotonic()
-OverdueWatch.end_overdue | a time limit is none | contract/worker_threads::test_a_time_limit
+OverdueWatch.end_overdue | a time limit is none | unit/runner
 - (limit := run.limit) is not None and run.began + limit <= now
 + (limit := run.limit) is not None and not now
 Runner.handle.limit | a task has no time limit of its own
@@ -595,11 +595,11 @@ finder.find_by_name | an unknown name is tried again and again
 - raise Reject(f"unknown task {name!r}")
 + raise ValueError(f"unknown task {name!r}")
 AsyncRunner.fill | one handler more than the concurrency
-| contract/worker_async::test_no_more_handlers_run_than_may
+| unit/runner
 - len(self._running) < self._concurrency and
 + len(self._running) <= self._concurrency and
 _cancel_lost | a lost lease cancels nothing
-| contract/worker_async::test_a_lost_lease_cancels_its_handler
+| unit/runner
 -     context._lose()
 -     handling.cancel()
 +     context._lose()
