@@ -955,7 +955,7 @@ moment_text | what a window is paid for is rounded down to a ms | lua/pop_limits
 - part * 10000 + 0.5
 + 0
 set_more | what a gate has beside its windows is not stored | lua/pop_limits
--   gate.plain = false
+-   gate.plain, gate.simple = false, false
 +
 has_ended | gates are forgotten while their grants count | lua/slack
 - return until_ms <= instant
@@ -1195,8 +1195,8 @@ lining.free_in | one caller of a pool goes at a time | lua/acquire
 - sum = is_full and sum or sum +
 + sum = is_full and sum or 0 +
 charge | a booking is charged as if it were now | lua/acquire
-- math.max(window.owed, moment or instant)
-+ math.max(window.owed, instant)
+- local rules, at = gate.rules, moment or instant
++ local rules, at = gate.rules, instant
 bound_of | a booking is forgotten when the gate is read again | lua/acquire
 - (gate.booked and MOST_AHEAD_MS or 0)
 + 0
