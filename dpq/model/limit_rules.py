@@ -23,7 +23,7 @@ from dpq.model.validation import label
 
 @dataclass(frozen=True, kw_only=True)
 class LimitRules:
-    """What a limit allows, and whom; only `checked` makes one.
+    """A limit that is checked; only `checked` makes one.
 
     Attributes:
         group: A group, `"*"` for every group without a limit of its own, or None for the queue.
