@@ -37,7 +37,7 @@ from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
-from dpq.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
+from dpq.views.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
 
 log = logging.getLogger(__name__)
 

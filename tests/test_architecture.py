@@ -45,7 +45,7 @@ ROOMS = [
     {"worker", "registry"},
     {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
-    {"sampler", "batch"},
+    {"views", "batch"},
     {"metrics"},
     {"web", "top", "otel"},
     {"cli"},
