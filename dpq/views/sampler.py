@@ -13,7 +13,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
-from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
+from dpq.model.drain import Drain, DrainLook, Scope
+from dpq.model.draining import closed_longest, drain_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
 from dpq.queue.inside import operations_of, session_of

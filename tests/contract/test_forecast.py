@@ -28,7 +28,8 @@ from dpq import (
     RateLimit,
     Reserve,
 )
-from dpq.model.drain import DrainLook, Scope, drain_of
+from dpq.model.drain import DrainLook, Scope
+from dpq.model.draining import drain_of
 from dpq.model.gates import Gate
 from dpq.protocol.keys import key_of
 from dpq.testing import Clock, QueueFactory
