@@ -43,7 +43,7 @@ from dpq import (
 )
 from dpq.protocol.keys import key_of
 from dpq.server import Server
-from dpq.transport import waiter as waiters
+from dpq.transport import watches
 from dpq.transport.waiter_async import AsyncWaiter
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
@@ -91,7 +91,7 @@ start, waiting = _module.start, _module.waiting
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from dpq.protocol.keys import key_of
 from dpq.protocol.placement import home_of, partition_of, tags_of
 from dpq.registry.all_queues import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
-from dpq.transport import waiter as waiters
+from dpq.transport import watches
 
 engines = pytest.mark.fakeredis
 PATIENCE = 120.0
@@ -535,7 +535,7 @@ def test_a_waiting_pop_follows(
     make: Make, redis: Redis, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that waits already when the queue is made finds its partitions at its next look."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     got = start(early.pop, timeout=LONG)
     q = make("", 4, clock=None)
@@ -549,7 +549,7 @@ def test_a_waiting_pop_follows(
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("transport.waiter", "scheduler.upkeep"):
+    for module in ("transport.watches", "scheduler.upkeep"):
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", 60.0)
 
 
@@ -679,7 +679,7 @@ def test_a_worker_that_came_first(
     redis: Redis, make: Make, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that was there before the queue works off all of its partitions."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     seen: list[Any] = []
     worker = Worker(early, lambda task: seen.append(task.payload))
