@@ -1017,7 +1017,8 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Forecast".
         """
-        from dpq.model.drain import MAX_OVER_SECONDS, drain_of
+        from dpq.model.drain import MAX_OVER_SECONDS
+        from dpq.model.draining import drain_of
 
         if over is None:
             return drain_of(self._session.run(self._operations.drain_look))

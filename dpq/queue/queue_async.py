@@ -1026,7 +1026,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/design.md, "Forecast".
         """
-        from dpq.model.drain import MAX_OVER_SECONDS, drain_of
+        from dpq.model.drain import MAX_OVER_SECONDS
+        from dpq.model.draining import drain_of
 
         if over is None:
             return drain_of(await self._session.run(self._operations.drain_look))
