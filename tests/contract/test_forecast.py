@@ -319,6 +319,43 @@ def test_why_then(q: DPQ) -> None:
 
 
 @engines
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_reserve(q: DPQ, clock: Clock, group: str | None) -> None:
+    """Tasks below the priority of a reserve wait for the units that it keeps."""
+    q.set_limit(1, 1, burst=3, reserve=Reserve(2, 5), slack=0, group=group)
+    q.push_many(Push(i, priority=0, group="g") for i in range(3))
+    q.push(9, priority=9, group="g", delay=2)
+    assert starts(q) == [("0", 0), ("1", 1), ("9", 2), ("2", 3)]
+    Future(q, clock, None).follow(q.forecast())
+
+
+@engines
+def test_units_are_saved_for_the_best(q: DPQ, clock: Clock) -> None:
+    """A heavy task that is the best holds up lighter ones; one group does not hold up others."""
+    q.set_limit(4, 4, burst=2, slack=0)
+    q.push("first", cost=2)
+    q.pop()
+    q.push("heavy", priority=5, cost=4, group="g")
+    q.push("light")
+    q.push("late", priority=9, delay=1)
+    assert starts(q) == [('"late"', 1), ('"heavy"', 5), ('"light"', 8)]
+    Future(q, clock, None).follow(q.forecast())
+
+
+@engines
+def test_turns(redis: Redis, queue_name: str, clock: Clock) -> None:
+    """With round robin groups of equal priority take turns."""
+    with QueueFactory(redis, clock) as make:
+        q = make(queue_name, fairness="round_robin")
+        q.set_limit(1, 1, slack=0)
+        for name in ("a0", "a1", "a2", "b0", "b1", "b2"):
+            q.push(name, group=name[0])
+        found = [task.payload for task in q.forecast()]
+        assert found == [f'"{name}"' for name in ("a0", "b0", "a1", "b1", "a2", "b2")]
+        Future(q, clock, None).follow(q.forecast())
+
+
+@engines
 def test_a_run_holds_its_slot(q: DPQ) -> None:
     """With a concurrency, a start waits for the assumed end of the one before: said as inexact."""
     q.set_limit(concurrency=1, group="g")
