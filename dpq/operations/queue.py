@@ -33,8 +33,9 @@ from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_n
 from dpq.operations import foresight, history
 from dpq.operations.base import PAGE
 from dpq.operations.description import Description
-from dpq.operations.partition import PUSH_BATCH, Checked, Partition
+from dpq.operations.partition import PUSH_BATCH, Partition
 from dpq.operations.pop import PartitionPop
+from dpq.operations.pushing import Checked, PushChecker
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
 from dpq.operations.workers import NOTHING, Doing, lease_info
@@ -76,6 +77,7 @@ class QueueOperations(Generic[P]):
     def __init__(self, description: Description[P], ask: int) -> None:
         """Build the operations of a queue; a pop compares `ask` of its partitions."""
         self.description = description
+        self._pushes = PushChecker(description)
         self.ask = whole_number("ask", ask, 1, MAX_PARTITIONS)
         self.forget()
 
@@ -126,8 +128,6 @@ class QueueOperations(Generic[P]):
         parts = self.partitions
         if len(parts) == 1:
             return parts[0]
-        group = None if group is None else label("group", group)
-        key = None if key is None else label("key", key)
         home = home_of(group, key, len(parts))
         return parts[next(self._turns) % len(parts) if home is None else home]
 
@@ -201,7 +201,8 @@ class QueueOperations(Generic[P]):
 
     def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task to the partition of its group, of its key, or to the next in turn."""
-        return self._home(push.group, push.key).push(push, trace)
+        checked = self._pushes.check(push, trace)
+        return self._home(push.group, push.key).push_one(checked)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks, to many partitions in each round trip.
@@ -210,7 +211,7 @@ class QueueOperations(Generic[P]):
         """
         parts = self.partitions
         if len(parts) == 1:
-            return parts[0].push_checked(map(parts[0].checked, pushes, itertools.repeat(trace)))
+            return parts[0].push_all(map(self._pushes.check, pushes, itertools.repeat(trace)))
         return self._push_spread(parts, pushes, trace)
 
     def _push_spread(
@@ -222,10 +223,10 @@ class QueueOperations(Generic[P]):
         while window := list(itertools.islice(coming, most)):
             batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
             for index, push in enumerate(window):
-                checked = parts[0].checked(push, trace)
+                checked = self._pushes.check(push, trace)
                 batches[self._home(push.group, push.key)][index] = checked
             found = yield from all_of(
-                [part.push_checked(batch.values()) for part, batch in batches.items()]
+                [part.push_all(few.values()) for part, few in batches.items()]
             )
             ids += _in_order(len(window), zip(batches.values(), found, strict=True))
         return ids

@@ -1057,7 +1057,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "Events".
+        Source: docs/storage.md, "Events".
         """
         return self._session.run(self._operations.events, after, limit)
 
@@ -1075,7 +1075,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "The trail".
+        Source: docs/storage.md, "The trail".
         """
         return self._session.run(self._operations.trail, after, limit)
 

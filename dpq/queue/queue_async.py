@@ -1066,7 +1066,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "Events".
+        Source: docs/storage.md, "Events".
         """
         return await self._session.run(self._operations.events, after, limit)
 
@@ -1084,7 +1084,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "The trail".
+        Source: docs/storage.md, "The trail".
         """
         return await self._session.run(self._operations.trail, after, limit)
 

@@ -1,5 +1,6 @@
 """Bounds that hold on the server, whoever calls the scripts."""
 
+import json
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ def call(q: DPQ[Any], script: str, *args: Any) -> Any:
 
 
 def spec(group: str = "", key: str = "") -> str:
-    return f"f3 1 0 0 0 1 k\t{group}\t{key}"
+    names = {name: text for name, text in (("group", group), ("key", key)) if text}
+    return json.dumps({"priority": "0", "max_attempts": 3} | names)
 
 
 def plain(group: str = "", body: bytes = b"1") -> tuple[str, bytes]:

@@ -10,7 +10,7 @@ from fakeredis import FakeRedis
 from kit.scripted import a_task
 from redis.asyncio import Redis as AsyncRedis
 
-from dpq import DPQ, Adaptive, Backoff, ConfigurationError, Push, RateLimit, Reserve, TaskState
+from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, Reserve, TaskState
 from dpq.model.task import task_state
 from dpq.model.validation import label, milliseconds, one_line, whole_number
 
@@ -267,14 +267,6 @@ def test_bad_setting(name, bound, values):
             DPQ(Nowhere(), **({"queue_name": "name"} | {name: bad}))
         assert name in str(caught.value)
         assert repr(bad)[:30] in str(caught.value) or "bytes" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["base", "factor", "cap", "jitter"])
-def test_bad_backoff(name):
-    """A backoff out of its bounds names the argument, the value and the bounds."""
-    for value in (-1, math.nan, math.inf, True, "1"):
-        with pytest.raises(ConfigurationError, match=f"{name} is {value!r}: .* from"):
-            Backoff(**{name: value})
 
 
 @pytest.mark.parametrize("bad", [None, "redis://localhost", object()])

@@ -24,12 +24,14 @@ local function queue_judge()
         units, added = estimates().add(units, queue)
       end
     end
-    local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
-    local shut = at > instant or full(queue)
-    kept = not shut and not queue.plain and is_awaited(queue) and callers().kept(queue, score, raw)
-    if shut or kept then
-      blocked = kept or at
-      return nil
+    if not (queue.simple and free_now(queue, units)) then
+      local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
+      local shut = at > instant or full(queue)
+      kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
+      if shut or kept then
+        blocked = kept or at
+        return nil
+      end
     end
     charge(queue, units, id, token)
     return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimates().change(cost, added)
