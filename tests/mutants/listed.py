@@ -1262,7 +1262,7 @@ Port._meet | a port waits for those who take no answer | unit/port
 + asyncio.timeout(600)
 
 # Embedded
-_require_safe_way | an embedded server is put below a directory that all may write
+require_safe_way | an embedded server is put below a directory that all may write
 | daemon/server::test_a_directory_that_others_may_replace_is_refused
 | daemon/server::test_a_directory_that_nobody_else_can_replace_is_used
 - elif writable and not status.st_mode & stat.S_ISVTX:
