@@ -17,6 +17,7 @@ from dpq.model.quota import (
     is_quota,
     number_text,
 )
+from dpq.model.rates import per_text
 from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 
 __all__ = ["Adaptive", "RateLimit", "Reserve"]
@@ -239,6 +240,12 @@ def read_rate(text: str) -> RateLimit:
         return RateLimit(as_written(found[2]), per, unit=unit, moving=plain != text)
     except ConfigurationError as error:
         raise ConfigurationError(f"{text!r}: {error}") from None
+
+
+def rate_text(window: RateLimit) -> str:
+    """Write the rate of a window as `read_rate` reads it: `tokens=9000/min`, `300/15min,moving`."""
+    unit = f"{window.unit}=" if window.unit else ""
+    return unit + per_text(window.rate, window.per) + (MOVING if window.moving else "")
 
 
 def limit_rules(

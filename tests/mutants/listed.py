@@ -92,7 +92,7 @@ write | the options of a task are lost when it comes back | lua/options
 - .. task.options .. task.schedule
 + .. task.schedule
 merge | an update by key leaves the old options | lua/options
-- task.options = options ..
+- task.options = option.notes ..
 + task.options = task.options ..
 QueueOperations.finish | a Release is a failed attempt
 | contract/worker::test_release_gives_back_uncounted
@@ -120,7 +120,7 @@ unspoiled_async | redis-py keeps an interrupted connection with its reply under 
 +     except BaseException as error:
 Leases._extended | nobody is told that a lease is lost
 | contract/worker::test_a_handler_is_told_that_its_lease_is_lost
-| contract/worker_async::test_a_lost_lease_cancels_its_handler
+| unit/runner
 - if lease.lost:
 + if False:
 upkeep | the end of a lease costs no attempt | lua/promote lua/pop
@@ -524,7 +524,7 @@ fail.lua | a run that fails for good is the last | lua/recurring
 ack.lua | a finished task keeps its key | lua/ack
 -       redis.call('HDEL', keys, key)
 claim | a key that is taken is no error | lua/push
-- elseif mode == 'e' then
+- elseif option.on_duplicate == 'error' then
 + elseif false then
 claim | a key may go to another group | lua/push
 - elseif group ~= (
@@ -564,7 +564,7 @@ Worker._finish.give_up | a worker that ends waits for nobody
 | contract/worker::test_a_stop_waits_for_handlers
 - give_up = time.monotonic() + self.grace
 + give_up = time.monotonic()
-OverdueWatch.end_overdue | a time limit is none | contract/worker_threads::test_a_time_limit
+OverdueWatch.end_overdue | a time limit is none | unit/runner
 - (limit := run.limit) is not None and run.began + limit <= now
 + (limit := run.limit) is not None and not now
 Runner.handle.limit | a task has no time limit of its own
@@ -595,11 +595,11 @@ finder.find_by_name | an unknown name is tried again and again
 - raise Reject(f"unknown task {name!r}")
 + raise ValueError(f"unknown task {name!r}")
 AsyncRunner.fill | one handler more than the concurrency
-| contract/worker_async::test_no_more_handlers_run_than_may
+| unit/runner
 - len(self._running) < self._concurrency and
 + len(self._running) <= self._concurrency and
 _cancel_lost | a lost lease cancels nothing
-| contract/worker_async::test_a_lost_lease_cancels_its_handler
+| unit/runner
 -     context._lose()
 -     handling.cancel()
 +     context._lose()
@@ -821,7 +821,7 @@ Codec.encode | the longest payload is one too long | unit/codec contract/bad_inp
 Codec.encode.body | aliases are lost | unit/codec contract/hardened
 - self._adapter.dump_json(valid, by_alias=True)
 + self._adapter.dump_json(valid)
-Partition.push_checked | a batch of pushes has no bound on its bytes
+Partition.push_all | a batch of pushes has no bound on its bytes
 | contract/api::test_large_payloads_go_in_batches_of_bounded_bytes
 - (batch and size > BATCH_BYTES)
 + False
@@ -1262,7 +1262,7 @@ Port._meet | a port waits for those who take no answer | unit/port
 + asyncio.timeout(600)
 
 # Embedded
-_require_safe_way | an embedded server is put below a directory that all may write
+require_safe_way | an embedded server is put below a directory that all may write
 | daemon/server::test_a_directory_that_others_may_replace_is_refused
 | daemon/server::test_a_directory_that_nobody_else_can_replace_is_used
 - elif writable and not status.st_mode & stat.S_ISVTX:

@@ -28,9 +28,9 @@ from dpq import (
 )
 from dpq.metrics import Exporter
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.sampler import Named
 from dpq.testing import Clock
 from dpq.transport.script_loading import load_scripts, scripts_there
+from dpq.views.sampler import Named
 
 PAGE = (Path(dpq.__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")
 LINES = dict(re.findall(r"^ACL SETUSER (\S+) reset on >PASSWORD (.*)$", PAGE, re.MULTILINE))

@@ -2,7 +2,7 @@
 -- Keys: conf trail
 -- Needs: now
 -- Gives: note(kind, group, member, id, detail); group_in(raw), the group of a record. A user without the rights for it
---        notes nothing. docs/design.md, "The trail".
+--        notes nothing. docs/storage.md, "The trail".
 local trail_kept
 
 local function note(kind, group, member, id, detail)

@@ -1,24 +1,26 @@
 """Queues that somebody looks at: found by name, with rates and samples of the last minutes.
 
-The dashboard (`dpq.web`) and `dpq top` read queues through it. It has no thread and no timer: those
-that look say when to read, once a second at most.
+The dashboard, `dpq top` and the metrics read queues through it. It has no thread and no timer:
+those that look say when to read, once a second at most.
 """
 
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
-from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
-from dpq.model.rates import span
+from dpq.model.drain import Drain, DrainLook, Scope
+from dpq.model.draining import closed_longest, drain_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
 from dpq.queue.inside import operations_of, session_of
 from dpq.transport.cluster import forbidden
+
+T = TypeVar("T")
 
 KEPT_SECONDS = 300
 """Seconds that samples are kept: what a sparkline shows."""
@@ -131,37 +133,9 @@ class Snapshot(NamedTuple):
         return self.stats.ready + self.stats.waiting
 
     @property
-    def unattended(self) -> bool:
-        """Return True if tasks wait, and neither a worker nor any other consumer is seen."""
-        return bool(
-            self.backlog
-            and not self.workers
-            and not self.stats.invisible
-            and self.rates.done == 0
-            and not self.rates.deferred
-        )
-
-    @property
     def live(self) -> int:
         """Return the number of live tasks."""
         return self.backlog + self.stats.delayed + self.stats.invisible
-
-    def drain(self) -> str:
-        """Say in a few words when the backlog will be done, as far as the last seconds tell."""
-        come, done, _ = self.rates
-        if self.survey.paused_until:
-            return "paused"
-        if not self.backlog:
-            return "nothing waits"
-        if come is None or done is None:
-            return "counting"
-        if done * 3600 < self.backlog * 0.01:
-            return "held back by limits" if self.survey.closed else "stalled"
-        if abs(come - done) < 0.05:
-            return "as many come as end"
-        if come > done:
-            return f"growing by {come - done:.1f}/s"
-        return f"clears in {span(self.backlog / (done - come))}"
 
 
 class Watch:
@@ -248,6 +222,30 @@ class Watch:
     def closed_longest(self, most: int) -> list[Scope]:
         """Return the groups that a 429 or a hand has closed, as of the last look at the drain."""
         return closed_longest(self._looks[-1][1], most) if self._looks else []
+
+
+class Kept(Generic[T]):
+    """One thing for each of the queues that were looked at last, made anew with its queue."""
+
+    def __init__(self, directory: Directory, make: Callable[[DPQ[Any]], T]) -> None:
+        """Take the queues, and what makes the thing of one."""
+        self._directory, self._make = directory, make
+        self._kept: OrderedDict[str, tuple[DPQ[Any], T]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> T | None:
+        """Return the thing of a queue; None if there is no such queue."""
+        queue = self._directory.get(name)
+        if queue is None:
+            return None
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is None or kept[0] is not queue:
+                kept = self._kept[name] = queue, self._make(queue)
+            self._kept.move_to_end(name)
+            while len(self._kept) > OPEN_QUEUES:
+                self._kept.popitem(last=False)
+            return kept[1]
 
 
 def rates_of(samples: list[Sample]) -> Rates:
