@@ -318,7 +318,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         batch: Batch[P],
     ) -> list[Task[P]]:
         """Wait for tasks, after a first look that has found none."""
-        from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
+        from dpq.transport.watches import owned_markers, waiter_argument, watches_after
 
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
@@ -340,7 +340,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
-        from dpq.transport.waiter import begun
+        from dpq.transport.watches import begun
 
         known = self._operations
         if known.settings is None and not known.description.named:
