@@ -798,20 +798,22 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/design.md, "Limits".
         """
-        await self._session.run(
-            self._operations.set_limit,
+        from dpq.model.limit_rules import LimitRules
+
+        rules = LimitRules.checked(
             rate,
             per,
             burst,
-            group,
-            concurrency,
-            adaptive,
-            reserve,
-            slack,
-            members,
-            weight,
-            reset,
+            group=group,
+            concurrency=concurrency,
+            adaptive=adaptive,
+            reserve=reserve,
+            slack=slack,
+            members=members,
+            weight=weight,
+            reset=reset,
         )
+        await self._session.run(self._operations.set_limit, rules)
 
     async def clear_limit(self, group: str | None = None) -> None:
         """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
