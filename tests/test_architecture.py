@@ -181,6 +181,15 @@ def test_no_io(path):
     assert not found & banned
 
 
+@pytest.mark.parametrize("name", ["worker/fetch_plan.py", "transport/watches.py"])
+def test_plans_only_decide(name):
+    """The plan of a fetcher and the watches of a waiter send nothing and wait for nothing."""
+    found = {imported for _, imported in imports(PACKAGE / name)}
+    banned = {"asyncio", "threading", "os", "socket", "selectors", "subprocess"}
+    banned |= {"dpq.transport.waiter", "dpq.transport.session", "dpq.transport.connections"}
+    assert not {each for each in found if each in banned or each.split(".")[0] in banned}
+
+
 # The contract on top of every script
 
 

@@ -1375,7 +1375,7 @@ def test_peek_pages_on(run: Run, q: DPQ) -> None:
 
 def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install, before anything is begun."""
-    monkeypatch.setattr("dpq.server.embedded._candidates", lambda: iter(()))
+    monkeypatch.setattr("dpq.server.binaries._candidates", lambda: iter(()))
     monkeypatch.delenv("DPQ_REDIS_SERVER", raising=False)
     result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 2

@@ -50,6 +50,32 @@ def test_names(q: DPQ[Any], wrong: str, push: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ({"priority": "x"}, "priority is no number"),
+        ({"priority": 5}, "priority is no text"),
+        ({"priority": None}, "priority is no text"),
+        ({"cost": 2}, "cost is no text"),
+        ({"member": "a\tb"}, "member has control characters"),
+        ({"delay": "5"}, "delay is out of its bounds"),
+        ({"delay": -1}, "delay is out of its bounds"),
+        ({"every": 0.5}, "every is out of its bounds"),
+        ({"max_attempts": 1_000_001}, "max_attempts is out of its bounds"),
+        ({"urgent": True}, "urgent is not known"),
+        ({"notes": "\x1fx"}, "notes is not known"),
+    ],
+)
+def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str) -> None:
+    """A wrong or unknown option is refused, and nothing of its batch is stored."""
+    q.push("before")
+    options = json.dumps({"priority": "0"} | option)
+    with pytest.raises(ResponseError, match=f"the {wrong}"):
+        call(q, "push", "good", spec(), b"1", "a", options, b"1")
+    assert q.size() == 1
+    assert not q.check()
+
+
+@pytest.mark.parametrize(
     ("score", "body"),
     [
         ("", b"3 0\t\n1"),

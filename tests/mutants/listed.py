@@ -954,6 +954,12 @@ text_of | windows of other units are forgotten | lua/units
 moment_text | what a window is paid for is rounded down to a ms | lua/pop_limits
 - part * 10000 + 0.5
 + 0
+free_together | more tasks run together than a burst allows | lua/pop_limits
+- math.min(most, rule.burst)
++ most
+settle | tasks that run together pay nothing | lua/pop_limits
+- if taken > 0 then
++ if false then
 set_more | what a gate has beside its windows is not stored | lua/pop_limits
 -   gate.plain, gate.simple = false, false
 +
@@ -1256,7 +1262,7 @@ Port._meet | a port waits for those who take no answer | unit/port
 + asyncio.timeout(600)
 
 # Embedded
-_require_safe_way | an embedded server is put below a directory that all may write
+require_safe_way | an embedded server is put below a directory that all may write
 | daemon/server::test_a_directory_that_others_may_replace_is_refused
 | daemon/server::test_a_directory_that_nobody_else_can_replace_is_used
 - elif writable and not status.st_mode & stat.S_ISVTX:

@@ -2,12 +2,12 @@
 -- Keys: groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
 --        booked, turns
--- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
+-- Gives: group_judge(judge_queue, settle), of the queue's limit (judge); it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
 --        closes it; for a group with members what is to change in the record has the member that the task runs as.
 --        crown(group, frame, at): give a group without a head its next head (step_up). after_all(): to be called after
 --        all of them.
-local function group_judge(judge_queue)
+local function group_judge(judge_queue, settle)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
   local queue = gate_of('')
 
@@ -74,6 +74,7 @@ local function group_judge(judge_queue)
   end
 
   local function after_all()
+    settle()
     call_callers()
     if #gone > 0 then
       redis.call('HDEL', groups, unpack(gone))
