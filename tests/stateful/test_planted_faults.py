@@ -182,8 +182,8 @@ upkeep | the end of a lease ignores the bound on attempts | rare
 - tonumber(task.attempts) >= tonumber(task.max)
 + false
 charge | who pays late pays for the past | LIMITED
-- paid = (paid > at and paid or at) + time_of(units, window)
-+ paid = paid + time_of(units, window)
+- (paid > at and paid or at) + time_of(units, window)
++ paid + time_of(units, window)
 judge | the queue is not paid for a task of a group | LIMITED
 - local may = judge_queue(score, member, id, cost, group, token, raw, units)
 + local all = gate_of('')
@@ -217,10 +217,11 @@ full | one lease too many | LIMITED
 count_anew | who runs already does not count | rare LIMITED
 - redis.call('ZADD', tracked, '0', entry)
 ended | a failed task stays among those that run | rare FULL
-- others[n], scopes[n] = scope .. '\t' .. id, scope
-+ others[n], scopes[n] = scope .. '\t', scope
+- redis.call('ZREM', tracked, unpack(others)) == 0
++ false
 ended | the end of a lease opens nothing | rare FULL
--       stirred[group] = more or stirred[group] or redis.call('ZSCORE', closed, group) and true
+- stirred[group] = more or stirred[group] or redis.call('ZSCORE', closed, group) and true
++ stirred[group] = stirred[group]
 meet | a 429 shortens a longer closing | rare
 - math.max(gate.opens, now + ms)
 + now + ms
