@@ -36,7 +36,7 @@ def parts(*names: str) -> str:
 
 @pytest.fixture
 def ask(redis: Redis) -> Any:
-    text = NOTES.format(parts("cost", "record", "notes"))
+    text = NOTES.format(parts("layout", "order", "cost", "parts", "record", "notes"))
     return lambda *args: [x.decode() for x in redis.eval(text, 0, *args)]
 
 
@@ -67,7 +67,7 @@ def test_notes_stand_in_their_order(ask: Any, inline: str, schedule: str) -> Non
 
 def test_a_change_of_the_judge(redis: Redis) -> None:
     """The cost and the member stand in the record afterwards, and a short one becomes full."""
-    text = CHANGE.format(parts("cost", "record", "notes", "change"))
+    text = CHANGE.format(parts("layout", "order", "cost", "parts", "record", "notes", "change"))
     short = f"12 0 1 0 - 0 q{1795362914968:011x}000000000000001 5\tg\n7"
     changed = redis.eval(text, 0, short, "12")
     wanted = (

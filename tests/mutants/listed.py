@@ -1017,15 +1017,15 @@ POOLS = [
     _lua(
         "the end of a lease frees no member of a pool",
         "lib/groups/place",
-        "lapsed, live_note(task, '\\28'))",
+        "lapsed, live_note(task, RUNS_AS))",
         "lapsed)",
         f"{LUA}pools.py",
     ),
     _lua(
         "an ack frees no member of a pool",
         "ack",
-        "ended(id, group, false, string.match(raw, '^[^\\n]*\\28%d+ ([^\\t\\n]*)'))",
-        "ended(id, group, false)",
+        "ended(id, string.match(raw, GROUP), false, member)",
+        "ended(id, string.match(raw, GROUP), false)",
         f"{LUA}pools.py",
     ),
     _lua(
@@ -2024,16 +2024,16 @@ RECORDS = [
     ),
     _lua(
         "the cost of a head is read from its payload",
-        "lib/groups/open_or_close",
-        "'^[^\\t\\n]*f%d+",
-        "'f%d+",
+        "lib/record/layout",
+        "COST = '^[^\\t\\n]*f%d+",
+        "COST = 'f%d+",
         f"{LUA}records.py",
     ),
     _lua(
         "a payload is lost with the record before it",
         "lib/bury",
-        "bad record\\t' .. inline",
-        "bad record\\t'",
+        "string.match(raw or '', '\\n.*$') or ''",
+        "''",
         f"{LUA}repair.py",
     ),
     _py(

@@ -17,15 +17,13 @@ local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user wit
 local awaited, ids, reply, gone, gone_at, again, apart, told = there > 1, {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do ids[i / 2] = args[i] end
 local raws = redis.call('HMGET', meta, unpack(ids))
--- Needs: now, times
+-- Needs: now, times, layout
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
-  local token, at = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 [pq]()') -- short or plain: neither key nor schedule
-  token = at and string.find(raw, '\n', at, true) and token
-    or string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 f[^\t\n]*\t[^\t\n]*\t\t[^\t\n]*\t[^\t\n]*\n') -- so is this one
+  local token, at = string.match(raw, SHORT_CLAIM)
+  token = at and string.find(raw, '\n', at, true) and token or string.match(raw, PLAIN_CLAIM)
   if not token then
-    token, rerun, key, recurs, rest = string.match(raw,
-      '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t\n]*\t[^\t\n]*\t?([^\t\n]*)\t?[^\t\n]*\t?[^\t\n]*(\t?)[^\n]*()')
+    token, rerun, key, recurs, rest = string.match(raw, CLAIM)
   end
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1] = i
@@ -33,7 +31,7 @@ for i, id in ipairs(ids) do
   else
     if token ~= claim then
       told = told or {}
-      told[id] = told[id] or string.match(claim, '\29(.*)$')
+      told[id] = told[id] or string.match(claim, SPENT .. '(.*)$')
     end
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
@@ -67,8 +65,8 @@ if strays or awaited or #again > 0 or told then
   for n, id in ipairs((awaited or strays) and gone or {}) do
     local raw = raws[gone_at[n]]
     if awaited and not left[id] then
-      local group = string.match(raw, '^[^\t\n]*\t([^\t\n]*)')
-      ended(id, group, false, string.match(raw, '^[^\n]*\28%d+ ([^\t\n]*)')) -- the member of a pool, if any
+      local _, member = string.match(raw, RAN_AS)
+      ended(id, string.match(raw, GROUP), false, member)
     end
     if strays and not left[id] then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })

@@ -1,7 +1,7 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: ready groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
---        booked
+--        booked, layout, order
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
 --        closes it; for a group with members what is to change in the record has the member that the task runs as.
@@ -47,8 +47,7 @@ local function group_judge(judge_queue)
   local function goes_on(gate, shown)
     if gate.turn > 0 then
       gate.turn, gate.changed = math.max(millionths(gate.turn - 1), 0), true
-      local cut = string.byte(shown) == 49 and 1 or 4
-      kept_turns[gate.scope] = gate.turn >= 1 and string.sub(shown, cut + 1, cut + 15) or nil
+      kept_turns[gate.scope] = gate.turn >= 1 and sequence_of(shown) or nil
     end
   end
 
@@ -61,7 +60,7 @@ local function group_judge(judge_queue)
     local at, mate = gate and (full(gate) and math.max(gate.opens, now + 30000)
       or free_now(gate, units) and 0 or opens_at(gate, units, -score)) or 0, nil
     if at <= instant and gate and gate.rules.members then
-      at, mate = pool_at(gate, units, -score, pin_of(raw))
+      at, mate = pool_at(gate, units, -score, string.match(raw, PINNED))
     end
     if at <= instant and gate and (is_awaited(gate) or mate and is_awaited(mate)) then -- or some want this member
       at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at

@@ -1,5 +1,5 @@
 -- fresh: a push adds a task.
--- Needs: now, begin, body
+-- Needs: now, begin, body, layout
 -- Gives: add(id, spec, body, place, group, batch), for the group of a plain task: it adds to the batch what is to be
 --        stored, metas and payloads; where the task is to stand: delays, plain (ready), or others, where place says;
 --        and heavy, when it costs more than 1. `place` is its place among equals. Of the batch `aging` is that of its
@@ -22,7 +22,7 @@ local function add_full(id, spec, body, place, batch)
   end
   n = #batch.metas
   batch.metas[n + 1], batch.metas[n + 2] = id, record .. tail .. behind_it
-  batch.heavy = batch.heavy or cost ~= '1' or options ~= '' and string.find(options, '\30', 1, true)
+  batch.heavy = batch.heavy or cost ~= '1' or options ~= '' and string.find(options, PIN, 1, true)
   if wait ~= '0' then
     n = #batch.delays
     batch.delays[n + 1], batch.delays[n + 2] = string.format('%.0f', now + wait), id
@@ -48,7 +48,7 @@ local function add(id, spec, body, place, group, batch)
     return add_full(id, spec, text, place, batch)
   end
   local order, n = string.format('%d', 1000000000000000 + place), #batch.metas
-  batch.moment = batch.moment or string.format('q%011x', now)
+  batch.moment = batch.moment or string.format(SHORT_HEAD, now)
   batch.metas[n + 1], batch.metas[n + 2] = id, batch.moment .. string.sub(order, 2) .. body
   if group == '' then
     n = #batch.plain

@@ -1,6 +1,6 @@
 -- merge: what a push does to the task that holds its key.
 -- Keys: invisible payload meta dead conf
--- Needs: now, record, body, begin, renew, revise, recost
+-- Needs: now, record, body, begin, renew, revise, recost, layout
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
   local task = read(redis.call('HGET', meta, id) or '')
@@ -25,7 +25,7 @@ local function merge(id, spec, body)
     end
     recost(task, cost)
     task.options = options .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
-    if cost ~= '1' or string.find(options, '\30', 1, true) then
+    if cost ~= '1' or string.find(options, PIN, 1, true) then
       redis.call('HSET', conf, 'heavy', '1')
     end
     if schedule ~= '' then
