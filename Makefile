@@ -12,7 +12,7 @@ INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check lint bench soak test-all pictures mutants wheel clean
+.PHONY: help demo test coverage check lint twins bench soak test-all pictures mutants wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+twins: $(VENV)/.dev ## make the blocking twins of the asyncio modules anew: tools/twins.py
+	$(BIN)/python tools/twins.py
 
 bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks --write $(ARGS)

@@ -13,8 +13,8 @@ from functools import partial
 from benchmarks._harness import Bench, Result, Target, run_one, server_clock, wait_until
 from dpq import Push, Scheduler, Worker
 from dpq.protocol.scripts import script
-from dpq.queue.all_queues import after_opening
 from dpq.queue.base import operations_of
+from dpq.registry.all_queues import after_opening
 from dpq.server import Server
 
 EACH = 5  # consumers and workers, a sample each

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
         Task,
         TaskState,
     )
-    from dpq.queue.all_queues import known_queues
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.permits import Permit
     from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ
     from dpq.queue.queue_async import AsyncDPQ
+    from dpq.registry.all_queues import known_queues
     from dpq.scheduler import Scheduler
     from dpq.tasks import TaskFunction, Tasks
     from dpq.worker.handlers import Context
@@ -160,7 +160,7 @@ _HOMES = {
     "model.backoff": ("Backoff",),
     "model.budget": ("Budget",),
     "queue.queue": ("DPQ",),
-    "queue.all_queues": ("known_queues",),
+    "registry.all_queues": ("known_queues",),
     "queue.queue_async": ("AsyncDPQ",),
     "scheduler": ("Scheduler",),
     "tasks": ("TaskFunction", "Tasks"),

@@ -86,7 +86,7 @@ def _follow(response: ClientResponse, exchange: AsyncExchange[ClientRequest]) ->
         return inner()
 
     vars(response)["close"] = partial(ends, response.close)
-    vars(response)["release"] = partial(ends, response.release)  # at the end of `async with`
+    vars(response)["release"] = partial(ends, response.release)  # `async with` ends by this call
     if exchange.reads_body:
         response.content = cast("StreamReader", _Content(response.content, exchange))
     else:

@@ -11,7 +11,8 @@ and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and http
 from typing import Any, Unpack
 
 from dpq.model.usage import Answer, anthropic_usage, openai_usage
-from dpq.queue.httpx_like import AsyncBody, AsyncioTransport, BlockingTransport, Body
+from dpq.queue.httpx_like import Body, TransportBase
+from dpq.queue.httpx_like_async import AsyncBody, AsyncTransportBase
 from dpq.queue.permits import Permit
 from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue import DPQ
@@ -41,7 +42,7 @@ class _AsyncStream(AsyncBody, httpx.AsyncByteStream):
     """Async `_Stream`."""
 
 
-class Transport(BlockingTransport, httpx.BaseTransport):
+class Transport(TransportBase, httpx.BaseTransport):
     """A transport for `httpx.Client` that takes units of a queue's limits."""
 
     def __init__(
@@ -70,7 +71,7 @@ class Transport(BlockingTransport, httpx.BaseTransport):
         super().__init__(queue, Options(group, **options), inner, _Stream)
 
 
-class AsyncTransport(AsyncioTransport, httpx.AsyncBaseTransport):
+class AsyncTransport(AsyncTransportBase, httpx.AsyncBaseTransport):
     """A transport for `httpx.AsyncClient` that takes units of a queue's limits."""
 
     def __init__(

@@ -1,3 +1,4 @@
+# Made from httpx.py by `make twins`: change that file, not this one.
 """Transports for httpx2: each request on the wire takes a unit of a limit, and a 429 is heard.
 
     client = httpx2.Client(transport=dpq.httpx2.Transport(q))
@@ -11,7 +12,8 @@ and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and http
 from typing import Any, Unpack
 
 from dpq.model.usage import Answer, anthropic_usage, openai_usage
-from dpq.queue.httpx_like import AsyncBody, AsyncioTransport, BlockingTransport, Body
+from dpq.queue.httpx_like import Body, TransportBase
+from dpq.queue.httpx_like_async import AsyncBody, AsyncTransportBase
 from dpq.queue.permits import Permit
 from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue import DPQ
@@ -41,7 +43,7 @@ class _AsyncStream(AsyncBody, httpx2.AsyncByteStream):
     """Async `_Stream`."""
 
 
-class Transport(BlockingTransport, httpx2.BaseTransport):
+class Transport(TransportBase, httpx2.BaseTransport):
     """A transport for `httpx2.Client` that takes units of a queue's limits."""
 
     def __init__(
@@ -70,7 +72,7 @@ class Transport(BlockingTransport, httpx2.BaseTransport):
         super().__init__(queue, Options(group, **options), inner, _Stream)
 
 
-class AsyncTransport(AsyncioTransport, httpx2.AsyncBaseTransport):
+class AsyncTransport(AsyncTransportBase, httpx2.AsyncBaseTransport):
     """A transport for `httpx2.AsyncClient` that takes units of a queue's limits."""
 
     def __init__(

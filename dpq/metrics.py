@@ -10,6 +10,7 @@ holds. If the server does not answer, a scrape says `dpq_up 0`.
 
 import logging
 import math
+import re
 import threading
 import time
 from collections import Counter, OrderedDict, deque
@@ -31,9 +32,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.drain import Drain, DrainLook, drain_of
 from dpq.model.errors import DPQError
-from dpq.model.history import Times
+from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limits import LimitState
+from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
+from dpq.queue.inside import session_of
 from dpq.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
 
 log = logging.getLogger(__name__)
@@ -58,17 +61,27 @@ LOOKS_SECONDS = 300.0
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
+PARTED = ("buried", "rate_limited")
+"""Totals whose parts are totals as well: `buried_expired`, `rate_limited_503`."""
+
+DEATHS, STATUSES = (
+    [name.removeprefix(f"{total}_") for name in QueueStats.model_fields if f"{total}_" in name]
+    for total in PARTED
+)
+"""The classes of `dpq_buried_total`, all others are `other`; and the statuses of answers, all
+others are 429."""
+
+_ABOUT = dict(
+    re.findall(r"^ +(\w+): (.+?)(?=\n +\w+: |\n\n|\Z)", QueueStats.__doc__ or "", re.M | re.S)
+)
+
 TOTALS = {
-    "dpq_pushed": ("pushed", "Tasks that were added."),
-    "dpq_deliveries": ("popped", "Deliveries of tasks."),
-    "dpq_acked": ("acked", "Finished tasks."),
-    "dpq_failed": ("failed", "Deliveries that ended as failed."),
-    "dpq_deferred": ("deferred", "Deliveries given back, uncounted: limits of hosts too."),
-    "dpq_lease_expired": ("expired_leases", "Leases that ran out."),
-    "dpq_replayed": ("replayed", "Dead letters made live again."),
-    "dpq_dropped": ("dropped", "Dead letters removed by the limits on their number and age."),
+    f"dpq_{OTHER_NAMES.get(name, name)}": (name, " ".join(_ABOUT.get(name, "").split()))
+    for name, field in QueueStats.model_fields.items()
+    if field.default == 0 and not name.startswith(PARTED)
 }
-"""Counters of queues: their name without `_total`, the field of the statistics, and their help."""
+"""Counters of queues: their name without `_total`, the field of the statistics, and their help.
+Each total of the statistics is one, unless its parts have labels."""
 
 COUNTERS = {
     "dpq_buried": (("queue", "reason"), "Tasks that became dead letters."),
@@ -99,12 +112,6 @@ SERVER = {
     "dpq_server_aof": (*("aof_enabled", 1, 1), "1 if the server writes each change to a file."),
 }
 """Gauges of the server: a field of INFO, its good value and what that counts as, and their help."""
-
-STATUSES = ("403", "503", "529", "other")
-"""The statuses that the server counts by themselves; all others of `rate_limited` are 429."""
-
-DEATHS = ("attempts spent", "lease expired", "expired", "payload missing")
-"""The classes of `dpq_buried_total` that the server counts; all others are `other`."""
 
 GAUGES = {
     "dpq_tasks": (("queue", "state"), "Tasks in each state."),
@@ -187,7 +194,7 @@ class Meter:
             RedisError: It cannot be read.
             DPQError: The same.
         """
-        session = self.watch.queue._session
+        session = session_of(self.watch.queue)
         snapshot = self._snapshot()
         looks = session.run(session.operations.drain_look)
         groups = self._chosen()
@@ -205,7 +212,7 @@ class Meter:
         """Choose the groups with labels: those of the last scrape stay, so that series go on."""
         chosen, cursor = dict.fromkeys(self._groups), "0"
         for _ in range(PAGES if len(chosen) < GROUPS else 0):
-            run = self.watch.queue._session.run
+            run = session_of(self.watch.queue).run
             cursor, names = run(self.watch.browser.own_limits, cursor)
             chosen |= dict.fromkeys(sorted(name for name in names if name != OTHER))
             if cursor == "0" or len(chosen) >= GROUPS:
@@ -422,16 +429,14 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     for why, number in closed.items():
         table.set("dpq_groups_closed", number, queue, why)
     table.set("dpq_groups_closed", max(0, snapshot.survey.closed - closed.total()), queue, OTHER)
-    deaths = [getattr(stats, f"buried_{reason.replace(' ', '_')}") for reason in DEATHS]
-    for reason, count in zip(
-        (*DEATHS, "other"), (*deaths, stats.buried - sum(deaths)), strict=True
+    for name, total, parts, rest in (
+        ("dpq_buried", "buried", DEATHS, "other"),
+        ("dpq_limit_answers", "rate_limited", STATUSES, "429"),
     ):
-        table.set("dpq_buried", max(0, count), queue, reason)
-    met = [getattr(stats, f"rate_limited_{status}") for status in STATUSES]
-    for status, count in zip(
-        ("429", *STATUSES), (stats.rate_limited - sum(met), *met), strict=True
-    ):
-        table.set("dpq_limit_answers", max(0, count), queue, status)
+        counts = {part.replace("_", " "): getattr(stats, f"{total}_{part}") for part in parts}
+        left = getattr(stats, total) - sum(counts.values())
+        for part, count in {**counts, rest: left}.items():
+            table.set(name, max(0, count), queue, part)
     for state in states:
         _fill_scope(table, queue, state, reading.now_ms)
         if _own(state) or state.rate_limited:

@@ -17,6 +17,7 @@ from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
 from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
+from dpq.queue.inside import operations_of, session_of
 from dpq.transport.cluster import forbidden
 
 KEPT_SECONDS = 300
@@ -181,7 +182,7 @@ class Watch:
             remembers: Store a slot of the queue's history each minute, as workers do.
         """
         self.queue = queue
-        self.browser = Browser(queue._session.operations)
+        self.browser = Browser(operations_of(queue))
         self._clock = clock
         self._samples: deque[Sample] = deque()
         self._looks: deque[tuple[float, list[DrainLook]]] = deque()
@@ -192,7 +193,7 @@ class Watch:
 
     def read(self) -> Snapshot:
         """Read the queue in one round trip; call it once a second at most."""
-        stats, survey, workers = self.queue._session.run(self.browser.overview)
+        stats, survey, workers = session_of(self.queue).run(self.browser.overview)
         self.ahead_ms = survey.now_ms - time.time() * 1000
         now = self._clock()
         self._remember(now)
@@ -211,7 +212,7 @@ class Watch:
         if self._remembers and now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
             try:
-                self.queue._session.run(self.queue._session.operations.remember)
+                session_of(self.queue).run(operations_of(self.queue).remember)
             except ResponseError as error:  # as with a full memory: whoever looks may go on
                 self._remembers = not forbidden(error)  # this user may only look
 
@@ -236,7 +237,7 @@ class Watch:
 
     def drain(self) -> Drain:
         """Say when all that is due will have begun: by the limits, and by what has ended lately."""
-        look = self.queue._session.run(self.queue._session.operations.drain_look)
+        look = session_of(self.queue).run(operations_of(self.queue).drain_look)
         now = self._clock()
         while self._looks and self._looks[0][0] < now - KEPT_SECONDS:
             self._looks.popleft()

@@ -36,9 +36,9 @@ from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.protocol.replies import UNKNOWN, Glance, Promoted
-from dpq.queue.all_queues import after_opening, forget_queues, some_names
-from dpq.queue.base import operations_of
-from dpq.queue.registry import Sieve, glance, readable
+from dpq.queue.base import operations_named
+from dpq.registry.all_queues import after_opening, forget_queues, some_names
+from dpq.registry.names import Sieve, glance, readable
 from dpq.transport.cluster import MISSING, Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
 from dpq.transport.connections import Connections
@@ -140,10 +140,10 @@ class Scheduler:
         self._names = _Names(redis, self._session)
         self._glance_at = 0.0
         self._glances_from = 0.0  # a glance was refused: until then each queue is stepped
-        self._step_by: dict[str, float] = {}  # when a queue is stepped in any case
-        self._counted = -1  # the names at the last glance
-        self._walked = -1  # the names when the last walk began
-        self._look_at = 0.0  # at the names and the scripts, monotonic seconds
+        self._step_by: dict[str, float] = {}  # queue -> when it is stepped in any case
+        self._counted = -1  # the number of names at the last glance
+        self._walked = -1  # the number of names when the last walk began
+        self._look_at = 0.0  # when names and scripts are looked at next, monotonic seconds
         self._pace = _Pace()
         self._may_load = True
         self._changed = False  # the list of names has changed since the walk over it began
@@ -385,7 +385,7 @@ class Scheduler:
             if len(self._queues) >= MOST_QUEUES and self._named is None:
                 self._note(REGISTRY, ConfigurationError(_TOO_MANY))
                 return
-            self._queues[name] = operations_of(name)
+            self._queues[name] = operations_named(name)
             self._moments.set(name, 0.0)
             about = fields("upkeep_begins", queue=name)
             log.info("%s: this queue gets upkeep from now on", name, extra=about)
@@ -435,7 +435,7 @@ class Scheduler:
                     pause = 0.0
                 self._sleep()
             except RedisError as error:
-                self._look_at = 0.0  # so the next round sends something in any case
+                self._look_at = 0.0  # the next round sends something in any case
                 self._pulse.trouble = NOT_HEARD
                 pause = longer_pause(pause)
                 about = fields("server_error", seconds=pause, error=error_line(error))

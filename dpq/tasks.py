@@ -33,7 +33,7 @@ from dpq.model.payload import complaint
 from dpq.model.signals import Reject
 from dpq.model.task import Cost, OnDuplicate, Push, Task
 from dpq.model.validation import label, nearest
-from dpq.queue.base import operations_of
+from dpq.queue.base import operations_named
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.handlers import generates, given_by_worker
@@ -142,8 +142,8 @@ class Tasks:
         """
         if callable(name):
             raise ConfigurationError("write @tasks.task() with parentheses")
-        operations = operations_of("defaults")
-        next(operations.push_many([Push(None, **defaults)]))  # checks them; nothing is sent
+        operations = operations_named("defaults")
+        next(operations.push_many([Push(None, **defaults)]))  # a check; nothing is sent
 
         def register(function: Callable[Params, Result]) -> TaskFunction[Params, Result]:
             named = label("name", getattr(function, "__name__", None) if name is None else name)
@@ -259,7 +259,7 @@ class TaskFunction(Generic[Params, Result]):
         """
         stored = to_json(task.payload.get("args", {}), inf_nan_mode="constants")
         try:
-            arguments = self._arguments.validate_json(stored)  # as JSON: strict types read text too
+            arguments = self._arguments.validate_json(stored)  # strict types read text, too
         except ValidationError as error:
             raise Reject(self._misfit(error)) from error
         for parameter, wanted in self._given.items():
@@ -270,7 +270,7 @@ class TaskFunction(Generic[Params, Result]):
         """Refuse an argument by name that the function does not have.
 
         Raises:
-            TypeError: There is one; the nearest name is told.
+            TypeError: There is one; the error names the nearest name.
         """
         known = self._signature.parameters
         for name in values:
@@ -287,10 +287,10 @@ class TaskFunction(Generic[Params, Result]):
             self._check_names(values)
             given = self._signature.bind(*args, **values).arguments
             valid = self._arguments.validate_python(given)
-            # as JSON can be read again: without the computed fields of a model
+            # JSON that can be read again has no computed fields of a model
             stored = self._arguments.dump_python(valid, mode="json", by_alias=True, round_trip=True)
             self._arguments.validate_json(to_json(stored, inf_nan_mode="constants"))
-        except (TypeError, ValueError, RecursionError) as error:  # not bound; not valid; no JSON
+        except (TypeError, ValueError, RecursionError) as error:  # no fit, not valid, or no JSON
             raise PayloadError(self._misfit(error)) from error
         return stored
 

@@ -30,6 +30,7 @@ from typing import Any, Literal, NoReturn, Self, TypeVar, cast
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.task import Task, TaskState
+from dpq.queue.inside import operations_of
 from dpq.queue.queue import DPQ
 
 __all__ = [
@@ -189,7 +190,7 @@ def let_leases_expire(queue: DPQ[Any]) -> int:
     for task in held.values():
         with contextlib.suppress(LeaseLostError, TaskNotFoundError):  # it ended just now
             queue.extend(task, 0.001)
-    clock = queue._session.operations.description.clock
+    clock = operations_of(queue).description.clock
     if isinstance(clock, Clock):
         clock.advance(0.001)
     give_up = time.monotonic() + EXPIRY_SECONDS
@@ -390,17 +391,17 @@ def _live_and_die(
         while line:
             line = line[os.write(writer, line) :]
         os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(1)  # not reached
+        os._exit(1)  # this line is not reached
 
     try:
-        os.setsid()  # so that all processes it starts can be ended with it
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # if the parent is gone by then
+        os.setsid()  # all processes that it starts can be ended with it
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the parent may be gone by then
         signal.setitimer(signal.ITIMER_REAL, timeout + 1)
         body(die)
     except BaseException:
         die("error", traceback.format_exc())
     finally:
-        os._exit(1)  # never back into the test
+        os._exit(1)  # the child never goes back into the test
 
 
 def _read_line(reader: int, timeout: float) -> bytes | None:

@@ -202,9 +202,9 @@ def test_the_checklist_names_what_is_there():
 
 
 def test_users_are_told_of_every_verb():
-    """docs/usage.md names each public method of a queue, docs/design.md each script."""
+    """docs/usage.md names each public method of a queue, docs/storage.md each script."""
     usage = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
-    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    design = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`([\w.]+)`", usage))
     verbs = {
         name

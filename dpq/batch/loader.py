@@ -1,8 +1,8 @@
-"""The loading of a batch: queue a file once, whoever begins.
+"""The loading of a batch: queue a file once, whichever process begins.
 
 A second queue, `NAME.batch`, holds one task: the file that this queue works on. Loading the file is
 the work of that task. So one process loads while the others wait, and if it dies, the next one
-begins anew: nobody sends before the file is loaded, and keys make a second push of a line harmless.
+begins anew: none sends before the file is loaded, and keys make a second push of a line harmless.
 Then the task is put off for ten years: "loaded". From then on the queue alone says what is left: a
 line is in it until its answer is saved.
 
@@ -25,7 +25,8 @@ from dpq.batch.progress import Progress
 from dpq.batch.reader import Batch, Reader, Request
 from dpq.batch.results import Results, hash_text
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
-from dpq.queue.registry import absent
+from dpq.queue.inside import session_of
+from dpq.registry.names import absent
 
 BATCH_KEY = "batch"
 LOADED_SECONDS = 315_360_000
@@ -68,7 +69,7 @@ class Loader:
                 try:
                     task = await batches.get(key=BATCH_KEY)
                 except TaskNotFoundError:
-                    owns = await self._queue._session.send(absent(self._job.queue))
+                    owns = await session_of(self._queue).send(absent(self._job.queue))
                     named = {
                         "file": self._batch.digest,
                         "name": self._batch.path.name,
@@ -135,7 +136,7 @@ class Loader:
         await asyncio.to_thread(self._results.read_on)
         wanted = (each for each in self._reader.requests() if not self._results.has(each.line))
         while some := list(islice(wanted, SLICE)):
-            await batches.extend(leased, self._job.visibility)  # if another has it, this ends
+            await batches.extend(leased, self._job.visibility)  # ends if the lease is lost
             await self._queue.push_many([self._as_push(each) for each in some])
 
     def _as_push(self, request: Request) -> Push[Any]:

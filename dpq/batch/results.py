@@ -74,7 +74,7 @@ class Results:
             return
         with self.path.open("rb") as stream:
             inode = os.fstat(stream.fileno()).st_ino
-            if inode != self._inode:  # rewritten, in another order
+            if inode != self._inode:  # the file was rewritten, in another order
                 self._inode, self._read_to = inode, 0
             stream.seek(self._read_to)
             for each in self._results(stream, strict=True):
@@ -112,7 +112,7 @@ class Results:
             except (ValueError, TypeError, KeyError):
                 result = line = known = None
             if line is None and result is None:
-                continue  # cut by a crash, or blank
+                continue  # the line was cut by a crash, or is blank
             if (
                 isinstance(line, int)
                 and 0 < line <= len(hashes)
@@ -185,7 +185,7 @@ class Results:
                     yield file
                     return
             finally:
-                os.close(file)  # which unlocks it
+                os.close(file)  # closing the file unlocks it
 
     # The end
 
@@ -260,13 +260,13 @@ def hash_text(known: int) -> str:
 def _created(path: Path, like: os.stat_result) -> BinaryIO:
     """Create a file with the mode of another one, and its owner where that is allowed.
 
-    What stands there is of a run that died, or a link that somebody has planted: it is removed.
+    If a file is there, a run that died has left it, or it is a planted link: it is removed.
     """
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with suppress(PermissionError):
         os.fchown(file, like.st_uid, like.st_gid)
-    os.fchmod(file, stat.S_IMODE(like.st_mode))  # after the owner, which may take bits away
+    os.fchmod(file, stat.S_IMODE(like.st_mode))  # after the owner: a new owner may take bits away
     return os.fdopen(file, "wb")
 
 

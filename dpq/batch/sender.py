@@ -123,7 +123,7 @@ class Sender:
         self._progress.refused(status, limited=limited is not None)
         if limited:
             raise limited
-        if status not in OVERLOADED:  # which says nothing of the address, or of the request
+        if status not in OVERLOADED:  # an overload says nothing of the address, or of the request
             self._count_bad(said)
         if status >= 500 or status == 408:
             raise Retry(reason=said)

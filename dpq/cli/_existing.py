@@ -10,7 +10,7 @@ from typing import Any
 
 from dpq import DPQ
 from dpq.cli._terminal import Failed, talk
-from dpq.queue.all_queues import missing_queue
+from dpq.registry.all_queues import missing_queue
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from dpq.cli._options import (
 from dpq.cli._terminal import talk
 from dpq.operations.partition import UPKEEP_BATCH
 from dpq.protocol.scripts import script, script_names
-from dpq.queue.all_queues import forget_queues
+from dpq.registry.all_queues import forget_queues
 from dpq.transport.connect import open_url
 from dpq.transport.script_loading import load_scripts
 

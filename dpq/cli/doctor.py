@@ -8,7 +8,7 @@ from dpq import DPQ, Problem
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
-from dpq.queue.all_queues import inspect_server, missing_queue
+from dpq.registry.all_queues import inspect_server, missing_queue
 
 
 def doctor(

@@ -17,7 +17,7 @@ from dpq.cli._terminal import FAILED, say
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
 from dpq.operations.queue import QueueOperations
-from dpq.queue.all_queues import ask_queues
+from dpq.registry.all_queues import ask_queues
 from dpq.transport.connect import open_url
 
 WITHIN_SECONDS = 5.0

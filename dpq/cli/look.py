@@ -17,7 +17,7 @@ from dpq.model.drain import MAX_OVER_SECONDS
 from dpq.model.forecast import MAX_FORECAST
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
-from dpq.queue.all_queues import all_names, ask_queues
+from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 
 

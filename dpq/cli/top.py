@@ -11,7 +11,7 @@ import typer
 from dpq import DPQ
 from dpq.cli._options import DEFAULT_URL, Url
 from dpq.cli._terminal import Failed
-from dpq.queue.all_queues import missing_queue
+from dpq.registry.all_queues import missing_queue
 from dpq.transport.connect import open_url
 
 

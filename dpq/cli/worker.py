@@ -18,7 +18,7 @@ from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
-from dpq.queue.all_queues import all_names, ask_queues
+from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
 from dpq.worker.queue_order import QueueOrder

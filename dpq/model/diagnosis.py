@@ -179,7 +179,7 @@ def explain(problem: Problem) -> tuple[str, str]:
     kind = re.sub(r"^in [1-9]\d* states$", "in N states", problem.kind)
     meaning, way_out = EXPLAINED.get(kind, ("{kind}: {subject} {detail}", ""))
     if kind == "wrong type" and re.fullmatch(r"dpq:\{[^{}]*\}:conf", problem.subject):
-        meaning, way_out = SETTINGS  # of the first partition
+        meaning, way_out = SETTINGS  # the kind of a problem in the first partition
     scope = f"group {problem.subject!r}" if problem.subject else "the queue"
     words = problem.model_dump() | {
         "repair": REPAIR,

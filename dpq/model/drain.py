@@ -1,4 +1,7 @@
-"""Drain time: when the backlog of a queue is gone. No I/O, no clock. Source: docs/design.md."""
+"""Drain time: when the backlog of a queue is gone. No I/O, no clock.
+
+Source: docs/design.md, "Forecast".
+"""
 
 import math
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ def event_text(event: Event) -> EventText:
     kind, detail = kind_text(event.kind), event.detail
     if event.kind == "limit_set":
         return EventText(kind, _limit_text(detail))
-    if event.kind in ("dead", "failed", "by_hand"):  # the words of others
+    if event.kind in ("dead", "failed", "by_hand"):  # the words of another program
         return EventText(kind, detail)
     if event.kind == "learned":
         return EventText(kind, f"a rate of {detail}")
@@ -65,7 +65,7 @@ def _limit_text(rules: str) -> str:
         windows, concurrency = read_rules(rules)
         quotas = read_quotas(split_pool(rules)[0])
         _, members, weight = split_pool(rules)
-    except (ValueError, TypeError, LookupError):  # `removed`, or of another version, or cut
+    except (ValueError, TypeError, LookupError):  # `removed`, another form, or a cut text
         return rules
     said = [
         _counted(per_text(one.rate, one.per), one.unit)

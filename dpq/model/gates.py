@@ -386,7 +386,7 @@ class Gate:
         self._used += window.units(cost)
 
     def _gain(self, adaptive: Adaptive, first: float) -> float:
-        """Compute what a clean window adds. Source: docs/design.md, "Learning"."""
+        """Compute what a clean window adds. Source: docs/storage.md, "Learning"."""
         rate, last = self._rate, self._learned
         if last == 0:
             return max(adaptive.step, (rate - first) / 2)

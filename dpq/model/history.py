@@ -15,6 +15,9 @@ BOUNDS: tuple[float, ...] = tuple(
 """Upper bounds of the buckets of times, seconds, 1 ms to 5.8 days; one more bucket has the rest.
 Source: lua/lib/times.lua."""
 
+OTHER_NAMES = {"invisible": "held", "popped": "deliveries", "expired_leases": "lease_expired"}
+"""The names that a `Slot` and metrics have for what `QueueStats` calls otherwise."""
+
 
 class Times(BaseModel):
     """The time that tasks have waited, or run: counts in buckets, and percentiles.
@@ -83,7 +86,7 @@ class Times(BaseModel):
             return self
         pairs = zip(self.counts(), earlier.counts(), strict=True)
         added = [count - before for count, before in pairs]
-        return Times.of(added) if min(added) >= 0 else self  # else: made anew
+        return Times.of(added) if min(added) >= 0 else self  # else the ring was made anew
 
 
 def joined(found: Sequence[Times | None]) -> Times | None:

@@ -66,7 +66,7 @@ class Adaptive:
         floor: The lowest rate, above 0, units in a window.
         ceiling: The highest rate.
         step: Units that are added after a window that was used at least half, until the first 429.
-            From then on the steps follow from where the 429s came (docs/design.md, "Learning").
+            From then on the steps follow from where the 429s came (docs/storage.md, "Learning").
     """
 
     floor: float
@@ -166,7 +166,7 @@ class RateLimit:
         if self.moving:
             self._check_moving()
         slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
-        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as it is stored
+        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as stored
             raise ConfigurationError(
                 f"a burst of {self.burst} at {slowest!r} per {self.per!r} s takes "
                 f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "
@@ -309,7 +309,7 @@ def limit_rules(
 
 
 def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
-    """Make the text for the hash `limits`. Source: docs/design.md, "Limits"."""
+    """Make the text for the hash `limits`. Source: docs/storage.md, "Rules"."""
     head = f"{concurrency or 0}"
     if windows and (learns := windows[0].adaptive):
         head += "~" + " ".join(map(number_text, (learns.floor, learns.ceiling, learns.step)))

@@ -6,7 +6,7 @@ SCHEMES = "redis://[user:password@]host[:port][/db], rediss://..., unix:///path/
 redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/service[/db], \
 rediss+..., embedded: or embedded:DIR"
 _HOST = r"(?:[\w.-]+|\[[\w:.%-]+\])(?::\d{1,5})?"
-_USER = r"(?:(?P<user>[^\s:/?#]*)(?P<password>:[^\s/?#]*)?@)?"  # up to the last "@"
+_USER = r"(?:(?P<user>[^\s:/?#]*)(?P<password>:[^\s/?#]*)?@)?"  # the password ends at the last "@"
 _QUERY = r"(?:\?(?P<query>[^\s?#]*))?"
 _WELL_FORMED = [
     re.compile(f"(?P<scheme>{scheme}://){_USER}(?P<server>{server}){_QUERY}", re.IGNORECASE)

@@ -73,7 +73,7 @@ def group_weight(weight: float | None, group: str | None) -> float | None:
 
 
 def add_pool(rules: str, members: Sequence[str], weight: float | None) -> str:
-    """Add members and a weight to the text of a limit. Source: docs/design.md, "Pools"."""
+    """Add members and a weight to the text of a limit. Source: docs/storage.md, "Pools"."""
     if weight is not None:
         head = len(rules) - len(rules.lstrip("0123456789"))
         text = repr(int(weight) if weight == int(weight) else float(weight))

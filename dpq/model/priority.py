@@ -13,7 +13,7 @@ from dpq.model.errors import ConfigurationError
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
-EXACT_INT = 2**53  # up to which a double has every int
+EXACT_INT = 2**53  # a double has every int up to here
 
 _EXACT = "1"  # sorts between "0..." (better than the double says) and "2..." (worse)
 

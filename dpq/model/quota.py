@@ -1,7 +1,7 @@
 """Quotas: units in a calendar period of a time zone, and their text among the rules of a limit.
 
 No I/O, no clock: the moment from which a zone's changes are listed is an argument. The text is in
-docs/design.md, "Quotas"; lua/lib/limits/quota_rule.lua reads it.
+docs/storage.md, "Quotas"; lua/lib/limits/quota_rule.lua reads it.
 """
 
 import re

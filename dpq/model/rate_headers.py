@@ -73,8 +73,8 @@ _EPOCH_MS = 1e11
 """A number from here on is a moment in epoch milliseconds (1973), not seconds (the year 5138)."""
 
 _MAX_HEADERS = 128  # http.client stops at 100
-_MAX_CHARACTERS = 1000  # of a name or a value; longer ones are as if absent
-_MAX_TEXT = 4000  # of the names and values that say something; hosts send a few hundred
+_MAX_CHARACTERS = 1000  # characters of a name or a value; a longer header counts as absent
+_MAX_TEXT = 4000  # characters of all headers that are read; hosts send a few hundred
 
 
 class _Items(Protocol):
@@ -207,7 +207,7 @@ def _read(headers: Headers) -> _Fields:
     """Collect the readable headers by name, in lower case and with one spelling of "ratelimit"."""
     fields: _Fields = defaultdict(list)
     room = _MAX_TEXT
-    with suppress(TypeError):  # what the caller gave holds no pairs, or no more of them
+    with suppress(TypeError):  # the caller's object holds no pairs, or no more pairs
         items = getattr(headers, "items", None)
         pairs: Any = items() if callable(items) else headers
         for pair in islice(pairs, _MAX_HEADERS):
@@ -348,7 +348,7 @@ def _from_now(number: float, now: float) -> float:
 
 def _moment(text: str) -> float | None:
     """Convert an ISO 8601 or HTTP date to epoch seconds; without a zone it is UTC, as in HTTP."""
-    text = text.replace("GMT+", "+").replace("GMT-", "-")  # as JavaScript prints a Date
+    text = text.replace("GMT+", "+").replace("GMT-", "-")  # JavaScript prints a Date so
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, OverflowError):
             moment = parse(text)

@@ -121,7 +121,7 @@ class BodyReader:
 
     def __init__(self, content_type: str, encoding: str) -> None:
         self._stream = content_type.lower().startswith("text/event-stream")
-        self._kept = bytearray()  # of the body, or of the line that has not ended
+        self._kept = bytearray()  # bytes of the body, or of the line that has not ended
         self._cut = False  # something before it was dropped
         self._usage: dict[str, Any] = {}
         self._complete = False

@@ -117,7 +117,7 @@ def error_line(error: BaseException) -> str:
 
 def nearest(name: str, names: Iterable[str], likeness: float = 0.6) -> str:
     """Return a hint at the name that is most like another: `; did you mean 'to'?`, or ""."""
-    from difflib import get_close_matches  # only for errors
+    from difflib import get_close_matches  # this is for errors only
 
     found = get_close_matches(name, list(names), 1, likeness)
     return f"; did you mean {found[0]!r}?" if found else ""

@@ -106,9 +106,9 @@ class Partition(
 
     # Adding
 
-    def push(self, payload: P, *arguments: Any) -> Steps[str]:
-        """Add one task; the other arguments are those of a `Push`, in its order, then `trace`."""
-        ids: list[str] = yield from self._push([self._prepare(payload, *arguments)])
+    def push(self, push: Push[P], trace: str = "") -> Steps[str]:
+        """Add one task; `trace` is the traceparent that it is to carry, or ""."""
+        ids: list[str] = yield from self._push([self.checked(push, trace)])
         return ids[0]
 
     def checked(self, push: Push[P], trace: str = "") -> Checked:

@@ -198,11 +198,9 @@ class QueueOperations(Generic[P]):
 
     # Adding
 
-    def push(
-        self, payload: P, priority: float, delay: Any, group: Any, key: Any, *arguments: Any
-    ) -> Steps[str]:
+    def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task to the partition of its group, of its key, or to the next in turn."""
-        return self._home(group, key).push(payload, priority, delay, group, key, *arguments)
+        return self._home(push.group, push.key).push(push, trace)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks, to many partitions in each round trip.

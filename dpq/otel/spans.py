@@ -28,6 +28,7 @@ from dpq.otel.attributes import (
 )
 from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
+from dpq.queue.inside import operations_of
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class Telemetry:
         self, queue: QueueBase[Any], task: Task[Any], *, root: bool = False
     ) -> "Process | None":
         """Begin the span of the work on a task; None if that fails."""
-        return safely(Process, self, queue._session.operations, task, root=root)
+        return safely(Process, self, operations_of(queue), task, root=root)
 
 
 class Call:

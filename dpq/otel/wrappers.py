@@ -73,12 +73,11 @@ class Wrappers:
         """Wrap `push`."""
 
         @wraps(verb)
-        def push(queue: QueueOperations[Any], *args: Any) -> Steps[str]:
-            given: Push[Any] = Push(*args)
+        def push(queue: QueueOperations[Any], given: Push[Any]) -> Steps[str]:
             call = begin(self._telemetry, queue, "push", "send", pushed=given)
             if call is None:
-                return verb(queue, *args)
-            return call.follow(call.checked(verb, *given, call.traceparent), sent=1)
+                return verb(queue, given)
+            return call.follow(call.checked(verb, given, call.traceparent), sent=1)
 
         return push
 

@@ -1,7 +1,7 @@
 """Stored records -> tasks. Only this module reads the record of a task.
 
 The readers of `replies` call it. `lib/record/record.lua` says what stands in a record, and
-docs/design.md, "The record". It must not send anything. A record of a task that was popped once:
+docs/storage.md, "The record". It must not send anything. A record of a task that was popped once:
 
     1795360535662001 0 1 0 - 0 q1a203d3b46e000000000000001 5 TAB example.com
 """

@@ -5,11 +5,14 @@ order of tasks comes from the server.
 """
 
 import secrets
+import string
 import time
+from binascii import b2a_base64
 
 from dpq.protocol.placement import DIGITS, PLAIN_ID_LENGTH
 
-_SORTED = "".join(sorted(DIGITS))  # as sets and people sort
+_BASE64 = (string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode()
+_AS_SORTED = bytes.maketrans(_BASE64, bytes(sorted(DIGITS.encode())))  # as sets and people sort
 
 TIME_DIGITS = 7
 """Digits for the ms since 1970 in an id: 42 bits, enough until 2109."""
@@ -30,8 +33,6 @@ def new_ids(count: int, mark: str | None) -> list[str]:
     made = [text[i : i + PLAIN_ID_LENGTH] for i in range(0, len(text), PLAIN_ID_LENGTH)]
     if mark is not None:
         return [mark + each for each in made]
-    left, digits = time.time_ns() // 1_000_000, ""
-    for _ in range(TIME_DIGITS):
-        left, digit = divmod(left, 64)
-        digits = _SORTED[digit] + digits
+    moment = (time.time_ns() // 1_000_000).to_bytes(6, "big")
+    digits = b2a_base64(moment, newline=False).translate(_AS_SORTED)[-TIME_DIGITS:].decode()
     return [digits + each for each in (sorted(made) if count > 1 else made)]

@@ -1,1 +1,1 @@
-"""The queues `DPQ` and `AsyncDPQ`, their dead letters, leases and registry."""
+"""The queues `DPQ` and `AsyncDPQ`, their dead letters, permits and leases."""

@@ -62,7 +62,7 @@ class QueueBase(Generic[P]):
 
     _opened: Any = None  # the client that from_url opened
     _leases: Leases
-    _session: Any  # blocking or asyncio; other rooms use only this and the leases
+    _session: Any  # blocking or asyncio
 
     @overload
     def __init__(
@@ -326,7 +326,7 @@ class QueueBase(Generic[P]):
         return int(self._setting("trail_max_events", "0"))
 
 
-def operations_of(queue_name: str) -> QueueOperations[Any]:
+def operations_named(queue_name: str) -> QueueOperations[Any]:
     """Build the operations of a queue of which this process knows only the name."""
     from dpq.operations.description import Description
     from dpq.operations.queue import QueueOperations

@@ -1,4 +1,5 @@
-"""The dead letters of a queue, `q.dead`: list, replay, purge. It only sends, by the session."""
+# Made from dead_async.py by `make twins`: change that file, not this one.
+"""The dead letters of a blocking queue, `q.dead`: list, replay, purge. It only sends."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 

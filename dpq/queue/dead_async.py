@@ -1,4 +1,4 @@
-"""The dead letters of an asyncio queue, as `q.dead`."""
+"""The dead letters of an asyncio queue, `q.dead`: list, replay, purge. It only sends."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -27,7 +27,14 @@ class AsyncDeadLetters(Generic[P]):
         group: str | None = None,
         where: Callable[[DeadTask[P]], bool] | None = None,
     ) -> list[DeadTask[P]]:
-        """Async `DeadLetters.list`."""
+        """List up to `n` dead tasks, the longest dead first.
+
+        Args:
+            n: The most tasks to return.
+            reason: Only tasks with this reason.
+            group: Only tasks of this group.
+            where: Only tasks for which this function returns True.
+        """
         return await self._session.run(
             self._session.operations.dead_list, n, chosen_by(reason, group, where)
         )
@@ -41,7 +48,21 @@ class AsyncDeadLetters(Generic[P]):
         where: Callable[[DeadTask[P]], bool] | None = None,
         rate: float | None = None,
     ) -> int:
-        """Async `DeadLetters.replay`."""
+        """Make dead tasks live again, with all their attempts and their old positions.
+
+        Args:
+            ids: One id or several; None for all tasks that the filters choose. `[]` changes
+                nothing; with `durability` it asks for a confirmation of all earlier changes.
+            reason: Only tasks with this reason.
+            group: Only tasks of this group.
+            where: Only tasks for which this function returns True.
+            rate: Tasks per second, from 0.001: they come due one after another. None: all at
+                once.
+
+        Returns:
+            The number of replayed tasks. An id that is not dead is skipped, so a retry is
+            harmless.
+        """
         return await self._session.run(
             self._session.operations.dead_replay,
             some_ids(ids),
@@ -57,7 +78,11 @@ class AsyncDeadLetters(Generic[P]):
         group: str | None = None,
         where: Callable[[DeadTask[P]], bool] | None = None,
     ) -> int:
-        """Async `DeadLetters.purge`."""
+        """Remove dead tasks for good; the arguments are those of `replay`.
+
+        Returns:
+            The number of removed tasks.
+        """
         return await self._session.run(
             self._session.operations.dead_purge, some_ids(ids), chosen_by(reason, group, where)
         )

@@ -1,12 +1,12 @@
+# Made from exchange_async.py by `make twins`: change that file, not this one.
 """Exchanges: one request on the wire, from its permit to the end of its body.
 
 The transports for HTTP clients call it. All of them do the same:
 
-    exchange = Exchange(queue, options)
-    exchange.take(request, host)            wait for a permit; the limiter may refuse, or be away
-    response = exchange.send(...)           send, then report the answer
-    exchange.hear(part)                     as the caller reads the body
-    exchange.end()                          the body has ended: tell what was spent, end the permit
+    take(request, host)    wait for a permit; the limiter may refuse, or be away
+    send(...)              send, then report the answer
+    hear(part)             as the caller reads the body
+    end()                  the body has ended: tell what was spent, end the permit
 
 Once the request is sent, no error of the limiter is raised: it is logged. An error of the client,
 or an interrupt, ends the permit and closes the answer.
@@ -24,8 +24,9 @@ from dpq.model.interrupts import raise_interruption
 from dpq.model.log_fields import fields
 from dpq.model.usage import BodyReader
 from dpq.model.validation import error_line
+from dpq.queue.pauses import THROWN_AWAY
 from dpq.queue.permits import Permit, take_permit
-from dpq.queue.wire import Options, Q, R
+from dpq.queue.wire import Options, R
 
 S = TypeVar("S")
 """The client's type of responses."""
@@ -36,14 +37,14 @@ BAD_REQUEST = 400
 """The first status of answers that need not say what they have spent."""
 
 
-class ExchangeBase(Generic[R, Q]):
-    """The common part of `Exchange` and `AsyncExchange`.
+class Exchange(Generic[R]):
+    """One request of a blocking client.
 
     Attributes:
         permit: The permit of the request; None if it passes without one.
     """
 
-    def __init__(self, queue: Any, options: Options[R, Q]) -> None:
+    def __init__(self, queue: Any, options: Options[R, Permit]) -> None:
         self.permit: Any = None
         self._queue = queue
         self._options = options
@@ -87,6 +88,68 @@ class ExchangeBase(Generic[R, Q]):
         if self._reader:
             self._reader.end()
 
+    def take(self, request: R, host: str | None) -> None:
+        """Wait for a permit.
+
+        Raises:
+            LimitTimeoutError: The units are not there in time. Nothing was taken.
+            ConfigurationError: The group is a pool, and the member is not known.
+            RedisError: The limiter is away, and requests do not pass.
+        """
+        wanted, outage = self._options.permit_for(request, host), self._options.outage
+        if outage.asks():
+            try:
+                self.permit = take_permit(self._queue, wanted)
+            except RedisError as error:
+                outage.begin(self._queue.queue_name, error)
+            else:
+                outage.end(self._queue.queue_name)
+
+    def send(
+        self,
+        request: R,
+        send: Callable[[], S],
+        close: Callable[[S], object],
+    ) -> S:
+        """Prepare and send the request, and report its answer; `close` closes one."""
+        try:
+            self.prepare(request)
+            response = send()
+        except THROWN_AWAY:
+            raise
+        except BaseException as error:
+            self.end(error)
+            raise
+        try:
+            self._report(response)
+        except THROWN_AWAY:
+            raise
+        except BaseException as error:  # an interrupt: nobody else can close the answer
+            try:
+                self.end(error)
+            finally:
+                close(response)
+            raise
+        return response
+
+    def _report(self, response: Any) -> None:
+        if self.permit is not None:
+            try:
+                self.permit.report(response)
+            except DPQError as error:
+                self._log("read an answer", error)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Tell what was spent, and end the permit; safe to repeat."""
+        if self.permit is not None:
+            self._tell_spent()
+            self.permit.end(error)
+
+    def end_soon(self) -> None:
+        """Tell what was spent, and end the permit, without waiting for that."""
+        if self.ends_with_body:
+            self._queue._finish(self.end)
+
     def _tell_spent(self) -> None:
         reader, self._reader = self._reader, None
         response, self._response = self._response, None
@@ -117,55 +180,3 @@ class ExchangeBase(Generic[R, Q]):
                 error=error_line(error),
             ),
         )
-
-
-class Exchange(ExchangeBase[R, Permit]):
-    """One request of a blocking client."""
-
-    def take(self, request: R, host: str | None) -> None:
-        """Wait for a permit.
-
-        Raises:
-            LimitTimeoutError: The units are not there in time. Nothing was taken.
-            ConfigurationError: The group is a pool, and the member is not known.
-            RedisError: The limiter is away, and requests do not pass.
-        """
-        wanted, outage = self._options.permit_for(request, host), self._options.outage
-        if outage.asks():
-            try:
-                self.permit = take_permit(self._queue, wanted)
-            except RedisError as error:
-                outage.begin(self._queue.queue_name, error)
-            else:
-                outage.end(self._queue.queue_name)
-
-    def send(self, request: R, send: Callable[[], S], close: Callable[[S], object]) -> S:
-        """Prepare and send the request, and report its answer; `close` closes one."""
-        try:
-            self.prepare(request)
-            response = send()
-        except BaseException as error:
-            self.end(error)
-            raise
-        try:
-            self._report(response)
-        except BaseException as error:  # an interrupt: nobody else can close the answer
-            try:
-                self.end(error)
-            finally:
-                close(response)
-            raise
-        return response
-
-    def _report(self, response: Any) -> None:
-        if self.permit is not None:
-            try:
-                self.permit.report(response)
-            except DPQError as error:
-                self._log("read an answer", error)
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Tell what was spent, and end the permit; safe to repeat."""
-        if self.permit is not None:
-            self._tell_spent()
-            self.permit.end(error)

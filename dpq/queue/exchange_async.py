@@ -1,21 +1,100 @@
-"""Exchanges of asyncio clients: the twin of exchange.py."""
+"""Exchanges: one request on the wire, from its permit to the end of its body.
 
+The transports for HTTP clients call it. All of them do the same:
+
+    take(request, host)    wait for a permit; the limiter may refuse, or be away
+    send(...)              send, then report the answer
+    hear(part)             as the caller reads the body
+    end()                  the body has ended: tell what was spent, end the permit
+
+Once the request is sent, no error of the limiter is raised: it is logged. An error of the client,
+or an interrupt, ends the permit and closes the answer.
+"""
+
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from redis.exceptions import RedisError
 
+from dpq.model.budget import status_and_headers
 from dpq.model.errors import DPQError
-from dpq.queue.exchange import ExchangeBase, S
+from dpq.model.interrupts import raise_interruption
+from dpq.model.log_fields import fields
+from dpq.model.usage import BodyReader
+from dpq.model.validation import error_line
+from dpq.queue.pauses_async import THROWN_AWAY
 from dpq.queue.permits_async import AsyncPermit, take_permit_async
-from dpq.queue.wire import R
+from dpq.queue.wire import Options, R
+
+S = TypeVar("S")
+"""The client's type of responses."""
+
+log = logging.getLogger(__name__)
+
+BAD_REQUEST = 400
+"""The first status of answers that need not say what they have spent."""
 
 
-class AsyncExchange(ExchangeBase[R, AsyncPermit]):
-    """One request of an asyncio client."""
+class AsyncExchange(Generic[R]):
+    """One request of an asyncio client.
+
+    Attributes:
+        permit: The permit of the request; None if it passes without one.
+    """
+
+    def __init__(self, queue: Any, options: Options[R, AsyncPermit]) -> None:
+        self.permit: Any = None
+        self._queue = queue
+        self._options = options
+        self._reader: BodyReader | None = None
+        self._response: Any = None
+
+    @property
+    def ends_with_body(self) -> bool:
+        """True if the permit is to end with the body of the answer."""
+        return self.permit is not None and self.permit.leased
+
+    @property
+    def reads_body(self) -> bool:
+        """True if the parts of the body are to be heard."""
+        return self._reader is not None
+
+    def prepare(self, request: R) -> None:
+        """Call the caller's function `prepare`."""
+        if self._options.prepare and self.permit is not None:
+            self._options.prepare(request, self.permit)
+
+    def read_body(self, response: Any, encoding: str | None = None) -> None:
+        """Begin to read what the answer has spent, if that is asked for.
+
+        Args:
+            response: The response.
+            encoding: The encoding of the parts that are heard; None if they are plain.
+        """
+        if self._options.spent and self.ends_with_body:
+            _, headers = status_and_headers(response)
+            self._response = response
+            self._reader = BodyReader(headers.get("Content-Type") or "", encoding or "")
+
+    def hear(self, part: bytes) -> None:
+        """Read a part of the body, on its way to the caller."""
+        if self._reader:
+            self._reader.read(part)
+
+    def body_ended(self) -> None:
+        """Note that the body came to its end."""
+        if self._reader:
+            self._reader.end()
 
     async def take(self, request: R, host: str | None) -> None:
-        """Async `Exchange.take`."""
+        """Wait for a permit.
+
+        Raises:
+            LimitTimeoutError: The units are not there in time. Nothing was taken.
+            ConfigurationError: The group is a pool, and the member is not known.
+            RedisError: The limiter is away, and requests do not pass.
+        """
         wanted, outage = self._options.permit_for(request, host), self._options.outage
         if outage.asks():
             try:
@@ -31,18 +110,18 @@ class AsyncExchange(ExchangeBase[R, AsyncPermit]):
         send: Callable[[], Awaitable[S]],
         close: Callable[[S], Awaitable[object]],
     ) -> S:
-        """Async `Exchange.send`."""
+        """Prepare and send the request, and report its answer; `close` closes one."""
         try:
             self.prepare(request)
             response = await send()
-        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+        except THROWN_AWAY:
             raise
         except BaseException as error:
             await self.end(error)
             raise
         try:
             await self._report(response)
-        except GeneratorExit:
+        except THROWN_AWAY:
             raise
         except BaseException as error:  # an interrupt: nobody else can close the answer
             try:
@@ -60,13 +139,43 @@ class AsyncExchange(ExchangeBase[R, AsyncPermit]):
                 self._log("read an answer", error)
 
     async def end(self, error: BaseException | None = None) -> None:
-        """Async `Exchange.end`."""
+        """Tell what was spent, and end the permit; safe to repeat."""
         if self.permit is not None:
             self._tell_spent()
             await self.permit.end(error)
 
     def end_soon(self) -> None:
         """Tell what was spent, and end the permit, without waiting for that."""
-        if self.permit is not None:
-            self._tell_spent()
-            self.permit.close_soon()
+        if self.ends_with_body:
+            self._queue._finish(self.end)
+
+    def _tell_spent(self) -> None:
+        reader, self._reader = self._reader, None
+        response, self._response = self._response, None
+        if not reader or not self.ends_with_body or not self._options.spent:
+            return
+        try:
+            answer = reader.answer(*status_and_headers(response), response)
+            cost = self._options.spent(answer)
+            if cost is not None:
+                self.permit.spent(cost)
+            elif answer.complete and answer.status < BAD_REQUEST:
+                self._options.say_unsaid(self._queue.queue_name, self.permit.group)
+        except Exception as error:  # the caller's function: its answer is not to be spoiled
+            raise_interruption(error)
+            self._log("say what an answer has spent", error, trace=True)
+
+    def _log(self, what: str, error: Exception, *, trace: bool = False) -> None:
+        log.warning(
+            "%s: cannot %s of group %r: %s",
+            *(self._queue.queue_name, what, self.permit.group, error_line(error)),
+            exc_info=trace,
+            extra=fields(
+                "permit_not_told",
+                queue=self._queue.queue_name,
+                group=self.permit.group,
+                member=self.permit.member,
+                reason=what,
+                error=error_line(error),
+            ),
+        )

@@ -1,26 +1,22 @@
+# Made from lease_loops_async.py by `make twins`: change that file, not this one.
 """`q.leases()`: a loop over tasks, whose leases are extended while the body runs.
 
-Both queues call it. A `for` does not say to its iterator how the body has ended. But a next step
-means that the body came to its end, and only that acks. So if a loop is left early, its last task
-is not acked. A `with` does say how it was left, so it ends the delivery at once. Must not send
+A blocking queue calls it. A `for` does not say to its iterator how the body has ended. But a next
+step means that the body came to its end, and only that acks. So if a loop is left early, its last
+task is not acked. A `with` does say how it was left, so it ends the delivery at once. Must not send
 anything while an object is deleted.
 """
 
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import Any, Generic, Self
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
-from dpq.model.reports import QueueStats
 from dpq.model.signals import signal_of
 from dpq.model.task import P, Task
 from dpq.model.validation import milliseconds
 from dpq.queue.lease_renewal import Leases
-
-if TYPE_CHECKING:
-    from dpq.queue.queue import DPQ
-    from dpq.queue.queue_async import AsyncDPQ
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +24,11 @@ RECHECK_SECONDS = 1.0
 """Seconds between two looks for live tasks that others hold: their acks wake no waiter."""
 
 
-def _none_live(stats: QueueStats) -> bool:
-    return not (stats.ready + stats.delayed + stats.invisible + stats.waiting)
+class LeaseLoop(Generic[P]):
+    """The tasks of a queue, one after the other; see `DPQ.leases`.
 
-
-class _Held(Generic[P]):
-    """The common part of both loops: the task that the loop has handed out last."""
+    It remembers the task that it has handed out last.
+    """
 
     _task: Task[P] | None = None
     _over = False
@@ -41,7 +36,7 @@ class _Held(Generic[P]):
     def __init__(self, queue: Any, visibility: float | None, until_empty: bool) -> None:
         if visibility is not None:
             milliseconds("visibility", visibility, least=0.001)
-        self._queue: Any = queue
+        self._queue = queue
         self._visibility = visibility
         self._until_empty = until_empty
 
@@ -65,15 +60,6 @@ class _Held(Generic[P]):
         name = self._queue.queue_name
         log.warning("%s: %s", name, error, extra=fields(event, queue=name))
 
-    def __del__(self) -> None:
-        self._leave()
-
-
-class LeaseLoop(_Held[P]):
-    """The tasks of a queue, one after the other; see `DPQ.leases`."""
-
-    _queue: "DPQ[P]"
-
     def __iter__(self) -> Self:
         self._leave()
         return self
@@ -87,13 +73,13 @@ class LeaseLoop(_Held[P]):
         queue, done = self._queue, self._hand_back()
         if done is not None and queue._leases.let_go(done):
             try:
-                queue.ack(done)
+                queue._finish(queue.ack, done)
             except (LeaseLostError, NotConfirmedError) as error:  # done, or another's by now
                 self._tell(error)
         while not self._over:
             if tasks := queue._take(1, 0 if self._until_empty else None, self._visibility):
                 return self._hold(tasks)
-            if _none_live(queue.stats()):
+            if not queue.size():
                 self._over = True
             elif tasks := queue._take(1, RECHECK_SECONDS, self._visibility):
                 return self._hold(tasks)
@@ -123,48 +109,5 @@ class LeaseLoop(_Held[P]):
     ) -> None:
         self.close(error)
 
-
-class AsyncLeaseLoop(_Held[P]):
-    """Async `LeaseLoop`; see `DPQ.leases`."""
-
-    _queue: "AsyncDPQ[P]"
-
-    def __aiter__(self) -> Self:
+    def __del__(self) -> None:
         self._leave()
-        return self
-
-    async def __anext__(self) -> Task[P]:
-        """Async `LeaseLoop.__next__`."""
-        queue, done = self._queue, self._hand_back()
-        if done is not None and queue._leases.let_go(done):
-            try:
-                await queue._finish(queue.ack(done))
-            except (LeaseLostError, NotConfirmedError) as error:
-                self._tell(error)
-        while not self._over:
-            if tasks := await queue._take(1, 0 if self._until_empty else None, self._visibility):
-                return self._hold(tasks)
-            if _none_live(await queue.stats()):
-                self._over = True
-            elif tasks := await queue._take(1, RECHECK_SECONDS, self._visibility):
-                return self._hold(tasks)
-        raise StopAsyncIteration
-
-    async def close(self, error: BaseException | None = None) -> None:
-        """Async `LeaseLoop.close`; it ends the delivery also if it is cancelled."""
-        self._over = True
-        task = self._hand_back()
-        if task is not None:
-            outcome = GeneratorExit() if error is None else signal_of(error)
-            await self._queue._end_lease(task, outcome)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close(error)

@@ -194,6 +194,8 @@ class Keeper(Leases):
                 pass
         return held
 
+    end = let_go
+
     def close(self) -> None:
         """Stop all extensions, until another lease is held; held leases may still be let go."""
         self._closed = True

@@ -1,14 +1,15 @@
-"""Permits: units of a limit, taken without a task. `DPQ.acquire` and the transports call it.
+# Made from permits_async.py by `make twins`: change that file, not this one.
+"""Permits: units of a limit, taken without a task.
 
-`model/permit` decides how long a caller sleeps. This module asks the server, and sleeps.
+`DPQ.acquire` and the transports for HTTP clients call it. `model/permit` decides how long a
+caller sleeps, the modules `units` wait. This module asks the server.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, cast
 
 from redis.exceptions import RedisError
@@ -25,14 +26,15 @@ from dpq.model.task import Cost
 from dpq.model.uncounted import warn_of_costs
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
+from dpq.queue.units import take_units
 
 __all__ = ["Permit"]
 
 log = logging.getLogger(__name__)
 
 
-class PermitBase:
-    """The common part of `Permit` and `AsyncPermit`.
+class Permit:
+    """Units of a limit that were taken for one request; see `DPQ.acquire`.
 
     Attributes:
         group: The group whose units were taken; None for the queue's limit alone.
@@ -67,6 +69,75 @@ class PermitBase:
         told = {**self._told, **given, **units}
         write_spent(told)
         self._told = told
+
+    def report(
+        self, response: Any, headers: Headers | None = None, *, scope: Scope = "member"
+    ) -> RateLimited | None:
+        """Tell what the host has answered.
+
+        A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
+        pool, else the group (without a group, the queue) for all consumers and callers. The next
+        one is a probe. The request stays spent; other units are given back, unless `spent` was told
+        before. A longer closing is never shortened. What a good answer says is left is obeyed by
+        all (see `observe` of the queue). If the server cannot be told, that is logged: your request
+        is done.
+
+        Args:
+            response: A response of requests, httpx, aiohttp or urllib; or the status of another
+                client, with `headers`; or a `RateLimited`.
+            headers: The headers, if `response` is a status.
+            scope: The part that the limit covers: "member", "group", "queue", or "task" for
+                nothing else. Without a member, "member" is "group".
+
+        Returns:
+            The limit, to raise it or to wait for it; None if the answer was none.
+
+        Raises:
+            ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
+        """
+        limited, budgets = self._read(response, headers, scope)
+        if budgets:
+            with self._logged("report an answer"):
+                if self._held and self._caller.brief:
+                    self._queue._leases.end(cast("Any", self._held))
+                    self._let_go()
+                observe = self._queue._operations.observe
+                self._queue._session.run(observe, self._caller, budgets)
+        if limited and limited.scope != "task":
+            self._queue._finish(self._close_after, limited)
+        return limited
+
+    def _close_after(self, limited: RateLimited) -> None:
+        if self._held:
+            self._queue._leases.end(cast("Any", self._held))
+        with self._logged("report an answer"):
+            self._queue._session.run(
+                self._queue._operations.met_limit,
+                *(self._caller, limited, self._let_go(), self._spent),
+            )
+
+    def close(self) -> None:
+        """End the permit, where it is a lease; the end of the `with` does it. Safe to repeat.
+
+        If the server cannot be told, that is logged, and the lease runs out by itself.
+        """
+        if self._held:
+            self._queue._finish(self._end_lease)
+
+    def _end_lease(self) -> None:
+        if self._held:
+            self._queue._leases.end(cast("Any", self._held))
+            with self._logged("end a permit"):
+                self._queue._session.run(
+                    self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
+                )
+
+    def end(self, error: BaseException | None) -> None:
+        """End the permit after its body, which may have raised a `RateLimited`."""
+        signal = None if error is None else signal_of(error)
+        if isinstance(signal, RateLimited):
+            self.report(signal)
+        self.close()
 
     def _read(
         self, response: Any, headers: Headers | None, scope: Scope
@@ -110,88 +181,18 @@ class PermitBase:
         """The permit counts until it ends, for a concurrency or as a probe; or until its answer."""
         return self._held is not None
 
-    def __del__(self) -> None:
-        """Stop to extend a permit that nobody has ended, so that its lease runs out."""
-        if held := getattr(self, "_held", None):
-            Leases.let_go(self._queue._leases, held)  # the keeper's would wait for a lock
-
     def _let_go(self) -> str:
         """Return what is held, which ends now: it is not to be extended any more."""
         held, self._held = self._held, None
         return held.member if held else ""
 
+    def __del__(self) -> None:
+        """Stop to extend a permit that nobody has ended, so that its lease runs out."""
+        if held := getattr(self, "_held", None):
+            Leases.let_go(self._queue._leases, held)  # the keeper's would wait for a lock
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(group={self.group!r}, waited={self.waited:.3f})"
-
-
-class Permit(PermitBase):
-    """Units of a limit that were taken for one request; see `DPQ.acquire`.
-
-    Attributes:
-        group: The group whose units were taken; None for the queue's limit alone.
-        member: The member of the group's pool, whose key or proxy is to be used; None otherwise.
-        waited: Seconds that the caller has waited for it.
-    """
-
-    def report(
-        self, response: Any, headers: Headers | None = None, *, scope: Scope = "member"
-    ) -> RateLimited | None:
-        """Tell what the host has answered.
-
-        A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
-        pool, else the group (without a group, the queue) for all consumers and callers. The next
-        one is a probe. The request stays spent; other units are given back, unless `spent` was told
-        before. A longer closing is never shortened. What a good answer says is left is obeyed by
-        all (`DPQ.observe`). If the server cannot be told, that is logged: your request is done.
-
-        Args:
-            response: A response of requests, httpx, aiohttp or urllib; or the status of another
-                client, with `headers`; or a `RateLimited`.
-            headers: The headers, if `response` is a status.
-            scope: The part that the limit covers: "member", "group", "queue", or "task" for
-                nothing else. Without a member, "member" is "group".
-
-        Returns:
-            The limit, to raise it or to wait for it; None if the answer was none.
-
-        Raises:
-            ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
-        """
-        limited, budgets = self._read(response, headers, scope)
-        operations = self._queue._operations
-        with self._logged("report an answer"):
-            if budgets:
-                if self._held and self._caller.brief:
-                    self._queue._leases.let_go(self._held)
-                    self._let_go()
-                self._queue._session.run(operations.observe, self._caller, budgets)
-            if limited and limited.scope != "task":
-                if self._held:
-                    self._queue._leases.let_go(self._held)
-                self._queue._session.run(
-                    operations.met_limit,
-                    *(self._caller, limited, self._let_go(), self._spent),
-                )
-        return limited
-
-    def close(self) -> None:
-        """End the permit, where it is a lease; the end of the `with` does it. Safe to repeat.
-
-        If the server cannot be told, that is logged, and the lease runs out by itself.
-        """
-        if self._held:
-            self._queue._leases.let_go(self._held)
-            with self._logged("end a permit"):
-                self._queue._session.run(
-                    self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
-                )
-
-    def end(self, error: BaseException | None) -> None:
-        """End the permit after its body, which may have raised a `RateLimited`."""
-        signal = None if error is None else signal_of(error)
-        if isinstance(signal, RateLimited):
-            self.report(signal)
-        self.close()
 
 
 def take_permit(queue: Any, request: PermitRequest) -> Permit:
@@ -200,22 +201,4 @@ def take_permit(queue: Any, request: PermitRequest) -> Permit:
     Raises:
         LimitTimeoutError: They are not there in time. Nothing was taken.
     """
-    began = time.monotonic()
-    caller = Caller(request, began)
-    listener = queue._listener
-    try:
-        with listener.ear(caller.id) as ear:
-            while not caller.granted:
-                caller.channel, now = listener.channel, time.monotonic()
-                answer = queue._session.run(queue._operations.acquire, caller, now)
-                pause = caller.receive(answer, time.monotonic())
-                if caller.place and not listener.subscribe():
-                    listener.wait(ear, pause)
-                elif not caller.place and pause > 0:
-                    time.sleep(pause)
-    except BaseException:  # interrupted: its units stay spent, its lease and its place need not
-        if held := caller.held or caller.place:
-            with suppress(DPQError, RedisError):
-                queue._session.run(queue._operations.end_permit, caller, held, "")
-        raise
-    return Permit(queue, caller, time.monotonic() - began)
+    return Permit(queue, *take_units(queue, request))

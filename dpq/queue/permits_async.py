@@ -1,25 +1,39 @@
-"""Permits of an asyncio queue: the twin of permits.py."""
+"""Permits: units of a limit, taken without a task.
+
+`AsyncDPQ.acquire` and the transports for HTTP clients call it. `model/permit` decides how long a
+caller sleeps, the modules `units` wait. This module asks the server.
+"""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import asyncio
-import time
-from contextlib import suppress
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from redis.exceptions import RedisError
 
+from dpq.model.budget import Budget, read_answer
+from dpq.model.cost import write_spent
 from dpq.model.errors import DPQError
-from dpq.model.permit import Caller, PermitAnswer, PermitRequest
+from dpq.model.interrupts import raise_interruption
+from dpq.model.log_fields import fields
+from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
 from dpq.model.signals import RateLimited, Scope, signal_of
-from dpq.queue.permits import PermitBase
+from dpq.model.task import Cost
+from dpq.model.uncounted import warn_of_costs
+from dpq.model.validation import error_line
+from dpq.queue.lease_renewal import Leases
+from dpq.queue.units_async import take_units_async
 
 __all__ = ["AsyncPermit"]
 
+log = logging.getLogger(__name__)
 
-class AsyncPermit(PermitBase):
-    """Units of a limit that were taken for one request; see `DPQ.acquire`.
+
+class AsyncPermit:
+    """Units of a limit that were taken for one request; see `AsyncDPQ.acquire`.
 
     Attributes:
         group: The group whose units were taken; None for the queue's limit alone.
@@ -27,10 +41,59 @@ class AsyncPermit(PermitBase):
         waited: Seconds that the caller has waited for it.
     """
 
+    def __init__(self, queue: Any, caller: Caller, waited: float) -> None:
+        self.group = caller.request.group
+        self.waited = waited
+        self._queue = queue
+        self.member = caller.scope.partition("\t")[2] or None
+        self._caller = caller
+        self._told: dict[str, int] = {}
+        self._held: HeldPermit | None = None
+        if caller.held:
+            self._held = HeldPermit(caller.id, self.group, caller.held, caller.scope)
+            queue._leases.hold((cast("Any", self._held),), caller.request.lease)
+        warn_of_costs(queue.queue_name, caller.costs)
+
+    def spent(self, cost: Cost | None = None, **units: int) -> None:
+        """Tell what the request has spent: it replaces what was charged, as in `AsyncDPQ.spent`.
+
+        It travels with the end of the permit. The last value of each unit counts. It counts if the
+        permit took more than one request, or other units are limited; else nothing is to change.
+
+        Raises:
+            ConfigurationError: A value is out of its bounds.
+        """
+        write_spent(cost, units)  # checks them
+        given = cost if isinstance(cost, Mapping) else {} if cost is None else {"": cost}
+        told = {**self._told, **given, **units}
+        write_spent(told)
+        self._told = told
+
     async def report(
         self, response: Any, headers: Headers | None = None, *, scope: Scope = "member"
     ) -> RateLimited | None:
-        """Async `Permit.report`."""
+        """Tell what the host has answered.
+
+        A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
+        pool, else the group (without a group, the queue) for all consumers and callers. The next
+        one is a probe. The request stays spent; other units are given back, unless `spent` was told
+        before. A longer closing is never shortened. What a good answer says is left is obeyed by
+        all (see `observe` of the queue). If the server cannot be told, that is logged: your request
+        is done.
+
+        Args:
+            response: A response of requests, httpx, aiohttp or urllib; or the status of another
+                client, with `headers`; or a `RateLimited`.
+            headers: The headers, if `response` is a status.
+            scope: The part that the limit covers: "member", "group", "queue", or "task" for
+                nothing else. Without a member, "member" is "group".
+
+        Returns:
+            The limit, to raise it or to wait for it; None if the answer was none.
+
+        Raises:
+            ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
+        """
         limited, budgets = self._read(response, headers, scope)
         if budgets:
             with self._logged("report an answer"):
@@ -40,7 +103,7 @@ class AsyncPermit(PermitBase):
                 observe = self._queue._operations.observe
                 await self._queue._session.run(observe, self._caller, budgets)
         if limited and limited.scope != "task":
-            await self._queue._finish(self._close_after(limited))
+            await self._queue._finish(self._close_after, limited)
         return limited
 
     async def _close_after(self, limited: RateLimited) -> None:
@@ -53,14 +116,12 @@ class AsyncPermit(PermitBase):
             )
 
     async def close(self) -> None:
-        """Async `Permit.close`."""
-        if self._held:
-            await self._queue._finish(self._end_lease())
+        """End the permit, where it is a lease; the end of the `with` does it. Safe to repeat.
 
-    def close_soon(self) -> None:
-        """End the permit, where it is a lease, without waiting for that."""
+        If the server cannot be told, that is logged, and the lease runs out by itself.
+        """
         if self._held:
-            self._queue._finish(self._end_lease())
+            await self._queue._finish(self._end_lease)
 
     async def _end_lease(self) -> None:
         if self._held:
@@ -71,47 +132,72 @@ class AsyncPermit(PermitBase):
                 )
 
     async def end(self, error: BaseException | None) -> None:
-        """Async `Permit.end`."""
+        """End the permit after its body, which may have raised a `RateLimited`."""
         signal = None if error is None else signal_of(error)
         if isinstance(signal, RateLimited):
             await self.report(signal)
         await self.close()
 
+    def _read(
+        self, response: Any, headers: Headers | None, scope: Scope
+    ) -> tuple[RateLimited | None, list[Budget]]:
+        """Read an answer: a response, or a status and headers, or a RateLimited."""
+        if isinstance(response, RateLimited):
+            return response, []
+        if headers is not None:
+            limited = RateLimited.from_headers(response, headers, scope)
+            return limited, [] if limited else read_answer(None, response, headers)
+        limited = RateLimited.from_response(response, scope)
+        return limited, [] if limited else read_answer(response, None, None)
+
+    @contextmanager
+    def _logged(self, what: str) -> Iterator[None]:
+        """Log what the server could not be told: the request is done, and its answer counts."""
+        try:
+            yield
+        except (DPQError, RedisError) as error:
+            raise_interruption(error)
+            queue, host = self._queue.queue_name, self._caller.request.host
+            log.warning(
+                "%s: cannot %s of group %r%s: %s",
+                *(queue, what, self.group, f", host {host!r}" if host else "", error_line(error)),
+                extra=fields(
+                    "permit_not_told",
+                    queue=queue,
+                    group=self.group,
+                    member=self.member,
+                    reason=what,
+                    error=error_line(error),
+                ),
+            )
+
+    @property
+    def _spent(self) -> str:
+        return write_spent(self._told)
+
+    @property
+    def leased(self) -> bool:
+        """The permit counts until it ends, for a concurrency or as a probe; or until its answer."""
+        return self._held is not None
+
+    def _let_go(self) -> str:
+        """Return what is held, which ends now: it is not to be extended any more."""
+        held, self._held = self._held, None
+        return held.member if held else ""
+
+    def __del__(self) -> None:
+        """Stop to extend a permit that nobody has ended, so that its lease runs out."""
+        if held := getattr(self, "_held", None):
+            Leases.let_go(self._queue._leases, held)  # the keeper's would wait for a lock
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(group={self.group!r}, waited={self.waited:.3f})"
+
 
 async def take_permit_async(queue: Any, request: PermitRequest) -> AsyncPermit:
-    """Async `take_permit`; a cancelled caller's units stay spent, its lease ends."""
-    began = time.monotonic()
-    caller = Caller(request, began)
-    asking: asyncio.Task[PermitAnswer] | None = None
-    listener = queue._listener
-    try:
-        with listener.ear(caller.id) as ear:
-            while not caller.granted:
-                caller.channel, now = listener.channel, time.monotonic()
-                operation = queue._session.run(queue._operations.acquire, caller, now)
-                asking = asyncio.create_task(operation)
-                pause = caller.receive(await asyncio.shield(asking), time.monotonic())
-                asking = None
-                if caller.place and not await listener.subscribe():
-                    await listener.wait(ear, pause)
-                elif not caller.place and pause > 0:
-                    await asyncio.sleep(pause)
-    except GeneratorExit:  # thrown away with its loop: nothing can be awaited
-        raise
-    except BaseException:
-        if asking or caller.held or caller.place:
-            queue._finish(_give_back(queue, caller, asking))
-        raise
-    return AsyncPermit(queue, caller, time.monotonic() - began)
+    """Wait for units of a limit.
 
-
-async def _give_back(queue: Any, caller: Caller, asking: asyncio.Task[PermitAnswer] | None) -> None:
-    """End the lease or the place of a cancelled caller, also if its answer is under way."""
-    held = caller.held or caller.place
-    with suppress(DPQError, RedisError):
-        if asking:
-            answer = await asking
-            held = answer.held or (answer.moment if answer.code != 1 else "")
-            caller.scope = answer.scope or caller.scope
-        if held:
-            await queue._session.run(queue._operations.end_permit, caller, held, "")
+    Raises:
+        LimitTimeoutError: They are not there in time. Nothing was taken.
+    """
+    return AsyncPermit(queue, *await take_units_async(queue, request))

@@ -1,7 +1,9 @@
+# Made from queue_async.py by `make twins`: change that file, not this one.
 """`DPQ`, the blocking queue: hands operations to its session, and waits for tasks.
 
 Callers, workers, the scheduler and the command line use it. Data flows one way: caller -> queue ->
-command -> script -> reply. Nothing here decides about tasks.
+command -> script -> reply. Nothing here decides about tasks. What waits, is cancelled or starts in
+another way in threads than in an event loop stands in the modules `life`.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -32,8 +34,10 @@ from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
-from dpq.queue.base import QueueBase, QueueSettings
+from dpq.queue.base import QueueSettings
 from dpq.queue.end_log import log_failed
+from dpq.queue.life import QueueLife
+from dpq.queue.pauses import THROWN_AWAY, pause
 
 if TYPE_CHECKING:
     from dpq.model.budget import Budget
@@ -45,16 +49,12 @@ if TYPE_CHECKING:
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.task import Task
-    from dpq.operations.queue import QueueOperations
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch
     from dpq.queue.dead import DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
-    from dpq.queue.lease_renewal import Keeper
+    from dpq.queue.life import Sleep
     from dpq.queue.permits import Permit
-    from dpq.transport.connect import Opened
-    from dpq.transport.session import QueueSession
-    from dpq.transport.waiter import Waiters
 
 __all__ = ["DPQ"]
 
@@ -64,49 +64,16 @@ T = TypeVar("T")
 A = ParamSpec("A")
 
 
-class DPQ(QueueBase[P]):
+class DPQ(QueueLife[P]):
     """A delayed priority queue with visibility timeouts.
 
-    One object serves any number of threads. If a reply is lost, the client library may send the
-    call again. Every script is safe to send again; each method says what a second call does.
+    One object serves any number of threads. If a reply is lost, the client library
+    may send the call again. Every script is safe to send again; each method says what a second
+    call does. A call that is cancelled may have run all the same.
+
+    Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
+    (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
     """
-
-    _opened: Opened | None = None
-    _session: QueueSession[QueueOperations[P]]
-    _leases: Keeper
-    _waiters: Waiters
-
-    def _start(self) -> None:
-        from dpq.protocol.confirmation import confirmation_of
-        from dpq.queue.lease_renewal import Keeper
-        from dpq.transport.connections import Connections
-        from dpq.transport.listener import Listener
-        from dpq.transport.session import QueueSession
-        from dpq.transport.waiter import Waiters
-
-        connections = Connections(self._redis, confirmation_of(self.durability))
-        self._session = QueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self.durability,
-            queue_name=self.queue_name,
-            agreed=self._watch_all,
-        )
-        self._leases = Keeper(self._extend_many, self.queue_name)
-        self._waiters = Waiters(connections.nodes, self._operations.markers)
-        self._listener = Listener(connections.nodes, self._operations.markers[0])
-        if self._described.named:
-            self._session.open()
-
-    def _watch_all(self) -> None:
-        """Block on the markers of all partitions, once their number is known."""
-        from dpq.transport.waiter import Waiters
-
-        markers = self._operations.markers
-        if len(markers) != len(self._waiters.markers):
-            self._waiters.close()
-            self._waiters = Waiters(self._session.connections.nodes, markers)
 
     @overload
     @classmethod
@@ -143,7 +110,7 @@ class DPQ(QueueBase[P]):
         try:
             queue = cls(opened.client, queue_name, **settings)
         except BaseException:
-            opened.close()
+            opened.abandon()
             raise
         queue._opened = opened
         queue._session.opened_label = opened.label
@@ -151,11 +118,13 @@ class DPQ(QueueBase[P]):
 
     def close(self) -> None:
         """Close the connections that this object opened; a caller's client stays open."""
-        self._session.refusal = self._refusal()
+        session = self._session
         self._leases.close()
+        self._finish_all()
+        session.refusal = self._refusal()
         self._waiters.close()
         self._listener.close()
-        self._session.close()
+        session.close()
         if self._opened:
             self._opened.close()
 
@@ -248,25 +217,25 @@ class DPQ(QueueBase[P]):
 
         Source: docs/design.md, "Order" and "Keys".
         """
-        return self._session.run(
-            self._operations.push,
+        given = Push(
             payload,
             priority,
             delay,
-            group,
-            key,
-            on_duplicate,
-            max_attempts,
-            expires_in,
-            cost,
-            every,
-            cron,
-            timezone,
-            at,
-            visibility,
-            time_limit,
-            member,
+            group=group,
+            key=key,
+            on_duplicate=on_duplicate,
+            max_attempts=max_attempts,
+            expires_in=expires_in,
+            cost=cost,
+            every=every,
+            cron=cron,
+            timezone=timezone,
+            at=at,
+            visibility=visibility,
+            time_limit=time_limit,
+            member=member,
         )
+        return self._session.run(self._operations.push, given)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.
@@ -322,20 +291,32 @@ class DPQ(QueueBase[P]):
         """
         return self._take(max_tasks, timeout, visibility)
 
-    def _take(self, most: int, timeout: float | None, visibility: float | None) -> list[Task[P]]:
+    def _look_or_wait(
+        self,
+        most: int,
+        timeout: float | None,
+        visibility: float | None,
+        sleep: Sleep,
+    ) -> list[Task[P]]:
+        """Take tasks, and wait for them with `sleep`."""
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = self._session.run(self._operations.pop, most, visibility, who)
         if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
             return self._readable(batch)
-        return self._wait_and_take(most, timeout, visibility, batch)
+        return self._wait_and_take(most, timeout, visibility, sleep, batch)
 
     def _wait_and_take(
-        self, most: int, timeout: float | None, visibility: float | None, batch: Batch[P]
+        self,
+        most: int,
+        timeout: float | None,
+        visibility: float | None,
+        sleep: Sleep,
+        batch: Batch[P],
     ) -> list[Task[P]]:
         """Wait for tasks, after a first look that has found none."""
-        from dpq.transport.waiter import owned_markers, sleep, waiter_argument, watches_after
+        from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
 
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
@@ -381,9 +362,10 @@ class DPQ(QueueBase[P]):
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
-        task, and is raised. KeyboardInterrupt and SystemExit release it. While the body runs, the
-        lease is extended at a third of its time. If the body ends the delivery itself (`ack`,
-        `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more happens to it.
+        task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
+        body runs, the lease is extended at a third of its time. If the body ends the delivery
+        itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
+        happens to it.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -400,6 +382,8 @@ class DPQ(QueueBase[P]):
             self._leases.hold((task,), visibility or self.default_visibility)
             try:
                 yield task
+            except THROWN_AWAY:
+                raise
             except BaseException as raised:
                 error = signal_of(raised)
                 self._end_lease(task, error)
@@ -407,7 +391,7 @@ class DPQ(QueueBase[P]):
                     raise
             else:
                 if self._leases.let_go(task):
-                    self.ack(task)
+                    self._finish(self.ack, task)
         finally:  # also where this was interrupted: nobody else would let it run out
             self._leases.let_go(task)
 
@@ -418,7 +402,7 @@ class DPQ(QueueBase[P]):
             if failed:  # without the traceback: the caller gets the error itself
                 log_failed(None, self.queue_name, task, error, traceback=False)
             try:
-                self._session.run(self._operations.finish, task, error)
+                self._finish(self._end_delivery, task, error)
                 if failed:
                     self._end_log.ended(self.queue_name, task, error)
             except LeaseLostError:
@@ -431,13 +415,17 @@ class DPQ(QueueBase[P]):
                 about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
                 log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
 
+    def _end_delivery(self, task: Task[P], error: BaseException) -> None:
+        self._leases.end(task)
+        self._session.run(self._operations.finish, task, error)
+
     def leases(self, visibility: float | None = None, *, until_empty: bool = False) -> LeaseLoop[P]:
         """Loop over tasks, best first: `for task in q.leases(until_empty=True)`.
 
         Each lease is extended while the body runs. The next step of the loop acks the task before
-        it; so does `continue`. So `list(q.leases(...))` finishes tasks that nobody has worked on.
-        If the body ends the delivery itself (`rate_limited`, `release`, `fail`, `bury`, `ack`,
-        ...), the loop does not.
+        it; so does `continue`. So `[task for task in q.leases(...)]` finishes tasks that
+        nobody has worked on. If the body ends the delivery itself (`rate_limited`, `release`,
+        `fail`, `bury`, `ack`, ...), the loop does not.
 
         If the loop is left early (`break`, `return`, an exception), its last task is not acked;
         another `for` over the same loop does not ack it either. That task comes back when its lease
@@ -476,9 +464,7 @@ class DPQ(QueueBase[P]):
 
         Once its arguments are checked, the lease is not extended any more.
         """
-        return self._session.run_after(
-            partial(self._leases.let_go, task), verb, task, *args, **named
-        )
+        return self._session.run_after(partial(self._leases.end, task), verb, task, *args, **named)
 
     # Ending or going on with a delivery
 
@@ -664,9 +650,6 @@ class DPQ(QueueBase[P]):
         """Count the live tasks: ready, delayed, invisible and waiting."""
         stats = self.stats()
         return stats.ready + stats.delayed + stats.invisible + stats.waiting
-
-    def __len__(self) -> int:
-        return self.size()
 
     def stats(self) -> QueueStats:
         """Count the tasks of each state, and read the running totals, in one round trip."""
@@ -926,12 +909,13 @@ class DPQ(QueueBase[P]):
         lease: float = DEFAULT_LEASE,
         member: str | None = None,
     ) -> Iterator[Permit]:
-        """Take units of a limit without a task: `with q.acquire("api.example") as permit:`.
+        """Take units of a limit: `with q.acquire("api.example") as permit:`.
 
         Tasks and permits share the limit of the group and of the queue: together they are never
-        granted more. If units are missing, they are booked up to 5 s ahead, first come, first
-        served, and the caller sleeps until then without asking again. `permit.report(response)`
-        tells a 429 to all. If the body raises `RateLimited`, that is reported, and raised further.
+        granted more, and no task is needed. If units are missing, they are booked up to 5 s ahead,
+        first come, first served, and the caller sleeps until then without asking again.
+        `permit.report(response)` tells a 429 to all. If the body raises `RateLimited`, that
+        is reported, and raised further.
 
         A booking stays spent, also if the caller is interrupted while it sleeps. Callers and tasks
         that wait for the same units stand in one line: the higher priority first, then who came
@@ -965,6 +949,8 @@ class DPQ(QueueBase[P]):
         permit = take_permit(self, request)
         try:
             yield permit
+        except THROWN_AWAY:
+            raise
         except BaseException as error:
             permit.end(error)
             raise
@@ -1036,7 +1022,7 @@ class DPQ(QueueBase[P]):
             return drain_of(self._session.run(self._operations.drain_look))
         number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
         before = self._session.run(self._operations.drain_look)
-        time.sleep(over)
+        pause(over)
         return drain_of(self._session.run(self._operations.drain_look), before)
 
     def history(self, seconds: float = 3600) -> list[Slot]:
@@ -1143,7 +1129,8 @@ class DPQ(QueueBase[P]):
         Returns:
             The number of tasks and groups that moved.
         """
-        return self._session.run(self._operations.promote)[0]
+        done = self._session.run(self._operations.promote)
+        return done.moved
 
     def next_event(self) -> float | None:
         """Return the seconds until time alone makes a task ready, or None if nothing is to come.

@@ -1,21 +1,17 @@
-"""AsyncDPQ, the asyncio queue: hands operations to its session, and waits without holding the loop.
+"""`AsyncDPQ`, the asyncio queue: hands operations to its session, and waits for tasks.
 
-The same methods as `DPQ`, with the same arguments, results and errors; so the documentation stands
-there. Nothing here decides about tasks.
-
-A call that is cancelled may have run all the same, as one whose reply is lost. Only a pop takes
-something: what a cancelled pop still gets is given back, uncounted, or its lease runs out.
+Callers, workers, the scheduler and the command line use it. Data flows one way: caller -> queue ->
+command -> script -> reply. Nothing here decides about tasks. What waits, is cancelled or starts in
+another way in threads than in an event loop stands in the modules `life`.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import asyncio
 import logging
 import math
-import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -31,14 +27,16 @@ from typing import (
     overload,
 )
 
-from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
+from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
-from dpq.queue.base import QueueBase, QueueSettings
+from dpq.queue.base import QueueSettings
 from dpq.queue.end_log import log_failed
+from dpq.queue.life_async import AsyncQueueLife
+from dpq.queue.pauses_async import THROWN_AWAY, pause
 
 if TYPE_CHECKING:
     from dpq.model.budget import Budget
@@ -50,15 +48,12 @@ if TYPE_CHECKING:
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.task import Task
-    from dpq.operations.queue import QueueOperations
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch
     from dpq.queue.dead_async import AsyncDeadLetters
-    from dpq.queue.lease_loops import AsyncLeaseLoop
-    from dpq.queue.lease_renewal_async import AsyncKeeper
+    from dpq.queue.lease_loops_async import AsyncLeaseLoop
+    from dpq.queue.life_async import Sleep
     from dpq.queue.permits_async import AsyncPermit
-    from dpq.transport.connect_async import AsyncOpened
-    from dpq.transport.session_async import AsyncQueueSession
 
 __all__ = ["AsyncDPQ"]
 
@@ -68,74 +63,16 @@ T = TypeVar("T")
 A = ParamSpec("A")
 
 
-GIVE_BACK_SECONDS = 5.0
-"""Seconds that `close` waits for the releases of cancelled pops; then their leases run out."""
+class AsyncDPQ(AsyncQueueLife[P]):
+    """A delayed priority queue with visibility timeouts.
 
-_OF_A_PARENT: list[object] = []
-"""The objects of a parent process, which a forked child must keep."""
+    One object serves any number of tasks of one event loop. If a reply is lost, the client library
+    may send the call again. Every script is safe to send again; each method says what a second
+    call does. A call that is cancelled may have run all the same.
 
-
-class AsyncDPQ(QueueBase[P]):
-    """`DPQ` for asyncio: the same queue, methods, arguments and errors, to be awaited.
-
-    One object serves any number of tasks of one event loop. A constructor cannot await. So a named
-    setting (`order`, ...) is written, or refused, at the first call. `len(q)` is `await q.size()`.
+    Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
+    (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
     """
-
-    _opened: AsyncOpened | None = None
-    _leases: AsyncKeeper
-
-    def _start(self) -> None:
-        from dpq.protocol.confirmation import confirmation_of
-        from dpq.queue.lease_renewal_async import AsyncKeeper
-        from dpq.transport.connections_async import AsyncConnections
-        from dpq.transport.listener_async import AsyncListener
-        from dpq.transport.session_async import AsyncQueueSession
-        from dpq.transport.waiter_async import AsyncWaiters
-
-        self._pid = os.getpid()
-        connections = AsyncConnections(self._redis, confirmation_of(self.durability))
-        self._own_session = AsyncQueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self.durability,
-            queue_name=self.queue_name,
-            agreed=self._watch_all,
-        )
-        self._leases = AsyncKeeper(self._extend_many, self.queue_name)
-        self._waiters = AsyncWaiters(connections, self._operations.markers)
-        self._listener = AsyncListener(connections, self._operations.markers[0])
-        self._background: set[asyncio.Task[Any]] = set()
-
-    def _start_in_child(self) -> None:
-        """Start again in a forked child, and keep the objects of the parent: both share one epoll.
-
-        If the child closed a connection, the parent's event loop would not see its replies any
-        more.
-        """
-        if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
-            session = self._own_session
-            waiting = (self._waiters, self._listener)
-            parents = (self._opened, session, waiting, self._leases, self._background)
-            _OF_A_PARENT.append(parents)
-            self._opened = None
-            self._start()
-            self._own_session.checked = session.checked
-
-    @property
-    def _session(self) -> AsyncQueueSession[QueueOperations[P]]:
-        self._start_in_child()
-        return self._own_session
-
-    async def _watch_all(self) -> None:
-        """Async `DPQ._watch_all`."""
-        from dpq.transport.waiter_async import AsyncWaiters
-
-        markers = self._operations.markers
-        if len(markers) != len(self._waiters.markers):
-            await self._waiters.aclose()
-            self._waiters = AsyncWaiters(self._own_session.connections, markers)
 
     @overload
     @classmethod
@@ -154,30 +91,39 @@ class AsyncDPQ(QueueBase[P]):
     ) -> Self: ...
     @classmethod
     def from_url(cls, url: str, queue_name: str, **settings: Any) -> Any:
-        """Async `DPQ.from_url`; nothing to await: it connects at the first call."""
+        """Open a queue by URL, with a client of its own that has safe timeouts and retries.
+
+        Args:
+            url: `redis://`, `rediss://`, `unix://`, `redis+cluster://host,host`,
+                `redis+sentinel://host,host/service`, `embedded:` (a private, throw-away server) or
+                `embedded:DIR` (a durable one, shared by all processes that open DIR).
+            queue_name: As for `DPQ`.
+            settings: The keyword arguments of `DPQ`.
+
+        Raises:
+            ConfigurationError: The URL or an argument is wrong.
+        """
         from dpq.transport.connect_async import open_url_async
 
         opened = open_url_async(url)
         try:
             queue = cls(opened.client, queue_name, **settings)
         except BaseException:
-            if opened.server:  # the client has not connected yet
-                opened.server.close()
+            opened.abandon()
             raise
         queue._opened = opened
         queue._session.opened_label = opened.label
         return queue
 
     async def close(self) -> None:
-        """Async `DPQ.close`."""
-        self._start_in_child()
+        """Close the connections that this object opened; a caller's client stays open."""
+        session = self._session
         await self._leases.aclose()
-        if self._background:
-            await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)
-        self._session.refusal = self._refusal()
+        await self._finish_all()
+        session.refusal = self._refusal()
         await self._waiters.aclose()
         await self._listener.aclose()
-        await self._session.close()
+        await session.close()
         if self._opened:
             await self._opened.aclose()
 
@@ -192,6 +138,8 @@ class AsyncDPQ(QueueBase[P]):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    # Adding
 
     async def push(
         self,
@@ -213,33 +161,99 @@ class AsyncDPQ(QueueBase[P]):
         time_limit: float | None = None,
         member: str | None = None,
     ) -> str:
-        """Async `DPQ.push`."""
-        return await self._session.run(
-            self._operations.push,
+        """Add a task, ready now or after `delay`.
+
+        Args:
+            payload: What JSON can say, or what the queue's `payload_type` takes.
+            priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first.
+            delay: Seconds, or a timedelta, until the task is ready: 0 to 315 360 000 (10 years).
+            group: The name under which tasks share a limit: 1 to 200 bytes.
+            key: A name that makes the task unique while it is stored, dead included: 1 to 200
+                bytes. In a partitioned queue a key is unique within its group, or among tasks
+                without a group. Whether two groups may use the same key depends on their
+                partitions (docs/scaling.md).
+            on_duplicate: What to do if another task has the key. `keep` leaves that task as it is.
+                `update` changes its payload, priority and delay (of a running task, not the delay).
+                `raise_priority` gives it the higher of both priorities. `rerun` runs it once more
+                after its ack if it is running; else it updates. `error` raises. `update` and
+                `rerun` make a dead task live again.
+            max_attempts: Failed attempts until it is dead; None takes the queue's default.
+            expires_in: Seconds within which the task must start. After that it is dead, with the
+                reason `expired`.
+            cost: Requests that the task takes of every limit, from 1 to 10^9; or its units by name,
+                as in `{"tokens": 1800}`: up to 4 units beside requests (`""`, 1 unless named). If a
+                task costs more than a window ever grants, it takes the whole window.
+            every: Seconds (0.001 to 10 years) between the runs of a recurring task, counted from
+                the time when it is first due. After each ack it comes back at the next such time.
+            cron: A cron expression of five fields (six: seconds first) that makes the task
+                recurring. The task is first due at the next of these times, so give no `delay`.
+            timezone: The time zone of `cron`: an IANA name, as in `Europe/Berlin`.
+            at: The time when the task is ready, instead of `delay`: a datetime with a time zone, at
+                most 10 years ahead. If it has passed, the task is ready now. DPQ asks the server's
+                clock first: that costs one round trip, and the task is late by as much.
+            visibility: Seconds of each lease of this task, 0.001 to 10 years, instead of what its
+                consumers say.
+            time_limit: Seconds that a worker lets its handler run, 0.001 to 10 years, instead of
+                the worker's own limit.
+            member: The member of its group's pool that the task is to run as, and no other: 1 to
+                100 bytes. While that member is closed, or not in the pool, the tasks of the group
+                that come after this one wait, too. It means nothing for a group without members.
+
+        Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
+        are spent, the run is given up, and the task waits for its next time. An `update` without
+        `every` or `cron` makes it a task of one run; see docs/recurring.md.
+
+        Returns:
+            The task's id, or the id of the task that has the key. A retry by the client library is
+            harmless. If the caller itself repeats a push, it needs a `key`.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or the task that has the key is in
+                another group.
+            PayloadError: The payload has no JSON form, is too long or does not fit the type.
+            DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
+                changed.
+
+        Source: docs/design.md, "Order" and "Keys".
+        """
+        given = Push(
             payload,
             priority,
             delay,
-            group,
-            key,
-            on_duplicate,
-            max_attempts,
-            expires_in,
-            cost,
-            every,
-            cron,
-            timezone,
-            at,
-            visibility,
-            time_limit,
-            member,
+            group=group,
+            key=key,
+            on_duplicate=on_duplicate,
+            max_attempts=max_attempts,
+            expires_in=expires_in,
+            cost=cost,
+            every=every,
+            cron=cron,
+            timezone=timezone,
+            at=at,
+            visibility=visibility,
+            time_limit=time_limit,
+            member=member,
         )
+        return await self._session.run(self._operations.push, given)
 
     async def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
-        """Async `DPQ.push_many`."""
+        """Add any number of tasks, up to 125 in a round trip.
+
+        The server adds all tasks of a batch, or none. In a partitioned queue this holds for each
+        partition; the batches of several partitions travel together.
+
+        Returns:
+            The ids, in the order given.
+
+        Raises:
+            As `push`. The batches before the refused one stay.
+        """
         if isinstance(pushes, Iterator):  # it can be read only once
             self._session.require_open()
             await self._session.ready(create=True)
         return await self._session.run(self._operations.push_many, pushes)
+
+    # Taking
 
     @overload
     async def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
@@ -248,64 +262,69 @@ class AsyncDPQ(QueueBase[P]):
     async def pop(
         self, timeout: float | None = 0, visibility: float | None = None
     ) -> Popped[P, Any]:
-        """Async `DPQ.pop`."""
+        """Take the best ready task, and lease it.
+
+        Args:
+            timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
+                None waits for ever.
+            visibility: Seconds of the lease, from 0.001; None takes the queue's default.
+
+        Returns:
+            `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
+            lost, it costs a lease and an attempt: the task comes back when the lease ends.
+
+        Raises:
+            Exception: A validator of `payload_type` raised something else than ValueError or
+                AssertionError. The delivery is a failed attempt.
+
+        Source: docs/design.md, "Waiting".
+        """
         return self._popped(await self._take(1, timeout, visibility))
 
     async def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
     ) -> list[Task[P]]:
-        """Async `DPQ.pop_many`."""
+        """Take up to `max_tasks` (1 to 1000) of the best ready tasks, and lease them.
+
+        A call takes up to 4 MiB of payloads, but at least one task of each partition it takes from.
+        A round trip brings up to 125 tasks; other consumers may pop in between. `timeout` and
+        `visibility` are those of `pop`; the call waits for the first task only.
+        """
         return await self._take(max_tasks, timeout, visibility)
 
-    async def _take(
-        self, most: int, timeout: float | None, visibility: float | None
-    ) -> list[Task[P]]:
-        stop = asyncio.get_running_loop().create_future()
-        taking: asyncio.Task[list[Task[P]]] | None = None
-        try:
-            taking = asyncio.create_task(self._take_or_wait(most, timeout, visibility, stop))
-            return await asyncio.shield(taking)
-        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
-            raise
-        except BaseException:  # cancelled, or interrupted by a signal handler
-            stop.set_result(None)
-            if taking and not (taking.done() and (taking.cancelled() or taking.exception())):
-                self._finish(self._give_back(taking))
-            raise
-
-    async def _take_or_wait(
+    async def _look_or_wait(
         self,
         most: int,
         timeout: float | None,
         visibility: float | None,
-        stop: asyncio.Future[None],
+        sleep: Sleep,
     ) -> list[Task[P]]:
+        """Take tasks, and wait for them with `sleep`."""
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = await self._session.run(self._operations.pop, most, visibility, who)
         if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
             return self._readable(batch)
-        return await self._wait_and_take(most, timeout, visibility, stop, batch)
+        return await self._wait_and_take(most, timeout, visibility, sleep, batch)
 
     async def _wait_and_take(
         self,
         most: int,
         timeout: float | None,
         visibility: float | None,
-        stop: asyncio.Future[None],
+        sleep: Sleep,
         batch: Batch[P],
     ) -> list[Task[P]]:
-        """Async `DPQ._wait_and_take`; it ends early when `stop` is done."""
+        """Wait for tasks, after a first look that has found none."""
         from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
-        from dpq.transport.waiter_async import sleep
 
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             waiters = self._waiters
             async with waiters.take() as waiter:
                 watches = watches_after(batch)
-                while not batch.tasks and await sleep(waiter, watches, until, stop):
+                while not batch.tasks and await sleep(waiter, watches, until):
                     batch = await self._look_again(most, visibility, waiter_argument(watches))
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
@@ -319,7 +338,7 @@ class AsyncDPQ(QueueBase[P]):
             await waiters.aclose()  # the queue has other markers now
 
     async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
-        """Async `DPQ._look_again`."""
+        """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
         from dpq.transport.waiter import begun
 
         known = self._operations
@@ -329,21 +348,6 @@ class AsyncDPQ(QueueBase[P]):
             if not begun(batch):
                 return batch
         return await self._session.run(self._operations.pop, most, visibility, waiter)
-
-    async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
-        """Release the tasks of a cancelled pop; if that fails, their leases run out."""
-        from redis.exceptions import RedisError
-
-        with suppress(DPQError, RedisError):
-            tasks = await taking
-            await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
-
-    def _finish(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Run a coroutine to its end, even if its caller is cancelled; `close` waits for it."""
-        task = asyncio.create_task(work)
-        task.add_done_callback(self._background.discard)
-        self._background.add(task)
-        return asyncio.shield(task)
 
     @overload
     def lease(
@@ -357,9 +361,20 @@ class AsyncDPQ(QueueBase[P]):
     async def lease(
         self, timeout: float | None = 0, visibility: float | None = None
     ) -> AsyncIterator[Any]:
-        """Async `DPQ.lease`; if its body is cancelled, the task is released.
+        """Pop a task for the body of a `with`, and end its delivery after the body.
 
-        The delivery is ended also if its end is cancelled.
+        If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
+        `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
+        task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
+        body runs, the lease is extended at a third of its time. If the body ends the delivery
+        itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
+        happens to it.
+
+        Yields:
+            The task, or None when there is nothing to do.
+
+        Raises:
+            LeaseLostError: The body ended without an error, but another consumer has the task now.
         """
         tasks = await self._take(1, timeout, visibility)
         if not tasks:
@@ -370,7 +385,7 @@ class AsyncDPQ(QueueBase[P]):
             self._leases.hold((task,), visibility or self.default_visibility)
             try:
                 yield task
-            except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+            except THROWN_AWAY:
                 raise
             except BaseException as raised:
                 error = signal_of(raised)
@@ -379,18 +394,18 @@ class AsyncDPQ(QueueBase[P]):
                     raise
             else:
                 if self._leases.let_go(task):
-                    await self._finish(self.ack(task))
+                    await self._finish(self.ack, task)
         finally:  # also where this was interrupted: nobody else would let it run out
             self._leases.let_go(task)
 
     async def _end_lease(self, task: Task[P], error: BaseException) -> None:
-        """Async `DPQ._end_lease`."""
+        """End the delivery of a task whose body has raised an error."""
         if self._leases.let_go(task):
             failed = isinstance(error, Exception)  # an interrupt gives the task back
             if failed:  # without the traceback: the caller gets the error itself
                 log_failed(None, self.queue_name, task, error, traceback=False)
             try:
-                await self._finish(self._end_delivery(task, error))
+                await self._finish(self._end_delivery, task, error)
                 if failed:
                     self._end_log.ended(self.queue_name, task, error)
             except LeaseLostError:
@@ -403,17 +418,42 @@ class AsyncDPQ(QueueBase[P]):
                 about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
                 log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
 
-    def leases(
-        self, visibility: float | None = None, *, until_empty: bool = False
-    ) -> AsyncLeaseLoop[P]:
-        """Async `DPQ.leases`; `async for task in q.leases(until_empty=True)`."""
-        from dpq.queue.lease_loops import AsyncLeaseLoop
-
-        return AsyncLeaseLoop(self, visibility, until_empty)
-
     async def _end_delivery(self, task: Task[P], error: BaseException) -> None:
         await self._leases.end(task)
         await self._session.run(self._operations.finish, task, error)
+
+    def leases(
+        self, visibility: float | None = None, *, until_empty: bool = False
+    ) -> AsyncLeaseLoop[P]:
+        """Loop over tasks, best first: `async for task in q.leases(until_empty=True)`.
+
+        Each lease is extended while the body runs. The next step of the loop acks the task before
+        it; so does `continue`. So `[task async for task in q.leases(...)]` finishes tasks that
+        nobody has worked on. If the body ends the delivery itself (`rate_limited`, `release`,
+        `fail`, `bury`, `ack`, ...), the loop does not.
+
+        If the loop is left early (`break`, `return`, an exception), its last task is not acked;
+        another `for` over the same loop does not ack it either. That task comes back when its lease
+        ends, and an attempt is counted. The lease is extended while the loop object exists, so do
+        not keep it in a variable; use a `with`. The `with` ends the delivery at once, as `lease()`
+        does. At `break`, `return` and Ctrl-C it gives the task back, uncounted. At an error it
+        fails the task; at a signal it does what the signal says. Errors and signals are raised
+        further, since the loop has ended:
+
+            async with q.leases() as tasks:
+                async for task in tasks: ...
+
+        If a lease is lost, the loop logs that and goes on.
+
+        Args:
+            visibility: Seconds of each lease, from 0.001; None takes the queue's default.
+            until_empty: End when no live task is left. The loop waits for delayed tasks, and for
+                tasks that run elsewhere (it looks each second). Without it, the loop waits for
+                ever.
+        """
+        from dpq.queue.lease_loops_async import AsyncLeaseLoop
+
+        return AsyncLeaseLoop(self, visibility, until_empty)
 
     async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
         return await self._session.send(self._operations.extend_many(leases))
@@ -425,7 +465,10 @@ class AsyncDPQ(QueueBase[P]):
         *args: A.args,
         **named: A.kwargs,
     ) -> T:
-        """Async `DPQ._end`."""
+        """Run an operation that ends a delivery.
+
+        Once its arguments are checked, the lease is not extended any more.
+        """
         return await self._session.run_after(
             partial(self._leases.end, task), verb, task, *args, **named
         )
@@ -433,28 +476,91 @@ class AsyncDPQ(QueueBase[P]):
     # Ending or going on with a delivery
 
     async def ack(self, task: Task[P], cost: Cost | None = None) -> bool:
-        """Async `DPQ.ack`."""
+        """Finish a task: it is removed, whatever its state, while its token is the live one.
+
+        A recurring task comes back at its next time, as a new task with the same id.
+
+        Args:
+            task: What pop returned.
+            cost: What the task has spent, as in `spent`; None if it is what was reserved.
+
+        Returns:
+            False if the task was gone already (a retried ack).
+
+        Raises:
+            LeaseLostError: Another delivery has the task. Nothing changed.
+        """
         return await self._end(self._operations.ack, task, cost)
 
     async def ack_many(
         self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
     ) -> list[bool]:
-        """Async `DPQ.ack_many`."""
+        """Finish tasks, up to 250 in a round trip.
+
+        Args:
+            tasks: What pop returned.
+            costs: What each task has spent, as in `spent`, or None; one for each task.
+
+        Returns:
+            For each task what `ack` returns.
+
+        Raises:
+            LeaseLostError: Other deliveries have some of the tasks; all others are finished.
+        """
         told = None if costs is None else list(costs)
         return await self._session.run(self._operations.ack_many, list(tasks), told)
 
     async def extend(self, task: Task[P], seconds: float) -> datetime:
-        """Async `DPQ.extend`."""
+        """Extend a lease: it now ends `seconds` (0.001 to 10 years) from now.
+
+        A crash after this call still counts as an attempt. A retry sets the same time once more.
+
+        Returns:
+            The new end of the lease, UTC.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+        """
         return datetime.fromtimestamp(
             await self._session.run(self._operations.extend, task, seconds) / 1000, UTC
         )
 
     async def spent(self, task: Task[P], cost: Cost | None = None, **units: int) -> bool:
-        """Async `DPQ.spent`."""
+        """Tell what a running task has spent: `q.spent(task, tokens=812)`.
+
+        It replaces what the task was charged when it was popped, in all windows of these units, of
+        its group and of the queue. What it spent beyond that is paid before the next grant. What it
+        did not spend is given back, as far as no window then exceeds its bound. The first value of
+        each unit counts; `ack`, `fail`, `bury`, `release` and `rate_limited` can tell one as well.
+
+        Args:
+            task: What pop returned.
+            cost: A number of requests, or units by name (`""` is requests): 0 to 10^9 of each.
+            units: Units by name.
+
+        Returns:
+            False if this delivery has told all these units before (nothing changed).
+
+        Raises:
+            ConfigurationError: A value is out of its bounds, or nothing is told.
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+
+        Source: docs/design.md, "True-up".
+        """
         return await self._session.run(self._operations.spent, task, cost, units)
 
     async def set_visibility(self, task: Task[P], seconds: float) -> None:
-        """Async `DPQ.set_visibility`."""
+        """Hide a task for `seconds` (0 to 10 years) from now; this delivery is no failed attempt.
+
+        Meanwhile the task is DELAYED. Its holder may still ack or extend it, until another consumer
+        pops it. Each delivery counts at most one deferral, however often it calls this.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+        """
         await self._end(self._operations.set_visibility, task, seconds)
 
     async def release(
@@ -465,7 +571,18 @@ class AsyncDPQ(QueueBase[P]):
         priority: float | None = None,
         cost: Cost | None = None,
     ) -> None:
-        """Async `DPQ.release`."""
+        """Give a task back, uncounted; it keeps its position among equal priorities.
+
+        Args:
+            task: What pop returned.
+            delay: Seconds, or a timedelta, until the task is ready: 0 to 10 years.
+            priority: A new priority, or None to keep it.
+            cost: What the delivery has spent, as in `spent`.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
+                changed.
+        """
         await self._end(self._operations.release, task, delay, priority, cost)
 
     async def fail(
@@ -475,15 +592,44 @@ class AsyncDPQ(QueueBase[P]):
         delay: float | timedelta | None = None,
         cost: Cost | None = None,
     ) -> None:
-        """Async `DPQ.fail`."""
+        """Count a failed attempt: the task comes back, or dies if its attempts are spent.
+
+        A recurring task does not die: it waits for its next time, and has all its attempts again.
+
+        Args:
+            task: What pop returned.
+            error: The text to keep as `last_error`, up to 1000 characters.
+            delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
+            cost: What the delivery has spent, as in `spent`.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or `release` or `bury` came first.
+                Nothing changed.
+        """
         await self._end(self._operations.fail, task, error, delay, cost)
 
     async def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
-        """Async `DPQ.bury`."""
+        """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
+
+        `cost` is what the delivery has spent, as in `spent`.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or `fail` or `release` came first.
+                Nothing changed.
+        """
         await self._end(self._operations.bury, task, reason, cost)
 
+    # Looking and changing
+
     async def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
-        """Async `DPQ.get`."""
+        """Look at one task. A dead task is a `DeadTask`; an unreadable payload is its stored text.
+
+        Name the task by its id or its key. In a partitioned queue a key may name a task in each
+        group: then the call returns one of them.
+
+        Raises:
+            TaskNotFoundError: Nothing is stored under this id or key.
+        """
         return await self._session.run(self._operations.get, task_id, key)
 
     async def peek(
@@ -493,16 +639,27 @@ class AsyncDPQ(QueueBase[P]):
         *,
         after: str | None = None,
     ) -> list[Task[P]]:
-        """Async `DPQ.peek`."""
+        """Look at the first `n` tasks of one state, best or soonest first.
+
+        Args:
+            n: The most tasks to return.
+            state: The state whose tasks to return.
+            after: The id of the last task of the page before: the call goes on behind it. All tasks
+                before it are read again, 100 in a round trip.
+
+        Raises:
+            TaskNotFoundError: The task of `after` is not in this state any more: start again
+                without `after`.
+        """
         return await self._session.run(self._operations.peek, n, task_state(state), after)
 
     async def size(self) -> int:
-        """Async `DPQ.size`."""
+        """Count the live tasks: ready, delayed, invisible and waiting."""
         stats = await self.stats()
         return stats.ready + stats.delayed + stats.invisible + stats.waiting
 
     async def stats(self) -> QueueStats:
-        """Async `DPQ.stats`."""
+        """Count the tasks of each state, and read the running totals, in one round trip."""
         return await self._session.run(self._operations.stats)
 
     async def update(
@@ -514,40 +671,77 @@ class AsyncDPQ(QueueBase[P]):
         delay: float | timedelta | None = None,
         cost: Cost | None = None,
     ) -> None:
-        """Async `DPQ.update`."""
+        """Change a live task: its priority, its cost, or the time when it is ready.
+
+        `cost` is that of `push`, and replaces all units. `delay` is in seconds from now, or a
+        timedelta. If the task is running, its priority and cost can change; they hold when it comes
+        back.
+
+        Name the task by its id or its key. In a partitioned queue a key may name a task in each
+        group: then the call changes all of them. Of a recurring task `delay` moves the next run;
+        the times of `every` then count from there.
+
+        Raises:
+            TaskNotFoundError: No live task has this id or key. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, the queue has another format, or a
+                delay was given for a running task. (If a key names several tasks, the others are
+                changed; the error says so.)
+        """
         await self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
     async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Async `DPQ.cancel`."""
+        """Remove a live task. If the task is running, its holder finds it gone.
+
+        Name the task by its id or its key, as for `update`. A recurring task does not come back. A
+        retry raises TaskNotFoundError.
+
+        Raises:
+            TaskNotFoundError: No live task has this id or key.
+        """
         await self._session.run(self._operations.cancel, task_id, key)
 
+    # The whole queue
+
     async def pause(self, seconds: float | None = None) -> None:
-        """Async `DPQ.pause`."""
+        """Stop handing out tasks to all consumers, for `seconds` or until `resume`."""
         await self._session.run(self._operations.pause, seconds)
 
     async def resume(self) -> None:
-        """Async `DPQ.resume`."""
+        """Hand out tasks again; this also opens a queue that a 429 has closed."""
         await self._session.run(self._operations.resume)
 
     async def purge(self, state: TaskState | str | None = None) -> int:
-        """Async `DPQ.purge`."""
+        """Remove the tasks of one state, or of all states with the dead ones, in bounded steps.
+
+        Returns:
+            The number of removed tasks. Tasks that are pushed meanwhile may stay.
+        """
         return await self._session.run(
             self._operations.purge, None if state is None else task_state(state)
         )
 
     async def register(self) -> None:
-        """Async `DPQ.register`."""
+        """Create the queue, and add its name to the list that daemons and the CLI read.
+
+        The first push does both, unless its Redis user may not write that list. Then an
+        administrator calls this once. Safe to call again.
+
+        Raises:
+            ConfigurationError: A setting that this client names contradicts the queue.
+        """
         await self._session.ready()
         await self._session.open(create=True)
         await self._session.run(self._operations.register)
 
     async def drop(self) -> None:
-        """Async `DPQ.drop`."""
+        """Remove the whole queue: tasks, settings, totals and its name in the registry."""
         self._session.require_open()
         if not self._session.checked:
             await self._session.check_server()
         await self._session.send(self._operations.drop())  # whatever its format
         self._operations.forget()
+
+    # Limits and groups
 
     async def set_limit(
         self,
@@ -564,7 +758,45 @@ class AsyncDPQ(QueueBase[P]):
         weight: float | None = None,
         reset: bool = False,
     ) -> None:
-        """Async `DPQ.set_limit`."""
+        """Limit what is popped, for all consumers together, also for those that run already.
+
+        The call replaces the limit of the same queue or group. Units that were granted before still
+        count in a window of the same length, and a learned rate stays. So every process may set the
+        same limit at its start. `reset=True` lets it begin anew.
+
+        Args:
+            rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the
+                command line: `"10/s"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several
+                `RateLimit`s and `Quota`s, all of which hold. Never more than rate + burst - 1 units
+                are granted in any window of `per` seconds, of a moving one never more than rate,
+                and of a quota never more than its amount in a period.
+            per: Seconds of the window, 0.001 to 10 years.
+            burst: Units that may be taken at once after a rest.
+            group: A group; `"*"` for every group that has no limit of its own; None for the queue.
+            concurrency: Leases that exist at once, 1 to 1 000 000; alone or with a rate.
+            adaptive: Two bounds between which DPQ learns the rate.
+            reserve: Units of the window that are kept for higher priorities.
+            slack: Seconds by which `per` is widened, 0 to 3600: requests that were granted evenly
+                reach the limited host unevenly. None: learned from 429s, up to the length of the
+                shortest window.
+            members: The names of keys, proxies or accounts, 1 to 64 of 1 to 100 bytes, of a named
+                group: all of the limit then holds for each of them. A task runs as the one that was
+                granted least recently (`task.member`). Members that stay keep what they were
+                granted. Give names, never secrets.
+            weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
+                `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue. In a
+                partitioned queue it is 1 or more.
+            reset: Forget what was granted and counted in its windows and quotas, the learned rate,
+                slack and estimates, and what the host has said is left. A closing stays:
+                `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
+                its own, one after the other. Not for a program's start: each would reset it.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, the queue has another format, or
+                the limit is for a whole queue that has partitions. Nothing changed.
+
+        Source: docs/design.md, "Limits".
+        """
         await self._session.run(
             self._operations.set_limit,
             rate,
@@ -581,7 +813,11 @@ class AsyncDPQ(QueueBase[P]):
         )
 
     async def clear_limit(self, group: str | None = None) -> None:
-        """Async `DPQ.clear_limit`."""
+        """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
+
+        A group or queue that a 429 or `delay_group` has closed stays closed: `resume` opens the
+        queue.
+        """
         await self._session.run(self._operations.clear_limit, group)
 
     async def rate_limited(
@@ -592,7 +828,27 @@ class AsyncDPQ(QueueBase[P]):
         cost: Cost | None = None,
         status: int | None = None,
     ) -> None:
-        """Async `DPQ.rate_limited`."""
+        """Give a task back that met a limit, uncounted, with its priority and position.
+
+        Its member, if it runs as one, else its group (or the queue, if it has no group) closes for
+        all consumers; a longer closing is never shortened. Then the first task is a probe. When the
+        probe is acked, or given back without another 429, the others follow at the limit's pace. An
+        adaptive limit is halved.
+
+        Args:
+            task: What pop returned.
+            retry_after: Seconds from now, from 0 to 10 years.
+            scope: What closes: `"member"`, `"group"`, `"queue"`, or `"task"` for this task alone.
+                For a task without a member, `"member"` is `"group"`; without a group that is
+                `"queue"`.
+            cost: What the delivery has spent, as in `spent`. Without it, the request stays spent,
+                and all other units count as not spent.
+            status: The HTTP status of the answer, for events and counts; None counts as a 429.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+        """
         await self._end(self._operations.rate_limited, task, retry_after, scope, cost, status)
 
     async def observe(
@@ -603,7 +859,30 @@ class AsyncDPQ(QueueBase[P]):
         status: int | None = None,
         headers: Headers | None = None,
     ) -> list[Budget]:
-        """Async `DPQ.observe`."""
+        """Take in what a host says is left of its limit: no consumer goes beyond it.
+
+        So a limit is obeyed before the first 429. Tasks and permits that are still under way count
+        as if the host did not know them yet. At the reset the whole limit is left again, if the
+        host says it, until an hour after its last reset; else nothing is known. A reset more than
+        60 s away, or than the longest window of the own limit, counts if two answers name it; until
+        then one task asks again, alone. Own limits hold beside it, and it loosens none. Call it
+        before the delivery is ended.
+
+        Args:
+            task_or_group: The task that has the answer, for its group (the queue, if it has none);
+                a group; or None for the whole queue.
+            response: The answer of any HTTP client, as `RateLimited.from_response` takes it.
+            status: Instead of a response, its status; may be left out.
+            headers: Instead of a response, its headers.
+
+        Returns:
+            What was read; [] if the answer does not say it, and then nothing was sent.
+
+        Raises:
+            ConfigurationError: There is no answer or two, or the queue has another format.
+
+        Source: dpq/model/rate_headers.py has the headers; docs/design.md, "Budgets".
+        """
         from dpq.model.budget import read_answer
 
         budgets = read_answer(response, status, headers)
@@ -612,7 +891,20 @@ class AsyncDPQ(QueueBase[P]):
     async def delay_group(
         self, group: str, seconds: float | None, *, member: str | None = None
     ) -> None:
-        """Async `DPQ.delay_group`."""
+        """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.
+
+        Only one entry moves, however many tasks wait in the group. Units that its limit has granted
+        stay granted. What a host has said is left (`observe`) is forgotten when a group is opened.
+
+        Args:
+            group: The group.
+            seconds: Seconds from now; 0 opens; None closes until it is opened.
+            member: A member of the group's pool, to close or open that one alone: with None as
+                `seconds`, for a key that was revoked (401, 402).
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+        """
         await self._session.run(self._operations.delay_group, group, seconds, member)
 
     @asynccontextmanager
@@ -626,14 +918,47 @@ class AsyncDPQ(QueueBase[P]):
         lease: float = DEFAULT_LEASE,
         member: str | None = None,
     ) -> AsyncIterator[AsyncPermit]:
-        """Async `DPQ.acquire`."""
-        request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
+        """Take units of a limit: `async with q.acquire("api.example") as permit:`.
+
+        Tasks and permits share the limit of the group and of the queue: together they are never
+        granted more, and no task is needed. If units are missing, they are booked up to 5 s ahead,
+        first come, first served, and the caller sleeps until then without asking again.
+        `await permit.report(response)` tells a 429 to all. If the body raises `RateLimited`, that
+        is reported, and raised further.
+
+        A booking stays spent, also if the caller is interrupted while it sleeps. Callers and tasks
+        that wait for the same units stand in one line: the higher priority first, then who came
+        first. A paused queue grants permits: only `delay_group`, a 429 and limits hold callers up.
+
+        With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until
+        the end of the body. A caller keeps its place on the server, and is called when a lease is
+        free for it.
+
+        Args:
+            group: The group; None takes the limit of the queue alone.
+            cost: Units, as for `push`.
+            timeout: Seconds to wait at most; 0 does not wait, None waits for ever.
+            priority: The priority, which reserves and waiting tasks are compared with.
+            lease: Seconds after which a permit that is a lease comes back if this process dies;
+                it is extended while the body runs.
+            member: The member of the group's pool that it must be, as a client has its key. None
+                takes any: `permit.member` says which. A group without members ignores it.
+
+        Raises:
+            LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
+                that is known. Nothing was taken.
+            ConfigurationError: An argument is out of its bounds, the pool does not have the member,
+                or the queue has another format. Nothing was taken.
+
+        Source: docs/design.md, "Permits".
+        """
         from dpq.queue.permits_async import take_permit_async
 
+        request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
         permit = await take_permit_async(self, request)
         try:
             yield permit
-        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+        except THROWN_AWAY:
             raise
         except BaseException as error:
             await permit.end(error)
@@ -641,82 +966,210 @@ class AsyncDPQ(QueueBase[P]):
         await permit.end(None)
 
     async def limits(self) -> list[LimitState]:
-        """Async `DPQ.limits`."""
+        """Look at the queue, the default of all groups, and every group with its own limit."""
         return await self._session.run(self._operations.limits)
 
     async def groups(self) -> list[LimitState]:
-        """Async `DPQ.groups`."""
+        """Look at every group that is closed now, or has a limit of its own."""
         return await self._session.run(self._operations.groups)
 
     async def group(self, name: str) -> LimitState:
-        """Async `DPQ.group`."""
+        """Look at one group: its limit, the units left, if it is open, and if not, why."""
         return await self._session.run(self._operations.group, name)
 
     async def why(self, task_id: str) -> str:
-        """Async `DPQ.why`."""
+        """Say in one sentence why a task is not running.
+
+        Raises:
+            TaskNotFoundError: Nothing is stored under this id.
+        """
         return await self._session.run(self._operations.why, task_id)
 
     async def forecast(self, n: int = 50, *, run: float | None = None) -> list[Forecast]:
-        """Async `DPQ.forecast`."""
+        """Foresee the next tasks that start, each with its moment, as limits stand now.
+
+        It assumes that a consumer waits at every moment, that nothing is pushed, and that no task
+        fails or meets a 429. It reads at most n + 20 heads, delayed tasks and closed groups, and
+        700 waiting tasks; `Forecast.exact` is False where more may come between. It is also False
+        after an assumed end of a task, in later periods of a quota, where an estimate stands for
+        units that a task does not name, and for groups with a weight: these are computed about.
+        Callers of `acquire` that are yet to come are left out.
+
+        Args:
+            n: The most tasks, 1 to 200.
+            run: Seconds that each task is assumed to run, 0 to 10 years; it matters where a
+                `concurrency` or a probe holds others back. None: until its lease would end. Tasks
+                that run already end with their leases.
+
+        Returns:
+            Tasks in the order of their starts. Those that never start as it stands (a pause until
+            `resume`) are left out.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+
+        Source: docs/design.md, "Forecast".
+        """
         return await self._session.run(self._operations.forecast, n, run)
 
     async def drain(self, *, over: float | None = None) -> Drain:
-        """Async `DPQ.drain`."""
+        """Say when all tasks that are due now will have started.
+
+        Args:
+            over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call
+                waits for. None: by the limits alone, as if consumers kept up with them; `unknown`
+                if limits do not say it.
+
+        Raises:
+            ConfigurationError: `over` is out of its bounds.
+
+        Source: docs/design.md, "Forecast".
+        """
         from dpq.model.drain import MAX_OVER_SECONDS, drain_of
 
         if over is None:
             return drain_of(await self._session.run(self._operations.drain_look))
         number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
         before = await self._session.run(self._operations.drain_look)
-        await asyncio.sleep(over)
+        await pause(over)
         return drain_of(await self._session.run(self._operations.drain_look), before)
 
     async def history(self, seconds: float = 3600) -> list[Slot]:
-        """Async `DPQ.history`."""
+        """Return what the queue counted and held, minute by minute, the oldest first.
+
+        Minutes are kept for a day, quarters of an hour for 14 days. Workers, the scheduler and the
+        dashboard store them while they run, and while tasks move; a slot that is missing costs
+        resolution and loses no count.
+
+        Args:
+            seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else
+                quarters of an hour.
+
+        Raises:
+            ConfigurationError: `seconds` is out of its bounds.
+
+        Source: docs/design.md, "History".
+        """
         return await self._session.run(self._operations.history, seconds)
 
     async def events(self, after: str = "", limit: int = 100) -> list[Event]:
-        """Async `DPQ.events`."""
+        """Return what happened to the queue: 429s, closings, deaths, limits set; the oldest first.
+
+        The queue keeps the last thousand or so.
+
+        Args:
+            after: The `id` of the last event that is known; "" returns the newest ones.
+            limit: Events at most (1 to 1000).
+
+        Raises:
+            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
+
+        Source: docs/design.md, "Events".
+        """
         return await self._session.run(self._operations.events, after, limit)
 
     async def trail(self, after: str = "", limit: int = 100) -> list[Event]:
-        """Async `DPQ.trail`."""
+        """Return what happened to each task, the oldest first, and all that `events` tells.
+
+        It is empty unless the queue was made with `trail_max_events`. The kinds of tasks: `pushed`,
+        `delivered`, `acked`, `failed`, `released`, `deferred`, `lease_expired`, `updated`,
+        `cancelled`, `replayed`, `dropped`; and `dead` as in `events`. A purge is one event.
+
+        Args:
+            after: The `id` of the last event of the trail that is known; "" returns the newest.
+            limit: Events at most (1 to 1000).
+
+        Raises:
+            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
+
+        Source: docs/design.md, "The trail".
+        """
         return await self._session.run(self._operations.trail, after, limit)
 
     async def workers(self) -> list[WorkerInfo]:
-        """Async `DPQ.workers`."""
+        """List the workers of this queue, the longest running first.
+
+        A worker reports when it begins, every 10 s and when it ends. A worker that died is listed
+        for up to 60 s more.
+        """
         return await self._session.run(self._operations.workers)
 
     async def held(
         self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
     ) -> list[LeaseInfo]:
-        """Async `DPQ.held`."""
+        """List the leases of this queue, the longest held first: who holds what since when.
+
+        All leases are read, in bounded steps, without their payloads. A task that `set_visibility`
+        hides is not among them.
+
+        Args:
+            n: The most leases to list.
+            worker: Only those of the workers with this name, or of the run with this id.
+            older_than: Only those of tasks that were popped so many seconds ago, or before.
+        """
         return await self._session.run(self._operations.held, n, worker, older_than)
 
     async def release_held(self, leases: Iterable[LeaseInfo]) -> int:
-        """Async `DPQ.release_held`."""
+        """Give tasks back that others hold, uncounted, as `release` does.
+
+        Each is ready at once. So it may run again while its holder, if that is alive, still works
+        on it. The holder's lease is lost at its next extension. It may still ack the task until
+        another consumer has popped it.
+
+        Args:
+            leases: Leases that `held` has listed. It goes in bounded steps, 100 at once.
+
+        Returns:
+            The number that were given back. A delivery that has ended meanwhile is left alone: its
+            token is not the live one.
+        """
         return await self._session.run(self._operations.release_held, leases)
 
+    @property
+    def dead(self) -> AsyncDeadLetters[P]:
+        """The dead letters."""
+        from dpq.queue.dead_async import AsyncDeadLetters
+
+        return AsyncDeadLetters(self._session)
+
     async def promote(self) -> int:
-        """Async `DPQ.promote`."""
-        return (await self._session.run(self._operations.promote))[0]
+        """Do one bounded step of upkeep; a pop does the same before it takes anything.
+
+        Returns:
+            The number of tasks and groups that moved.
+        """
+        done = await self._session.run(self._operations.promote)
+        return done.moved
 
     async def next_event(self) -> float | None:
-        """Async `DPQ.next_event`."""
+        """Return the seconds until time alone makes a task ready, or None if nothing is to come.
+
+        Neither a pause nor a spent limit of the queue keeps a task from being ready.
+        """
         wait = await self._session.run(self._operations.next_event)
         return None if wait is None else wait / 1000
 
     async def check(self) -> list[Problem]:
-        """Async `DPQ.check`."""
+        """Look for broken invariants in all that is stored, in bounded steps.
+
+        Each step sees one moment, so a busy queue gives no false alarms. If a key has another type,
+        only that key is named: while it is there, the rest cannot be checked.
+        """
         return await self._session.run(self._operations.check)
 
     async def repair(self) -> list[Problem]:
-        """Async `DPQ.repair`."""
+        """Repair what `check` finds, in bounded steps, while the queue is in use.
+
+        No task is lost. A task without its record or its payload becomes a dead letter, with the
+        reason `bad record` or `payload missing`. A task that is in no set is due again. Keys of
+        another type are removed. The key of the settings also holds the number of partitions: it is
+        removed only if this client knows that number, so name `partitions`. Safe to call twice, and
+        from several processes at once. If the reply of a repair is lost, the repair is done all the
+        same; the next one names less.
+
+        Returns:
+            The repaired problems, as `check` names them; one cause may have several names.
+
+        Source: docs/operations.md, "Repair".
+        """
         return await self._session.run(self._operations.repair)
-
-    @property
-    def dead(self) -> AsyncDeadLetters[P]:
-        """Async `DPQ.dead`."""
-        from dpq.queue.dead_async import AsyncDeadLetters
-
-        return AsyncDeadLetters(self._session)

@@ -211,7 +211,7 @@ class Server:
 
         Args:
             directory: Created when missing, for this user alone; `~` is expanded. One that is there
-                must be this user's, and nobody else may write there, or in a directory above it.
+                must be this user's, and no other user may write there, or in a directory above it.
             binary: Default: `find_binary()`. Looked at only when the server is not running.
 
         Raises:
@@ -224,7 +224,7 @@ class Server:
         try:
             if path.exists():
                 _require_own(path)
-            _require_safe_way(path)  # before anything is made there
+            _require_safe_way(path)  # this check comes before anything is made there
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             _require_own(path)
             return cls._open(path, binary, ["--appendonly", "yes", "--appendfsync", "everysec"])
@@ -300,7 +300,7 @@ def _ensure_running(
     deadline = time.monotonic() + START_S
     while True:
         with _lock_file(directory, "server.lock") as lock:
-            if _locked(lock, fcntl.LOCK_EX):  # nothing runs
+            if _locked(lock, fcntl.LOCK_EX):  # no server runs
                 if started_here:
                     raise ConfigurationError(f"the server did not start; {_log_tail(directory)}")
                 _launch(directory, binary or find_binary(), options, throw_away, lock)
@@ -327,7 +327,7 @@ def _launch(
     _close_to_others(directory)
     log = directory / "server.log"
     if log.exists():
-        log.replace(directory / "server.log.1")  # one generation: this start's errors alone
+        log.replace(directory / "server.log.1")  # one generation: the errors of one start
     command: list[str | Path] = [binary.path, "--port", "0", "--unixsocket", socket]
     command += ["--unixsocketperm", "700", "--dir", directory, "--logfile", log, "--save", ""]
     python = sys.executable or shutil.which("python3") or "python3"
@@ -453,7 +453,7 @@ def _writer(directory: Path) -> Binary:
 
 
 def _socket(directory: Path) -> Path:
-    """Return the socket's path: in the directory, or where the one who started the server put it.
+    """Return the socket's path: in the directory, or where the first process has put it.
 
     Not computed anew in each process: their environments may differ.
     """

@@ -32,7 +32,7 @@ def keep(directory: str, socket: str, alive: int, remove: bool, command: list[st
     """
     os.umask(0o077)  # the server's files hold the tasks: they are the user's alone
     os.setsid()  # a Ctrl-C in the user's terminal is not meant for the server
-    signal.pthread_sigmask(signal.SIG_SETMASK, ENDINGS)  # held back until `server` is known
+    signal.pthread_sigmask(signal.SIG_SETMASK, ENDINGS)  # until `server` is known
     for name in ENDINGS:
         signal.signal(name, _end)
     lock = os.open(os.path.join(directory, "use.lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -44,7 +44,7 @@ def keep(directory: str, socket: str, alive: int, remove: bool, command: list[st
     finally:
         _stop(server, at_once=remove)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(socket)  # left by a server that was killed
+            os.unlink(socket)  # a server that was killed has left it
         if remove:
             os.close(alive)  # a server that ended by itself: the owner may look at its log
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -96,6 +96,6 @@ def _stop(server: int, *, at_once: bool) -> None:
 
 
 if __name__ == "__main__":
-    # The launcher leaves at once, so the keeper is nobody's child: no zombie, nobody to wait for.
+    # The launcher leaves at once, so the keeper has no parent: it leaves no zombie to wait for.
     if not os.fork():
         keep(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "remove", sys.argv[5:])

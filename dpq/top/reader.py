@@ -15,6 +15,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from dpq import DPQ, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
+from dpq.queue.inside import session_of
 from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 
 CLOSED_SHOWN = 20
@@ -161,7 +162,7 @@ class Reader:
         watch = self._watch(name)
         if watch is None:
             return None
-        run, closed = watch.queue._session.run, list[LimitState]()
+        run, closed = session_of(watch.queue).run, list[LimitState]()
         if groups := run(watch.browser.groups, "closed", most=CLOSED_SHOWN):
             closed = run(watch.browser.states, groups).states[2:]
         coming = watch.queue.forecast(NEXT_SHOWN)

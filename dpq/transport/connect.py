@@ -79,6 +79,8 @@ class Opened:
         if self.server:
             self.server.close()
 
+    abandon = close
+
 
 def open_url(url: str) -> Opened:
     """Open a client for `url`; nothing is sent yet (an embedded server is started, though).

@@ -46,6 +46,10 @@ class AsyncOpened:
         await self.client.aclose()
         if sentinel := sentinel_of(self.client):
             await sentinel.aclose()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the private server of a client that has not connected yet."""
         if self.server:
             self.server.close()
 

@@ -71,6 +71,10 @@ class Connections:
         """
         return self.begin(commands)()
 
+    def aimed(self, key: str) -> dict[str, Any]:
+        """Return the arguments that make a method of the client ask the node that holds a key."""
+        return self.nodes.aimed(key)
+
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
         """Send commands; return a function that waits for their replies, and returns them.
 

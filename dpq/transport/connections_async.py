@@ -75,6 +75,11 @@ class AsyncConnections:
                 replies[position] = await self._resend(commands[position], reply)
         return judge(replies)
 
+    async def aimed(self, key: str) -> dict[str, Any]:
+        """Async `Connections.aimed`."""
+        await self.nodes.ready()
+        return self.nodes.aimed(key)
+
     async def _call_by_node(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send commands to all nodes that hold their keys, at the same time."""
         replies: list[Any] = [MISSING] * len(commands)

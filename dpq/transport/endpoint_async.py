@@ -7,9 +7,8 @@ again.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, RedisError, ResponseError
@@ -25,36 +24,10 @@ from dpq.transport.cluster import (
     raise_if_demoted,
     writing,
 )
-
-T = TypeVar("T")
+from dpq.transport.shared_async import Shared
 
 CUT = (RedisConnectionError, RedisTimeoutError)
 """The errors that stand for a missing reply: the server may have run the command, or not."""
-
-
-class Shared(Generic[T]):
-    """A coroutine that runs once for all callers that ask meanwhile; cancelling one is harmless."""
-
-    def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
-        self._start = start
-        self._running: asyncio.Task[T] | None = None
-
-    async def get(self) -> T:
-        """Wait for the running coroutine, or start it."""
-        loop = asyncio.get_running_loop()
-        running = self._running
-        if running is None or running.done() or running.get_loop() is not loop:
-            self._running = running = loop.create_task(self._run())
-        return await asyncio.shield(running)
-
-    async def _run(self) -> T:
-        return await self._start()
-
-    async def ended(self) -> None:
-        """Wait until the coroutine has ended."""
-        running, self._running = self._running, None
-        if running is not None and running.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait((running,))
 
 
 class AsyncEndpoint:

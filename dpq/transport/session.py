@@ -1,9 +1,11 @@
+# Made from session_async.py by `make twins`: change that file, not this one.
 """The session: the one object that runs operations of queues on the servers behind one client.
 
-The blocking queue, its dead letters, lease loops, workers and the scheduler send through a session,
-and through nothing else. It knows how to run an operation, and must not know what it does:
+A blocking queue, its dead letters, lease loops and workers send through a session, and through
+nothing else. It knows how to run an operation, and must not know what it does. Its `run` checks the
+arguments, opens the queue, and sends the commands:
 
-    session.run(operations.ack, task)   checks the arguments, opens the queue, sends the commands
+    session.run(operations.ack, task)
 """
 
 import logging
@@ -16,17 +18,24 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.protocol.command import Command, Operation, Steps, Together, together
+from dpq.protocol.command import Command, Operation, Steps, together
 from dpq.protocol.durability import Durability
 from dpq.protocol.keys import key_of
 from dpq.transport.cluster import reachable, unspoiled
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import asks_for_save, unreachable, warn
+from dpq.transport.shared import Shared
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = ParamSpec("A")
+
+NO_QUEUE = "there is no such queue: the first push makes it"
+"""The note at a task that is not found, if nothing of its queue is stored."""
+
+MAKERS = ("push", "push_plain", "acquire")
+"""The scripts that make a queue."""
 
 
 class Openable(Protocol):
@@ -52,39 +61,14 @@ class Openable(Protocol):
 Q = TypeVar("Q", bound=Openable)
 
 
-class SessionBase:
-    """The common part of a blocking and an asyncio session.
+class Session:
+    """Sends operations of any queues to the servers behind one client.
 
     Attributes:
         checked: The server was checked, or needs no check.
         refusal: The reason why nothing can be sent any more; "" while the session is open.
+        opened_label: The label of a client that DPQ has opened, or "".
     """
-
-    connections: Any
-
-    def __init__(self, client: Any, durability: Durability, queue_name: str) -> None:
-        self.client = client
-        self.checked = False
-        self.refusal = ""
-        self.opened_label = ""  # the label of a client that DPQ has opened
-        self._durability = durability
-        self._conf = key_of(queue_name, "conf")
-
-    @property
-    def label(self) -> str:
-        """The name of the server in errors."""
-        return self.opened_label or str(self.connections.nodes.label)
-
-    def require_open(self) -> None:
-        """Raise ConfigurationError when the client that was opened for this session is closed."""
-        if self.refusal:
-            raise ConfigurationError(self.refusal)
-
-
-class Session(SessionBase):
-    """Sends operations of any queues to the servers behind one client."""
-
-    connections: Connections
 
     def __init__(
         self,
@@ -102,8 +86,23 @@ class Session(SessionBase):
             durability: The confirmation that the server must be able to give.
             queue_name: In a cluster, the node that holds this queue is checked.
         """
-        super().__init__(client, durability, queue_name)
+        self.client = client
         self.connections = connections
+        self.checked = False
+        self.refusal = ""
+        self.opened_label = ""
+        self._durability = durability
+        self._conf = key_of(queue_name, "conf")
+
+    @property
+    def label(self) -> str:
+        """The name of the server in errors."""
+        return self.opened_label or str(self.connections.nodes.label)
+
+    def require_open(self) -> None:
+        """Raise ConfigurationError when the client that was opened for this session is closed."""
+        if self.refusal:
+            raise ConfigurationError(self.refusal)
 
     def send(self, steps: Steps[T]) -> T:
         """Run an operation without opening its queue before."""
@@ -121,27 +120,19 @@ class Session(SessionBase):
         Returns:
             For each operation its result, or the exception that it ended with.
         """
-        return self._begin(operations)()
+        return self._run_in_step(operations, None)
 
-    def _begin(
-        self, operations: Sequence[Steps[Any]], ready: Callable[[], None] | None = None
-    ) -> Callable[[], list[Any]]:
-        """Send the first commands of operations, after `ready`; return what does the rest."""
+    def _run_in_step(
+        self, operations: Sequence[Steps[Any]], ready: Callable[[], None] | None
+    ) -> list[Any]:
+        """Run operations; call `ready` before the first commands are sent."""
         driver = together(operations)
         try:
             commands = next(driver)
-        except StopIteration as end:
-            results: list[Any] = end.value
-            return lambda: results
-        if ready is not None:
-            ready()
-        return partial(self._rest, driver, self.connections.begin(commands))
-
-    def _rest(self, driver: Together, receive: Callable[[], list[Any]]) -> list[Any]:
-        """Run operations to their ends, once their first commands are sent."""
-        try:
+            if ready is not None:
+                ready()
             while True:
-                receive = self.connections.begin(driver.send(receive()))
+                commands = driver.send(self.connections.call_all(commands))
         except StopIteration as end:
             results: list[Any] = end.value
             return results
@@ -154,17 +145,21 @@ class Session(SessionBase):
             RedisError: The server cannot be reached.
         """
         try:
-            with unspoiled(self.client), reachable():
-                here = self.connections.nodes.aimed(self._conf)
-                info = self.client.info(**here)
-                more = asks_for_save(info, self.client, self._durability, self.label)
-                save = save_points(self.client, here) if more else None
-            warn(info, save, self.label)
+            with unspoiled(self.client):
+                self._look_at_server()
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.label)
         self.checked = True
+
+    def _look_at_server(self) -> None:
+        with reachable():
+            here = self.connections.aimed(self._conf)
+            info = self.client.info(**here)
+            more = asks_for_save(info, self.client, self._durability, self.label)
+            save = save_points(self.client, here) if more else None
+        warn(info, save, self.label)
 
     def close(self) -> None:
         """Close the connections that no call uses now."""
@@ -192,6 +187,8 @@ class QueueSession(Session, Generic[Q]):
         super().__init__(client, connections, durability=durability, queue_name=queue_name)
         self.operations = operations
         self._agreed = agreed
+        self._opening = Shared(self.open)
+        self._creating = Shared(partial(self.open, create=True))
 
     def run(self, verb: Callable[A, Steps[T]], *args: A.args, **named: A.kwargs) -> T:
         """Run an operation: check its arguments, open the queue, send the commands."""
@@ -227,16 +224,12 @@ class QueueSession(Session, Generic[Q]):
 
     def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations as `send_all` does, once the queue is opened."""
-        return self.begin_all(operations)()
-
-    def begin_all(self, operations: Sequence[Steps[Any]]) -> Callable[[], list[Any]]:
-        """Send the first commands of operations; return a function that does the rest."""
-        return self._begin(operations, self.ready)
+        return self._run_in_step(operations, self.ready)
 
     def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
         if self.operations.settings is None:
-            self.open(create=create)
+            (self._creating if create else self._opening).get()
 
     def open(self, *, create: bool = False) -> None:
         """Check the server, once; then read the queue's settings, also if they are known."""
@@ -244,13 +237,6 @@ class QueueSession(Session, Generic[Q]):
             self.check_server()
         self.operations.agree(self.send(self.operations.open(create=create)))
         self._agreed()
-
-
-NO_QUEUE = "there is no such queue: the first push makes it"
-"""The note at a task that is not found, if nothing of its queue is stored."""
-
-MAKERS = ("push", "push_plain", "acquire")
-"""The scripts that make a queue."""
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
@@ -261,6 +247,6 @@ def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
 def save_points(redis: Any, at: Any) -> str | None:
     """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
     try:
-        return str(redis.config_get("save", **at).get("save"))
+        return str((redis.config_get("save", **at)).get("save"))
     except ResponseError:  # forbidden, as by many providers
         return None

@@ -1,33 +1,176 @@
-"""The asyncio session: the twin of session.py, for the asyncio queue and its workers."""
+"""The session: the one object that runs operations of queues on the servers behind one client.
+
+An asyncio queue, its dead letters, lease loops and workers send through a session, and through
+nothing else. It knows how to run an operation, and must not know what it does. Its `run` checks the
+arguments, opens the queue, and sends the commands:
+
+    await session.run(operations.ack, task)
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.errors import TaskNotFoundError
+from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.protocol.command import Command, Operation, Steps, together
 from dpq.protocol.durability import Durability
+from dpq.protocol.keys import key_of
 from dpq.transport.cluster import reachable, unspoiled_async
 from dpq.transport.connections_async import AsyncConnections
-from dpq.transport.endpoint_async import Shared
 from dpq.transport.server_check import asks_for_save, unreachable, warn
-from dpq.transport.session import NO_QUEUE, Q, SessionBase, makes_queue
+from dpq.transport.shared_async import Shared
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = ParamSpec("A")
 
+NO_QUEUE = "there is no such queue: the first push makes it"
+"""The note at a task that is not found, if nothing of its queue is stored."""
 
-class AsyncQueueSession(SessionBase, Generic[Q]):
-    """Async `QueueSession`."""
+MAKERS = ("push", "push_plain", "acquire")
+"""The scripts that make a queue."""
 
-    connections: AsyncConnections
+
+class Openable(Protocol):
+    """The operations of one queue, as far as a session knows them.
+
+    Attributes:
+        settings: The stored settings; None until the queue is opened and exists.
+    """
+
+    settings: dict[str, str] | None
+
+    @property
+    def partitions(self) -> Sequence[object]:
+        """The partitions; another object once the queue is known, or forgotten."""
+
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+        """Read the settings of the queue; with `create`, create it."""
+
+    def agree(self, settings: dict[str, str]) -> None:
+        """Take over the settings that `open` has read."""
+
+
+Q = TypeVar("Q", bound=Openable)
+
+
+class AsyncSession:
+    """Sends operations of any queues to the servers behind one client.
+
+    Attributes:
+        checked: The server was checked, or needs no check.
+        refusal: The reason why nothing can be sent any more; "" while the session is open.
+        opened_label: The label of a client that DPQ has opened, or "".
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        connections: AsyncConnections,
+        *,
+        durability: Durability = "async",
+        queue_name: str = "any",
+    ) -> None:
+        """Begin a session; nothing is sent yet.
+
+        Args:
+            client: The client of redis-py.
+            connections: Connections to its servers, which may be shared.
+            durability: The confirmation that the server must be able to give.
+            queue_name: In a cluster, the node that holds this queue is checked.
+        """
+        self.client = client
+        self.connections = connections
+        self.checked = False
+        self.refusal = ""
+        self.opened_label = ""
+        self._durability = durability
+        self._conf = key_of(queue_name, "conf")
+
+    @property
+    def label(self) -> str:
+        """The name of the server in errors."""
+        return self.opened_label or str(self.connections.nodes.label)
+
+    def require_open(self) -> None:
+        """Raise ConfigurationError when the client that was opened for this session is closed."""
+        if self.refusal:
+            raise ConfigurationError(self.refusal)
+
+    async def send(self, steps: Steps[T]) -> T:
+        """Run an operation without opening its queue before."""
+        operation = Operation(steps)
+        return await self._finish(operation, operation.begin())
+
+    async def _finish(self, operation: Operation[T], commands: Sequence[Command[Any]] | None) -> T:
+        while commands is not None:
+            commands = operation.go_on(await self.connections.call_all(commands))
+        return operation.result
+
+    async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
+        """Run operations of any queues in step: the next commands of all share one round trip.
+
+        Returns:
+            For each operation its result, or the exception that it ended with.
+        """
+        return await self._run_in_step(operations, None)
+
+    async def _run_in_step(
+        self, operations: Sequence[Steps[Any]], ready: Callable[[], Awaitable[None]] | None
+    ) -> list[Any]:
+        """Run operations; call `ready` before the first commands are sent."""
+        driver = together(operations)
+        try:
+            commands = next(driver)
+            if ready is not None:
+                await ready()
+            while True:
+                commands = driver.send(await self.connections.call_all(commands))
+        except StopIteration as end:
+            results: list[Any] = end.value
+            return results
+
+    async def check_server(self) -> None:
+        """Check the server: refuse one that is too old, warn of settings that endanger tasks.
+
+        Raises:
+            ConfigurationError: The server is too old.
+            RedisError: The server cannot be reached.
+        """
+        try:
+            async with unspoiled_async(self.client):
+                await self._look_at_server()
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise type(error)(unreachable(self.label, error)) from error
+        except ResponseError:
+            log.debug("%s: the server does not say its version", self.label)
+        self.checked = True
+
+    async def _look_at_server(self) -> None:
+        with reachable():
+            here = await self.connections.aimed(self._conf)
+            info = await self.client.info(**here)
+            more = asks_for_save(info, self.client, self._durability, self.label)
+            save = await save_points_async(self.client, here) if more else None
+        warn(info, save, self.label)
+
+    async def close(self) -> None:
+        """Close the connections that no call uses now."""
+        await self.connections.aclose()
+
+
+class AsyncQueueSession(AsyncSession, Generic[Q]):
+    """A session of one queue: opens the queue before its first operation.
+
+    Attributes:
+        operations: The operations of the queue.
+    """
 
     def __init__(
         self,
@@ -39,25 +182,15 @@ class AsyncQueueSession(SessionBase, Generic[Q]):
         queue_name: str,
         agreed: Callable[[], Awaitable[None]],
     ) -> None:
-        super().__init__(client, durability, queue_name)
-        self.connections = connections
+        """Begin a session; it calls `agreed` each time it has opened the queue."""
+        super().__init__(client, connections, durability=durability, queue_name=queue_name)
         self.operations = operations
         self._agreed = agreed
         self._opening = Shared(self.open)
         self._creating = Shared(partial(self.open, create=True))
 
-    async def send(self, steps: Steps[T]) -> T:
-        """Async `Session.send`."""
-        operation = Operation(steps)
-        return await self._finish(operation, operation.begin())
-
-    async def _finish(self, operation: Operation[T], commands: Sequence[Command[Any]] | None) -> T:
-        while commands is not None:
-            commands = operation.go_on(await self.connections.call_all(commands))
-        return operation.result
-
     async def run(self, verb: Callable[A, Steps[T]], *args: A.args, **named: A.kwargs) -> T:
-        """Async `QueueSession.run`."""
+        """Run an operation: check its arguments, open the queue, send the commands."""
         return await self.run_after(None, verb, *args, **named)
 
     async def run_after(
@@ -67,7 +200,7 @@ class AsyncQueueSession(SessionBase, Generic[Q]):
         *args: A.args,
         **named: A.kwargs,
     ) -> T:
-        """Async `QueueSession.run_after`."""
+        """Run an operation as `run` does; call `first` once its arguments are checked."""
         queue = self.operations
         partitions = queue.partitions
         operation = Operation(verb(*args, **named))
@@ -78,7 +211,7 @@ class AsyncQueueSession(SessionBase, Generic[Q]):
             self.require_open()
         if queue.settings is None:
             await self.ready(create=makes_queue(commands))
-        if queue.partitions is not partitions:
+        if queue.partitions is not partitions:  # the queue was opened, and has several
             operation = Operation(verb(*args, **named))
             commands = operation.begin()
         try:
@@ -89,60 +222,30 @@ class AsyncQueueSession(SessionBase, Generic[Q]):
             raise
 
     async def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
-        """Async `QueueSession.run_all`."""
-        return await self._run_in_step(operations, opens=True)
-
-    async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
-        """Async `Session.send_all`."""
-        return await self._run_in_step(operations, opens=False)
-
-    async def _run_in_step(self, operations: Sequence[Steps[Any]], *, opens: bool) -> list[Any]:
-        driver = together(operations)
-        try:
-            commands = next(driver)
-            if opens:
-                await self.ready()
-            while True:
-                commands = driver.send(await self.connections.call_all(commands))
-        except StopIteration as end:
-            results: list[Any] = end.value
-            return results
+        """Run operations as `send_all` does, once the queue is opened."""
+        return await self._run_in_step(operations, self.ready)
 
     async def ready(self, *, create: bool = False) -> None:
-        """Async `QueueSession.ready`; calls that ask for it at the same time share one."""
+        """Open the queue, unless its settings are known."""
         if self.operations.settings is None:
             await (self._creating if create else self._opening).get()
 
     async def open(self, *, create: bool = False) -> None:
-        """Async `QueueSession.open`."""
+        """Check the server, once; then read the queue's settings, also if they are known."""
         if not self.checked:
             await self.check_server()
         self.operations.agree(await self.send(self.operations.open(create=create)))
         await self._agreed()
 
-    async def check_server(self) -> None:
-        """Async `Session.check_server`."""
-        try:
-            async with unspoiled_async(self.client):
-                with reachable():
-                    await self.connections.nodes.ready()
-                    here = self.connections.nodes.aimed(self._conf)
-                    info = await self.client.info(**here)
-                    more = asks_for_save(info, self.client, self._durability, self.label)
-                    save = await self._save_points(here) if more else None
-            warn(info, save, self.label)
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            raise type(error)(unreachable(self.label, error)) from error
-        except ResponseError:
-            log.debug("%s: the server does not say its version", self.label)
-        self.checked = True
 
-    async def _save_points(self, at: Any) -> str | None:
-        try:
-            return str((await self.client.config_get("save", **at)).get("save"))
-        except ResponseError:  # forbidden, as by many providers
-            return None
+def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
+    """Return True if an operation that begins so creates its queue: push and acquire do."""
+    return commands is not None and commands[0].script.name in MAKERS
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.connections.aclose()
+
+async def save_points_async(redis: Any, at: Any) -> str | None:
+    """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
+    try:
+        return str((await redis.config_get("save", **at)).get("save"))
+    except ResponseError:  # forbidden, as by many providers
+        return None

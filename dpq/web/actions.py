@@ -18,6 +18,7 @@ from dpq.model.interrupts import FAULTS
 from dpq.model.priority import encode_priority
 from dpq.model.validation import number
 from dpq.operations.browse import LOOK_A_PAGE, Browser, Filter, Position
+from dpq.queue.inside import operations_of, session_of
 
 STEP = 200
 """Tasks in one step: 5 to 20 ms of server time, in calls for one task each."""
@@ -62,7 +63,7 @@ def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> 
     if action == "purge":
         done = queue.dead.purge(ids)
         return done, len(ids) - done
-    session = queue._session
+    session = session_of(queue)
     session.ready()
     operations = session.operations
     if action == "cancel":
@@ -123,7 +124,7 @@ class Job:
         self.state: JobState = "counting"
         self.count = self.searched = self.left = self.done = self.missed = 0
         self.error = ""
-        self._browser = Browser(queue._session.operations)
+        self._browser = Browser(operations_of(queue))
         self._stop = threading.Event()
 
     @property
@@ -168,7 +169,7 @@ class Job:
 
     def _pages(self, most: int) -> Iterable[Any]:
         positions: list[Position] = []
-        search = self.queue._session.run
+        search = session_of(self.queue).run
         step = most if not self.rate else max(1, min(most, int(self.rate)))
         while not self._stop.is_set():
             found = search(self._browser.search, self.chosen, positions, step, LOOK_A_PAGE)

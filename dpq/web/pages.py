@@ -12,7 +12,7 @@ from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
-from dpq.queue.all_queues import inspect_server
+from dpq.registry.all_queues import inspect_server
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
 from dpq.web.charts import SPANS

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.validation import one_line
+from dpq.queue.inside import session_of
 from dpq.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
@@ -110,7 +111,7 @@ def app(
                     f"a queue is {queue!r}: it must be a DPQ; beside an AsyncDPQ, make a DPQ of "
                     "the same name for the dashboard"
                 )
-        server = server or (str(queues[0]._session.label) if queues else "")
+        server = server or (str(session_of(queues[0]).label) if queues else "")
         queues = Named(queues)
     site = Site(queues, access or Access(), badge, server)
     site.document = json.loads(

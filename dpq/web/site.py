@@ -14,7 +14,8 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
-from dpq.queue.registry import no_such_queue
+from dpq.queue.inside import session_of
+from dpq.registry.names import no_such_queue
 from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
@@ -186,7 +187,7 @@ class Call:
     def browse(self, verb: str, *args: Any, **named: Any) -> Any:
         """Run a read-only operation on the queue of the path; see `dpq.operations.browse`."""
         watch = self.site.watch(self.name)
-        return watch.queue._session.run(getattr(watch.browser, verb), *args, **named)
+        return session_of(watch.queue).run(getattr(watch.browser, verb), *args, **named)
 
     def shared(self, verb: str, *args: Any) -> Any:
         """Run such an operation at most once a second for all tabs."""

@@ -17,6 +17,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase
+from dpq.queue.inside import operations_of
 from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
@@ -236,7 +237,7 @@ class WorkerBase(Generic[Q]):
 
     @property
     def _operations(self) -> list[QueueOperations[Any]]:
-        return [queue._session.operations for queue in self.queues]
+        return [operations_of(queue) for queue in self.queues]
 
     def _log_unfinished(self) -> None:
         if self.given_back:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.signals import RateLimited
 from dpq.queue.end_log import EndLog
+from dpq.queue.inside import leases_of, operations_of
 from dpq.worker.outcomes import Done, Ending, GivenBack, endings, to_send_again
 
 if TYPE_CHECKING:
@@ -52,17 +53,17 @@ class Deliveries:
         self._name = name
         self._queues = queues  # not their leases: a forked child has others
         self._seconds = [visibility or queue.default_visibility for queue in queues]
-        self._operations = [queue._session.operations for queue in queues]
+        self._operations = [operations_of(queue) for queue in queues]
         self._log = EndLog(name, named=named)
 
     def hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep the leases of a pop alive."""
-        leases, seconds = self._queues[queue_index]._leases, self._seconds[queue_index]
+        leases, seconds = leases_of(self._queues[queue_index]), self._seconds[queue_index]
         return [Taken(queue_index, lease) for lease in leases.hold(tasks, seconds)]
 
     def claim(self, done: Done) -> bool:
         """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
-        leases = self._queues[done.queue_index]._leases
+        leases = leases_of(self._queues[done.queue_index])
         if isinstance(done.error, RateLimited):  # an extension under way would undo it
             return leases.let_go(done.task)
         return leases.ending(done.task)
@@ -76,7 +77,7 @@ class Deliveries:
         """Make the operations that end deliveries."""
         for each in done:
             if each.error is not None and isinstance(each.error, RateLimited):
-                self._queues[each.queue_index]._leases.let_go(each.task)
+                leases_of(self._queues[each.queue_index]).let_go(each.task)
         return endings(done, self._operations)
 
     def answered(self, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
@@ -108,4 +109,4 @@ class Deliveries:
     def forget(self, done: Sequence[Done]) -> None:
         """Stop to extend the leases of ended deliveries."""
         for each in done:
-            self._queues[each.queue_index]._leases.ended(each.task)
+            leases_of(self._queues[each.queue_index]).ended(each.task)

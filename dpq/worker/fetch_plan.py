@@ -22,6 +22,7 @@ from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_BATCH, error_line
 from dpq.protocol.command import Steps
 from dpq.protocol.replies import Batch
+from dpq.queue.inside import operations_of
 from dpq.queue.refusals import log_refused
 from dpq.transport.cluster import forbidden
 from dpq.transport.waiter import Marker, Watch, owned_markers, waiter_argument, watches_after
@@ -82,7 +83,7 @@ class FetchPlan:
         self.prefetch = prefetch
         self.confirms = queues[0].durability != "async"
         self.pause = 0.0
-        self.operations: list[QueueOperations[Any]] = [each._session.operations for each in queues]
+        self.operations: list[QueueOperations[Any]] = [operations_of(each) for each in queues]
         self._name = name
         self.order = order.queue_indexes
         self._charge = order.charge

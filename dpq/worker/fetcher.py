@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from dpq.model.signals import RateLimited
 from dpq.protocol.durability import CONFIRM_SECONDS
+from dpq.queue.inside import session_of
 from dpq.worker.deliveries import Taken
 from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
@@ -199,7 +200,7 @@ class Fetcher:
     def _look_for_partitions(self, unknown: list[Any]) -> None:
         """Block on all markers of queues that did not exist before."""
         for queue in unknown:
-            queue._session.ready()
+            session_of(queue).ready()
         self._wakeups.follow(self._plan.markers())
 
     def _all_gone(self) -> bool:

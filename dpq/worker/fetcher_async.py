@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.model.signals import RateLimited
 from dpq.protocol.command import Steps
+from dpq.queue.inside import session_of
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.heartbeats import Holding
@@ -166,7 +167,7 @@ class AsyncFetcher:
     async def _look_for_partitions(self, unknown: Iterable[Any]) -> None:
         """Block on all markers of queues that did not exist before."""
         for queue in unknown:
-            await queue._session.ready()
+            await session_of(queue).ready()
         await self._wakeups.follow(self._plan.markers())
 
     async def _all_gone(self) -> bool:

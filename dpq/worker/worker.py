@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
+from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
 from dpq.worker.run_state import (
@@ -214,10 +215,10 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._leaving_by: threading.Thread | None = None
         self._fault: BaseException | None = None
         for queue in self.queues:
-            queue._session.require_open()
-            queue._session.ready()
+            session_of(queue).require_open()
+            session_of(queue).ready()
         state = RunState(until_empty=until_empty, end=self._end)
-        plan, session = self._new_plan(state), self.queues[0]._session
+        plan, session = self._new_plan(state), session_of(self.queues[0])
         wakeups = WakeUps(session.connections.nodes, plan.markers())
         self._fetcher = Fetcher(plan, session, wakeups, self._lock)
         self._runner = Runner(
@@ -330,7 +331,7 @@ class Worker(WorkerBase[DPQ[Any]]):
 
     def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            self._told(self.queues[0]._session.send_all(operations))
+            self._told(session_of(self.queues[0]).send_all(operations))
         except Exception:  # a worker that cannot send heartbeats works on
             self._state.pulse.hear(answered=False)
             about = fields("not_told", worker=self.name)

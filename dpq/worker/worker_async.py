@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from dpq.model.log_fields import fields
+from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
 from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
@@ -132,9 +133,9 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         state = RunState(until_empty=until_empty, end=self._end)
         self._begin_run(state)
         for queue in self.queues:
-            queue._session.require_open()
-            await queue._session.ready()
-        plan, session = self._new_plan(state), self.queues[0]._session
+            session_of(queue).require_open()
+            await session_of(queue).ready()
+        plan, session = self._new_plan(state), session_of(self.queues[0])
         wakeups = AsyncWakeUps(session.connections, plan.markers())
         self._fetcher = AsyncFetcher(
             plan, session, wakeups, self._change, concurrency=self.concurrency
@@ -218,7 +219,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
     async def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            self._told(await self.queues[0]._session.send_all(operations))
+            self._told(await session_of(self.queues[0]).send_all(operations))
         except Exception:  # a worker that cannot send heartbeats works on
             self._state.pulse.hear(answered=False)
             about = fields("not_told", worker=self.name)

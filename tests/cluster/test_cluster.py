@@ -37,7 +37,7 @@ from dpq import (
 )
 from dpq.cli import app
 from dpq.protocol.keys import key_of
-from dpq.queue.all_queues import known_queues
+from dpq.registry.all_queues import known_queues
 from dpq.transport import waiter as waiters
 from dpq.transport.cluster import Node
 from dpq.transport.waiter import Waiter

@@ -5,10 +5,7 @@ import logging
 import math
 import multiprocessing
 import os
-import re
-import socket
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +15,11 @@ from kit.waiting import wait_until
 from pydantic import BaseModel
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import (
     DPQ,
     AsyncDPQ,
-    Backoff,
     ConfigurationError,
-    DuplicateTaskError,
     LeaseLostError,
     Push,
     RateLimit,
@@ -282,59 +276,6 @@ def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) ->
     }.get(settle, (0, 1, 0))
 
 
-# Unique keys
-
-
-def test_a_key_is_unique_while_its_task_is_stored(q: DPQ[Any]) -> None:
-    """The same key names one task, dead or alive, and is free again after the ack."""
-    first = q.push("a", key="k")
-    assert q.push("b", key="k") == first
-    with pytest.raises(DuplicateTaskError) as error:
-        q.push("b", key="k", on_duplicate="error")
-    assert (error.value.key, error.value.task_id) == ("k", first)
-    task = q.pop().task
-    assert task.payload == "a"
-    q.bury(task, "no")
-    assert q.push("b", key="k") == first
-    assert q.stats().dead == 1
-    q.dead.purge()
-    assert q.push("b", key="k") != first
-
-
-@pytest.mark.parametrize("mode", ["update", "rerun"])
-def test_a_dead_holder_of_a_key_is_revived(q: DPQ[Any], mode: Any) -> None:
-    """`update` and `rerun` bring a dead holder back with the new payload and all attempts."""
-    first = q.push("a", key="k", max_attempts=1)
-    q.fail(q.pop().task, "boom")
-    assert q.push("b", priority=5, key="k", on_duplicate=mode) == first
-    task = q.pop().task
-    assert (task.payload, task.priority, task.attempt, task.last_error) == ("b", 5, 1, None)
-
-
-def test_a_rerun_of_a_running_task_follows_its_ack(q: DPQ[Any]) -> None:
-    """Asked for while the task runs, a rerun comes once, after the ack, as a new task."""
-    first = q.push("a", key="k")
-    task = q.pop().task
-    other = q.push("other")
-    for payload in ("b", "c"):
-        assert q.push(payload, key="k", on_duplicate="rerun") == first
-    assert q.ack(task) is True
-    assert q.pop().task.id == other
-    again = q.pop().task
-    assert (again.id, again.payload, again.deliveries) == (first, "c", 1)
-    assert q.ack(again) is True
-    assert q.pop().task is None or pytest.fail("it ran a third time")
-
-
-def test_a_higher_priority_is_raised_and_a_lower_ignored(q: DPQ[Any]) -> None:
-    """`raise_priority` keeps the higher of the two, and the payload."""
-    first = q.push("a", priority=5, key="k")
-    for priority, expected in ((3, 5), (2**53 + 1, 2**53 + 1), (2**53, 2**53 + 1)):
-        assert q.push("b", priority, key="k", on_duplicate="raise_priority") == first
-        assert q.get(first).priority == expected
-    assert q.get(first).payload == "a"
-
-
 # Many at once
 
 
@@ -419,69 +360,10 @@ def test_a_task_of_a_queue_that_does_not_exist(q: DPQ[Any]) -> None:
 # The whole queue
 
 
-def test_a_pause_ends_by_itself(q: DPQ[Any], clock: Any) -> None:
-    """pause(seconds) hands out nothing before its time, and everything from then on."""
-    q.push("a")
-    q.pause(5)
-    clock.advance(4.999)
-    assert q.pop().task is None
-    clock.advance(0.001)
-    assert q.pop().task is not None
-
-
-def test_a_pause_without_an_end_lasts_until_resume(q: DPQ[Any], clock: Any) -> None:
-    """pause() holds for ever, for every client; resume() ends it."""
-    q.push("a")
-    q.pause()
-    clock.advance(10**6)
-    assert DPQ(q.redis, q.queue_name, clock=clock).pop().task is None
-    q.resume()
-    assert q.pop().task is not None
-
-
 def bury_all(q: DPQ[Any], *reasons: str) -> None:
     for number, reason in enumerate(reasons):
         q.push(number, group="ab"[number % 2])
         q.bury(q.pop().task, reason)
-
-
-def test_dead_letters_are_listed_by_filter(q: DPQ[Any], clock: Any) -> None:
-    """reason, group and where choose; the longest dead comes first, and n bounds the list."""
-    bury_all(q, "x", "y", "x", "y")
-    payloads = lambda **chosen: sorted(task.payload for task in q.dead.list(**chosen))  # noqa: E731
-    assert payloads() == [0, 1, 2, 3]
-    assert payloads(reason="x") == [0, 2]
-    assert payloads(group="b") == [1, 3]
-    assert payloads(where=lambda task: task.payload > 1) == [2, 3]
-    assert payloads(reason="y", where=lambda task: task.payload > 1) == [3]
-    assert len(q.dead.list(2)) == 2
-    clock.advance(1)
-    q.push("late")
-    q.bury(q.pop().task, "z")
-    assert q.dead.list()[-1].payload == "late"
-
-
-def test_dead_letters_are_replayed_at_a_rate(q: DPQ[Any], clock: Any) -> None:
-    """With rate=2 the first is due at once and each next half a second later."""
-    bury_all(q, *["x"] * 5)
-    assert q.dead.replay(rate=2) == 5
-    seen = []
-    for _ in range(5):
-        seen.append(len(q.pop_many(10)))
-        clock.advance(0.5)
-    assert seen == [1] * 5
-
-
-def test_a_rate_holds_across_batches(q: DPQ[Any], clock: Any) -> None:
-    """A replay of more than one page spaces the pages too."""
-    q.push_many(Push(payload=n, max_attempts=1) for n in range(250))
-    for task in q.pop_many(250):
-        q.bury(task, "x")
-    assert q.dead.replay(rate=10) == 250
-    clock.advance(12)
-    while q.promote():
-        pass
-    assert q.stats().ready == 121
 
 
 def test_dead_letters_are_purged_by_filter_and_id(q: DPQ[Any]) -> None:
@@ -503,86 +385,7 @@ def test_an_id_named_twice_counts_once(q: DPQ[Any]) -> None:
     assert q.dead.purge([second, second]) == 1
 
 
-def test_two_updates_of_one_key_in_a_batch_leave_one_place(q: DPQ[Any]) -> None:
-    """Pushes of a batch that meet the same holder act one after the other; the last one stands."""
-    task_id = q.push("a", key="k")
-    update = {"key": "k", "on_duplicate": "update"}
-    q.push_many([Push(payload="b", **update), Push(payload="c", delay=60, **update)])
-    assert q.check() == []
-    assert (q.get(task_id).payload, q.get(task_id).state) == ("c", "delayed")
-    assert q.pop().task is None
-
-
-def test_a_retried_settling_after_a_replay_changes_nothing(q: DPQ[Any]) -> None:
-    """What settles a delivery first has settled it, and a replay in between changes nothing."""
-    q.push("a")
-    task = q.pop().task
-    q.bury(task, "no")
-    q.dead.replay()
-
-    q.bury(task, "no")  # the client library sends it again
-
-    assert q.stats().ready == 1
-
-
-# Settings
-
-
-def test_settings_belong_to_the_queue(redis: Redis, queue_name: str) -> None:
-    """The first client that names one writes it, and one that names none follows."""
-    DPQ(redis, queue_name, order="lifo", dead_max_tasks=7, dead_max_age=60)
-    follower: DPQ[Any] = DPQ(redis, queue_name)
-    follower.push("a")
-    follower.push("b")
-    assert follower.pop().task.payload == "b"
-    assert (follower.order, follower.dead_max_tasks, follower.dead_max_age) == ("lifo", 7, 60)
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({"order": "lifo"}, {"order": "fifo"}),
-        ({"aging": 0.5}, {"aging": 2.0}),
-        ({"dead_max_tasks": 5}, {"dead_max_tasks": 6}),
-    ],
-)
-def test_a_contradiction_names_both_values(
-    redis: Redis, queue_name: str, first: dict[str, Any], second: dict[str, Any]
-) -> None:
-    """A client that contradicts the queue is refused, with both values in the error."""
-    DPQ(redis, queue_name, **first)
-    (name, mine), theirs = next(iter(second.items())), next(iter(first.values()))
-    with pytest.raises(ConfigurationError, match=rf"{name} is {mine}.*has {name} {theirs}"):
-        DPQ(redis, queue_name, **second)
-    DPQ(redis, queue_name, **first)
-
-
-def test_lifo_and_aging_never_meet(redis: Redis, queue_name: str) -> None:
-    """Aging named for a LIFO queue is refused, also by another client."""
-    DPQ(redis, queue_name, order="lifo")
-    with pytest.raises(ConfigurationError, match=r"lifo.*aging"):
-        DPQ(redis, queue_name, aging=1.0)
-    DPQ(redis, queue_name, aging=0)
-
-
-def test_a_dropped_queue_can_be_used_again(redis: Redis, queue_name: str) -> None:
-    """drop() removes tasks and settings; the same object and new ones go on with an empty queue."""
-    q: DPQ[Any] = DPQ(redis, queue_name, order="lifo")
-    q.push("a")
-    q.drop()
-    assert redis.keys(f"dpq:{{{queue_name}}}:*") == []
-    other: DPQ[Any] = DPQ(redis, queue_name, order="fifo")
-    other.push("b")
-    other.push("c")
-    assert [task.payload for task in other.pop_many(5)] == ["b", "c"]
-
-
-def test_a_newer_storage_format_is_refused(redis: Redis, queue_name: str) -> None:
-    """A queue written by a newer DPQ is left alone, and the error names both formats."""
-    DPQ(redis, queue_name).push("a")
-    redis.hset(key_of(queue_name, "conf"), "format", "99")
-    with pytest.raises(ConfigurationError, match=r"format 99.*format 01"):
-        DPQ(redis, queue_name).push("b")
+# The server
 
 
 class OldServer(Redis):
@@ -600,22 +403,6 @@ def test_a_server_that_is_too_old_is_refused(server: Server, redis: Redis, queue
     ):
         DPQ(client, queue_name).push("a")
     assert redis.keys(f"dpq:{{{queue_name}}}:*") == []
-
-
-def test_an_unreachable_server_is_told_soon_and_without_its_password(queue_name: str) -> None:
-    """A port that nobody listens on is an error within seconds, with the password masked."""
-    with socket.socket() as taken:  # bound and not listening: refused, and nobody else can have it
-        taken.bind(("127.0.0.1", 0))
-        url = f"redis://user:hush-hush@127.0.0.1:{taken.getsockname()[1]}/0"
-        q: DPQ[Any] = DPQ.from_url(url, queue_name)
-        began = time.monotonic()
-        with pytest.raises((RedisConnectionError, RedisTimeoutError)) as error:
-            q.push("a")
-        took = time.monotonic() - began
-        q.close()
-    assert took < 20  # 0.3 s on an idle machine; a client with redis-py's own retries takes 57
-    assert "127.0.0.1" in str(error.value)
-    assert "hush-hush" not in str(error.value)
 
 
 @pytest.mark.parametrize("call", ["push", "drop"])
@@ -697,39 +484,6 @@ def test_a_queue_object_survives_a_fork(redis: Redis, queue_name: str) -> None:
             child.kill()
         child.join()
         q.close()
-
-
-def test_the_oldest_ready_task_is_told_exactly(q: DPQ[Any], clock: Any) -> None:
-    """With few priorities `oldest_ready_seconds` is the longest that a ready task has been due."""
-    q.push("early in the sequence, due late", delay=10)
-    q.push("late in the sequence, due early")
-    clock.advance(10)
-    q.promote()
-    assert q.stats().oldest_ready_seconds == 10
-
-
-def test_a_backoff_without_jitter_is_exact(redis: Redis, queue_name: str, clock: Any) -> None:
-    """fail() without a delay waits the queue's backoff: doubled each time, up to the cap."""
-    backoff = Backoff(base=2, factor=2, cap=10, jitter=0)
-    q: DPQ[Any] = DPQ(redis, queue_name, clock=clock, backoff=backoff)
-    task_id = q.push("a")
-    waited = []
-    for _ in range(5):
-        q.fail(q.pop().task)
-        waited.append(q.get(task_id).visible_until.timestamp() - clock() / 1000)
-        clock.advance(10)
-    assert waited == [2, 4, 8, 10, 10]
-
-
-def test_an_error_text_is_kept_in_one_line(q: DPQ[Any]) -> None:
-    """The last error survives, cut to 1000 characters and without control characters."""
-    q.push("a")
-    task = q.pop().task
-    q.fail(task, "tab\there\nünï " + "x" * 2000, delay=0)
-    kept = q.get(task.id).last_error
-    assert kept is not None
-    assert len(kept) == 1000
-    assert re.match(r"tab here ünï x+$", kept)
 
 
 # What a task has spent

@@ -1,4 +1,8 @@
-"""`DPQ` and `AsyncDPQ` side by side: two ways to wait, and nothing else that differs."""
+"""`DPQ` and `AsyncDPQ`, `Worker` and `AsyncWorker`: two ways to wait, and nothing else differs.
+
+The blocking queue is made from the asyncio one: `tests/unit/test_twins.py`. Both workers are
+written by hand.
+"""
 
 import ast
 import inspect
@@ -18,9 +22,8 @@ PACKAGE = Path(dpq.__file__).parent
 
 PAIRS = {DPQ: AsyncDPQ, DeadLetters: AsyncDeadLetters, Worker: AsyncWorker}
 
-NOTHING_TO_AWAIT = {"from_url", "dead", "acquire", "lease", "leases", "running", "stop"}
-"""The same in both: a client connects later; `acquire`, `lease`, `leases` and `running` are
-entered; `stop` only tells."""
+NOTHING_TO_AWAIT = {"running", "stop"}
+"""The same in both: `running` is entered, `stop` only tells."""
 
 SPECIAL = {
     "__enter__": "__aenter__",
@@ -41,18 +44,16 @@ def face(cls: type) -> dict[str, Any]:
 
 
 def pairs() -> Iterator[Any]:
-    """Each public method of a blocking class with its asyncio twin."""
-    for blocking, awaited in PAIRS.items():
-        theirs = face(awaited)
-        for name, member in face(blocking).items():
-            other = theirs.get(SPECIAL.get(name, name))
-            if inspect.isfunction(member) and other is not None:
-                yield pytest.param(name, member, other, id=f"{blocking.__name__}.{name}")
+    """Each public method of `Worker` with its asyncio twin."""
+    theirs = face(AsyncWorker)
+    for name, member in face(Worker).items():
+        if inspect.isfunction(member):
+            yield pytest.param(name, member, theirs[name], id=name)
 
 
 def annotation(text: str) -> str:
     """An annotation as the other face writes it."""
-    text = re.sub(r"\bAsync(?=DPQ|DeadLetters|Iterator|LeaseLoop|Permit)", "", text)
+    text = re.sub(r"\bAsync(?=Iterator)", "", text)
     text = re.sub(r"^(Awaitable|Coroutine)\[(.*)\]$", r"\2", text)
     return text.strip("\"'")
 
@@ -90,87 +91,11 @@ def test_what_asks_the_server_is_awaited(name: str, member: Any, twin: Any) -> N
 @pytest.mark.parametrize(("name", "member", "twin"), list(pairs()))
 def test_one_text_says_what_both_do(name: str, member: Any, twin: Any) -> None:
     """The twin's docstring names the blocking method, whose docstring is the contract."""
-    if member is twin or name.startswith("__"):
+    if member is twin:
         return
     assert member.__doc__
     first = twin.__doc__.splitlines()[0]
     assert re.match(rf"Async `{re.escape(member.__qualname__)}`[.;]", first)
-
-
-# Nothing is decided in a face: both hand the same arguments to the same commands.
-
-
-class Shell:
-    """What the methods of a class ask their operations for, directly and through each other."""
-
-    def __init__(self, path: str, cls: str) -> None:
-        tree = ast.parse((PACKAGE / "queue" / path).read_text())
-        body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls).body
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-        self.methods = {
-            node.name: node
-            for node in body
-            if isinstance(node, kinds) and not node.name.startswith("_start")
-        }
-
-    def commands(self, name: str, seen: frozenset[str] = frozenset()) -> set[str]:
-        found: set[str] = set()
-        for node in ast.walk(self.methods[name]):
-            if isinstance(node, ast.Attribute):
-                owner = ast.unparse(node.value)
-                if owner in {"self._operations", "self._session.operations"}:
-                    found.add(node.attr)
-                elif owner == "self" and node.attr in self.methods.keys() - seen:
-                    found |= self.commands(node.attr, seen | {name})
-        return found
-
-
-SHELLS = [
-    (Shell("queue.py", "DPQ"), Shell("queue_async.py", "AsyncDPQ")),
-    (Shell("dead.py", "DeadLetters"), Shell("dead_async.py", "AsyncDeadLetters")),
-]
-
-
-@pytest.mark.parametrize(
-    ("blocking", "awaited", "name"),
-    [
-        pytest.param(blocking, awaited, name, id=name)
-        for blocking, awaited in SHELLS
-        for name in blocking.methods
-        if not name.startswith("_")
-    ],
-)
-def test_twins_ask_for_the_same_commands(blocking: Shell, awaited: Shell, name: str) -> None:
-    """Both methods use the same set of commands, which hold every decision."""
-    opening = {"open", "markers"}  # each face opens when it has to
-    cancelled = {"release"} if "pop" in awaited.commands(name) else set()
-    assert awaited.commands(name) - opening - cancelled == blocking.commands(name) - opening
-
-
-def calls(function: Any) -> set[str]:
-    """How a method calls commands, argument by argument."""
-    return {
-        ast.unparse(node)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and re.fullmatch(r"self\._(session\.(run|send)|end)", ast.unparse(node.func))
-    }
-
-
-@pytest.mark.parametrize(
-    ("blocking", "awaited", "name"),
-    [
-        pytest.param(blocking, awaited, name, id=name)
-        for blocking, awaited in SHELLS
-        for name in sorted(blocking.methods.keys() & awaited.methods.keys())
-        if not name.startswith("_")
-    ],
-)
-def test_twins_pass_on_the_same_arguments(blocking: Shell, awaited: Shell, name: str) -> None:
-    """What a method hands to its operations is written the same in both."""
-    ours, theirs = calls(blocking.methods[name]), calls(awaited.methods[name])
-    helped = {"lease"}  # settles in a helper of its own, which a cancelled end does not break off
-    assert theirs == ours or name in helped
 
 
 @pytest.mark.parametrize("path", ["queue_async.py", "dead_async.py"])

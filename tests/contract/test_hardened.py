@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.backoff import NoBackoff
@@ -19,16 +19,6 @@ from dpq.protocol.keys import key_of
 
 class Aliased(BaseModel):
     url: str = Field(alias="URL")
-
-
-class Strange(BaseModel):
-    data: dict[str, int]
-
-    @field_validator("data")
-    @classmethod
-    def _need(cls, data: dict[str, int]) -> dict[str, int]:
-        _ = data["need"]  # a KeyError, which pydantic does not turn into its own
-        return data
 
 
 @pytest.mark.parametrize("how", ["lease ran out", "deferred"])
@@ -71,15 +61,6 @@ def test_too_deep_to_be_read_back_is_refused(q: DPQ[Any]) -> None:
         q.push(deep)
     with pytest.raises(PayloadError):
         q.push(10**5000)
-
-
-def test_a_validator_that_raises_anything(redis: Redis, queue_name: str) -> None:
-    """A task whose validator raises a KeyError has failed an attempt; the others are served."""
-    plain = DPQ(redis, queue_name, default_max_attempts=1)
-    plain.push_many(Push(payload={"data": {"need": n} if n else {}}) for n in range(4))
-    typed: DPQ[Strange] = DPQ(redis, queue_name, payload_type=Strange)
-    assert [task.payload.data["need"] for task in typed.pop_many(10)] == [1, 2, 3]
-    assert [task.last_error for task in plain.dead.list()] == ["KeyError: 'need'"]
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])

@@ -18,6 +18,7 @@ from support import wait_for
 from dpq import DPQ, LeaseLostError, Push
 from dpq.operations.partition import POP_BATCH
 from dpq.server import Server
+from dpq.transport.script_loading import load_scripts
 
 
 class Counting(Redis):
@@ -92,7 +93,8 @@ def test_other_clients_are_used_as_they_are(server: Server, redis: Redis, queue_
     with Counting.from_url(server.url) as client:
         q = DPQ(client, queue_name)
         q.push_many([Push(payload=1), Push(payload=2)])
-        q.pop()  # the server learns the script
+        q.pop()
+        load_scripts(redis)  # else a call that the server does not know is sent twice
         before = client.calls
         assert q.pop().task.payload == 2
         assert client.calls == before + 1

@@ -63,40 +63,6 @@ def nothing(q: DPQ[int], clock: Any) -> None:
     """Pushed only."""
 
 
-def released(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.release(task)
-
-
-def released_later(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.release(task, delay=5 + task.payload % 3)
-    clock.advance(8)
-
-
-def expired(q: DPQ[int], clock: Any) -> None:
-    pop_all(q)
-    clock.advance(10)
-
-
-def failed(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.fail(task, "no", delay=task.payload % 4)
-    clock.advance(4)
-
-
-def deferred(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.set_visibility(task, task.payload % 4)
-    clock.advance(4)
-
-
-def replayed(q: DPQ[int], clock: Any) -> None:
-    for task in pop_all(q):
-        q.bury(task, "no")
-    assert q.dead.replay() > 0
-
-
 def replayed_slowly(q: DPQ[int], clock: Any) -> None:
     for task in pop_all(q):
         q.bury(task, "no")
@@ -119,17 +85,7 @@ def mixed(q: DPQ[int], clock: Any) -> None:
     clock.advance(10)
 
 
-WAYS = [
-    nothing,
-    released,
-    released_later,
-    expired,
-    failed,
-    deferred,
-    replayed,
-    replayed_slowly,
-    mixed,
-]
+WAYS = [nothing, replayed_slowly, mixed]
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -143,19 +99,6 @@ def test_every_way_back_to_ready_keeps_priority_and_place(
     way(q, clock)
 
     assert drain(q, batch) == best_first(pushed)
-
-
-@pytest.mark.parametrize("batch", [1, 7])
-def test_delayed_tasks_stand_among_the_others_once_they_are_due(
-    q: DPQ[int], clock: Any, batch: int
-) -> None:
-    """Due times decide when a task takes part, never where it stands."""
-    priorities = shuffled(2)
-    for number, priority in enumerate(priorities):
-        q.push(number, priority, delay=(number * 7) % 5)
-    clock.advance(5)
-
-    assert drain(q, batch) == best_first([(p, n) for n, p in enumerate(priorities)])
 
 
 @pytest.mark.parametrize("way", [nothing, mixed], ids=lambda way: way.__name__)
@@ -172,7 +115,7 @@ def test_last_in_first_out_reverses_equal_priorities_only(
 
 
 @pytest.mark.parametrize("batch", [1, 7])
-@pytest.mark.parametrize("way", [nothing, expired, mixed], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [nothing, mixed], ids=lambda way: way.__name__)
 def test_order_among_groups_is_exact(q: DPQ[int], clock: Any, way: Way, batch: int) -> None:
     """A group shows one task at a time, and still the best of all groups comes next."""
     priorities = shuffled(4)
@@ -184,19 +127,6 @@ def test_order_among_groups_is_exact(q: DPQ[int], clock: Any, way: Way, batch: i
 
     assert drain(q, batch) == best_first([(p, n) for n, p in enumerate(priorities)])
     assert q.check() == []
-
-
-def test_a_closed_group_comes_back_in_order(q: DPQ[int], clock: Any) -> None:
-    """What waited while a group was closed is popped in the sorted order once it opens."""
-    priorities = shuffled(5)
-    q.delay_group("a", 10)
-    for number, priority in enumerate(priorities):
-        q.push(number, priority, group="a")
-    assert q.pop().task is None
-
-    clock.advance(10)
-
-    assert drain(q, 1) == best_first([(p, n) for n, p in enumerate(priorities)])
 
 
 @pytest.mark.parametrize("batch", [1, 50])
@@ -212,31 +142,6 @@ def test_neighbouring_nanosecond_timestamps_are_told_apart(
     q.push_many(Push(payload=stamp, priority=sign * stamp) for stamp in stamps)
 
     assert drain(q, batch) == sorted(stamps, reverse=sign > 0)
-
-
-@pytest.mark.parametrize("order", ["fifo", "lifo"])
-def test_equal_priorities_follow_the_order_of_the_queue(
-    redis: Redis, queue_name: str, order: Any
-) -> None:
-    """Hundreds of equal priorities, ints and floats, come out in the order of their pushes."""
-    q: DPQ[int] = DPQ(redis, queue_name, order=order)
-    for number in range(50):
-        q.push(number, [5, 5.0][number % 2])
-    q.push_many(Push(payload=number, priority=5) for number in range(50, 450))
-
-    numbers = list(range(450))
-    assert drain(q, 64) == (numbers if order == "fifo" else numbers[::-1])
-
-
-def test_a_backlog_of_several_batches_of_upkeep_does_not_break_the_order(
-    q: DPQ[int], clock: Any
-) -> None:
-    """With more due than one step of upkeep moves, the first pop still takes the best of all."""
-    q.push_many(Push(payload=n, priority=n, delay=1 + n / 1000) for n in range(1100))
-    clock.advance(10)
-
-    assert q.pop().task.payload == 1099
-    assert drain(q, 100) == list(range(1098, -1, -1))
 
 
 def test_a_priority_comes_back_as_it_was_given(q: DPQ[int]) -> None:

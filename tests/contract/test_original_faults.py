@@ -1,4 +1,8 @@
-"""The known faults of the original system, a regression test each."""
+"""The known faults of the original system, a regression test each.
+
+Three have theirs elsewhere: payloads with `::` in test_api.py, equal priorities in test_order.py,
+and forgotten scripts in tests/lua/test_lost_replies.py.
+"""
 
 import os
 import subprocess
@@ -57,24 +61,6 @@ def test_set_visibility_hides_the_task_for_so_long(q: DPQ[Any], clock: Any) -> N
     assert q.pop().task is None
     clock.advance(0.001)
     assert q.pop().task.id == task.id
-
-
-@pytest.mark.parametrize("payload", ["a::b", "::", {"url": "http://[::1]/::x"}, ["a::", "::b"]])
-def test_a_payload_with_double_colons_is_whole(q: DPQ[Any], payload: Any) -> None:
-    """No text inside a payload is a separator."""
-    q.push(payload, group="g::h", key="k::l")
-
-    task = q.pop().task
-
-    assert (task.payload, task.group, task.key) == (payload, "g::h", "k::l")
-
-
-def test_equal_priorities_come_out_first_in_first_out(q: DPQ[Any]) -> None:
-    """Among equals the first pushed is the first popped."""
-    for number in range(20):
-        q.push(number, priority=3)
-
-    assert [q.pop().task.payload for _ in range(20)] == list(range(20))
 
 
 def test_a_late_ack_keeps_the_other_workers_task_and_its_retry_limit(
@@ -148,21 +134,6 @@ def test_the_callers_clock_changes_nothing(redis: Redis, queue_name: str) -> Non
         q.push("a", delay=3600)
         assert q.pop().task is None
         assert 3500 < (q.next_event() or 0) <= 3600
-
-
-def test_a_server_that_has_forgotten_its_scripts_goes_on(q: DPQ[Any], redis: Redis) -> None:
-    """After SCRIPT FLUSH every call works as before."""
-    q.push("a")
-    redis.script_flush()
-    task = q.pop().task
-    redis.script_flush()
-    assert q.ack(task) is True
-    redis.script_flush()
-    q.push_many([Push(payload="b"), Push(payload="c")])
-    redis.script_flush()
-    assert q.stats().ready == 2
-    redis.script_flush()
-    assert q.check() == []
 
 
 def test_a_great_backlog_moves_in_bounded_steps(q: DPQ[Any], redis: Redis, clock: Any) -> None:

@@ -48,7 +48,7 @@ from dpq.cli._processes import children
 from dpq.operations.queue import QueueOperations
 from dpq.otel.attributes import server_attributes
 from dpq.protocol.keys import key_of
-from dpq.queue.base import operations_of
+from dpq.queue.base import operations_named
 from dpq.transport import connections
 
 
@@ -480,10 +480,10 @@ def test_a_call_that_is_thrown_away(make: Make, telemetry: Telemetry) -> None:
     """Its span ends all the same, as interrupted; what was checked and never sent makes none."""
     q = make()
     q.stats()
-    steps = q._session.operations.push(*Push("page"))
+    steps = q._session.operations.push(Push("page"))
     next(steps)
     steps.close()
-    next(operations_of("defaults").push_many([Push("page")]))
+    next(operations_named("defaults").push_many([Push("page")]))
     [push] = telemetry.spans
     assert (push.name, said(push)["error.type"]) == (f"push {q.queue_name}", "interrupted")
 

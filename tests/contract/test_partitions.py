@@ -27,7 +27,6 @@ from dpq import (
     DuplicateTaskError,
     LeaseLostError,
     Push,
-    RateLimited,
     Scheduler,
     Task,
     TaskNotFoundError,
@@ -37,7 +36,7 @@ from dpq import (
 from dpq.cli import app
 from dpq.protocol.keys import key_of
 from dpq.protocol.placement import home_of, partition_of, tags_of
-from dpq.queue.all_queues import known_queues
+from dpq.registry.all_queues import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
 from dpq.transport import waiter as waiters
 
@@ -261,16 +260,6 @@ def test_all_come_and_none_twice(make: Make, ask: int, at_once: int) -> None:
     assert len(done) == 150
 
 
-@pytest.mark.parametrize("at_once", [1, 20])
-def test_batches_are_exact_when_all_are_asked(make: Make, at_once: int) -> None:
-    """With `ask` of all partitions a batch has the best of all, the best first, exactly."""
-    q = make(ask=4)
-    stamps = [1_700_000_000_123_456_789 + n for n in range(150)]
-    random.Random(1).shuffle(stamps)
-    q.push_many(Push(stamp, stamp) for stamp in stamps)
-    assert drain(q, at_once) == sorted(stamps, reverse=True)
-
-
 @pytest.mark.parametrize("at_once", [3, 20])
 def test_batches_are_exact_when_one_partition_has_the_best(make: Make, at_once: int) -> None:
     """However many of a batch come from one partition, nothing worse comes before them."""
@@ -344,26 +333,6 @@ def test_groups_take_turns(make: Make) -> None:
 # Limits
 
 
-def test_the_limit_of_a_group_is_exact(make: Make, clock: Clock) -> None:
-    """No window of a group's limit grants more than it may, nor much less."""
-    q = make(ask=2)
-    q.set_limit(3, 1, burst=2, group="*")
-    q.set_limit(1, 1, group="slow")
-    q.push_many(Push(n, group=("a", "b", "slow")[n % 3]) for n in range(60))
-    granted: list[tuple[int, str]] = []
-    for _ in range(50):
-        granted += [(clock.ms, str(task.group)) for task in q.pop_many(20)]
-        clock.advance(0.1)
-    for group, most in (("a", 4), ("b", 4), ("slow", 1)):
-        moments = [at for at, of in granted if of == group]
-        assert max(sum(at <= m < at + 1000 for m in moments) for at in moments) <= most
-        assert len(moments) >= 5 * (1 if group == "slow" else 3) - 1
-    assert {state.group for state in q.limits()} == {None, "*", "slow"}
-    assert q.limits()[0].in_flight == len(granted)
-    q.clear_limit("*")
-    assert q.group("a").windows == ()
-
-
 @engines
 def test_a_limit_of_the_queue_is_refused(make: Make) -> None:
     """Parts of a limit could not keep its promise; the error says what can."""
@@ -394,17 +363,6 @@ def test_a_429_of_the_queue_closes_all_partitions(make: Make, clock: Clock, grou
         q.rate_limited(task, 5)
     q.resume()
     assert len(q.pop_many(100)) == 20
-
-
-@engines
-def test_pause_and_resume(make: Make) -> None:
-    """A pause holds everywhere, and so does its end."""
-    q = make()
-    q.push_many(Push(n) for n in range(8))
-    q.pause()
-    assert q.pop_many(10) == []
-    q.resume()
-    assert len(q.pop_many(10)) == 8
 
 
 # Settings
@@ -562,14 +520,6 @@ def test_a_drop_that_would_leave_partitions_is_refused(make: Make, redis: Redis)
     assert redis.keys(f"dpq:{{{q.queue_name}*") == []
 
 
-@pytest.mark.parametrize("wrong", [0, 1025, 1.0, "4", True])
-@pytest.mark.parametrize("name", ["partitions", "ask"])
-def test_numbers_are_checked(name: str, wrong: Any) -> None:
-    """Both numbers are ints from 1 to 1024."""
-    with pytest.raises(ConfigurationError, match=f"{name} is"):
-        DPQ(Redis(), "q", **{name: wrong})
-
-
 def test_who_came_before_the_queue_follows(make: Make, redis: Redis, queue_name: str) -> None:
     """A consumer that waited before the queue was made gets what any partition has."""
     early: DPQ[Any] = DPQ(redis, queue_name)
@@ -706,32 +656,6 @@ def test_dead_letters(make: Make, clock: Clock) -> None:
         assert len(q.pop_many(10, visibility=600)) == 1
         clock.advance(0.5)
     assert q.dead.replay("no such id") == 0
-
-
-@engines
-def test_holders(make: Make, clock: Clock) -> None:
-    """Each verb of a holder finds the partition of its task; a stale token is refused."""
-    q = make()
-    q.push_many(Push(n) for n in range(8))
-    tasks = q.pop_many(8)
-    q.extend(tasks[0], 60)
-    q.set_visibility(tasks[1], 5)
-    q.release(tasks[2])
-    q.fail(tasks[3], "no", 5)
-    q.bury(tasks[4], "no")
-    assert q.ack_many(tasks[5:]) == [True] * 3
-    clock.advance(31)
-    assert len(q.pop_many(8)) == 3
-    with pytest.raises(LeaseLostError) as error:
-        q.ack_many([*tasks[1:4], tasks[0]])
-    assert set(error.value.task_ids) == {task.id for task in tasks[1:4]}
-    with q.lease() as nothing:
-        assert nothing is None
-    q.push("y")
-    with q.lease() as task:
-        assert task.payload == "y"
-        raise RateLimited(5, "task")
-    assert q.stats().delayed == 1
 
 
 # Workers and daemons

@@ -12,7 +12,7 @@ from redis.asyncio import Redis as AsyncRedis
 
 import dpq
 from dpq import DPQ, AsyncDPQ, ServerWarning
-from dpq.queue.all_queues import inspect_server
+from dpq.registry.all_queues import inspect_server
 from dpq.server import Server
 from dpq.transport import server_check
 

@@ -1,18 +1,14 @@
 """Named tasks on a real server: pushed, popped, found and run."""
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, HttpUrl
-from redis import Redis
 
-from dpq import DPQ, AsyncDPQ, DuplicateTaskError, PayloadError, Push, Reject, Task, TaskState
-from dpq.server import Server
+from dpq import DPQ, TaskState
 from dpq.tasks import Tasks
 from dpq.worker.handlers import Context
-from dpq.worker.worker import Worker
 
 
 class Page(BaseModel):
@@ -77,70 +73,6 @@ def test_options_reach_the_queue(q: DPQ[Any], tasks: Tasks, clock: Any) -> None:
     assert [dead.reason for dead in q.dead.list()] == ["expired"]
 
 
-def test_key_and_on_duplicate(q: DPQ[Any], tasks: Tasks) -> None:
-    """A key makes a named task unique as any other; `on_duplicate` may be its default."""
-
-    @tasks.task(on_duplicate="update")
-    def fetch(url: str, depth: int) -> Any:
-        return url, depth
-
-    first = fetch.push(url="/a", depth=1, key="/a")
-    assert fetch.push(url="/a", depth=2, key="/a", on_duplicate="keep") == first
-    assert q.get(first).payload["args"]["depth"] == 1
-    assert fetch.push(url="/a", depth=3, key="/a") == first
-    with pytest.raises(DuplicateTaskError):
-        fetch.push(url="/a", depth=4, key="/a", on_duplicate="error")
-    assert work_off(q, tasks) == [("/a", 3)]
-
-
-def test_push_many(q: DPQ[Any], tasks: Tasks) -> None:
-    """Prepared tasks of several functions travel in one `push_many`."""
-
-    @tasks.task()
-    def fetch(url: str) -> str:
-        return url
-
-    @tasks.task(priority=9)
-    def clean(days: int) -> int:
-        return days
-
-    q.push_many([fetch.prepare(url="/a"), clean.prepare(days=7), fetch.prepare("/b", priority=-1)])
-    assert work_off(q, tasks) == [7, "/a", "/b"]
-
-
-def test_a_refused_push_stores_nothing(q: DPQ[Any], tasks: Tasks) -> None:
-    """Arguments that do not fit are refused before anything is sent."""
-
-    @tasks.task()
-    def fetch(url: HttpUrl) -> None: ...
-
-    with pytest.raises(PayloadError, match="url: Input should be a valid URL"):
-        fetch.push(url="no address")
-    assert q.stats().pushed == 0
-
-
-@pytest.mark.parametrize(
-    ("payload", "reason"),
-    [
-        ({"task": "fetch", "args": {"depth": 1}}, "arguments of task 'fetch': url: Field required"),
-        ({"task": "unheard", "args": {}}, "unknown task 'unheard'"),
-        ({"body": "hello"}, "not a named task: its payload has no 'task'"),
-    ],
-)
-def test_what_cannot_run_is_dead_at_once(
-    q: DPQ[Any], tasks: Tasks, payload: Any, reason: str
-) -> None:
-    """A stored task that no attempt can run is in the dead letters after one, with the reason."""
-
-    @tasks.task()
-    def fetch(url: str, depth: int = 0) -> None: ...
-
-    q.push(payload)
-    assert work_off(q, tasks) == []
-    [dead] = q.dead.list()
-    assert (dead.payload, dead.reason, dead.deliveries) == (payload, reason, 1)
-
-
 def test_a_mended_function_runs_what_was_rejected(q: DPQ[Any], tasks: Tasks) -> None:
     """Once the function takes the arguments again, a replay of the dead letters runs them."""
 
@@ -164,89 +96,3 @@ def test_a_mended_function_runs_what_was_rejected(q: DPQ[Any], tasks: Tasks) -> 
 
     q.dead.replay()
     assert work_off(q, again) == ["/a"]
-
-
-def test_signals_and_errors_go_through(q: DPQ[Any], tasks: Tasks, clock: Any) -> None:
-    """What a function raises settles its task: errors are counted, signals say how."""
-
-    @tasks.task(max_attempts=5)
-    def fetch(url: str, task: Task[Any]) -> str:
-        if url == "/gone":
-            raise Reject("gone for good")
-        if task.attempt == 1:
-            raise ConnectionError("cut")
-        return f"{url}, attempt {task.attempt} of {task.max_attempts}"
-
-    fetch.push(url="/gone", priority=1)
-    fetch.push(url="/a")
-    with pytest.raises(ConnectionError):
-        work_off(q, tasks)
-    assert [dead.reason for dead in q.dead.list()] == ["gone for good"]
-    clock.advance(3600)
-    assert work_off(q, tasks) == ["/a, attempt 2 of 5"]
-
-
-def test_the_context_comes_from_the_worker(q: DPQ[Any], tasks: Tasks) -> None:
-    """A function may push its own next tasks to the queue that its task came from."""
-
-    @tasks.task()
-    def fetch(depth: int, context: Context[Any]) -> int:
-        if depth:
-            context.queue.push_many([fetch.prepare(depth=depth - 1)])
-        return depth
-
-    fetch.push(depth=2)
-    assert work_off(q, tasks) == [2, 1, 0]
-
-
-def test_a_worker_runs_them(q: DPQ[Any], tasks: Tasks) -> None:
-    """A `Worker` takes the registry for its handlers, and runs, or buries, whatever is there."""
-    ran: list[Any] = []
-
-    @tasks.task()
-    def fetch(url: str, context: Context[Any]) -> None:
-        ran.append((url, context.queue is q))
-
-    fetch.push(url="/a")
-    fetch.push(url="/b")
-    q.push({"task": "unheard"})
-    assert Worker(q, tasks).run(until_empty=True, signals=False) == 3
-    assert ran == [("/a", True), ("/b", True)]
-    assert [dead.reason for dead in q.dead.list()] == ["unknown task 'unheard'"]
-
-
-def test_async_tasks(server: Server, redis: Redis, queue_name: str) -> None:
-    """With an `AsyncDPQ` a push is awaited, and what runs is the function's coroutine."""
-
-    async def main() -> None:
-        queue: AsyncDPQ[Any]
-        async with AsyncDPQ.from_url(server.url, queue_name) as queue:
-            tasks = Tasks(queue)
-
-            @tasks.task(priority=3)
-            async def fetch(url: HttpUrl) -> Any:
-                return url
-
-            task_id = await fetch.push(url="https://a.example")
-            assert (await queue.get(task_id)).priority == 3
-            task: Task[Any] | None
-            async with queue.lease() as task:
-                assert task
-                assert task.id == task_id
-                assert await tasks.find(task)(task) == HttpUrl("https://a.example")
-            assert (await queue.stats()).acked == 1
-            await queue.drop()
-
-    asyncio.run(main())
-
-
-def test_pushed_without_this_library(q: DPQ[Any], tasks: Tasks, redis: Redis) -> None:
-    """A producer needs the payload's form only: the same task may be pushed as plain JSON."""
-
-    @tasks.task()
-    def fetch(url: str, depth: int = 0) -> Any:
-        return url, depth
-
-    q.push({"task": "fetch", "args": {"url": "/a"}})
-    q.push_many([Push({"task": "fetch", "args": {"url": "/b", "depth": 1}}, priority=1)])
-    assert work_off(q, tasks) == [("/b", 1), ("/a", 0)]

@@ -3,11 +3,9 @@
 A real server on this machine counts the requests.
 """
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -240,12 +238,6 @@ async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, hos
     finally:
         await q.close()
         await redis_client.aclose()
-
-
-def test_httpx_and_httpx2_have_the_same_transports():
-    """Their modules differ by the name of the client alone."""
-    one, two = (Path(module.__file__).read_text() for module in (dpq.httpx, dpq.httpx2))
-    assert re.sub(r"httpx(?!_like|2| and httpx2)", "httpx2", one) == two
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp"])

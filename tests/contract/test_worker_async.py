@@ -35,7 +35,6 @@ from dpq import (
     Context,
     Push,
     Task,
-    Tasks,
 )
 from dpq.protocol.keys import key_of
 from dpq.worker import runner_async
@@ -142,56 +141,6 @@ class Gate:
 
 
 # Handlers
-
-
-@engines
-async def test_every_task_is_handled_once(queue: Queue) -> None:
-    """Coroutine functions and plain ones, with the context or without; `run` counts them."""
-    seen: list[Any] = []
-
-    async def one(task: Task[Any]) -> None:
-        await asyncio.sleep(0)
-        seen.append(task.payload)
-
-    async def two(task: Task[Any], context: Context[Queue]) -> None:
-        seen.append(task.payload)
-        assert context.task is task
-        assert context.queue is queue
-        assert not context.lost
-        assert not context.stopping
-
-    for handler in (one, two, lambda task: seen.append(task.payload)):
-        seen.clear()
-        await queue.push_many(Push(n) for n in range(20))
-        worker = AsyncWorker(queue, handler, concurrency=5)
-        assert await worker.drain() == 20
-        assert sorted(seen) == list(range(20))
-        assert worker.handled == {"done": 20}
-    assert (await queue.stats()).acked == 60
-
-
-@engines
-async def test_handlers_by_name(queue: Queue) -> None:
-    """A mapping of names, or a `Tasks`; a task that names none is dead, with the reason."""
-    tasks = Tasks(queue)
-    seen: list[Any] = []
-
-    @tasks.task()
-    async def fetch(url: str, context: Context[Any]) -> None:
-        seen.append((url, context.queue is queue))
-
-    async def by_name(task: Task[Any]) -> None:
-        seen.append(task.payload["args"]["url"])
-
-    for handlers in (tasks, {"fetch": by_name}):
-        await fetch.push(url="x")
-        await queue.push({"task": "other"})
-        await queue.push({"task": ["fetch"]})
-        await AsyncWorker(queue, handlers).drain()
-    assert seen == [("x", True), "x"]
-    reasons = [dead.reason for dead in await queue.dead.list()]
-    assert reasons.count("unknown task 'other'") == 2
-    assert len(reasons) == 4
 
 
 # How much it holds

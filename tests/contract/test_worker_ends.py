@@ -17,7 +17,6 @@ from dpq import (
     DPQ,
     AsyncDPQ,
     AsyncWorker,
-    Backoff,
     ConfigurationError,
     Push,
     RateLimited,
@@ -58,37 +57,7 @@ def test_a_limit_of_one_of_several_queues(make: Make, monkeypatch: pytest.Monkey
     assert 0.5 < time.monotonic() - began < SOON
 
 
-def test_the_share_of_an_empty_queue(make: Make) -> None:
-    """It falls to the others by their weights, not to a neighbour."""
-    a, b, c = make("-a"), make("-b"), make("-c")
-    seen: list[str] = []
-    for queue in (b, c):
-        queue.push_many(Push(queue.queue_name[-1]) for _ in range(60))
-    Worker({a: 2, b: 1, c: 1}, lambda task: seen.append(task.payload)).drain()
-    assert 18 <= seen[:40].count("b") <= 22
-
-
 # Ends that make no sense
-
-
-class HostLimit(RateLimited):
-    def __init__(self, host: str) -> None:
-        Exception.__init__(self, host)  # without what a RateLimited has
-
-
-def test_a_broken_signal_ends_its_attempt_only(make: Make) -> None:
-    """A user's own signal that says nothing is a failed attempt; the worker goes on."""
-    q = make(backoff=Backoff(base=0.01, jitter=0))
-    q.push("bad", max_attempts=2)
-    q.push("good")
-
-    def handler(task: Task[Any]) -> None:
-        if task.payload == "bad":
-            raise HostLimit("example.com")
-
-    Worker(q, handler).drain()
-    assert q.stats().acked == 1
-    assert [dead.payload for dead in q.dead.list()] == ["bad"]
 
 
 def test_an_ack_that_cannot_be_made(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,20 +166,6 @@ def test_a_server_that_forgot_the_scripts_lets_none_through(q: DPQ[Any], redis: 
     Worker(q, handler).drain()
     assert seen == [0, 0, 1, 2]
     assert closed == [True] * 3
-
-
-def test_a_signal_passes_through_a_task_group(q: DPQ[Any]) -> None:
-    """A group of nothing but signals says what the weightiest of them says."""
-    q.push("a")
-    raised = []
-
-    def handler(task: Task[Any]) -> None:
-        if not raised:
-            raised.append(task)
-            raise ExceptionGroup("unhandled errors in a TaskGroup", [RateLimited(0.1, "task")])
-
-    Worker(q, handler).drain()
-    assert (q.stats().deferred, q.stats().failed) == (1, 0)
 
 
 def test_the_last_ack_ends_a_drain(

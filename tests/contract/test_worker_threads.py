@@ -318,24 +318,3 @@ def test_small_acks_are_gathered(q: DPQ[Any]) -> None:
     Worker(q, lambda _: None, prefetch=100).drain()
     assert len(trips) <= 30, trips
     assert q.stats().acked == 1000
-
-
-@engines
-def test_a_time_limit(q: DPQ[Any], gate: Gate, start: Start) -> None:
-    """A handler that runs too long has failed on the server while it runs, and is told."""
-    contexts: list[Context[Any]] = []
-
-    def handler(task: Task[Any], context: Context[Any]) -> None:
-        contexts.append(context)
-        gate(task)
-
-    task_id = q.push("a")
-    worker = Worker(q, handler, time_limit=0.1)
-    start(worker)
-    wait_for(lambda: q.stats().delayed == 1, q.stats)
-    task = q.get(task_id)
-    assert (task.attempt, task.last_error) == (2, "TimeoutError: ran longer than 0.1 s")
-    wait_for(lambda: contexts[0].lost, lambda: contexts)
-    gate.open(1)
-    wait_for(lambda: worker.handled.total() == 1, lambda: worker.handled)
-    assert q.stats().acked == 0

@@ -27,8 +27,8 @@ from dpq import scheduler as scheduling
 from dpq.protocol import packing
 from dpq.protocol.command import once
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
-from dpq.queue.all_queues import NAMES_A_CALL
-from dpq.queue.registry import Sieve
+from dpq.registry.all_queues import NAMES_A_CALL
+from dpq.registry.names import Sieve
 from dpq.server import Server
 from dpq.transport.cluster import Node
 from dpq.transport.connections import Connections

@@ -13,7 +13,7 @@ from support import wait_for
 from dpq import DPQ, Scheduler
 from dpq import scheduler as scheduling
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.queue.registry import Sieve
+from dpq.registry.names import Sieve
 from dpq.transport import waiter
 
 

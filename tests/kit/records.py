@@ -1,4 +1,4 @@
-"""Stored records, taken apart and put together as docs/design.md has them, to damage one."""
+"""Stored records, taken apart and put together as docs/storage.md has them, to damage one."""
 
 COUNTS = ("token", "attempts", "deliveries", "deferrals", "delivery", "again")
 SHORT = ("enqueued", "order", "max", "priority")

@@ -32,7 +32,7 @@ class Probe:
         return self.redis.eval(called.text, len(keys), *keys, *args)
 
     def record(self, task_id: str) -> dict[str, str]:
-        """The stored record, by the names of docs/design.md."""
+        """The stored record, by the names of docs/storage.md."""
         return read_record(self.redis.hget(self.key("meta"), task_id))
 
     def damage(self, task_id: str, field: str, text: str) -> None:

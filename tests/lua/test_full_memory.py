@@ -18,7 +18,7 @@ from dpq.operations.browse import Browser, Filter
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.protocol.scripts import script_names
-from dpq.queue.registry import glance
+from dpq.registry.names import glance
 from dpq.testing import Clock, QueueFactory, _stored
 
 Build = Callable[[DPQ[Any], Clock], object]

@@ -10,7 +10,7 @@ from dpq import DPQ
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.replies import UNKNOWN, Glance
 from dpq.protocol.scripts import script
-from dpq.queue.registry import glance
+from dpq.registry.names import glance
 
 
 def glanced(q: DPQ[Any], *more: DPQ[Any], names: bool = True) -> Glance:

@@ -101,6 +101,22 @@ def test_damage_is_no_slot(q: DPQ, clock: Clock, redis: Redis) -> None:
     assert q.events() == []
 
 
+def test_slots_name_what_they_hold(q: DPQ, clock: Clock, redis: Redis) -> None:
+    """A slot has a name before each count; so one with other totals is read beside it."""
+    q.push_many([Push(1), Push(2, delay=9)])
+    q.bury(q.pop().task, "no")
+    remember(q)
+    key, minute = key_of(q.queue_name, "history"), clock.ms // 60_000
+    text = (redis.hget(key, f"m{minute % 1440}") or b"").decode()
+    named, buckets = text.split(" w0 ")[0].split(" r0 ")[0], text.split()[-4:]
+    assert named == f"{clock.ms} de 1 dd 1 pu 2 po 1 bu 1"
+    assert {*zip(buckets[::2], buckets[1::2], strict=True)} == {("w0", "1"), ("r0", "1")}
+    redis.hset(key, f"m{(minute - 1) % 1440}", f"{clock.ms - 60_000} pu 1 new 77 ")
+    before, now = q.history()
+    assert (before.pushed, before.buried) == (1, 0)
+    assert (now.pushed, now.deliveries, now.buried, now.delayed, now.dead) == (2, 1, 1, 1, 1)
+
+
 def test_events(q: DPQ) -> None:
     """What people want to see is told, the oldest first; a task that succeeds tells nothing."""
     q.push_many([Push(n, group="g") for n in range(4)])

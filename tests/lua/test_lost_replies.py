@@ -24,7 +24,7 @@ from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.operations.browse import Browser, Filter
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
-from dpq.queue.registry import Sieve, glance
+from dpq.registry.names import Sieve, glance
 
 
 class Proxy:

@@ -56,7 +56,7 @@ def test_delayed(q, clock, probe, delay, due):
 
 
 def test_record(q, clock, probe):
-    """What push was told is stored as docs/design.md says."""
+    """What push was told is stored as docs/storage.md says."""
     task_id = q.push("x", 2**53 + 1, 1.5, group="g", key="k", max_attempts=7, expires_in=9)
     assert probe.record(task_id) == {
         "kind": "f",

@@ -1,5 +1,8 @@
 """stats: how many tasks are in each state, the running totals, the oldest ready task."""
 
+import re
+from importlib import resources
+
 import pytest
 
 from dpq import DPQ, QueueStats
@@ -93,3 +96,14 @@ def test_touches_nothing(q, clock, probe):
     before = probe.stored()
     q.stats()
     assert probe.stored() == before
+
+
+def test_each_total_has_a_name() -> None:
+    """Totals and their short names in the Lua are those of `QueueStats`, each once."""
+    text = resources.files("dpq.protocol").joinpath("lua", "lib", "totals.lua").read_text()
+    totals, gauges = (re.findall(r"'(\w+)'", each) for each in text.split("local ")[1:])
+    fields = [name for name, field in QueueStats.model_fields.items() if field.default == 0]
+    assert sorted(totals[::2]) == sorted(fields)
+    short = totals[1::2] + gauges[1::2]
+    assert len({*short}) == len(short)
+    assert not [name for name in short if re.fullmatch("[wr][0-9]+", name)]  # the buckets of times

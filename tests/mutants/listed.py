@@ -1,3229 +1,1541 @@
 """The mutants: changes that break what the documents promise, and the tests that should see it.
 
-They are spread over all parts of DPQ, in Python and in Lua. Their texts are short, so that they
-stay where they are while code moves; when one is not found, test_listed.py names it: write it anew,
-or take another of the same promise. A mutant that changes nothing says why in `same`.
+They are spread over all parts of DPQ, in Python and in Lua. `mutant.py` says how they are written:
+function, what is wrong, tests; what stands there; what it becomes. If test_listed.py names a
+mutant, write it anew, or take another of the same promise. Tests are a cheap choice, one of which
+must fail: `lua/push` is tests/lua/test_push.py.
 """
 
+import re
 from dataclasses import dataclass
 
-from mutants.mutant import Change
+from mutants.mutant import Change, read_changes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant(Change):
-    """A change, and who should notice.
-
-    Attributes:
-        tests: Arguments of pytest: a cheap choice, one of which must fail.
-        same: Why nobody can notice, if that is so.
-    """
+    """A change, and the arguments of pytest that should notice."""
 
     tests: tuple[str, ...]
-    same: str = ""
 
 
-def _lua(name: str, script: str, old: str, new: str, *tests: str) -> Mutant:
-    file = f"dpq/protocol/lua/{script}.lua"
-    return Mutant(name=name, file=file, old=old, new=new, tests=tests)
+LISTED = r"""
+# Order
+push.lua | FIFO is LIFO and the other way round | contract/order
+- lifo and 999999999999999 - place or place
++ lifo and place or 999999999999999 - place
+anew | what comes back in a LIFO queue gets a FIFO place | lua/recurring lua/ack
+- place = 999999999999999 - place
++ place = place + 0
+encode_priority | integers that no double holds are equal | unit/order
+- str(priority), _residual(int(priority))
++ str(priority), _EXACT
+_residual | what a double loses sorts the wrong way | unit/order
+- {999 - lost:03d}
++ {lost:03d}
+score_of | aging begins at the push, due or not | lua/pop
+- task.enqueued + task.wait - since
++ task.enqueued - since
+merge | raise_priority lowers as well | lua/push
+- new > old or new == old
++ new ~= old or new == old
+push.lua | tasks without a group take no turns | lua/round_robin
+- settings[5] == 'round_robin' or settings[7]
++ settings[7]
+release.lua | a release takes another place | contract/order
+- task.delivery = 'r'
++ task.delivery = 'r'
++ task.order = string.sub(task.order, 1, -16) .. '999999999999990'
+
+# Fencing
+ack.lua | any token acks | lua/refused
+- token ~= claim and token ~= string.match(claim, '^%d+')
++ not token
+fence | any token acts | lua/refused
+- task.token ~= token
++ false
+fence | a settled delivery acts again | lua/refused
+- '[fbr]'
++ '[0]'
+fence | the holder of a dead task may act on it | lua/refused
+-  or redis.call('ZSCORE', dead, id) then
++  then
+pop.lua | tokens go back with the clock | lua/pop
+- last and last > token and last < 9e15 and last or token
++ token
+
+# Leases
+Lease.renew | leases are extended at 95 % of their time
+| contract/extensions::test_a_lease_outlives_an_extension_that_is_lost
+- now + self.seconds / 3
++ now + self.seconds * 0.95
+Keeper.let_go | let_go does not wait for an extension on its way
+| contract/extensions::test_an_extension_on_its_way_undoes_nothing
+-             with self._beat:
+-                 pass
++             pass
+AsyncKeeper.end | end does not wait for an extension on its way
+| contract/async::test_a_slow_extension_does_not_undo_a_settling
+-             await asyncio.shield(self._beat)
++             pass
+Leases.ending | a lease whose work has ended is extended no more
+| contract/worker_refused::test_a_lease_is_extended_until_its_end_is_answered
+-         self._ending[key] = lease
+LeaseLoop._leave | a loop that is left early acks its task
+| contract/leases::test_a_loop_that_is_left_early_acks_nothing
+- Leases.let_go(self._queue._leases, task)
++ self._queue.ack(task)
+lease | a task has no lease of its own | lua/options
+- if own > 0 and own <= 315360000000 then
++ if false then
+write | the options of a task are lost when it comes back | lua/options
+- .. task.options .. task.schedule
++ .. task.schedule
+merge | an update by key leaves the old options | lua/options
+- task.options = options ..
++ task.options = task.options ..
+QueueOperations.finish | a Release is a failed attempt
+| contract/worker::test_release_gives_back_uncounted
+- return self.release(task, error.delay, None, cost)
++ return self.fail(task, error, error.delay)
+read_payload | a fault of a validator buries its task
+| contract/interrupted::test_a_validator_with_a_fault_costs_attempts
+-         return None, error
++         raise PayloadError(str(error), task_id=task_id) from error
+_Endpoint._receive | an interrupted connection is kept with its reply under way
+| contract/interrupted::test_an_interruption_spoils_nothing
+-         except BaseException as error:  # replies may still come
+-             self._keep_closed(connection)
++         except BaseException as error:
++             self._idle.kept.append(connection)
+unspoiled | redis-py keeps an interrupted connection with its reply under way
+| contract/interrupted::test_a_reply_under_way_is_for_no_other_call
+-     except BaseException as error:
+-         close_idle(client)
++     except BaseException as error:
+unspoiled_async | redis-py keeps an interrupted connection with its reply under way, in asyncio
+| contract/interrupted::test_a_reply_under_way_is_for_no_other_call_in_the_loop
+-     except BaseException as error:
+-         await close_idle_async(client)
++     except BaseException as error:
+Leases._extended | nobody is told that a lease is lost
+| contract/worker::test_a_handler_is_told_that_its_lease_is_lost
+| contract/worker_async::test_a_lost_lease_cancels_its_handler
+- if lease.lost:
++ if False:
+upkeep | the end of a lease costs no attempt | lua/promote lua/pop
+- task.attempts = task.attempts + 1
++ task.attempts = task.attempts
+upkeep | the end of a lease is never the last attempt | lua/promote lua/pop
+- tonumber(task.attempts) >= tonumber(task.max)
++ false
+extend | a lease that ran out is extended in two places | lua/extend
+- if not redis.call('ZSCORE', invisible, id) then
++ if false then
+set_visibility.lua | set_visibility costs an attempt | lua/set_visibility
+-   task.deferrals =
++   task.attempts = task.attempts + 1
++   task.deferrals =
+set_visibility.lua | set_visibility hides for half of the time | lua/set_visibility
+- tonumber(ARGV[4])
++ tonumber(ARGV[4]) / 2
+Backoff.delay.longest | the backoff has no cap | unit/policy
+- min(self.cap, self.base * self.factor ** (attempt - 1))
++ self.base * self.factor ** (attempt - 1)
+apart | a task that was started in time expires later | lua/pop lua/promote
+- deliveries == '0' and expires or '0', group
++ expires, group
+step_up | an heir never joins the tasks that a batch has in hand | lua/pop
+- if score < last or score == last and member < popped[#popped - 1] then
++ if false then
+
+# Limits
+plain_gate | a gate that holds only grants owes nothing | lua/pop_limits
+- window.owed, window.more = window.paid,
++ window.owed, window.more = 0,
+free_now | a window clearly lets run what it does not | lua/pop_limits
+- + 0.001 > instant
++ + 0.001 > instant + 1000
+opens_at | a window grants one unit more | lua/pop_limits
+- - rule.burst, window)
++ - rule.burst - 1, window)
+charge | a task of any cost pays for one | lua/pop_limits
+- + time_of(units, window)
++ + time_of(1, window)
+full | one lease more than the concurrency | lua/pop_limits
+- return most <= out
++ return most < out
+bound_of | a closing bounds what was granted before it | lua/pop_limits
+-   return instant + reach_of(
++   return math.max(instant, gate.opens) + reach_of(
+give_back | idle time is credited a second time | lua/true_up
+- back = pair.token > token and math.min(back, pair.slack) or back
++ back = pair.token > token and math.max(back, pair.slack) or back
+give_back | what is given back leaves the slack of later grants | lua/true_up
+- pair.token > token and pair.slack - back or pair.slack
++ pair.slack
+add_pair | the larger slack of two pairs is kept | lua/true_up
+- known[closest + 1].slack = known[closest].slack
++ known[closest].slack = known[closest + 1].slack
+pairs_now | what other rules have charged is given back | lua/true_up
+- if not known or window.interval > known.interval or window.most > known.most then
++ if not known then
+true_up | a unit may be told twice | lua/true_up
+- string.find(',' .. (known or ''), ',' .. unit .. '=', 1, true)
++ string.find(',' .. (known or ''), ',' .. unit .. '==', 1, true)
+true_up | what a member of a pool has spent is dropped | lua/true_up
+- scopes[#scopes + 1] = member and task.group .. '\t' .. member
++ scopes[#scopes + 1] = nil
+rate_limited.lua | a 429 counts as a value of the estimate | lua/true_up
+- told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
++ told = true_up(task, nothing_of(reserved_of(task))) or is_told
+with_estimates | an estimate is named | lua/true_up
+- text .. string.format(',%s~%.0f'
++ text .. string.format(',%s=%.0f'
+reach_of | a look takes slack back | lua/pop_limits
+- rule.per + slack + time_of(
++ rule.per + time_of(
+delay_group.lua | opening by hand leaves what a 429 has added | lua/delay_group
+- window.owed = window.paid
++ window.owed = window.owed
+meet | a 429 shortens a longer closing | lua/rate_limited
+- math.max(gate.opens, now + ms)
++ now + ms
+rate_limited.lua | a 429 of the queue closes the group only | lua/rate_limited
+- local closes = scope == 'queue' and '' or task.group
++ local closes = task.group
+quotas.opens | a quota grants one unit more | lua/quotas
+- if quota.count + units > rule.amount then
++ if quota.count + units > rule.amount + 1 then
+hold_quotas | an overlapping period begins anew | lua/quotas
+- if start < quota.reset then
++ if false then
+period_of | a day ends by the offset of its begin | lua/quotas
+- local start, reset = first_at(wall), first_at(next_wall)
++ local start = first_at(wall); local reset = start + next_wall - wall
+month_of | a leap day is forgotten | lua/quotas
+- math.floor(of_era / 1460)
++ math.floor(of_era / 146000)
+quotas.opens | a spread quota is not paced | lua/quotas
+- local may = rule.spread and quota.next or 0
++ local may = 0
+offset_changes | a quota knows no later clock changes | lua/quotas
+- changes.append((late, offset(late)))
++ pass
+observe.lua | what is under way is forgotten | lua/observe
+- out * tonumber(args[i + 3])
++ 0
+told_window | an older answer raises what is left | lua/observe
+- budget.left = math.min(known.left, left)
++ budget.left = left
+renew | a budget is forgotten at its reset | lua/observe
+- instant < budgeting.kept_until(budget)
++ false
+renew | a budget holds for ever | lua/observe
+- instant < budgeting.kept_until(budget)
++ true
+grant | permits are not under way | lua/observe
+-  or gate.observed
+observe.lua | a permit stays under way after its answer | lua/observe
+- token == '1'
++ false
+period_over | callers book beyond the reset of a host | lua/observe
+- budgets().ends(gate.observed)
++ math.huge
+believed | one answer closes for a day | lua/observe
+- return instant + longest
++ return instant + MOST_MS
+charge_more | all ask a host that has said nothing is left | lua/observe
+- gate.probe = gate.probe == '-' and 'p' or gate.probe
++ gate.changed = true
+Told.look | the forecast forgets budgets at their reset | lua/observe
+- if whole and self.ends
++ if whole and whole.size < 0 and self.ends
+uncounted | a cost above the bound passes without a word | contract/uncounted
+- unknown and 0 or most[unit] or math.huge
++ unknown and 0 or math.huge
+uncounted | a unit that no limit counts passes without a word | contract/uncounted
+- unknown and 0 or most
++ most
+_warn | each push says again what a limit does not count | contract/uncounted
+- _told.add(key)
++ pass
+reset_gate | a reset that is sent again resets again | lua/set_limit
+- string.match(gate.reset, '^%d+') == id
++ false
+reset_gate | a reset leaves quotas spent | lua/set_limit
+- quota.count, quota.start, quota.reset, quota.next = 0, 0, 0, 0
++ quota.next = 0
+reset_page | a reset of all groups resets the first hundred | lua/set_limit
+- return page[1]
++ return '0'
+told | what comes back evenly comes back at the reset | lua/observe
+- full and full > left
++ full and full < left
+pop_plain.lua | the short pop puts nothing back | lua/short_ways
+- redis.call('ZADD', ready, unpack(left))
++ redis.call('ZCARD', ready)
+pop_plain.lua | the short pop gives tokens by the clock alone | lua/short_ways
+- last and last > token and last < 9e15 and last or token
++ token
+pop_plain.lua | the short pop goes on without the limits of groups | lua/short_ways
+- redis.call('HLEN', limits) < tonumber(noted)
++ redis.call('HLEN', limits) < 0
+ack_plain.lua | the short ack takes any token | lua/short_ways
+- if claim ~= token or
++ if not claim or
+push_plain.lua | the short push forgets lifo | lua/short_ways
+- lifo and 999999999999999 - place or place
++ place
+budgeting.charge | a budget is not charged | lua/observe
+- math.max(0, budget.left - units)
++ budget.left
+after_all | a budget of a group without a limit is pruned | lua/observe
+- ends <= instant and
++ true and
+endings | a worker tells no budgets | contract/observe
+- return told + together + others
++ return together + others
+opens_at | a reserve is for all | lua/pop_limits
+- if grown > 0 then
++ if false then
+_ms | a window that is no whole ms is shortened | unit/limits
+- math.ceil(float(
++ math.floor(float(
+gate_of | a group's own limit is none | lua/pop_limits
+- seen.count > (rules and 1 or 0) and rules_of
++ false and rules_of
+set_limit.lua | a looser limit wakes nobody
+| lua/set_limit contract/waiting_limits::test_a_looser_limit_wakes
+-   redis.call('ZADD', wake, '0', 'w')
+pause.lua | resume leaves the queue closed by a 429 | lua/pause
+- if paid then
++ if false then
+
+# Adaptive
+lower | a 429 teaches nothing | lua/adaptive
+- rules.floor, rate / 2
++ rules.floor, rate
+meet | one closing halves a rate again and again | lua/adaptive
+- if instant < gate.since then
++ if false then
+charge | a rate rises though nobody uses it | lua/adaptive
+- gate.used * 2 >= gate.rate
++ true
+gain | the rate that met the last 429 is forgotten | lua/adaptive
+- rate, last = gate.rate, gate.learned
++ rate, last = gate.rate, 0
+lower | a 429 after a raise halves the rate | lua/adaptive
+- clean * down
++ rate / 2
+lower | a host that refuses earlier than before is asked as often as any | lua/adaptive
+- early and 0.8125 or (gate.climb
++ (gate.climb
+lower | a limit that is met again and again is approached as fast as at first | lua/adaptive
+- (gate.climb or CLIMB) * 0.75
++ CLIMB
+lower | a limit that has changed is approached as slowly as the old one | lua/adaptive
+-     gate.climb = nil -- the limit has changed
+head_of_text | the pace of the climb is forgotten | lua/adaptive
+- gate.climb and string
++ false and string
+lower | what went through before the 429 is not looked at | lua/adaptive
+- math.min(rate, gate.used - 1 + before)
++ rate
+gain | a rate that was halved for nothing climbs back slowly | lua/adaptive
+- return (last - rate) / 2
++ return last * (gate.climb or CLIMB)
+lower | a second 429 says where the limit is | lua/adaptive
+- last > 0 and last or rate
++ rate
+Gate._gain | a forecast takes other steps far below the last 429 | lua/adaptive
+- return (last - rate) / 2
++ return (last - rate) / 4
+Gate._gain | a forecast takes other steps below the last 429 | lua/adaptive
+- last * self._climb
++ last * 3 / 128
+Gate._gain | a forecast takes other steps beyond the last 429 | lua/adaptive
+- (rate - last) * 2)
++ (rate - last) * 3)
+gain | a limit that was passed is left behind without measure | lua/adaptive
+- gate.used * 1.5 - rate
++ math.huge
+
+# Memory
+pop.lua | a pop that has upkeep to do is refused at full memory | lua/full_memory::test_goes_on
+-   go_on()
+-   moved = upkeep
++   moved = upkeep
+extend.lua | leases cannot be extended at full memory | lua/full_memory::test_goes_on
+- go_on()
+delay_group.lua | a group cannot be closed at full memory | lua/full_memory::test_goes_on
+- go_on()
+promote.lua | upkeep is refused at full memory | lua/full_memory::test_goes_on
+- go_on()
+
+# Settings
+push.lua | a push goes into a queue of another format
+| lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
+- )
+- if refused then
++ )
++ if refused and refused[1] ~= -8 then
+pop.lua | a pop goes into a queue of another format
+| lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
+- )
+- if refused then
++ )
++ if refused and refused[1] ~= -8 then
+promote.lua | a promote goes into a queue of another format
+| lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
+- )
+- if refused then
++ )
++ if refused and refused[1] ~= -8 then
+pop.lua | what has lost its settings or the queue's limit runs | lua/settings_lost
+- if not format and redis.call('EXISTS', meta) == 1 or noted and
++ if false and
+pop.lua | groups that have lost their limits run | lua/settings_lost
+- redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))
++ false
+pop.lua | a lost note of the limits opens them | lua/settings_lost
+-   or settings[3] and string.match(settings[3], '^(q?%d+)=$')
+is_lost | a lost note of the limits forgets what they have granted | lua/limits_lost
+- or string.match(gated or '', '^(q?%d+)=$')
+mark | a closed group hides the second note of the limits | lua/settings_lost
+- if redis.call('HEXISTS', conf, 'gated') == 0 then
++ if true then
+prune | the last gate that goes takes the second note of the limits with it | lua/settings_lost
+- string.byte(gated, -1) ~= 61
++ true
+restore | lost settings do not come back | lua/settings_lost lua/configure
+-   if lost[1] then
++   if false then
+configure.lua | lost limits of groups do not come back | lua/settings_lost
+- if create == '2' then
++ if false then
+opens_at | rules that cannot be read grant all | lua/settings_lost
+-   if gate.rules.unreadable then
++   if false then
+owe_at_most | what was granted and cannot be read was nothing | lua/settings_lost
+- if spent or not window.paid then
++ if not window.paid then
+
+# Slack
+pace | slack widens no window | lua/slack
+- (rule.per + (rule.slack or learned_slack or 0))
++ rule.per
+recall | a learned slack stays for ever | lua/slack
+- 2 ^ (math.min(0, beside - instant) / half)
++ 1
+recall | the slack of a slow limit halves as fast as any | lua/slack
+- math.max(1200000, 5000 * rule.per / rule.rate)
++ 1200000
+meet | the 429 of a probe teaches slack | lua/slack
+- counts and not was_probe and granted
++ counts and granted
+meet | a 429 of before the last lesson teaches slack | lua/slack
+- granted > gate.beside
++ true
+limit_rules.said | a rate said as text loses its slack | unit/limits
+- reserve=reserve, slack=slack
++ reserve=reserve
+
+# Groups
+take | a popped head has no heir | lua/pop
+- if may and crown and group and
++ if false and group and
+enter | a better newcomer waits behind the head | lua/push
+- best and (score < best or score == best and member < first)
++ false
+enter | a closed group lets a newcomer lead | lua/delay_group lua/push
+- best or redis.call('ZSCORE', closed, group)
++ best
+delay_group.lua | closing by hand never shortens | lua/delay_group
+- UNTIL_OPENED or now + ms, 'h'
++ UNTIL_OPENED or math.max(gate.opens, now + ms), 'h'
+
+# Pools
+pool_at | the member that was granted last goes first | lua/pools
+- best.last <= mate.last
++ best.last > mate.last
+pool_at | a member of a pool is never full | lua/pools
+- full(mate) then
++ false then
+pool_at | a pinned task runs as any member of its pool | lua/pools
+- (not pin or pin == name) and
++ true and
+leave | the end of a lease frees no member of a pool | lua/pools
+- live_note(task, RUNS_AS) or false }
++ false }
+add_ended | an ack frees no member of a pool | lua/pools
+- member or false
++ false
+ended | an ack opens no group that was full | lua/pop_limits
+- stirred[group] or redis.call('ZSCORE', closed, group) and true
++ stirred[group]
+charge | a pop counts the leases of a group before it, and not its own | lua/pop_limits
+-  gate.out = gate.out and gate.out + 1
++
+rate_limited.lua | a 429 of a member of a pool closes its group | lua/pools
+- scope == 'member' and live_note
++ false and live_note
+prune | a member that leaves its pool is forgiven | lua/pools
+- until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
++ until_ms = 0
+close | an idle group keeps its turns of its weight | lua/weights
+-     end_turn(gate_of(group))
+-     gone
++     gone
+passes | no turn passes, whatever the weight | lua/weights
+- if gate.turn < 1 and redis.call('ZCOUNT'
++ if false and redis.call('ZCOUNT'
+
+# Dead
+bury | the dead letters have no bound | lua/bury lua/fail
+-   trim(2)
+replay.lua | replayed tasks keep their spent attempts | lua/replay
+- task.again = 0, 0, '', 0
++ task.again = task.attempts, 0, '', 0
+replay.lua | a replay at a rate is one at once | lua/replay
+- first + spacing * replayed
++ first
+forget | a dead letter that is dropped keeps its key | lua/bury lua/promote lua/fail
+-     redis.call('HDEL', keys, task.key)
+chosen_by | dead letters of any group are meant | lua/replay contract/api
+- (group is None or task.group == group)
++ True
+
+# Recurring
+next_due | a missed time is not passed over | lua/recurring
+- math.max(now, task.enqueued + task.wait)
++ task.enqueued + task.wait
+anew | a run has no time in which it must start | lua/recurring
+- expires_in == '0' and '0' or string.format('%.0f', at + expires_in)
++ '0'
+next_times.start | cron lines are read in UTC | unit/schedule
+- zone(timezone))
++ UTC)
+fail.lua | a run that fails for good is the last | lua/recurring
+- if spent and task.schedule ~= '' then
++ if false then
+
+# Keys
+ack.lua | a finished task keeps its key | lua/ack
+-       redis.call('HDEL', keys, key)
+claim | a key that is taken is no error | lua/push
+- elseif mode == 'e' then
++ elseif false then
+claim | a key may go to another group | lua/push
+- elseif group ~= (
++ elseif false and group ~= (
+merge | a dead holder of a key is not revived | lua/push
+-     elseif died then
++     elseif false then
+revise | an update takes a running task from its holder | lua/push lua/update
+- local moves = not running and (
++ local moves = (
+
+# Partitions
+home_of | a group is in all partitions | contract/partitions::test_a_group_stays_in_one_partition
+- return None if name is None else zlib.crc32(name.encode()) % count
++ return None
+refusal | who counts partitions wrong is not refused | lua/same
+- elseif partitions ~= '0' and
++ elseif false and
+PartitionPop.pop.partitions | a pop ends at the first partition that has nothing
+| contract/partitions::test_a_partition_that_was_empty_is_looked_at
+| contract/partitions::test_all_come_and_none_twice
+-             partitions = list(self._all)
++             partitions = []
+QueueOperations.rate_limited.steps | a 429 of the queue closes one partition
+| contract/partitions::test_a_429_of_the_queue_closes_all_partitions
+-             if whole:
+-                 yield from all_of([self._noted(part, part.close
++             if False:
++                 yield from all_of([self._noted(part, part.close
+
+# Workers
+Fetcher.add | what was fetched ahead of a 429 runs all the same
+| contract/worker_ends::test_what_was_fetched_under_the_same_limit_goes_back
+- if self._prefetch and isinstance(done.error, RateLimited):
++ if False:
+Worker._finish.give_up | a worker that ends waits for nobody
+| contract/worker::test_a_stop_waits_for_handlers
+- give_up = time.monotonic() + self.grace
++ give_up = time.monotonic()
+OverdueWatch.end_overdue | a time limit is none | contract/worker_threads::test_a_time_limit
+- (limit := run.limit) is not None and run.began + limit <= now
++ (limit := run.limit) is not None and not now
+Runner.handle.limit | a task has no time limit of its own
+| contract/worker::test_a_task_has_a_time_limit_of_its_own
+- task.time_limit or calls.time_limit
++ calls.time_limit
+Fetcher._pause.answered | acks wait behind a pop that was refused
+| contract/worker_refused::test_what_has_ended_does_not_wait_for_a_pop
+-         answered = True
++         answered = False
+AsyncFetcher._pause.answered | acks of an async worker wait behind a pop that was refused
+| contract/worker_async
+-         answered = True
++         answered = False
+children.dpq | children run files of the current directory
+| daemon/cli_worker::test_files_of_the_current_directory_are_not_run_instead
+- [sys.executable, "-P", "-m", "dpq"]
++ [sys.executable, "-m", "dpq"]
+AskOrder.charge | weights are none | unit/work
+- max(1, tasks) / self._weights[queue_index]
++ max(1, tasks)
+none_live | a drain leaves what is delayed
+| contract/worker::test_drain_waits_for_delayed_and_failing_tasks
+- count.ready + count.delayed + count.invisible
++ count.ready + count.invisible
+finder.find_by_name | an unknown name is tried again and again
+| unit/work contract/worker::test_handlers_by_name
+- raise Reject(f"unknown task {name!r}")
++ raise ValueError(f"unknown task {name!r}")
+AsyncRunner.fill | one handler more than the concurrency
+| contract/worker_async::test_no_more_handlers_run_than_may
+- len(self._running) < self._concurrency and
++ len(self._running) <= self._concurrency and
+_cancel_lost | a lost lease cancels nothing
+| contract/worker_async::test_a_lost_lease_cancels_its_handler
+-     context._lose()
+-     handling.cancel()
++     context._lose()
+Fetcher._next_step | two threads ask for tasks at once | unit/fetcher
+- if self._look and not asking:
++ if self._look:
+Fetcher._exchange | an end that an exchange could not send is forgotten | unit/fetcher
+-             self.ends += exchange.done
++             pass
+AsyncFetcher._exchange | an end that asyncio could not send is forgotten | unit/fetcher
+-             self.ends += again
++             pass
+Fetcher._ask | a busy worker keeps the wake-ups of its other queues | unit/fetcher
+-             wakeups.stop(owed)
++             wakeups.stop([])
+Runner.handle.error | an overdue attempt ends as its handler does | unit/runner
+-         error = run.overdue or error
++         pass
+AsyncRunner._finish | an end is handed over though another caller has ended the delivery
+| unit/runner
+-         if held:  # else
++         if True:  # else
+AsyncFetcher.add | an async worker takes a 429 for its task only | contract/worker_async
+- if isinstance(done.error, RateLimited):
++ if False:
+
+# Scheduler
+Scheduler._stepped | the scheduler keeps a name whose queue is gone
+| daemon/scheduler::test_a_queue_that_is_gone_is_let_go
+- if gone and self._named is None:
++ if gone and self._named:
+_Moments.first | the scheduler sleeps until the last of its queues' events
+| daemon/scheduler::test_the_first_event_of_all_queues
+- return self._heap[0][0] if self._heap else float("inf")
++ return max([m for m in self._of.values() if m < 1e300], default=1e300)
+Scheduler.run_once | a master that is away stops the queues of the others
+| daemon/scheduler::test_a_master_that_is_away_hinders_no_queue_elsewhere
+- if not answered and (fault := fault or away):
++ if fault := fault or away:
+Scheduler._none_in_reach | a master that is away is the whole cluster
+| daemon/scheduler::test_a_master_that_is_away_is_not_the_server
+- (not clustered or self._away.issuperset(self._queues))
++ True
+Scheduler.run.answered | a server is back that nobody has asked | daemon/scheduler::test_reconnects
+- answered = self._round()
++ answered = self._round() or True
+Scheduler._glanced | a glance does not look at moments
+| daemon/scheduler_idle::test_an_event_that_no_marker_says
+- default=math.inf)
+-                 self
++ default=math.inf) + 1e6
++                 self
+Scheduler._stepped | a daemon without markers steps each queue at each look
+| daemon/scheduler_idle::test_at_rest_it_sends_glances
+-         if self._glances and not pruned:
++         if False:
+block_seconds | the block of a waiter ends with each look
+| contract/waiting::test_the_looks_of_an_idle_waiter_cost_one_command_each unit/waiter
+- return longest if nodes.direct and left > SHORT_SECONDS else min(left, longest)
++ return min(left, longest)
+watch | a moment between two looks has no watcher | lua/recheck
+- moment < now + 10000 and
++ moment < now + 5000 and
+glance.lua | a glance says nothing is to come
+| lua/glance daemon/scheduler_idle::test_a_lost_marker_costs_a_glance
+- elseif soonest then
++ elseif false then
+Scheduler._look.found | names that are new are not seen
+| daemon/scheduler::test_new_queues_are_picked_up
+- found = self._names.look(self._queues, full
++ found = [] if self._queues else self._names.look(self._queues, full
+Scheduler._woken | a marker with many members wakes the scheduler for each
+| daemon/scheduler::test_a_flood_of_wake_ups
+- if self._pace.again(key, now):
++ if False:
+_Pace.wait_seconds | wake-ups have no rate | daemon/scheduler::test_wake_ups_have_a_rate
+- return max(0.0, -self._credit / WAKES_PER_SECOND)
++ return 0.0
+_Names.look | all names are looked at before queues have their turn
+| daemon/scheduler::test_junk_that_may_not_be_removed_starves_nobody
+- while looked < NAMES_A_LOOK:
++ while True:
+Sieve.is_queue | names without a queue stay
+| daemon/scheduler::test_names_without_a_queue_are_taken_out
+-             yield makes._command("unregister", [name], same)
++             pass
+Connections._send_again | who may not send scripts loads none
+| security/acl::test_scripts_that_the_server_has_forgotten
+-             load_instead(self._client)
++             pass
+AsyncConnections._send_again | who may not send scripts loads none, in asyncio
+| security/acl::test_scripts_that_the_server_has_forgotten
+-             await load_instead_async(self._client)
++             pass
+Sieve.is_queue | a queue that begins while its name is taken out is not known
+| daemon/scheduler::test_a_queue_that_begins_while_its_name_is_taken_out
+-         yield makes._command("register", [name], same)
+PartitionBase.enter | who may not write the list of names cannot push
+| security/acl::test_who_registers_queues
+- yield [self._command("register", [self.queue_name], same)]
++ yield self._command("register", [self.queue_name], same)
+waiter.py | a wake-up that goes into a connection at its end is lost
+| security/acl::test_a_wake_up_that_may_be_lost_is_handed_on
+- reply, self.maybe_lost = None, True
++ reply = None
+
+# Command line
+pop | a pop of nothing ends with 0 | daemon/cli::test_pop_of_nothing_ends_with_1
+- raise Failed(_why_none(q))
++ print()
+ack | an ack of what is gone says that it is done
+| daemon/cli::test_an_ack_of_what_is_gone_meanwhile_says_so
+-             raise _gone(q, task_id)
+-     talk
++             pass
++     talk
+TIME_UNITS | minutes are seconds | unit/limits daemon/cli::test_a_rate_may_be_said_in_many_ways
+- "m": 60.0, "min"
++ "m": 1.0, "min"
+confirm | deleting asks for nothing | daemon/cli::test_wrong_usage
+-     if not yes:
++     if False:
+
+# Durability
+judge | what no replica has confirmed is taken for confirmed
+| durability/durable::test_what_is_not_confirmed_says_what_was_done
+- return None if confirmed else Unconfirmed(None, durability)
++ return None
+Confirmation.exchange.wait | a call waits for no replica
+| durability/durable::test_without_a_replica_nothing_is_confirmed
+| durability/durable::test_what_is_not_confirmed_says_what_was_done
+- ("WAIT", 1, milliseconds)
++ ("WAIT", 0, milliseconds)
+_no_effect | a call that changes nothing asks for nothing
+| durability/durable::test_without_its_write_nothing_is_confirmed
+| durability/durable::test_the_same_call_again_asks_once_more
+- ("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0)
++ ("PING",)
+Resending.next_try | a call with an unknown script waits twice
+| durability/durable::test_a_call_waits_in_vain_once unit/confirmation::test_what_is_sent_again
+- self._own_tries, self._mark = 0, self.reply
++ self._mark = self.reply
+Resending.result | what the client sends counts as confirmed
+| durability/durable::test_what_the_client_sends_is_not_confirmed
+-             return self._mark.mark(self.reply)
++             return self.reply
+AsyncEndpoint.exchange | in asyncio a client without retries sends twice | contract/async
+-             if not self._nodes.sends_once:
++             if self._nodes:
+writing | a write to a connection that uvloop has closed ends the worker
+| contract/worker_async::test_a_worker_outlives_cuts_at_any_command
+-         if _NOT_WRITTEN not in str(error):
+-             raise
++         raise
+ask_async | a command that was not written is not repeated
+| contract/worker_async::test_a_worker_outlives_cuts_at_any_command
+- except (ClusterError, NotWrittenError):
++ except ClusterError:
+_Block.end | a waiter hangs up a connection that is cut
+| contract/async::test_a_cut_waiter_of_a_user_who_may_not_unblock
+-                 if self._reading.done():  # perhaps
++                 if not self._reading:  # perhaps
+_SharedConnection.aclose | a connection is closed before its reader has begun
+| contract/async::test_a_connection_is_closed_before_it_was_used
+-             await asyncio.sleep(0)  # a reader
++             # a reader
+
+# Edges
+mask | a password with an @ in it is shown
+| unit/connect::test_a_masked_url_shows_all_but_the_password
+- shown += parts["server"]
++ shown += url.split("?")[0].partition("@")[2] or parts["server"]
+_mask_parameter | secret parameters are shown
+| unit/connect::test_a_masked_url_shows_all_but_the_password
+- return f"{name}=***" if name in _SECRET_NAMES else "***"
++ return text
+_STEERS | a terminal can be steered | unit/shown daemon/cli_shown
+- \x0b-\x1f\x7f
++ \x0b-\x1a\x1c-\x1f\x7f
+keep | others can read what an embedded server stores
+| daemon/server::test_nobody_else_can_read_what_is_stored
+-     os.umask(0o077)
++     os.umask(0o022)
+seconds_to_wait | a header closes for as long as it likes | unit/rate_headers
+- min(wait, MAX_RETRY_AFTER)
++ wait
+_read | all of the headers is read, however long
+| unit/rate_headers::test_hostile_headers_cost_little
+- if says and size <= room:
++ if says:
+new_ids.digits | ids do not sort by time | unit/commands::test_ids_sort_by_time
+- moment, newline=False
++ moment[::-1], newline=False
+StoredOperations.peek | a page of peek repeats the last task
+| lua/options::test_pages_of_peek_follow_each_other
+-                 if passed:
+-                     tasks.append
++                 if passed or task.id == after:
++                     tasks.append
+QueueOperations._first | a page of peek repeats the last task of all partitions
+| contract/partitions::test_pages_of_peek_follow_each_other
+-             if passed:
+-                 found.append
++             if passed or task.id == after:
++                 found.append
+read_url | a cluster has databases
+| unit/connect::test_a_malformed_url_is_refused_at_once_with_the_forms_that_work
+- if settings.pop("db", 0):
++ if settings.pop("db", 0) and False:
+_now | a moment counts from the clock of this machine | unit/rate_headers
+- if date is None else date
++ if True else date
+seconds_to_wait.in_order | of several limits that are spent the shortest counts | unit/rate_headers
+- _longest(limit.wait for limit in spent)
++ min((limit.wait for limit in spent if limit.wait is not None), default=None)
+Codec.encode | the longest payload is one too long | unit/codec contract/bad_input
+- if len(body) > self.max_bytes:
++ if len(body) >= self.max_bytes:
+Codec.encode.body | aliases are lost | unit/codec contract/hardened
+- self._adapter.dump_json(valid, by_alias=True)
++ self._adapter.dump_json(valid)
+Partition.push_checked | a batch of pushes has no bound on its bytes
+| contract/api::test_large_payloads_go_in_batches_of_bounded_bytes
+- (batch and size > BATCH_BYTES)
++ False
+TaskFunction._prepare | options of a call give way to those of its task | unit/tasks contract/tasks
+- {**self._defaults, **named}
++ {**named, **self._defaults}
+
+# Waits
+push.lua | pushes wake nobody | lua/push contract/waiting::test_a_push_wakes
+-   redis.call('ZADD', wake, '0', 'w')
+- elseif
++ elseif
+push.lua | nobody is told of a delayed push | lua/push lua/next_event
+-     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
+pass_on | one that is woken wakes no other
+| lua/pop contract/waiting::test_a_push_of_three_wakes_three
+-     redis.call('ZADD', wake, '0', 'w')
+pause.lua | resume wakes nobody | lua/pause
+- redis.call('ZADD', wake, '0', 'w')
+handing_on | a waiter that leaves hands nothing on
+| contract/waiting_limits::test_one_that_gives_up_leaves_its_moment
+- in sorted(set(owned)):
++ in ():
+watch | nobody is appointed to watch | lua/push lua/notice
+-     redis.call('ZADD', wake, moment, 'e')
+
+# Repair
+diagnose | a key that is lost is no problem | lua/check
+- local holds = task.key == '' or
++ local holds = true or
+check.lua | an event that nobody noticed is no problem | lua/check
+- if first[2] and not (
++ if false and not (
+home_of | a dead task in no set comes to life | lua/repair
+-  or #states == 0 and task.reason ~= '' then
++  then
+home_of | a repair forgets a delay | lua/repair
+- task.deliveries == '0' and task.enqueued + task.wait > now then
++ false then
+oldest_ready | what waits for long is counted from its push | lua/stats
+- now - task.enqueued - task.wait
++ now - task.enqueued
+
+# Interruptions
+interruption.seen | a time limit that redis-py takes for the network is one of the network
+| contract/interrupted::test_an_interruption_spoils_nothing
+-     seen = error.__context__
++     seen = None
+interruption | what a program was dealing with when it called DPQ has interrupted the call
+| unit/interrupts
+- if str(caught_in).partition(".")[0] == _CONVERTS and by_handler(seen):
++ if by_handler(seen):
+_code | only a handler that is a function interrupts | unit/interrupts
+-     for _ in range(9):  # a partial
++     for _ in range(0):  # a partial
+_code | a handler that is an object does not interrupt | unit/interrupts
+-     if not hasattr(function, "__code__"):
++     if False:
+
+# Loops
+LeaseLoop.__next__ | a loop until empty ends while others hold tasks
+| contract/leases::test_a_loop_waits_for_what_runs_elsewhere
+- if not queue.size():
++ if not queue.stats().ready:
+LeaseLoop.__exit__ | a with around a loop settles nothing
+| contract/leases::test_a_loop_in_a_with_settles_what_it_is_left_with
+-         self.close(error)
++         pass
+AsyncLeaseLoop.__aexit__ | an async with around a loop settles nothing
+| contract/leases::test_asyncio_has_the_same_loop
+-         await self.close(error)
++         pass
+LeaseLoop.__iter__ | another for over a loop acks what the first was left with
+| contract/leases::test_another_for_over_a_loop_acks_nothing_either
+-     def __iter__(self) -> Self:
+-         self._leave()
++     def __iter__(self) -> Self:
+AsyncLeaseLoop.__aiter__ | another async for over a loop acks what the first was left with
+| contract/leases::test_asyncio_has_the_same_loop
+-     def __aiter__(self) -> Self:
+-         self._leave()
++     def __aiter__(self) -> Self:
+
+# Terminals
+CleanRecords.clean | an error in a log can forge a record | unit/shown
+- if _more_lines(trace):
++ if False:
+_more_lines | what an error came from can forge a record | unit/shown
+- rest += [error.__cause__, error.__context__, *
++ rest += [*
+shown_json | json at a terminal has characters that no json has | unit/shown
+- f"\\u{ord(found[0]):04x}"
++ f"\\x{ord(found[0]):02x}"
+
+# Windows
+pace | a fraction of a millisecond is given away | lua/pop_limits
+- or math.ceil(interval * 4096)
++ or math.floor(interval * 4096)
+pace | a window has no room for its burst | lua/pop_limits
+- math.ceil(rate) + rule.burst - 1)
++ math.ceil(rate))
+recall | a slack is taken for a rate that met a 429 | lua/slack
+- gate.rules.ceiling > 0 and beside <= MOST_UNITS then
++ gate.rules.ceiling > 0 then
+recall | a clock that steps back keeps a learned slack for ever | lua/slack
+-     beside = math.min(beside, math.max(instant, gate.opens))
++     beside = beside
+pace | a slack that was said gives way to a learned one | lua/slack
+- (rule.slack or learned_slack or 0)
++ (learned_slack or rule.slack or 0)
+is_free | a closed group of a queue without limits runs
+| lua/rate_limited lua/delay_group lua/pop_limits
+- not is_ruled(group) and redis.call('HEXISTS', gates, group) == 0
++ not is_ruled(group)
+is_ruled | groups have no limits where the queue has none | lua/pop_limits
+- return rules and (rules[1] or rules[2])
++ return rules and rules[1]
+after_all | gates of groups that are gone pile up after the last limit | lua/pop_limits
+-       redis.call('HDEL', gates, drawn[i])
+
+# Units
+weigh | the units of a cost are not read | lua/units
+-       cost[unit] = tonumber(units)
+charge | each window is charged requests | lua/units
+- local units = cost[rule.unit] or 0
++ local units = cost[''] or 0
+text_of | windows of other units are forgotten | lua/units
+- rules[i].name .. ':' .. moment_text
++ rules[i].per .. ':' .. moment_text
+moment_text | what a window is paid for is rounded down to a ms | lua/pop_limits
+- part * 10000 + 0.5
++ 0
+set_more | what a gate has beside its windows is not stored | lua/pop_limits
+-   gate.plain = false
++
+has_ended | gates are forgotten while their grants count | lua/slack
+- return until_ms <= instant
++ return true
+
+# Formats
+refusal | a format that cannot be read is another one
+| lua/format::test_a_format_that_is_no_number_is_lost
+-     format = format and string.match(format, '^%d+$') or false
+refusal | a format is compared as a number, and 1 is one of before the first release
+| lua/format::test_another_number_is_another_format
+- if format and format ~= FORMAT then
++ if format and tonumber(format) ~= tonumber(FORMAT) then
+configure.lua | programs that compare only the number of partitions are let in
+| lua/format::test_earlier_programs_that_run_on_are_refused
+- 'partitions', '(storage format ' .. format .. ')', unpack(args,
++ unpack(args,
+set_limit.lua | a limit is set in a queue of another format
+| lua/format::test_another_number_is_another_format
+- if refused then
++ if false then
+
+# Records
+write | a record with a reason is written as a plain one | lua/records
+- and names == task.group .. '\t\t\t' and
++ and
+write | a record with a half of a priority is written as a plain one | lua/records
+- and string.find(task.priority, '^%-?%d+$')
+inline | a payload of 512 bytes stands by itself | lua/records
+- #body <= 512
++ #body < 512
+merge | a long payload stays behind a short one | lua/records
+- redis.call('HDEL', payload, id)
+take | the bytes bound counts a line feed | lua/pop
+- rest = counted and rest + 1
++ rest = counted and rest
+layout.lua | the cost of a head is read from its payload | lua/records
+- COST = '^[^\t\n]*f%d+
++ COST = 'f%d+
+rescue | a payload is lost with the record before it | lua/repair
+- string.match(raw or '', '\n.*$') or ''
++ ''
+_behind_letter | a record without its letter is read | unit/replies
+- if text[:1] != "f":
++ if not text:
+
+# Daemons
+Scheduler._look | a queue that is gone is stepped for ever
+| daemon/scheduler::test_a_queue_that_is_gone_is_let_go
+-                     self._leave(name)
++                     pass
+_DaemonConnections.resend | of a master that is away each queue is tried again
+| daemon/scheduler::test_a_master_that_is_away_hinders_no_queue_elsewhere
+-         if node in self._away:
++         if False:
+_Listener.wait | a marker that always has a wake-up hides the others
+| daemon/scheduler::test_no_marker_hides_another
+-             self._asked.served(self.markers[marker.number])
++             pass
+Scheduler._ignore_broken | a marker of another type stops the daemon
+| daemon/scheduler::test_a_marker_of_another_type_hinders_no_other
+- self._deaf[key] = time.monotonic() + DEAF_SECONDS
++ self._deaf[key] = time.monotonic()
+Scheduler._note | the same trouble is told again and again
+| daemon/scheduler::test_trouble_is_told_once
+-         self._troubled.add(what)
+readable | names that no queue can have stay
+| daemon/scheduler::test_names_without_a_queue_are_taken_out
+-             bad.append(raw)
++             pass
+Sieve.is_queue | who may not remove names tries each of them | unit/registry
+- self.may_remove = not forbidden(refusal)
++ self.may_remove = True
+
+# Spread
+_range_of | partitions move when their number of slots is counted otherwise | unit/partitions
+- % _SLOTS * count // _SLOTS
++ * count // 65536
+partition_of | an id of another queue names a partition that is not there | unit/partitions
+- return partition if partition < count else 0
++ return partition
+_best | a batch has what is not the best of all partitions
+| contract/partitions::test_batches_are_exact_when_one_partition_has_the_best
+- if len(order) == wanted or left[partition] == 0:
++ if len(order) == wanted:
+PartitionPop._some.partitions | only the best heads that are remembered are compared
+| contract/partitions::test_nothing_starves
+| contract/partitions::test_a_partition_that_was_empty_is_looked_at
+- for _ in range(self._ask // 2)]
++ for _ in range(0)]
+_Taken.bytes_left | each partition brings as many bytes as all may
+| contract/partitions::test_a_batch_has_its_bytes
+- return BATCH_BYTES - self._size
++ return BATCH_BYTES
+draw | places of partitions do not sort by time
+| contract/partitions::test_who_asks_all_gets_the_best
+- if timed and reached - count < math.floor(instant * 100) then
++ if false then
+
+# Unsettled
+to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
+-             again += (each._replace(budgets=()) for each in done)
++             pass
+cancel.lua | the key of a task that is cancelled stays | lua/cancel
+-   redis.call('HDEL', keys, task.key)
+cancel.lua | a dead task can be cancelled | lua/cancel
+- if not task or redis.call('ZSCORE', dead, id) then
++ if not task then
+purge.lua | a purge leaves heads that are gone | lua/purge
+-     leave(id, task)
+beat.lua | workers that died stay | lua/beat
+-     redis.call('HDEL', workers, drawn[i])
+workers.lua | a worker that was seen in a time to come is one | lua/workers
+-  and seen <= now + forget then
++  then
+
+# Dashboard
+Guard.require_own_page | the dashboard takes actions from other sites | web/web_safety
+- site == "same-origin" and (own or origin in (None, "null"))
++ site != "cross-site"
+same_host | the dashboard takes actions from another port | web/web_safety
+- return named.removesuffix(usual) == host.lower().removesuffix(usual)
++ return named.partition(":")[0] == host.lower().partition(":")[0]
+Guard.require_own_page | the dashboard takes actions whose page nobody names | web/web_safety
+- if own if site is None else
++ if own or not origin if site is None else
+Guard.form_token | a form of the dashboard is good in any session | web/web_safety
+- return self._signed("form", session)
++ return self._signed("form")
+Guard.allow | the dashboard logs no action that an application refuses | web/web_safety
+- self._note(request, f"{'' if allowed else 'refused: '}{action}
++ allowed and self._note(request, f"{'' if allowed else 'refused: '}{action}
+Guard.may | the dashboard does not ask an application | web/web_safety
+- self.access.allow is None or bool(self.access.allow(request, action, queue))
++ True
+login | the dashboard logs somebody in without a page of its own | web/web_safety
+-     guard.require_own_page(call.request)
+_endpoint.endpoint | the dashboard admits strangers | web/web_safety
+-             site.guard.admit(request, open_to_all=public)
+_endpoint.endpoint.body | a login of the dashboard is of any length | web/web_safety
+- LOGIN_BYTES if public else BODY_BYTES
++ BODY_BYTES
+pages.py | the dashboard searches payloads that it does not show | web/web_pages
+-         payloads=call.site.guard.access.payloads,
+-     )
+-
+-
+- def query_of
++     )
++
++
++ def query_of
+holds | a search that is blind reads payloads | lua/search
+- string.match(raw, '^[^\n]*')
++ raw
+task.fields | the API of the dashboard sends payloads that pages do not show | web/web_pages
+- fields = task_json(found, call.site.guard.access.payloads)
++ fields = task_json(found)
+Call.__init__ | the API of the dashboard takes a form for no argument | web/web_safety
+- elif body and self.path.startswith("/api/"):
++ elif not body and not self.path:
+Job.__init__ | an action of the dashboard begins at any rate | web/web_safety
+- number("rate", rate, "tasks per second", 0.001, 1_000_000)
++ pass
+Guard.require_same_origin | a token of the dashboard is good without its session | web/web_safety
+- if not session or not hmac.compare_digest(
++ if session and not hmac.compare_digest(
+Jobs.confirm | the dashboard confirms an action for another number | web/web_actions
+- if expected != job.count:
++ if expected < job.count:
+job | an action of the dashboard is confirmed by an application that forbids it
+| web/web_safety web/web_actions
+- call.site.guard.allow(call.request, found.action, name, f"job={found.id}")
+job_run | the API of the dashboard runs an action that an application forbids
+| web/web_safety web/web_actions web/web_api
+- call.site.guard.allow(call.request, found.action, found.queue.queue_name, f"job={found.id} run")
+answered | a dashboard that only shows acts | web/web_safety
+- if view is not forms.check:
++ if view is forms.check:
+Guard.admit | the dashboard answers to any host | web/web_safety
+- if "*" not in hosts and name.lower() not in hosts:
++ if "*" not in hosts and not name:
+Guard.session_of | a session of the dashboard never ends | web/web_safety
+- int(end) > self._clock()
++ int(end) > 0
+environment.made | the dashboard does not escape | web/web_pages
+- autoescape=True
++ autoescape=False
+Job.run.ids | an action of the dashboard takes more than was counted | web/web_actions
+- [: self.count - taken]
++ [:]
+Shared.get | each tab of the dashboard reads by itself | web/web_pages
+- if self._clock() - reading.at >= fresh:
++ if self._clock() - reading.at >= 0:
+search.lua | a page of the dashboard begins with the last task of the page before | lua/search
+- there == from and after(seen[1], member)
++ there == from
+find_groups.lua | the dashboard overlooks large groups | lua/search
+- rank = math.max(rank + step,
++ rank = math.max(rank + 9 * step,
+search.lua | a search of the dashboard finds neighbours of a group | lua/search
+- ZLEXCOUNT', set, '-', '(' .. group .. '\n'
++ ZLEXCOUNT', set, '-', '(' .. group .. 'c'
+
+# Foresight
+Window.opens_at | a forecast ignores reserves | contract/forecast
+-             if missing > 0:
++             if missing > 1e9:
+Window.charge | a foreseen start pays from the last one on | contract/forecast
+- self.owed = max(self.owed, instant) + self.time_of(units)
++ self.owed = self.owed + self.time_of(units)
+Forecasting._is_exact | a forecast is exact though delayed tasks were not read | contract/forecast
+- return self._instant < min(view.last_due, view.last_opening, self._cut_at)
++ return self._instant < min(view.last_opening, self._cut_at)
+forecast.lua | a forecast does not say that it has not read all of a group | contract/forecast
+- short[#short + 1] = #members > each and group or nil
++ short[#short + 1] = nil
+drain_of | a queue clears though as many tasks come as end | contract/forecast
+- if came_rate >= rate:
++ if came_rate > 2 * rate:
+_spent.window | why names the window that is not spent | lua/why
+- missing.index(max(missing))
++ missing.index(min(missing))
+
+# Permits
+acquire.lua | a booking goes into the next period of a quota | lua/acquire
+- shuts(period_over(scopes, at))
+acquire.lua | a booking that was closed keeps its lease | lua/acquire
+- elseif held ~= '' then
+-   settle(held)
++ elseif false then
++   settle(held)
+place_in_line | callers do not age | lua/acquire
+- (tonumber(aging or '') or 0) * (came
++ 0 * (came
+lining.free_in | one caller of a pool goes at a time | lua/acquire
+- sum = is_full and sum or sum +
++ sum = is_full and sum or 0 +
+charge | a booking is charged as if it were now | lua/acquire
+- math.max(window.owed, moment or instant)
++ math.max(window.owed, instant)
+bound_of | a booking is forgotten when the gate is read again | lua/acquire
+- (gate.booked and MOST_AHEAD_MS or 0)
++ 0
+acquire.lua | a booking holds though its group was closed | lua/acquire
+- booked >= instant - 1000 and opening == 0 and not probing
++ booked >= instant - 1000
+turn_of | callers leave no turn to tasks | lua/acquire
+- instant < booked[3] + TURN_MS
++ false
+running | permits do not count as leases | lua/acquire
+- return redis.call('ZLEXCOUNT', tracked, from, '(' .. scope .. '\t\127')
++ return 0
+permit_out | a permit that ran out is a probe for ever | lua/acquire
+- or 0) > instant
++ or 0) > 0
+Caller.receive | a caller that has slept long does not ask again | contract/acquire
+- self.granted = wait <= ASK_AGAIN_SECONDS
++ self.granted = True
+
+# Seen
+lease_info.name | a lease is put down to whoever had the task before | lua/held
+- name = f"{task.token}:{partition}" if partition else str(task.token)
++ name = next((n for n in told.holders if told.workers), "")
+Doing.text.tokens | partitions share the tokens of heartbeats | lua/held
+- f"{token}:{part}" if part else str(token) for token, part in named
++ str(token) for token, part in named
+Doing.text.tokens | a heartbeat names the newest leases, without a bound | lua/held
+- in named[:MOST_NAMED])
++ in named)
+beat.lua | what a worker held stays when it ends | lua/held
+- if about == '' or doing == '' then
++ if about ~= '' and doing == '' then
+EndLog.ended | an attempt before the last is told as a death | contract/worker_told
+- and task.attempt >= task.max_attempts
++ and task.attempt >= 1
+CleanRecords.clean | fields of log records keep what ends a line
+| contract/worker_told unit/log_lines
+- if isinstance(value, str) and _IN_A_LINE.search(value):
++ if isinstance(value, bytes) and _IN_A_LINE.search(value):
+Pulse.health.wrong | a worker that drains is ready | unit/health_port contract/worker_told
+- wrong = ["it is stopping"] * stopping
++ wrong: list[str] = []
+WorkerBase._told | a worker whose heartbeats nobody answers is ready | contract/worker_told
+- hear(answered=not any(silent))
++ hear(answered=True)
+_read_head | a request of any length is read | unit/port
+- if len(head) > MOST_BYTES:
++ if not head:
+Port._meet | a port waits for a request without end | unit/port
+- asyncio.timeout(ASK_SECONDS)
++ asyncio.timeout(600)
+Port._meet | a port keeps any number of connections | unit/port
+- if len(self._clients) >= MOST_CLIENTS:
++ if len(self._clients) >= 10**6:
+Port._meet | a port waits for those who take no answer | unit/port
+- asyncio.timeout(TAKE_SECONDS)
++ asyncio.timeout(600)
+
+# Embedded
+_require_safe_way | an embedded server is put below a directory that all may write
+| daemon/server::test_a_directory_that_others_may_replace_is_refused
+| daemon/server::test_a_directory_that_nobody_else_can_replace_is_used
+- elif writable and not status.st_mode & stat.S_ISVTX:
++ elif writable and status.st_mode & stat.S_ISVTX:
+_own_group | a group with other members counts as one's own | daemon/server::test_whose_group_it_is
+- group.gr_name == user and set(group.gr_mem) <= {user}
++ group.gr_name == user
+
+# Traces
+Call.traceparent | a push that is not sampled leaves its context | contract/otel
+- context.is_valid and context.trace_flags.sampled
++ context.is_valid
+Process._measure | a 429 is an error of the span of its handler | contract/otel
+- not isinstance(error, RateLimited | Release)
++ not isinstance(error, Release)
+Process.__init__ | a handler does not run inside of its span | contract/otel
+- trace.set_span_in_context(self.span, around)
++ around
+Process.__init__.around | the span of a handler is a child of what runs the worker | contract/otel
+- contexts.Context() if root
++ contexts.get_current() if root
+read_options | a traced task has no time limit | contract/otel
+- limit.partition(" ")[0]
++ limit
+safely | telemetry that fails stops a worker | contract/otel
+-     except Exception as error:
+-         if type_name(error) not in _told:
++     except LookupError as error:
++         if type_name(error) not in _told:
+
+# Moving
+add | a moving window keeps the earlier of two slots | lua/moving
+- { found[n][1], found[n][2] + (found[n - 1]
++ { (found[n - 1] or found[n])[1], found[n][2] + (found[n - 1]
+insert | a moving window has a slot for each grant before a booking | lua/moving
+- elseif found[n - 2] and tick - found[n - 2][1] <= span then
++ elseif false then
+Slots.frees | drain forgets when units leave a moving window | contract/forecast
+- tick * self._tick + self.length - begin
++ tick * self._tick - begin
+hold | a moving window forgets what has not left | lua/moving
+- parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)
++ parts.drop(window, (instant - rule.per * 0.9) / rule.tick)
+opens | a moving window grants one unit more | lua/moving
+- window.sum + units - rule.rate, window.sum
++ window.sum + units - rule.rate - 1, window.sum
+add | a moving window takes the moment of a slot's first grant | lua/moving
+- window.last, window.held = math.max(window.last, tick), window.held + units
++ window.held = window.held + units
+add | a moving window has one slot | lua/moving
+- elseif tick <= window.last or tick - window.join <= span then
++ elseif tick >= window.join then
+add | a moving window has a slot for each grant | lua/moving
+- elseif tick <= window.last or tick - window.join <= span then
++ elseif tick <= window.last then
+recount | a moving window gives back of its newest slot | lua/moving
+- found[n][1] < tick do
++ found[n + 1] do
+recount | a moving window gives back what it never charged | lua/moving
+- token > math.max(window.since, realigned * 1000)
++ token > realigned * 1000
+recount | a moving window gives back what default rules never charged | lua/moving
+- token > math.max(window.since, realigned * 1000)
++ token > window.since
+begin_anew | a moving window of a member gives back under other rules | lua/moving
+- each = { gate, unpack(gate.mates) }
++ each = { gate }
+recount | a moving window counts a delivery that has left | lua/moving
+- if known and tick * rule.tick + moving().length_of(gate, rule) <= instant then
++ if false then
+bring_back | a moving window waits for a clock that was set back | lua/moving
+- if window.last > latest then
++ if false then
+charge_slots | a moving window follows tokens that are ahead of the clock | lua/moving
+- if tick * rule.tick > at + EARLY_MS + (span_of(gate, rule) + 1) * rule.tick then
++ if false then
+hold | a moving window that is lost is empty | lua/moving
+- if spent or not window.paid or window.paid > 0 and not (since and body) then
++ if spent then
+hold | a moving window that cannot be read is empty | lua/moving
+- if spent or not window.paid or window.paid > 0 and not (since and body) then
++ if not window.paid or window.paid > 0 and not (since and body) then
+add | a moving window grows with what is booked | lua/moving
+- if #window.body > MOST_BYTES then
++ if #window.body > 9 * MOST_BYTES then
+opens_at | a moving window keeps nothing for others | lua/moving
+- moving().opens(gate, i, units + rule.reserve)
++ moving().opens(gate, i, units)
+true_up | a moving window caps what a task has spent at its rate | lua/moving
+- local more = fresh[unit] and fresh[unit] -
++ local more = after and after -
+MovingWindow.pace | a forecast takes a moving window without its slack | contract/forecast
+- self.slots.length = self.per_ms + slack
++ self.slots.length = float(self.per_ms)
+Slots.opens_at.over | a moving window of a cost above its rate is never foreseen | contract/forecast
+- over = min(taken + units - self._rate, taken)
++ over = taken + units - self._rate
+Rounds.start | a drain takes a moving window as full at each round | contract/forecast unit/clearing
+- return over * self.length + at
++ return over * self.length
+
+# Batches
+Results._locked.same | an answer goes into a file that was replaced | unit/batch
+- same = os.stat(self.path).st_ino == os.fstat(file).st_ino
++ same = True
+target | a line of a batch may name another host | unit/batch
+- if urlsplit(full)[:2] != urlsplit(url)[:2]:
++ if urlsplit(full)[:1] != urlsplit(url)[:1]:
+Results._append | dpq run acks before its answer is on the disk | unit/batch
+-                 os.fsync(file)
+Results.save | dpq run does not wait for the disk | unit/batch
+-         await asyncio.shield(done)
+Results._append | a failed write leaves half a line of a result | unit/batch
+- os.ftruncate(file, end)
++ pass
+Results._append.data | a result is written behind a line that a crash has cut | unit/batch
+- data = b"\n" + data
++ pass
+Sender.send | a full disk goes on with the run | unit/batch
+- self._stop(f"{self._job.answers} cannot be written: {error}")
++ pass
+_created | a rewrite of results forgets their mode | unit/batch
+- os.fchmod(file, stat.S_IMODE(like.st_mode))
++ os.fchmod(file, 0o644)
+_created.file | a rewrite of results follows a planted link | unit/batch
+- os.O_EXCL | os.O_NOFOLLOW, 0o600)
++ os.O_TRUNC, 0o600)
+Results._rewrite.path | a rewrite of results replaces a link of the user | unit/batch
+- path = self.path.resolve()
++ path = self.path
+Results.__init__ | new results are for all to read | unit/batch
+- batch.path.stat().st_mode & 0o666 | 0o600
++ 0o666
+seconds_to_wait.is_told | a 503 without a time is a limit | unit/rate_headers
+- is_told = asked is not None
++ is_told = overloaded or asked is not None
+Sender._refuse | a 503 at the begin of a run is a wrong address | unit/batch
+- if status not in OVERLOADED:
++ if True:
+QueueOperations.finish | a limit forgets its status | lua/rate_limited
+- error.scope, cost, error.status)
++ error.scope, cost)
+rate_limited.lua | a 503 is counted as a 429 | lua/rate_limited
+- STATUSES[status] or 'rate_limited_other'
++ 'rate_limited_other'
+met_limit.lua | a permit's 403 is an event of a 429 | lua/rate_limited
+- was_probe, status)
++ was_probe)
+RunMeter._show.told | the meter counts limits of earlier runs
+| daemon/cli_run::test_the_meter_counts_from_its_begin
+- stats.rate_limited - self._limited_before
++ stats.rate_limited
+
+# Transports
+Permit._logged | an answer that cannot be reported is lost | contract/transport_outages
+- raise_interruption(error)
+-             queue, host
++ raise
++             queue, host
+Exchange.send | an interrupt of a report leaves the answer open | contract/transport_outages
+-                 close(response)
++                 pass
+AsyncExchange.send | a cancelled report leaves its permit | contract/transport_outages
+-                 await self.end(error)
+-             finally:
++                 pass
++             finally:
+Exchange.send | an error of the client leaves its permit | contract/transport_outages
+-         except BaseException as error:
+-             self.end(error)
++         except BaseException:
+Outage.begin | requests pass though they are to raise | contract/transport_outages
+- not self._passes or forbidden(error)
++ forbidden(error)
+Outage.begin | requests pass without the right to ask | contract/transport_outages
+- not self._passes or forbidden(error)
++ not self._passes
+Outage.asks | each request asks a limiter that is away | contract/transport_outages
+- not self._passed or now >= self._ask_at
++ True
+Options.permit_for.member | a request to a pool may use any key | contract/transport_pools
+- member = UNKNOWN_MEMBER
++ member = None
+TransportBase._request_to_send | a redirect of httpx carries the key to another host
+| contract/transport_pools
+-         return sent
++         return request
+Adapter.send.sent | a redirect of requests carries the key to another host
+| contract/transport_pools
+- sent = request.copy()
++ sent = request
+PermitOperations.acquire.args | the member that a request names is ignored
+| contract/transport_pools lua/acquire_members
+-                 request.member,
++                 "",
+acquire.lua | a caller who must be a member waits in the line of the group | lua/acquire_members
+- pin ~= '' and scopes[3] or nil }
++ nil }
+come_before | other callers take the lease of one who must be this member | lua/acquire_members
+- or is_awaited(gate) then
++ or i < 3 and is_awaited(gate) then
+judge | tasks take the lease of a caller who must be this member | lua/acquire_members
+-  or mate and callers().kept(mate, score, raw) or at
++  or at
+permit.lua | a caller who leaves stays in the line of its member | lua/acquire_members
+- for i, scope in ipairs(scopes) do
+-     local left
++ for i, scope in ipairs({ scopes[1], scopes[2] }) do
++     local left
+gates_of | a booking of another member than the one that must be stands | lua/acquire_members
+- member .. pin ~= ''
++ member ~= ''
+place_fault | a caller in the line of a member is a problem | lua/acquire_members
+- '^([^\11]*)\11%x+
++ '^([^\t\11]*)\11%x+
+openai_usage | what a stream has spent is read of its beginning | unit/usage
+- if answer.complete else {}
+-     given = _count(usage, "prompt_tokens"
++
++     given = _count(usage, "prompt_tokens"
+BodyReader._unpacked | a packed body fills the memory | unit/usage::test_memory_is_bounded
+- decompress(part, STEP_BYTES)
++ decompress(part)
+BodyReader._take | a long body is kept whole | unit/usage::test_memory_is_bounded
+-                 del self._kept[:-MOST_BYTES]
+Exchange._tell_spent | a function that fails spoils the answer | contract/true_up_http
+-         except Exception as error:  # the caller's function: its
++         except MemoryError as error:  # the caller's function: its
+_Content._heard | a body that ends in aiohttp tells nothing | contract/true_up_http
+-         if self._inner.at_eof():
+-             self._exchange.body_ended()
++         if self._inner.at_eof():
+_reading.parts | a body that ends in requests tells nothing | contract/true_up_http
+-         exchange.body_ended()
+
+# Contact
+base.py | an import of DPQ loads pydantic | unit/import
+- from dpq.queue.refusals import log_refused
++ from dpq.queue.refusals import log_refused
++ import pydantic
+own_connection | DPQ's own connections want notices of maintenance | unit/connect
+- if "maint_notifications_config" in settings:
++ if False:
+_without_backlog | a queue of delayed tasks is empty | contract/forecast
+- return "none due",
++ return "empty",
+_without_backlog | delayed tasks that are due count as to come | contract/forecast
+-     if wait <= 0:
++     if wait < 0:
+existing | a misspelt queue looks empty | daemon/cli
+- if missing and not awaited:
++ if missing and awaited:
+missing_queue | a queue with a limit alone does not exist | daemon/cli
+- if not session.send(absent(queue.queue_name)):
++ if not queue.queue_name:
+tell_warnings | every command warns of the server | daemon/cli_doctor
+-     if not of_servers:
++     if of_servers:
+Loader._remove | a finished batch takes a queue that was there before
+| daemon/cli_run::test_a_queue_that_was_there_before_stays
+-         if self._owns:
++         if True:
+Loader._remove | a finished batch leaves its queue
+| daemon/cli_run::test_a_finished_batch_leaves_no_queue
+-         if self._owns:
++         if False:
+Loader._remove | a finished batch is forgotten at once
+| daemon/cli_run::test_a_machine_that_comes_late_sends_nothing
+- if self._job.is_private and not missing:
++ if not missing:
+"""
 
 
-def _py(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
-    file = f"dpq/{module}.py"
-    return Mutant(name=name, file=file, old=old, new=new, tests=tests)
+def test_file(word: str) -> str:
+    """Make the argument of pytest: `lua/push::test_x` is tests/lua/test_push.py::test_x."""
+    return re.sub(r"^((?:\w+/)*)(\w+)", r"tests/\1test_\2.py", word)
 
 
-LUA, UNIT, CONTRACT, DAEMON = (
-    "tests/lua/test_",
-    "tests/unit/test_",
-    "tests/contract/test_",
-    "tests/daemon/test_",
-)
-WORKER, ASYNC = f"{CONTRACT}worker.py", f"{CONTRACT}worker_async.py"
-THREADS = f"{CONTRACT}worker_threads.py"
-CLI = f"{DAEMON}cli.py"
-WEB = "tests/web/test_web_"
-
-ORDER = [
-    _lua(
-        "FIFO is LIFO and the other way round",
-        "push",
-        "lifo and 999999999999999 - place or place",
-        "lifo and place or 999999999999999 - place",
-        f"{CONTRACT}order.py",
-    ),
-    _lua(
-        "what comes back in a LIFO queue gets a FIFO place",
-        "lib/record/anew",
-        "place = 999999999999999 - place",
-        "place = place + 0",
-        f"{LUA}recurring.py",
-        f"{LUA}ack.py",
-    ),
-    _py(
-        "integers that no double holds are equal",
-        "model/priority",
-        "str(priority), _residual(int(priority))",
-        "str(priority), _EXACT",
-        f"{UNIT}order.py",
-    ),
-    _py(
-        "what a double loses sorts the wrong way",
-        "model/priority",
-        "{999 - lost:03d}",
-        "{lost:03d}",
-        f"{UNIT}order.py",
-    ),
-    _lua(
-        "aging begins at the push, due or not",
-        "lib/groups/groups",
-        "task.enqueued + task.wait - since",
-        "task.enqueued - since",
-        f"{LUA}pop.py",
-    ),
-    _lua(
-        "raise_priority lowers as well",
-        "push/merge",
-        "new > old or new == old",
-        "new ~= old or new == old",
-        f"{LUA}push.py",
-    ),
-    _lua(
-        "tasks without a group take no turns",
-        "push",
-        "settings[5] == 'round_robin' or settings[7]",
-        "settings[7]",
-        f"{LUA}round_robin.py",
-    ),
-    _lua(
-        "a release takes another place",
-        "release",
-        "task.delivery = 'r'\n",
-        "task.delivery = 'r'\ntask.order = string.sub(task.order, 1, -16) .. '999999999999990'\n",
-        f"{CONTRACT}order.py",
-    ),
-]
-FENCING = [
-    _lua(
-        "any token acks",
-        "ack",
-        "token ~= claim and token ~= string.match(claim, '^%d+')",
-        "not token",
-        f"{LUA}refused.py",
-    ),
-    _lua(
-        "any token acts",
-        "lib/leases/fence",
-        "task.token ~= token",
-        "false",
-        f"{LUA}refused.py",
-    ),
-    _lua(
-        "a settled delivery acts again",
-        "lib/leases/fence",
-        "'[fbr]'",
-        "'[0]'",
-        f"{LUA}refused.py",
-    ),
-    _lua(
-        "the holder of a dead task may act on it",
-        "lib/leases/fence",
-        " or redis.call('ZSCORE', dead, id) then",
-        " then",
-        f"{LUA}refused.py",
-    ),
-    _lua(
-        "tokens go back with the clock",
-        "pop",
-        "last and last > token and last < 9e15 and last or token",
-        "token",
-        f"{LUA}pop.py",
-    ),
-]
-LEASES = [
-    _py(
-        "leases are extended at 95 % of their time",
-        "queue/lease_renewal",
-        "now + self.seconds / 3",
-        "now + self.seconds * 0.95",
-        f"{CONTRACT}extensions.py::test_a_lease_outlives_an_extension_that_is_lost",
-    ),
-    _py(
-        "let_go does not wait for an extension on its way",
-        "queue/lease_renewal",
-        "            with self._beat:\n                pass\n",
-        "            pass\n",
-        f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing",
-    ),
-    _py(
-        "end does not wait for an extension on its way",
-        "queue/lease_renewal_async",
-        "            await asyncio.shield(self._beat)\n",
-        "            pass\n",
-        f"{CONTRACT}async.py::test_a_slow_extension_does_not_undo_a_settling",
-    ),
-    _py(
-        "a lease whose work has ended is extended no more",
-        "queue/lease_renewal",
-        "        self._ending[key] = lease\n",
-        "",
-        f"{CONTRACT}worker_refused.py::test_a_lease_is_extended_until_its_end_is_answered",
-    ),
-    _py(
-        "a loop that is left early acks its task",
-        "queue/lease_loops",
-        "Leases.let_go(self._queue._leases, task)",
-        "self._queue.ack(task)",
-        f"{CONTRACT}leases.py::test_a_loop_that_is_left_early_acks_nothing",
-    ),
-    _lua(
-        "a task has no lease of its own",
-        "pop/lease",
-        "if own > 0 and own <= 315360000000 then",
-        "if false then",
-        f"{LUA}options.py",
-    ),
-    _lua(
-        "the options of a task are lost when it comes back",
-        "lib/record/record",
-        ".. task.options .. task.schedule",
-        ".. task.schedule",
-        f"{LUA}options.py",
-    ),
-    _lua(
-        "an update by key leaves the old options",
-        "push/merge",
-        "task.options = options ..",
-        "task.options = task.options ..",
-        f"{LUA}options.py",
-    ),
-    _py(
-        "a Release is a failed attempt",
-        "operations/queue",
-        "return self.release(task, error.delay, None, cost)",
-        "return self.fail(task, error, error.delay)",
-        f"{WORKER}::test_release_gives_back_uncounted",
-    ),
-    _py(
-        "a fault of a validator buries its task",
-        "protocol/records",
-        "        return None, error\n",
-        "        raise PayloadError(str(error), task_id=task_id) from error\n",
-        f"{CONTRACT}interrupted.py::test_a_validator_with_a_fault_costs_attempts",
-    ),
-    _py(
-        "an interrupted connection is kept with its reply under way",
-        "transport/connections",
-        "        except BaseException as error:  # replies may still come\n"
-        "            self._keep_closed(connection)\n",
-        "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
-        f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
-    ),
-    _py(
-        "redis-py keeps an interrupted connection with its reply under way",
-        "transport/cluster",
-        "    except BaseException as error:\n        close_idle(client)\n",
-        "    except BaseException as error:\n",
-        f"{CONTRACT}interrupted.py::test_a_reply_under_way_is_for_no_other_call",
-    ),
-    _py(
-        "redis-py keeps an interrupted connection with its reply under way, in asyncio",
-        "transport/cluster",
-        "    except BaseException as error:\n        await close_idle_async(client)\n",
-        "    except BaseException as error:\n",
-        f"{CONTRACT}interrupted.py::test_a_reply_under_way_is_for_no_other_call_in_the_loop",
-    ),
-    _py(
-        "nobody is told that a lease is lost",
-        "queue/lease_renewal",
-        "if lease.lost:",
-        "if False:",
-        f"{WORKER}::test_a_handler_is_told_that_its_lease_is_lost",
-        f"{ASYNC}::test_a_lost_lease_cancels_its_handler",
-    ),
-    _lua(
-        "the end of a lease costs no attempt",
-        "lib/upkeep",
-        "task.attempts = task.attempts + 1",
-        "task.attempts = task.attempts",
-        f"{LUA}promote.py",
-        f"{LUA}pop.py",
-    ),
-    _lua(
-        "the end of a lease is never the last attempt",
-        "lib/upkeep",
-        "tonumber(task.attempts) >= tonumber(task.max)",
-        "false",
-        f"{LUA}promote.py",
-        f"{LUA}pop.py",
-    ),
-    _lua(
-        "a lease that ran out is extended in two places",
-        "extend",
-        "if not redis.call('ZSCORE', invisible, id) then",
-        "if false then",
-        f"{LUA}extend.py",
-    ),
-    _lua(
-        "set_visibility costs an attempt",
-        "set_visibility",
-        "  task.deferrals =",
-        "  task.attempts = task.attempts + 1\n  task.deferrals =",
-        f"{LUA}set_visibility.py",
-    ),
-    _lua(
-        "set_visibility hides for half of the time",
-        "set_visibility",
-        "tonumber(ARGV[4])",
-        "tonumber(ARGV[4]) / 2",
-        f"{LUA}set_visibility.py",
-    ),
-    _py(
-        "the backoff has no cap",
-        "model/backoff",
-        "min(self.cap, self.base * self.factor ** (attempt - 1))",
-        "self.base * self.factor ** (attempt - 1)",
-        f"{UNIT}policy.py",
-    ),
-    _lua(
-        "a task that was started in time expires later",
-        "pop/apart",
-        "deliveries == '0' and expires or '0', group",
-        "expires, group",
-        f"{LUA}pop.py",
-        f"{LUA}promote.py",
-    ),
-    _lua(
-        "an heir never joins the tasks that a batch has in hand",
-        "pop/step_up",
-        "if score < last or score == last and member < popped[#popped - 1] then",
-        "if false then",
-        f"{LUA}pop.py",
-    ),
-]
-LIMITS = [
-    _lua(
-        "a gate that holds only grants owes nothing",
-        "lib/limits/plain_gate",
-        "owed = paid,",
-        "owed = 0,",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a window clearly lets run what it does not",
-        "lib/limits/opens",
-        "+ 0.001 > instant",
-        "+ 0.001 > instant + 1000",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a window grants one unit more",
-        "lib/limits/opens",
-        "- rule.burst, window)",
-        "- rule.burst - 1, window)",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a task of any cost pays for one",
-        "pop/charge",
-        "+ time_of(units, window)",
-        "+ time_of(1, window)",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "one lease more than the concurrency",
-        "lib/limits/gate",
-        "return most <= out",
-        "return most < out",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a tighter limit is bounded when somebody looks",
-        "set_limit",
-        "    gate_of('') -- bound",
-        "    -- bound",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a closing bounds what was granted before it",
-        "lib/limits/debt",
-        "  return instant + reach_of(",
-        "  return math.max(instant, gate.opens) + reach_of(",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "idle time is credited a second time",
-        "lib/limits/give_back",
-        "back = pair.token > token and math.min(back, pair.slack) or back",
-        "back = pair.token > token and math.max(back, pair.slack) or back",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "what is given back leaves the slack of later grants",
-        "lib/limits/give_back",
-        "pair.token > token and pair.slack - back or pair.slack",
-        "pair.slack",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "the larger slack of two pairs is kept",
-        "lib/limits/refunds",
-        "known[closest + 1].slack = known[closest].slack",
-        "known[closest].slack = known[closest + 1].slack",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "what other rules have charged is given back",
-        "lib/limits/refunds",
-        "if not known or window.interval > known.interval or window.most > known.most then",
-        "if not known then",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "a unit may be told twice",
-        "lib/limits/true_up",
-        "string.find(',' .. (known or ''), ',' .. unit .. '=', 1, true)",
-        "string.find(',' .. (known or ''), ',' .. unit .. '==', 1, true)",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "what a member of a pool has spent is dropped",
-        "lib/limits/true_up",
-        "scopes[#scopes + 1] = member and task.group .. '\\t' .. member",
-        "scopes[#scopes + 1] = nil",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "a 429 counts as a value of the estimate",
-        "rate_limited",
-        "told = true_up(task, nothing_of(reserved_of(task)), true) or is_told",
-        "told = true_up(task, nothing_of(reserved_of(task))) or is_told",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "an estimate is named",
-        "lib/limits/estimate",
-        "text .. string.format(',%s~%.0f'",
-        "text .. string.format(',%s=%.0f'",
-        f"{LUA}true_up.py",
-    ),
-    _lua(
-        "a look takes slack back",
-        "lib/limits/pace",
-        "rule.per + slack + time_of(",
-        "rule.per + time_of(",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "opening by hand leaves what a 429 has added",
-        "delay_group",
-        "window.owed = window.paid",
-        "window.owed = window.owed",
-        f"{LUA}delay_group.py",
-    ),
-    _lua(
-        "a 429 shortens a longer closing",
-        "lib/limits/met",
-        "math.max(gate.opens, now + ms)",
-        "now + ms",
-        f"{LUA}rate_limited.py",
-    ),
-    _lua(
-        "a 429 of the queue closes the group only",
-        "rate_limited",
-        "local closes = scope == 'queue' and '' or task.group",
-        "local closes = task.group",
-        f"{LUA}rate_limited.py",
-    ),
-    _lua(
-        "a quota grants one unit more",
-        "lib/limits/quota",
-        "if quota.count + units > rule.amount then",
-        "if quota.count + units > rule.amount + 1 then",
-        f"{LUA}quotas.py",
-    ),
-    _lua(
-        "an overlapping period begins anew",
-        "lib/limits/quota",
-        "if start < quota.reset then",
-        "if false then",
-        f"{LUA}quotas.py",
-    ),
-    _lua(
-        "a day ends by the offset of its begin",
-        "lib/limits/period",
-        "local start, reset = first_at(wall), first_at(next_wall)",
-        "local start = first_at(wall); local reset = start + next_wall - wall",
-        f"{LUA}quotas.py",
-    ),
-    _lua(
-        "a leap day is forgotten",
-        "lib/limits/period",
-        "math.floor(of_era / 1460)",
-        "math.floor(of_era / 146000)",
-        f"{LUA}quotas.py",
-    ),
-    _lua(
-        "a spread quota is not paced",
-        "lib/limits/quota",
-        "local may = rule.spread and quota.next or 0",
-        "local may = 0",
-        f"{LUA}quotas.py",
-    ),
-    _py(
-        "a quota knows no later clock changes",
-        "model/zones",
-        "changes.append((late, offset(late)))",
-        "pass",
-        f"{LUA}quotas.py",
-    ),
-    _lua(
-        "what is under way is forgotten",
-        "observe",
-        "out * tonumber(args[i + 3])",
-        "0",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "an older answer raises what is left",
-        "lib/limits/observed",
-        "budget.left = math.min(known.left, left)",
-        "budget.left = left",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "a budget is forgotten at its reset",
-        "lib/limits/budgets",
-        "instant < budgeting.kept_until(budget)",
-        "false",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "a budget holds for ever",
-        "lib/limits/budgets",
-        "instant < budgeting.kept_until(budget)",
-        "true",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "permits are not under way",
-        "acquire/grant",
-        " or gate.observed",
-        "",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "a permit stays under way after its answer",
-        "observe",
-        "token == '1'",
-        "false",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "callers book beyond the reset of a host",
-        "acquire/booking",
-        "budgets().ends(gate.observed)",
-        "math.huge",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "one answer closes for a day",
-        "lib/limits/observed",
-        "return instant + longest",
-        "return instant + MOST_MS",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "all ask a host that has said nothing is left",
-        "pop/charge",
-        "gate.probe = gate.probe == '-' and 'p' or gate.probe",
-        "gate.changed = true",
-        f"{LUA}observe.py",
-    ),
-    _py(
-        "the forecast forgets budgets at their reset",
-        "model/counted",
-        "if whole and self.ends",
-        "if whole and whole.size < 0 and self.ends",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "a cost above the bound passes without a word",
-        "lib/limits/uncounted",
-        "unknown and 0 or most[unit] or math.huge",
-        "unknown and 0 or math.huge",
-        f"{CONTRACT}uncounted.py",
-    ),
-    _lua(
-        "a unit that no limit counts passes without a word",
-        "lib/limits/uncounted",
-        "unknown and 0 or most",
-        "most",
-        f"{CONTRACT}uncounted.py",
-    ),
-    _py(
-        "each push says again what a limit does not count",
-        "model/uncounted",
-        "_told.add(key)",
-        "pass",
-        f"{CONTRACT}uncounted.py",
-    ),
-    _lua(
-        "a reset that is sent again resets again",
-        "lib/limits/reset",
-        "string.match(gate.reset, '^%d+') == id",
-        "false",
-        f"{LUA}set_limit.py",
-    ),
-    _lua(
-        "a reset leaves quotas spent",
-        "lib/limits/reset",
-        "quota.count, quota.start, quota.reset, quota.next = 0, 0, 0, 0",
-        "quota.next = 0",
-        f"{LUA}set_limit.py",
-    ),
-    _lua(
-        "a reset of all groups resets the first hundred",
-        "lib/limits/reset",
-        "return page[1]",
-        "return '0'",
-        f"{LUA}set_limit.py",
-    ),
-    _lua(
-        "what comes back evenly comes back at the reset",
-        "lib/limits/observed",
-        "full and full > left",
-        "full and full < left",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "the short pop puts nothing back",
-        "pop_plain",
-        "redis.call('ZADD', ready, unpack(left))",
-        "redis.call('ZCARD', ready)",
-        f"{LUA}short_ways.py",
-    ),
-    _lua(
-        "the short pop gives tokens by the clock alone",
-        "pop_plain",
-        "last and last > token and last < 9e15 and last or token",
-        "token",
-        f"{LUA}short_ways.py",
-    ),
-    _lua(
-        "the short pop goes on without the limits of groups",
-        "pop_plain",
-        "redis.call('HLEN', limits) < tonumber(noted)",
-        "redis.call('HLEN', limits) < 0",
-        f"{LUA}short_ways.py",
-    ),
-    _lua(
-        "the short ack takes any token",
-        "ack_plain",
-        "if claim ~= token or",
-        "if not claim or",
-        f"{LUA}short_ways.py",
-    ),
-    _lua(
-        "the short push forgets lifo",
-        "push_plain",
-        "lifo and 999999999999999 - place or place",
-        "place",
-        f"{LUA}short_ways.py",
-    ),
-    _lua(
-        "a budget is not charged",
-        "lib/limits/budgets",
-        "math.max(0, budget.left - units)",
-        "budget.left",
-        f"{LUA}observe.py",
-    ),
-    _lua(
-        "a budget of a group without a limit is pruned",
-        "pop/limited",
-        "ends <= instant and",
-        "true and",
-        f"{LUA}observe.py",
-    ),
-    _py(
-        "a worker tells no budgets",
-        "worker/outcomes",
-        "return told + together + others",
-        "return together + others",
-        "tests/contract/test_observe.py",
-    ),
-    _lua(
-        "a reserve is for all",
-        "lib/limits/opens",
-        "if grown > 0 then",
-        "if false then",
-        f"{LUA}pop_limits.py",
-    ),
-    _py(
-        "a window that is no whole ms is shortened",
-        "model/limits",
-        "math.ceil(float(",
-        "math.floor(float(",
-        f"{UNIT}limits.py",
-    ),
-    _lua(
-        "a group's own limit is none",
-        "lib/limits/gate",
-        "seen.count > (rules and 1 or 0) and rules_of",
-        "false and rules_of",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a looser limit wakes nobody",
-        "set_limit",
-        "  redis.call('ZADD', wake, '0', 'w')\n",
-        "",
-        f"{LUA}set_limit.py",
-        f"{CONTRACT}waiting_limits.py::test_a_looser_limit_wakes",
-    ),
-    _lua(
-        "resume leaves the queue closed by a 429",
-        "pause",
-        "if paid then",
-        "if false then",
-        f"{LUA}pause.py",
-    ),
-]
-ADAPTIVE = [
-    _lua(
-        "a 429 teaches nothing",
-        "lib/limits/met",
-        "rules.floor, rate / 2",
-        "rules.floor, rate",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "one closing halves a rate again and again",
-        "lib/limits/met",
-        "if instant < gate.since then",
-        "if false then",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a rate rises though nobody uses it",
-        "pop/charge",
-        "gate.used * 2 >= gate.rate",
-        "true",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "the rate that met the last 429 is forgotten",
-        "pop/charge",
-        "rate, last = gate.rate, gate.learned",
-        "rate, last = gate.rate, 0",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a 429 after a raise halves the rate",
-        "lib/limits/met",
-        "clean * down",
-        "rate / 2",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a host that refuses earlier than before is asked as often as any",
-        "lib/limits/met",
-        "early and 0.8125 or ",
-        "",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a limit that is met again and again is approached as fast as at first",
-        "lib/limits/met",
-        "(gate.climb or CLIMB) * 0.75",
-        "CLIMB",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a limit that has changed is approached as slowly as the old one",
-        "lib/limits/met",
-        "    gate.climb = nil -- the limit has changed\n",
-        "",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "the pace of the climb is forgotten",
-        "lib/limits/keep",
-        "gate.climb and string",
-        "false and string",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "what went through before the 429 is not looked at",
-        "lib/limits/met",
-        "math.min(rate, gate.used - 1 + before)",
-        "rate",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a rate that was halved for nothing climbs back slowly",
-        "pop/charge",
-        "return (last - rate) / 2",
-        "return last * (gate.climb or CLIMB)",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a second 429 says where the limit is",
-        "lib/limits/met",
-        "last > 0 and last or rate",
-        "rate",
-        f"{LUA}adaptive.py",
-    ),
-    _py(
-        "a forecast takes other steps far below the last 429",
-        "model/gates",
-        "return (last - rate) / 2",
-        "return (last - rate) / 4",
-        f"{LUA}adaptive.py",
-    ),
-    _py(
-        "a forecast takes other steps below the last 429",
-        "model/gates",
-        "last * self._climb",
-        "last * 3 / 128",
-        f"{LUA}adaptive.py",
-    ),
-    _py(
-        "a forecast takes other steps beyond the last 429",
-        "model/gates",
-        "(rate - last) * 2)",
-        "(rate - last) * 3)",
-        f"{LUA}adaptive.py",
-    ),
-    _lua(
-        "a limit that was passed is left behind without measure",
-        "pop/charge",
-        "gate.used * 1.5 - rate",
-        "math.huge",
-        f"{LUA}adaptive.py",
-    ),
-]
-MEMORY = [
-    _lua(
-        "a pop that has upkeep to do is refused at full memory",
-        "pop",
-        "  go_on()\n  moved = upkeep",
-        "  moved = upkeep",
-        f"{LUA}full_memory.py::test_goes_on",
-    ),
-    _lua(
-        "leases cannot be extended at full memory",
-        "extend",
-        "go_on()\n",
-        "",
-        f"{LUA}full_memory.py::test_goes_on",
-    ),
-    _lua(
-        "a group cannot be closed at full memory",
-        "delay_group",
-        "go_on()\n",
-        "",
-        f"{LUA}full_memory.py::test_goes_on",
-    ),
-    _lua(
-        "upkeep is refused at full memory",
-        "promote",
-        "go_on()\n",
-        "",
-        f"{LUA}full_memory.py::test_goes_on",
-    ),
-]
-SETTINGS = [
-    *(
-        _lua(
-            f"a {verb} goes into a queue of another format",
-            verb,
-            ")\nif refused then",
-            ")\nif refused and refused[1] ~= -8 then",
-            f"{LUA}format.py",
-            f"{CONTRACT}worker_refused.py::test_a_worker_of_a_queue_that_a_newer_dpq_took_over",
-        )
-        for verb in ("push", "pop", "promote")
-    ),
-    _lua(
-        "what has lost its settings or the queue's limit runs",
-        "pop",
-        "if not format and redis.call('EXISTS', meta) == 1 or noted and",
-        "if false and",
-        f"{LUA}settings_lost.py",
-    ),
-    _lua(
-        "groups that have lost their limits run",
-        "pop",
-        "redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))",
-        "false",
-        f"{LUA}settings_lost.py",
-    ),
-    _lua(
-        "a lost note of the limits opens them",
-        "pop",
-        "  or settings[3] and string.match(settings[3], '^(q?%d+)=$')\n",
-        "",
-        f"{LUA}settings_lost.py",
-    ),
-    _lua(
-        "a lost note of the limits forgets what they have granted",
-        "lib/limits/gate",
-        "or string.match(gated or '', '^(q?%d+)=$')",
-        "",
-        f"{LUA}limits_lost.py",
-    ),
-    _lua(
-        "a closed group hides the second note of the limits",
-        "lib/limits/mark",
-        "if redis.call('HEXISTS', conf, 'gated') == 0 then",
-        "if true then",
-        f"{LUA}settings_lost.py",
-    ),
-    _lua(
-        "the last gate that goes takes the second note of the limits with it",
-        "lib/limits/prune",
-        "string.byte(gated, -1) ~= 61",
-        "true",
-        f"{LUA}settings_lost.py",
-    ),
-    _lua(
-        "lost settings do not come back",
-        "lib/restore",
-        "  if lost[1] then\n",
-        "  if false then\n",
-        f"{LUA}settings_lost.py",
-        f"{LUA}configure.py",
-    ),
-    _lua(
-        "lost limits of groups do not come back",
-        "configure",
-        "if create == '2' then",
-        "if false then",
-        f"{LUA}settings_lost.py",
-    ),
-    _lua(
-        "rules that cannot be read grant all",
-        "lib/limits/opens",
-        "  if gate.rules.unreadable then",
-        "  if false then",
-        f"{LUA}settings_lost.py",
-    ),
-    _lua(
-        "what was granted and cannot be read was nothing",
-        "lib/limits/debt",
-        "if spent or not window.paid then",
-        "if not window.paid then",
-        f"{LUA}settings_lost.py",
-    ),
-]
-SLACK = [
-    _lua(
-        "slack widens no window",
-        "lib/limits/pace",
-        "(rule.per + (rule.slack or learned_slack or 0))",
-        "rule.per",
-        f"{LUA}slack.py",
-    ),
-    _lua(
-        "a learned slack stays for ever",
-        "lib/limits/pace",
-        "2 ^ (math.min(0, beside - instant) / half)",
-        "1",
-        f"{LUA}slack.py",
-    ),
-    _lua(
-        "the slack of a slow limit halves as fast as any",
-        "lib/limits/pace",
-        "math.max(1200000, 5000 * rule.per / rule.rate)",
-        "1200000",
-        f"{LUA}slack.py",
-    ),
-    _lua(
-        "the 429 of a probe teaches slack",
-        "lib/limits/met",
-        "counts and not was_probe and granted",
-        "counts and granted",
-        f"{LUA}slack.py",
-    ),
-    _lua(
-        "a 429 of before the last lesson teaches slack",
-        "lib/limits/met",
-        "granted > gate.beside",
-        "true",
-        f"{LUA}slack.py",
-    ),
-    _py(
-        "a rate said as text loses its slack",
-        "model/limits",
-        "reserve=reserve, slack=slack\n",
-        "reserve=reserve\n",
-        f"{UNIT}limits.py",
-    ),
-]
-GROUPS = [
-    _lua(
-        "a popped head has no heir",
-        "pop/take",
-        "if may and crown and group and",
-        "if false and group and",
-        f"{LUA}pop.py",
-    ),
-    _lua(
-        "a better newcomer waits behind the head",
-        "lib/groups/place",
-        "best and (score < best or score == best and member < first)",
-        "false",
-        f"{LUA}push.py",
-    ),
-    _lua(
-        "a closed group lets a newcomer lead",
-        "lib/groups/place",
-        "best or redis.call('ZSCORE', closed, group)",
-        "best",
-        f"{LUA}delay_group.py",
-        f"{LUA}push.py",
-    ),
-    _lua(
-        "closing by hand never shortens",
-        "delay_group",
-        "UNTIL_OPENED or now + ms, 'h'",
-        "UNTIL_OPENED or math.max(gate.opens, now + ms), 'h'",
-        f"{LUA}delay_group.py",
-    ),
-]
-POOLS = [
-    _lua(
-        "the member that was granted last goes first",
-        "lib/limits/pool",
-        "best.last <= mate.last",
-        "best.last > mate.last",
-        f"{LUA}pools.py",
-    ),
-    _lua(
-        "a member of a pool is never full",
-        "lib/limits/pool",
-        "full(mate) then",
-        "false then",
-        f"{LUA}pools.py",
-    ),
-    _lua(
-        "a pinned task runs as any member of its pool",
-        "lib/limits/pool",
-        "(not pin or pin == name) and",
-        "true and",
-        f"{LUA}pools.py",
-    ),
-    _lua(
-        "the end of a lease frees no member of a pool",
-        "lib/groups/place",
-        "lapsed, live_note(task, RUNS_AS))",
-        "lapsed)",
-        f"{LUA}pools.py",
-    ),
-    _lua(
-        "an ack frees no member of a pool",
-        "ack",
-        "ended(id, string.match(raw, GROUP), false, member)",
-        "ended(id, string.match(raw, GROUP), false)",
-        f"{LUA}pools.py",
-    ),
-    _lua(
-        "a 429 of a member of a pool closes its group",
-        "rate_limited",
-        "scope == 'member' and live_note",
-        "false and live_note",
-        f"{LUA}pools.py",
-    ),
-    _lua(
-        "a member that leaves its pool is forgiven",
-        "lib/limits/prune",
-        "until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))",
-        "until_ms = 0",
-        f"{LUA}pools.py",
-    ),
-    _lua(
-        "an idle group keeps its turns of its weight",
-        "pop/judge_groups",
-        "    end_turn(gate_of(group))\n    gone",
-        "    gone",
-        f"{LUA}weights.py",
-    ),
-    _lua(
-        "no turn passes, whatever the weight",
-        "pop/judge_groups",
-        "if gate.turn < 1 and redis.call('ZCOUNT'",
-        "if false and redis.call('ZCOUNT'",
-        f"{LUA}weights.py",
-    ),
-]
-DEAD = [
-    _lua(
-        "the dead letters have no bound",
-        "lib/bury",
-        "  trim(2)\n",
-        "",
-        f"{LUA}bury.py",
-        f"{LUA}fail.py",
-    ),
-    _lua(
-        "replayed tasks keep their spent attempts",
-        "replay",
-        "task.again = 0, 0, '', 0",
-        "task.again = task.attempts, 0, '', 0",
-        f"{LUA}replay.py",
-    ),
-    _lua(
-        "a replay at a rate is one at once",
-        "replay",
-        "first + spacing * replayed",
-        "first",
-        f"{LUA}replay.py",
-    ),
-    _lua(
-        "a dead letter that is dropped keeps its key",
-        "lib/bury",
-        "    redis.call('HDEL', keys, task.key)\n",
-        "",
-        f"{LUA}bury.py",
-        f"{LUA}promote.py",
-        f"{LUA}fail.py",
-    ),
-    _py(
-        "dead letters of any group are meant",
-        "operations/dead",
-        "(group is None or task.group == group)",
-        "True",
-        f"{LUA}replay.py",
-        f"{CONTRACT}api.py",
-    ),
-]
-RECURRING = [
-    _lua(
-        "a missed time is not passed over",
-        "lib/record/recur",
-        "math.max(now, task.enqueued + task.wait)",
-        "task.enqueued + task.wait",
-        f"{LUA}recurring.py",
-    ),
-    _lua(
-        "a run has no time in which it must start",
-        "lib/record/anew",
-        "expires_in == '0' and '0' or string.format('%.0f', at + expires_in)",
-        "'0'",
-        f"{LUA}recurring.py",
-    ),
-    _py(
-        "cron lines are read in UTC",
-        "model/schedule",
-        "zone(timezone))",
-        "UTC)",
-        f"{UNIT}schedule.py",
-    ),
-    _lua(
-        "a run that fails for good is the last",
-        "fail",
-        "if spent and task.schedule ~= '' then",
-        "if false then",
-        f"{LUA}recurring.py",
-    ),
-]
-KEYS = [
-    _lua(
-        "a finished task keeps its key",
-        "ack",
-        "      redis.call('HDEL', keys, key)\n",
-        "",
-        f"{LUA}ack.py",
-    ),
-    _lua(
-        "a key that is taken is no error",
-        "push/claim",
-        "elseif mode == 'e' then",
-        "elseif false then",
-        f"{LUA}push.py",
-    ),
-    _lua(
-        "a key may go to another group",
-        "push/claim",
-        "elseif group ~= (",
-        "elseif false and group ~= (",
-        f"{LUA}push.py",
-    ),
-    _lua(
-        "a dead holder of a key is not revived",
-        "push/merge",
-        "    elseif died then\n",
-        "    elseif false then\n",
-        f"{LUA}push.py",
-    ),
-    _lua(
-        "an update takes a running task from its holder",
-        "lib/record/revise",
-        "local moves = not running and (",
-        "local moves = (",
-        f"{LUA}push.py",
-        f"{LUA}update.py",
-    ),
-]
-PARTITIONS = [
-    _py(
-        "a group is in all partitions",
-        "protocol/placement",
-        "return None if name is None else zlib.crc32(name.encode()) % count",
-        "return None",
-        f"{CONTRACT}partitions.py::test_a_group_stays_in_one_partition",
-    ),
-    _lua(
-        "who counts partitions wrong is not refused",
-        "lib/refusal",
-        "elseif partitions ~= '0' and",
-        "elseif false and",
-        f"{LUA}same.py",
-    ),
-    _py(
-        "a pop ends at the first partition that has nothing",
-        "operations/pop",
-        "            partitions = list(self._all)\n",
-        "            partitions = []\n",
-        f"{CONTRACT}partitions.py::test_a_partition_that_was_empty_is_looked_at",
-        f"{CONTRACT}partitions.py::test_all_come_and_none_twice",
-    ),
-    _py(
-        "a 429 of the queue closes one partition",
-        "operations/queue",
-        "            if whole:\n                yield from all_of([self._noted(part, part.close",
-        "            if False:\n                yield from all_of([self._noted(part, part.close",
-        f"{CONTRACT}partitions.py::test_a_429_of_the_queue_closes_all_partitions",
-    ),
-]
-WORKERS = [
-    _py(
-        "what was fetched ahead of a 429 runs all the same",
-        "worker/fetcher",
-        "if self._prefetch and isinstance(done.error, RateLimited):",
-        "if False:",
-        f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
-    ),
-    _py(
-        "a worker that ends waits for nobody",
-        "worker/worker",
-        "give_up = time.monotonic() + self.grace",
-        "give_up = time.monotonic()",
-        f"{WORKER}::test_a_stop_waits_for_handlers",
-    ),
-    _py(
-        "a time limit is none",
-        "worker/overdue",
-        "(limit := run.limit) is not None and run.began + limit <= now",
-        "(limit := run.limit) is not None and not now",
-        f"{THREADS}::test_a_time_limit",
-    ),
-    _py(
-        "a task has no time limit of its own",
-        "worker/runner",
-        "task.time_limit or calls.time_limit",
-        "calls.time_limit",
-        f"{WORKER}::test_a_task_has_a_time_limit_of_its_own",
-    ),
-    _py(
-        "acks wait behind a pop that was refused",
-        "worker/fetcher",
-        "        answered = True\n",
-        "        answered = False\n",
-        f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
-    ),
-    _py(
-        "acks of an async worker wait behind a pop that was refused",
-        "worker/fetcher_async",
-        "        answered = True\n",
-        "        answered = False\n",
-        ASYNC,
-    ),
-    _py(
-        "children run files of the current directory",
-        "cli/_processes",
-        '[sys.executable, "-P", "-m", "dpq"]',
-        '[sys.executable, "-m", "dpq"]',
-        f"{DAEMON}cli_worker.py::test_files_of_the_current_directory_are_not_run_instead",
-    ),
-    _py(
-        "weights are none",
-        "worker/queue_order",
-        "max(1, tasks) / self._weights[queue_index]",
-        "max(1, tasks)",
-        f"{UNIT}work.py",
-    ),
-    _py(
-        "a drain leaves what is delayed",
-        "worker/fetch_plan",
-        "count.ready + count.delayed + count.invisible",
-        "count.ready + count.invisible",
-        f"{WORKER}::test_drain_waits_for_delayed_and_failing_tasks",
-    ),
-    _py(
-        "an unknown name is tried again and again",
-        "worker/handlers",
-        'raise Reject(f"unknown task {name!r}")',
-        'raise ValueError(f"unknown task {name!r}")',
-        f"{UNIT}work.py",
-        f"{WORKER}::test_handlers_by_name",
-    ),
-    _py(
-        "one handler more than the concurrency",
-        "worker/runner_async",
-        "len(self._running) < self._concurrency and",
-        "len(self._running) <= self._concurrency and",
-        f"{ASYNC}::test_no_more_handlers_run_than_may",
-    ),
-    _py(
-        "a lost lease cancels nothing",
-        "worker/runner_async",
-        "    context._lose()\n    handling.cancel()\n",
-        "    context._lose()\n",
-        f"{ASYNC}::test_a_lost_lease_cancels_its_handler",
-    ),
-    _py(
-        "two threads ask for tasks at once",
-        "worker/fetcher",
-        "if self._look and not asking:",
-        "if self._look:",
-        f"{UNIT}fetcher.py",
-    ),
-    _py(
-        "an end that an exchange could not send is forgotten",
-        "worker/fetcher",
-        "            self.ends += exchange.done\n",
-        "            pass\n",
-        f"{UNIT}fetcher.py",
-    ),
-    _py(
-        "an end that asyncio could not send is forgotten",
-        "worker/fetcher_async",
-        "            self.ends += again\n",
-        "            pass\n",
-        f"{UNIT}fetcher.py",
-    ),
-    _py(
-        "a busy worker keeps the wake-ups of its other queues",
-        "worker/fetcher",
-        "            wakeups.stop(owed)\n",
-        "            wakeups.stop([])\n",
-        f"{UNIT}fetcher.py",
-    ),
-    _py(
-        "an overdue attempt ends as its handler does",
-        "worker/runner",
-        "        error = run.overdue or error\n",
-        "        pass\n",
-        f"{UNIT}runner.py",
-    ),
-    _py(
-        "an end is handed over though another caller has ended the delivery",
-        "worker/runner_async",
-        "        if held:  # else",
-        "        if True:  # else",
-        f"{UNIT}runner.py",
-    ),
-    _py(
-        "an async worker takes a 429 for its task only",
-        "worker/fetcher_async",
-        "if isinstance(done.error, RateLimited):",
-        "if False:",
-        ASYNC,
-    ),
-]
-SCHEDULER = [
-    _py(
-        "the scheduler keeps a name whose queue is gone",
-        "scheduler",
-        "if gone and self._named is None:",
-        "if gone and self._named:",
-        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
-    ),
-    _py(
-        "the scheduler sleeps until the last of its queues' events",
-        "scheduler",
-        'return self._heap[0][0] if self._heap else float("inf")',
-        "return max([m for m in self._of.values() if m < 1e300], default=1e300)",
-        f"{DAEMON}scheduler.py::test_the_first_event_of_all_queues",
-    ),
-    _py(
-        "a master that is away stops the queues of the others",
-        "scheduler",
-        "if not answered and (fault := fault or away):",
-        "if fault := fault or away:",
-        f"{DAEMON}scheduler.py::test_a_master_that_is_away_hinders_no_queue_elsewhere",
-    ),
-    _py(
-        "a master that is away is the whole cluster",
-        "scheduler",
-        "(not clustered or self._away.issuperset(self._queues))",
-        "True",
-        f"{DAEMON}scheduler.py::test_a_master_that_is_away_is_not_the_server",
-    ),
-    _py(
-        "a server is back that nobody has asked",
-        "scheduler",
-        "answered = self._round()",
-        "answered = self._round() or True",
-        f"{DAEMON}scheduler.py::test_reconnects",
-    ),
-    _py(
-        "a glance does not look at moments",
-        "scheduler",
-        "default=math.inf)\n                self",
-        "default=math.inf) + 1e6\n                self",
-        f"{DAEMON}scheduler_idle.py::test_an_event_that_no_marker_says",
-    ),
-    _py(
-        "a daemon without markers steps each queue at each look",
-        "scheduler",
-        "        if self._glances and not pruned:\n",
-        "        if False:\n",
-        f"{DAEMON}scheduler_idle.py::test_at_rest_it_sends_glances",
-    ),
-    _py(
-        "the block of a waiter ends with each look",
-        "transport/waiter",
-        "return longest if nodes.direct and left > SHORT_SECONDS else min(left, longest)",
-        "return min(left, longest)",
-        f"{CONTRACT}waiting.py::test_the_looks_of_an_idle_waiter_cost_one_command_each",
-        f"{UNIT}waiter.py",
-    ),
-    _lua(
-        "a moment between two looks has no watcher",
-        "lib/notice",
-        "moment < now + 10000 and",
-        "moment < now + 5000 and",
-        f"{LUA}recheck.py",
-    ),
-    _lua(
-        "a glance says nothing is to come",
-        "glance",
-        "elseif soonest then",
-        "elseif false then",
-        f"{LUA}glance.py",
-        f"{DAEMON}scheduler_idle.py::test_a_lost_marker_costs_a_glance",
-    ),
-    _py(
-        "names that are new are not seen",
-        "scheduler",
-        "found = self._names.look(self._queues, full",
-        "found = [] if self._queues else self._names.look(self._queues, full",
-        f"{DAEMON}scheduler.py::test_new_queues_are_picked_up",
-    ),
-    _py(
-        "a marker with many members wakes the scheduler for each",
-        "scheduler",
-        "if self._pace.again(key, now):",
-        "if False:",
-        f"{DAEMON}scheduler.py::test_a_flood_of_wake_ups",
-    ),
-    _py(
-        "wake-ups have no rate",
-        "scheduler",
-        "return max(0.0, -self._credit / WAKES_PER_SECOND)",
-        "return 0.0",
-        f"{DAEMON}scheduler.py::test_wake_ups_have_a_rate",
-    ),
-    _py(
-        "all names are looked at before queues have their turn",
-        "scheduler",
-        "while looked < NAMES_A_LOOK:",
-        "while True:",
-        f"{DAEMON}scheduler.py::test_junk_that_may_not_be_removed_starves_nobody",
-    ),
-    _py(
-        "names without a queue stay",
-        "queue/registry",
-        '            yield makes._command("unregister", [name], same)\n',
-        "            pass\n",
-        f"{DAEMON}scheduler.py::test_names_without_a_queue_are_taken_out",
-    ),
-    _py(
-        "who may not send scripts loads none",
-        "transport/connections",
-        "            load_instead(self._client)\n",
-        "            pass\n",
-        "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
-    ),
-    _py(
-        "who may not send scripts loads none, in asyncio",
-        "transport/connections_async",
-        "            await load_instead_async(self._client)\n",
-        "            pass\n",
-        "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
-    ),
-    _py(
-        "a queue that begins while its name is taken out is not known",
-        "queue/registry",
-        '        yield makes._command("register", [name], same)\n',
-        "",
-        f"{DAEMON}scheduler.py::test_a_queue_that_begins_while_its_name_is_taken_out",
-    ),
-    _py(
-        "who may not write the list of names cannot push",
-        "operations/base",
-        'yield [self._command("register", [self.queue_name], same)]',
-        'yield self._command("register", [self.queue_name], same)',
-        "tests/security/test_acl.py::test_who_registers_queues",
-    ),
-    _py(
-        "a wake-up that goes into a connection at its end is lost",
-        "transport/waiter",
-        "reply, self.maybe_lost = None, True",
-        "reply = None",
-        "tests/security/test_acl.py::test_a_wake_up_that_may_be_lost_is_handed_on",
-    ),
-]
-COMMAND_LINE = [
-    _py(
-        "a pop of nothing ends with 0",
-        "cli/consume",
-        "raise Failed(_why_none(q))",
-        "print()",
-        f"{CLI}::test_pop_of_nothing_ends_with_1",
-    ),
-    _py(
-        "an ack of what is gone says that it is done",
-        "cli/consume",
-        "            raise _gone(q, task_id)\n    talk",
-        "            pass\n    talk",
-        f"{CLI}::test_an_ack_of_what_is_gone_meanwhile_says_so",
-    ),
-    _py(
-        "minutes are seconds",
-        "model/limits",
-        '"m": 60.0, "min"',
-        '"m": 1.0, "min"',
-        f"{UNIT}limits.py",
-        f"{CLI}::test_a_rate_may_be_said_in_many_ways",
-    ),
-    _py(
-        "deleting asks for nothing",
-        "cli/change",
-        "    if not yes:\n",
-        "    if False:\n",
-        f"{CLI}::test_wrong_usage",
-    ),
-]
-DURABILITY = [
-    _py(
-        "what no replica has confirmed is taken for confirmed",
-        "protocol/confirmation",
-        "return None if confirmed else Unconfirmed(None, durability)",
-        "return None",
-        "tests/durability/test_durable.py::test_what_is_not_confirmed_says_what_was_done",
-    ),
-    _py(
-        "a call waits for no replica",
-        "protocol/confirmation",
-        '("WAIT", 1, milliseconds)',
-        '("WAIT", 0, milliseconds)',
-        "tests/durability/test_durable.py::test_without_a_replica_nothing_is_confirmed",
-        "tests/durability/test_durable.py::test_what_is_not_confirmed_says_what_was_done",
-    ),
-    _py(
-        "a call that changes nothing asks for nothing",
-        "protocol/confirmation",
-        '("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0)',
-        '("PING",)',
-        "tests/durability/test_durable.py::test_without_its_write_nothing_is_confirmed",
-        "tests/durability/test_durable.py::test_the_same_call_again_asks_once_more",
-    ),
-    _py(
-        "a call with an unknown script waits twice",
-        "transport/resending",
-        "self._own_tries, self._mark = 0, self.reply",
-        "self._mark = self.reply",
-        "tests/durability/test_durable.py::test_a_call_waits_in_vain_once",
-        "tests/unit/test_confirmation.py::test_what_is_sent_again",
-    ),
-    _py(
-        "what the client sends counts as confirmed",
-        "transport/resending",
-        "            return self._mark.mark(self.reply)\n",
-        "            return self.reply\n",
-        "tests/durability/test_durable.py::test_what_the_client_sends_is_not_confirmed",
-    ),
-    _py(
-        "in asyncio a client without retries sends twice",
-        "transport/endpoint_async",
-        "            if not self._nodes.sends_once:\n",
-        "            if self._nodes:\n",
-        f"{CONTRACT}async.py",
-    ),
-    _py(
-        "a write to a connection that uvloop has closed ends the worker",
-        "transport/cluster",
-        "        if _NOT_WRITTEN not in str(error):\n            raise\n",
-        "        raise\n",
-        f"{CONTRACT}worker_async.py::test_a_worker_outlives_cuts_at_any_command",
-    ),
-    _py(
-        "a command that was not written is not repeated",
-        "transport/cluster",
-        "except (ClusterError, NotWrittenError):",
-        "except ClusterError:",
-        f"{CONTRACT}worker_async.py::test_a_worker_outlives_cuts_at_any_command",
-    ),
-    _py(
-        "a waiter hangs up a connection that is cut",
-        "transport/waiter_async",
-        "                if self._reading.done():  # perhaps",
-        "                if not self._reading:  # perhaps",
-        f"{CONTRACT}async.py::test_a_cut_waiter_of_a_user_who_may_not_unblock",
-    ),
-    _py(
-        "a connection is closed before its reader has begun",
-        "transport/endpoint_async",
-        "            await asyncio.sleep(0)  # a reader",
-        "            # a reader",
-        f"{CONTRACT}async.py::test_a_connection_is_closed_before_it_was_used",
-    ),
-]
-EDGES = [
-    _py(
-        "a password with an @ in it is shown",
-        "model/masking",
-        'shown += parts["server"]\n',
-        'shown += url.split("?")[0].partition("@")[2] or parts["server"]\n',
-        f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
-    ),
-    _py(
-        "secret parameters are shown",
-        "model/masking",
-        'return f"{name}=***" if name in _SECRET_NAMES else "***"',
-        "return text",
-        f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
-    ),
-    _py(
-        "a terminal can be steered",
-        "model/display",
-        r"\x0b-\x1f\x7f",
-        r"\x0b-\x1a\x1c-\x1f\x7f",
-        f"{UNIT}shown.py",
-        f"{DAEMON}cli_shown.py",
-    ),
-    _py(
-        "others can read what an embedded server stores",
-        "server/supervisor",
-        "    os.umask(0o077)",
-        "    os.umask(0o022)",
-        f"{DAEMON}server.py::test_nobody_else_can_read_what_is_stored",
-    ),
-    _py(
-        "a header closes for as long as it likes",
-        "model/rate_headers",
-        "min(wait, MAX_RETRY_AFTER)",
-        "wait",
-        f"{UNIT}rate_headers.py",
-    ),
-    _py(
-        "all of the headers is read, however long",
-        "model/rate_headers",
-        "if says and size <= room:",
-        "if says:",
-        f"{UNIT}rate_headers.py::test_hostile_headers_cost_little",
-    ),
-    _py(
-        "ids do not sort by time",
-        "protocol/task_ids",
-        "digits = _SORTED[digit] + digits",
-        "digits = digits + _SORTED[digit]",
-        f"{UNIT}commands.py::test_ids_sort_by_time",
-    ),
-    _py(
-        "a page of peek repeats the last task",
-        "operations/stored",
-        "                if passed:\n                    tasks.append",
-        "                if passed or task.id == after:\n                    tasks.append",
-        f"{LUA}options.py::test_pages_of_peek_follow_each_other",
-    ),
-    _py(
-        "a page of peek repeats the last task of all partitions",
-        "operations/queue",
-        "            if passed:\n                found.append",
-        "            if passed or task.id == after:\n                found.append",
-        f"{CONTRACT}partitions.py::test_pages_of_peek_follow_each_other",
-    ),
-    _py(
-        "a cluster has databases",
-        "transport/url",
-        'if settings.pop("db", 0):',
-        'if settings.pop("db", 0) and False:',
-        f"{UNIT}connect.py::test_a_malformed_url_is_refused_at_once_with_the_forms_that_work",
-    ),
-    _py(
-        "a moment counts from the clock of this machine",
-        "model/rate_headers",
-        "if date is None else date",
-        "if True else date",
-        f"{UNIT}rate_headers.py",
-    ),
-    _py(
-        "of several limits that are spent the shortest counts",
-        "model/rate_headers",
-        "_longest(limit.wait for limit in spent)",
-        "min((limit.wait for limit in spent if limit.wait is not None), default=None)",
-        f"{UNIT}rate_headers.py",
-    ),
-    _py(
-        "the longest payload is one too long",
-        "model/payload",
-        "if len(body) > self.max_bytes:",
-        "if len(body) >= self.max_bytes:",
-        f"{UNIT}codec.py",
-        f"{CONTRACT}bad_input.py",
-    ),
-    _py(
-        "aliases are lost",
-        "model/payload",
-        "self._adapter.dump_json(valid, by_alias=True)",
-        "self._adapter.dump_json(valid)",
-        f"{UNIT}codec.py",
-        f"{CONTRACT}hardened.py",
-    ),
-    _py(
-        "a batch of pushes has no bound on its bytes",
-        "operations/partition",
-        "(batch and size > BATCH_BYTES)",
-        "False",
-        f"{CONTRACT}api.py::test_large_payloads_go_in_batches_of_bounded_bytes",
-    ),
-    _py(
-        "options of a call give way to those of its task",
-        "tasks",
-        "{**self._defaults, **named}",
-        "{**named, **self._defaults}",
-        f"{UNIT}tasks.py",
-        f"{CONTRACT}tasks.py",
-    ),
-]
-WAITS = [
-    _lua(
-        "pushes wake nobody",
-        "push",
-        "  redis.call('ZADD', wake, '0', 'w')\nelseif",
-        "elseif",
-        f"{LUA}push.py",
-        f"{CONTRACT}waiting.py::test_a_push_wakes",
-    ),
-    _lua(
-        "nobody is told of a delayed push",
-        "push",
-        "    notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)\n",
-        "",
-        f"{LUA}push.py",
-        f"{LUA}next_event.py",
-    ),
-    _lua(
-        "one that is woken wakes no other",
-        "pop/pass_on",
-        "    redis.call('ZADD', wake, '0', 'w')\n",
-        "",
-        f"{LUA}pop.py",
-        f"{CONTRACT}waiting.py::test_a_push_of_three_wakes_three",
-    ),
-    _lua(
-        "resume wakes nobody", "pause", "redis.call('ZADD', wake, '0', 'w')\n", "", f"{LUA}pause.py"
-    ),
-    _py(
-        "a waiter that leaves hands nothing on",
-        "transport/waiter",
-        "in sorted(set(owned)):",
-        "in ():",
-        f"{CONTRACT}waiting_limits.py::test_one_that_gives_up_leaves_its_moment",
-    ),
-    _lua(
-        "nobody is appointed to watch",
-        "lib/notice",
-        "    redis.call('ZADD', wake, moment, 'e')\n",
-        "",
-        f"{LUA}push.py",
-        f"{LUA}notice.py",
-    ),
-]
-REPAIR = [
-    _lua(
-        "a key that is lost is no problem",
-        "repair/diagnose",
-        "local holds = task.key == '' or",
-        "local holds = true or",
-        f"{LUA}check.py",
-    ),
-    _lua(
-        "an event that nobody noticed is no problem",
-        "check",
-        "if first[2] and not (",
-        "if false and not (",
-        f"{LUA}check.py",
-    ),
-    _lua(
-        "a dead task in no set comes to life",
-        "repair/mend",
-        " or #states == 0 and task.reason ~= '' then",
-        " then",
-        f"{LUA}repair.py",
-    ),
-    _lua(
-        "a repair forgets a delay",
-        "repair/mend",
-        "task.deliveries == '0' and task.enqueued + task.wait > now then",
-        "false then",
-        f"{LUA}repair.py",
-    ),
-    _lua(
-        "what waits for long is counted from its push",
-        "lib/groups/oldest",
-        "now - task.enqueued - task.wait",
-        "now - task.enqueued",
-        f"{LUA}stats.py",
-    ),
-]
-
-INTERRUPTIONS = [
-    _py(
-        "a time limit that redis-py takes for the network is one of the network",
-        "model/interrupts",
-        "    seen = error.__context__\n",
-        "    seen = None\n",
-        f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
-    ),
-    _py(
-        "what a program was dealing with when it called DPQ has interrupted the call",
-        "model/interrupts",
-        'if str(caught_in).partition(".")[0] == _CONVERTS and by_handler(seen):',
-        "if by_handler(seen):",
-        f"{UNIT}interrupts.py",
-    ),
-    _py(
-        "only a handler that is a function interrupts",
-        "model/interrupts",
-        "    for _ in range(9):  # a partial",
-        "    for _ in range(0):  # a partial",
-        f"{UNIT}interrupts.py",
-    ),
-    _py(
-        "a handler that is an object does not interrupt",
-        "model/interrupts",
-        '    if not hasattr(function, "__code__"):\n',
-        "    if False:\n",
-        f"{UNIT}interrupts.py",
-    ),
-]
-LOOPS = [
-    _py(
-        "a loop until empty ends while others hold tasks",
-        "queue/lease_loops",
-        "stats.delayed + stats.invisible + stats.waiting",
-        "stats.delayed + stats.waiting",
-        f"{CONTRACT}leases.py::test_a_loop_waits_for_what_runs_elsewhere",
-    ),
-    _py(
-        "a with around a loop settles nothing",
-        "queue/lease_loops",
-        "        self.close(error)\n",
-        "        pass\n",
-        f"{CONTRACT}leases.py::test_a_loop_in_a_with_settles_what_it_is_left_with",
-    ),
-    _py(
-        "an async with around a loop settles nothing",
-        "queue/lease_loops",
-        "        await self.close(error)\n",
-        "        pass\n",
-        f"{CONTRACT}leases.py::test_asyncio_has_the_same_loop",
-    ),
-    _py(
-        "another for over a loop acks what the first was left with",
-        "queue/lease_loops",
-        "    def __iter__(self) -> Self:\n        self._leave()\n",
-        "    def __iter__(self) -> Self:\n",
-        f"{CONTRACT}leases.py::test_another_for_over_a_loop_acks_nothing_either",
-    ),
-    _py(
-        "another async for over a loop acks what the first was left with",
-        "queue/lease_loops",
-        "    def __aiter__(self) -> Self:\n        self._leave()\n",
-        "    def __aiter__(self) -> Self:\n",
-        f"{CONTRACT}leases.py::test_asyncio_has_the_same_loop",
-    ),
-]
-TERMINALS = [
-    _py(
-        "an error in a log can forge a record",
-        "model/display",
-        "if _more_lines(trace):",
-        "if False:",
-        f"{UNIT}shown.py",
-    ),
-    _py(
-        "what an error came from can forge a record",
-        "model/display",
-        "rest += [error.__cause__, error.__context__, *",
-        "rest += [*",
-        f"{UNIT}shown.py",
-    ),
-    _py(
-        "json at a terminal has characters that no json has",
-        "model/display",
-        'f"\\\\u{ord(found[0]):04x}"',
-        'f"\\\\x{ord(found[0]):02x}"',
-        f"{UNIT}shown.py",
-    ),
-]
-WINDOWS = [
-    _lua(
-        "a fraction of a millisecond is given away",
-        "lib/limits/pace",
-        "or math.ceil(interval * 4096)",
-        "or math.floor(interval * 4096)",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a window has no room for its burst",
-        "lib/limits/pace",
-        "math.ceil(rate) + rule.burst - 1)",
-        "math.ceil(rate))",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "a slack is taken for a rate that met a 429",
-        "lib/limits/pace",
-        "gate.rules.ceiling > 0 and beside <= MOST_UNITS then",
-        "gate.rules.ceiling > 0 then",
-        f"{LUA}slack.py",
-    ),
-    _lua(
-        "a clock that steps back keeps a learned slack for ever",
-        "lib/limits/pace",
-        "    beside = math.min(beside, math.max(instant, gate.opens))",
-        "    beside = beside",
-        f"{LUA}slack.py",
-    ),
-    _lua(
-        "a slack that was said gives way to a learned one",
-        "lib/limits/pace",
-        "(rule.slack or learned_slack or 0)",
-        "(learned_slack or rule.slack or 0)",
-        f"{LUA}slack.py",
-    ),
-    _lua(
-        "a closed group of a queue without limits runs",
-        "pop/limited",
-        "not is_ruled(group) and redis.call('HEXISTS', gates, group) == 0",
-        "not is_ruled(group)",
-        f"{LUA}rate_limited.py",
-        f"{LUA}delay_group.py",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "groups have no limits where the queue has none",
-        "pop/limited",
-        "return rules and (rules[1] or rules[2])",
-        "return rules and rules[1]",
-        f"{LUA}pop_limits.py",
-    ),
-    _lua(
-        "gates of groups that are gone pile up after the last limit",
-        "pop/limited",
-        "      redis.call('HDEL', gates, drawn[i])\n",
-        "",
-        f"{LUA}pop_limits.py",
-    ),
-]
-UNITS = [
-    _lua(
-        "the units of a cost are not read",
-        "lib/limits/cost",
-        "      cost[unit] = tonumber(units)\n",
-        "",
-        f"{LUA}units.py",
-    ),
-    _lua(
-        "each window is charged requests",
-        "pop/charge",
-        "math.min(cost[rule.unit] or 0",
-        "math.min(cost[''] or 0",
-        f"{LUA}units.py",
-    ),
-    _lua(
-        "windows of other units are forgotten",
-        "lib/limits/keep",
-        "text .. rule.name ..",
-        "text .. rule.per ..",
-        f"{LUA}units.py",
-    ),
-]
-FORMATS = [
-    _lua(
-        "a format that cannot be read is another one",
-        "lib/refusal",
-        "    format = format and string.match(format, '^%d+$') or false\n",
-        "",
-        f"{LUA}format.py::test_a_format_that_is_no_number_is_lost",
-    ),
-    _lua(
-        "a format is compared as a number, and 1 is one of before the first release",
-        "lib/refusal",
-        "if format and format ~= FORMAT then",
-        "if format and tonumber(format) ~= tonumber(FORMAT) then",
-        f"{LUA}format.py::test_another_number_is_another_format",
-    ),
-    _lua(
-        "programs that compare only the number of partitions are let in",
-        "configure",
-        "'partitions', '(storage format ' .. format .. ')', ",
-        "",
-        f"{LUA}format.py::test_earlier_programs_that_run_on_are_refused",
-    ),
-    _lua(
-        "a limit is set in a queue of another format",
-        "set_limit",
-        "if refused then",
-        "if false then",
-        f"{LUA}format.py::test_another_number_is_another_format",
-    ),
-]
-RECORDS = [
-    _lua(
-        "a record with a reason is written as a plain one",
-        "lib/record/record",
-        "and names == task.group .. '\\t\\t\\t' and",
-        "and",
-        f"{LUA}records.py",
-    ),
-    _lua(
-        "a record with a half of a priority is written as a plain one",
-        "lib/record/record",
-        "and string.find(task.priority, '^%-?%d+$')",
-        "",
-        f"{LUA}records.py",
-    ),
-    _lua(
-        "a payload of 512 bytes stands by itself",
-        "lib/record/body",
-        "#body <= 512",
-        "#body < 512",
-        f"{LUA}records.py",
-    ),
-    _lua(
-        "a long payload stays behind a short one",
-        "push/merge",
-        "redis.call('HDEL', payload, id)",
-        "",
-        f"{LUA}records.py",
-    ),
-    _lua(
-        "the bytes bound counts a line feed",
-        "pop/take",
-        "rest = counted and rest + 1",
-        "rest = counted and rest",
-        f"{LUA}pop.py",
-    ),
-    _lua(
-        "the cost of a head is read from its payload",
-        "lib/record/layout",
-        "COST = '^[^\\t\\n]*f%d+",
-        "COST = 'f%d+",
-        f"{LUA}records.py",
-    ),
-    _lua(
-        "a payload is lost with the record before it",
-        "lib/bury",
-        "string.match(raw or '', '\\n.*$') or ''",
-        "''",
-        f"{LUA}repair.py",
-    ),
-    _py(
-        "a record without its letter is read",
-        "protocol/records",
-        'if text[:1] != "f":',
-        "if not text:",
-        f"{UNIT}replies.py",
-    ),
-]
-DAEMONS = [
-    _py(
-        "a queue that is gone is stepped for ever",
-        "scheduler",
-        "                    self._leave(name)\n",
-        "                    pass\n",
-        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
-    ),
-    _py(
-        "of a master that is away each queue is tried again",
-        "scheduler",
-        "        if node in self._away:\n",
-        "        if False:\n",
-        f"{DAEMON}scheduler.py::test_a_master_that_is_away_hinders_no_queue_elsewhere",
-    ),
-    _py(
-        "a marker that always has a wake-up hides the others",
-        "scheduler",
-        "            self._asked.served(self.markers[marker.number])\n",
-        "            pass\n",
-        f"{DAEMON}scheduler.py::test_no_marker_hides_another",
-    ),
-    _py(
-        "a marker of another type stops the daemon",
-        "scheduler",
-        "self._deaf[key] = time.monotonic() + DEAF_SECONDS",
-        "self._deaf[key] = time.monotonic()",
-        f"{DAEMON}scheduler.py::test_a_marker_of_another_type_hinders_no_other",
-    ),
-    _py(
-        "the same trouble is told again and again",
-        "scheduler",
-        "        self._troubled.add(what)\n",
-        "",
-        f"{DAEMON}scheduler.py::test_trouble_is_told_once",
-    ),
-    _py(
-        "names that no queue can have stay",
-        "queue/registry",
-        "            bad.append(raw)\n",
-        "            pass\n",
-        f"{DAEMON}scheduler.py::test_names_without_a_queue_are_taken_out",
-    ),
-    _py(
-        "who may not remove names tries each of them",
-        "queue/registry",
-        "self.may_remove = not forbidden(refusal)",
-        "self.may_remove = True",
-        f"{UNIT}registry.py",
-    ),
-]
-SPREAD = [
-    _py(
-        "partitions move when their number of slots is counted otherwise",
-        "protocol/placement",
-        "% _SLOTS * count // _SLOTS",
-        "* count // 65536",
-        f"{UNIT}partitions.py",
-    ),
-    _py(
-        "an id of another queue names a partition that is not there",
-        "protocol/placement",
-        "return partition if partition < count else 0",
-        "return partition",
-        f"{UNIT}partitions.py",
-    ),
-    _py(
-        "a batch has what is not the best of all partitions",
-        "operations/pop",
-        "if len(order) == wanted or left[partition] == 0:",
-        "if len(order) == wanted:",
-        f"{CONTRACT}partitions.py::test_batches_are_exact_when_one_partition_has_the_best",
-    ),
-    _py(
-        "only the best heads that are remembered are compared",
-        "operations/pop",
-        "for _ in range(self._ask // 2)]",
-        "for _ in range(0)]",
-        f"{CONTRACT}partitions.py::test_nothing_starves",
-        f"{CONTRACT}partitions.py::test_a_partition_that_was_empty_is_looked_at",
-    ),
-    _py(
-        "each partition brings as many bytes as all may",
-        "operations/pop",
-        "return BATCH_BYTES - self._size",
-        "return BATCH_BYTES",
-        f"{CONTRACT}partitions.py::test_a_batch_has_its_bytes",
-    ),
-    _lua(
-        "places of partitions do not sort by time",
-        "lib/draw",
-        "if timed and reached - count < math.floor(instant * 100) then",
-        "if false then",
-        f"{CONTRACT}partitions.py::test_who_asks_all_gets_the_best",
-    ),
-]
-UNSETTLED = [
-    _py(
-        "an end that the server did not hear of is not sent again",
-        "worker/outcomes",
-        "            again += (each._replace(budgets=()) for each in done)\n",
-        "            pass\n",
-        f"{CONTRACT}worker_refused.py",
-    ),
-    _lua(
-        "the key of a task that is cancelled stays",
-        "cancel",
-        "  redis.call('HDEL', keys, task.key)\n",
-        "",
-        f"{LUA}cancel.py",
-    ),
-    _lua(
-        "a dead task can be cancelled",
-        "cancel",
-        "if not task or redis.call('ZSCORE', dead, id) then",
-        "if not task then",
-        f"{LUA}cancel.py",
-    ),
-    _lua(
-        "a purge leaves heads that are gone",
-        "purge",
-        "    leave(id, task)\n",
-        "",
-        f"{LUA}purge.py",
-    ),
-    _lua(
-        "workers that died stay",
-        "beat",
-        "    redis.call('HDEL', workers, drawn[i])\n",
-        "",
-        f"{LUA}beat.py",
-    ),
-    _lua(
-        "a worker that was seen in a time to come is one",
-        "workers",
-        " and seen <= now + forget then",
-        " then",
-        f"{LUA}workers.py",
-    ),
-]
-
-DASHBOARD = [
-    _py(
-        "the dashboard takes actions from other sites",
-        "web/access",
-        'site == "same-origin" and (own or origin in (None, "null"))',
-        'site != "cross-site"',
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard takes actions from another port",
-        "web/access",
-        "return named.removesuffix(usual) == host.lower().removesuffix(usual)",
-        'return named.partition(":")[0] == host.lower().partition(":")[0]',
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard takes actions whose page nobody names",
-        "web/access",
-        "if own if site is None else",
-        "if own or not origin if site is None else",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "a form of the dashboard is good in any session",
-        "web/access",
-        'return self._signed("form", session)',
-        'return self._signed("form")',
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard logs no action that an application refuses",
-        "web/access",
-        "self._note(request, f\"{'' if allowed else 'refused: '}{action}",
-        "allowed and self._note(request, f\"{'' if allowed else 'refused: '}{action}",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard does not ask an application",
-        "web/access",
-        "self.access.allow is None or bool(self.access.allow(request, action, queue))",
-        "True",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard logs somebody in without a page of its own",
-        "web/forms",
-        "    guard.require_own_page(call.request)\n",
-        "",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard admits strangers",
-        "web/routes",
-        "            site.guard.admit(request, open_to_all=public)\n",
-        "",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "a login of the dashboard is of any length",
-        "web/routes",
-        "LOGIN_BYTES if public else BODY_BYTES",
-        "BODY_BYTES",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard searches payloads that it does not show",
-        "web/pages",
-        "        payloads=call.site.guard.access.payloads,\n    )\n\n\ndef query_of",
-        "    )\n\n\ndef query_of",
-        f"{WEB}pages.py",
-    ),
-    _lua(
-        "a search that is blind reads payloads",
-        "search",
-        "string.match(raw, '^[^\\n]*')",
-        "raw",
-        f"{LUA}search.py",
-    ),
-    _py(
-        "the API of the dashboard sends payloads that pages do not show",
-        "web/api",
-        "fields = task_json(found, call.site.guard.access.payloads)",
-        "fields = task_json(found)",
-        f"{WEB}pages.py",
-    ),
-    _py(
-        "the API of the dashboard takes a form for no argument",
-        "web/site",
-        'elif body and self.path.startswith("/api/"):',
-        "elif not body and not self.path:",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "an action of the dashboard begins at any rate",
-        "web/actions",
-        'number("rate", rate, "tasks per second", 0.001, 1_000_000)',
-        "pass",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "a token of the dashboard is good without its session",
-        "web/access",
-        "if not session or not hmac.compare_digest(",
-        "if session and not hmac.compare_digest(",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard confirms an action for another number",
-        "web/actions",
-        "if expected != job.count:",
-        "if expected < job.count:",
-        f"{WEB}actions.py",
-    ),
-    _py(
-        "an action of the dashboard is confirmed by an application that forbids it",
-        "web/forms",
-        '    call.site.guard.allow(call.request, found.action, name, f"job={found.id}")\n',
-        "",
-        f"{WEB}safety.py",
-        f"{WEB}actions.py",
-    ),
-    _py(
-        "the API of the dashboard runs an action that an application forbids",
-        "web/api",
-        "    call.site.guard.allow(call.request, found.action, found.queue.queue_name, "
-        'f"job={found.id} run")\n',
-        "",
-        f"{WEB}safety.py",
-        f"{WEB}actions.py",
-        f"{WEB}api.py",
-    ),
-    _py(
-        "a dashboard that only shows acts",
-        "web/routes",
-        "if view is not forms.check:",
-        "if view is forms.check:",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard answers to any host",
-        "web/access",
-        'if "*" not in hosts and name.lower() not in hosts:',
-        'if "*" not in hosts and not name:',
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "a session of the dashboard never ends",
-        "web/access",
-        "int(end) > self._clock()",
-        "int(end) > 0",
-        f"{WEB}safety.py",
-    ),
-    _py(
-        "the dashboard does not escape",
-        "web/render",
-        "autoescape=True",
-        "autoescape=False",
-        f"{WEB}pages.py",
-    ),
-    _py(
-        "an action of the dashboard takes more than was counted",
-        "web/actions",
-        "[: self.count - taken]",
-        "[:]",
-        f"{WEB}actions.py",
-    ),
-    _py(
-        "each tab of the dashboard reads by itself",
-        "web/sampler",
-        "if self._clock() - reading.at >= fresh:",
-        "if self._clock() - reading.at >= 0:",
-        f"{WEB}pages.py",
-    ),
-    _lua(
-        "a page of the dashboard begins with the last task of the page before",
-        "search",
-        "there == from and after(seen[1], member)",
-        "there == from",
-        f"{LUA}search.py",
-    ),
-    _lua(
-        "the dashboard overlooks large groups",
-        "find_groups",
-        "rank = math.max(rank + step,",
-        "rank = math.max(rank + 9 * step,",
-        f"{LUA}search.py",
-    ),
-    _lua(
-        "a search of the dashboard finds neighbours of a group",
-        "search",
-        "ZLEXCOUNT', set, '-', '(' .. group .. '\\n'",
-        "ZLEXCOUNT', set, '-', '(' .. group .. 'c'",
-        f"{LUA}search.py",
-    ),
-]
-
-FORESIGHT = [
-    _py(
-        "a forecast ignores reserves",
-        "model/gates",
-        "            if missing > 0:\n",
-        "            if missing > 1e9:\n",
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "a foreseen start pays from the last one on",
-        "model/gates",
-        "self.owed = max(self.owed, instant) + self.time_of(units)",
-        "self.owed = self.owed + self.time_of(units)",
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "a forecast is exact though delayed tasks were not read",
-        "model/forecasting",
-        "return self._instant < min(view.last_due, view.last_opening, self._cut_at)",
-        "return self._instant < min(view.last_opening, self._cut_at)",
-        f"{CONTRACT}forecast.py",
-    ),
-    _lua(
-        "a forecast does not say that it has not read all of a group",
-        "forecast",
-        "short[#short + 1] = #members > each and group or nil",
-        "short[#short + 1] = nil",
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "a queue clears though as many tasks come as end",
-        "model/drain",
-        "if came_rate >= rate:",
-        "if came_rate > 2 * rate:",
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "why names the window that is not spent",
-        "operations/limit_replies",
-        "missing.index(max(missing))",
-        "missing.index(min(missing))",
-        f"{LUA}why.py",
-    ),
-]
-
-PERMITS = [
-    _lua(
-        "a booking goes into the next period of a quota",
-        "acquire",
-        "shuts(period_over(scopes, at))",
-        "",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "a booking that was closed keeps its lease",
-        "acquire",
-        "elseif held ~= '' then\n  settle(held)",
-        "elseif false then\n  settle(held)",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "callers do not age",
-        "acquire/booking",
-        "(tonumber(aging or '') or 0) * (came",
-        "0 * (came",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "one caller of a pool goes at a time",
-        "lib/leases/line",
-        "sum = is_full and sum or sum +",
-        "sum = is_full and sum or 0 +",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "a booking is charged as if it were now",
-        "pop/charge",
-        "math.max(window.owed, moment or instant)",
-        "math.max(window.owed, instant)",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "a booking is forgotten when the gate is read again",
-        "lib/limits/debt",
-        "(gate.booked and MOST_AHEAD_MS or 0)",
-        "0",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "a booking holds though its group was closed",
-        "acquire",
-        "booked >= instant - 1000 and opening == 0 and not probing",
-        "booked >= instant - 1000",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "callers leave no turn to tasks",
-        "acquire/booking",
-        "instant < booked[3] + TURN_MS",
-        "false",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "permits do not count as leases",
-        "lib/leases/booked",
-        "return redis.call('ZLEXCOUNT', tracked, from, '(' .. scope .. '\\t\\127')",
-        "return 0",
-        f"{LUA}acquire.py",
-    ),
-    _lua(
-        "a permit that ran out is a probe for ever",
-        "lib/leases/booked",
-        "or 0) > instant",
-        "or 0) > 0",
-        f"{LUA}acquire.py",
-    ),
-    _py(
-        "a caller that has slept long does not ask again",
-        "model/permit",
-        "self.granted = wait <= ASK_AGAIN_SECONDS",
-        "self.granted = True",
-        "tests/contract/test_acquire.py",
-    ),
-]
-
-SEEN = [
-    _py(
-        "a lease is put down to whoever had the task before",
-        "operations/workers",
-        'name = f"{task.token}:{partition}" if partition else str(task.token)',
-        'name = next((n for n in told.holders if told.workers), "")',
-        f"{LUA}held.py",
-    ),
-    _py(
-        "partitions share the tokens of heartbeats",
-        "operations/workers",
-        'f"{token}:{part}" if part else str(token) for token, part in named',
-        "str(token) for token, part in named",
-        f"{LUA}held.py",
-    ),
-    _py(
-        "a heartbeat names the newest leases, without a bound",
-        "operations/workers",
-        "in named[:MOST_NAMED])",
-        "in named)",
-        f"{LUA}held.py",
-    ),
-    _lua(
-        "what a worker held stays when it ends",
-        "beat",
-        "if about == '' or doing == '' then",
-        "if about ~= '' and doing == '' then",
-        f"{LUA}held.py",
-    ),
-    _py(
-        "an attempt before the last is told as a death",
-        "queue/end_log",
-        "and task.attempt >= task.max_attempts",
-        "and task.attempt >= 1",
-        f"{CONTRACT}worker_told.py",
-    ),
-    _py(
-        "fields of log records keep what ends a line",
-        "model/display",
-        "if isinstance(value, str) and _IN_A_LINE.search(value):",
-        "if isinstance(value, bytes) and _IN_A_LINE.search(value):",
-        f"{CONTRACT}worker_told.py",
-        f"{UNIT}log_lines.py",
-    ),
-    _py(
-        "a worker that drains is ready",
-        "worker/pulse",
-        'wrong = ["it is stopping"] * stopping',
-        "wrong: list[str] = []",
-        f"{UNIT}health_port.py",
-        f"{CONTRACT}worker_told.py",
-    ),
-    _py(
-        "a worker whose heartbeats nobody answers is ready",
-        "worker/base",
-        "hear(answered=not any(silent))",
-        "hear(answered=True)",
-        f"{CONTRACT}worker_told.py",
-    ),
-    _py(
-        "a request of any length is read",
-        "cli/_port",
-        "if len(head) > MOST_BYTES:",
-        "if not head:",
-        f"{UNIT}port.py",
-    ),
-    _py(
-        "a port waits for a request without end",
-        "cli/_port",
-        "asyncio.timeout(ASK_SECONDS)",
-        "asyncio.timeout(600)",
-        f"{UNIT}port.py",
-    ),
-    _py(
-        "a port keeps any number of connections",
-        "cli/_port",
-        "if len(self._clients) >= MOST_CLIENTS:",
-        "if len(self._clients) >= 10**6:",
-        f"{UNIT}port.py",
-    ),
-    _py(
-        "a port waits for those who take no answer",
-        "cli/_port",
-        "asyncio.timeout(TAKE_SECONDS)",
-        "asyncio.timeout(600)",
-        f"{UNIT}port.py",
-    ),
-]
-
-EMBEDDED = [
-    _py(
-        "an embedded server is put below a directory that all may write",
-        "server/embedded",
-        "elif writable and not status.st_mode & stat.S_ISVTX:",
-        "elif writable and status.st_mode & stat.S_ISVTX:",
-        f"{DAEMON}server.py::test_a_directory_that_others_may_replace_is_refused",
-        f"{DAEMON}server.py::test_a_directory_that_nobody_else_can_replace_is_used",
-    ),
-    _py(
-        "a group with other members counts as one's own",
-        "server/embedded",
-        "group.gr_name == user and set(group.gr_mem) <= {user}",
-        "group.gr_name == user",
-        f"{DAEMON}server.py::test_whose_group_it_is",
-    ),
-]
-
-OTEL = f"{CONTRACT}otel.py"
-
-TRACES = [
-    _py(
-        "a push that is not sampled leaves its context",
-        "otel/spans",
-        "context.is_valid and context.trace_flags.sampled",
-        "context.is_valid",
-        OTEL,
-    ),
-    _py(
-        "a 429 is an error of the span of its handler",
-        "otel/spans",
-        "not isinstance(error, RateLimited | Release)",
-        "not isinstance(error, Release)",
-        OTEL,
-    ),
-    _py(
-        "a handler does not run inside of its span",
-        "otel/spans",
-        "trace.set_span_in_context(self.span, around)",
-        "around",
-        OTEL,
-    ),
-    _py(
-        "the span of a handler is a child of what runs the worker",
-        "otel/spans",
-        "contexts.Context() if root",
-        "contexts.get_current() if root",
-        OTEL,
-    ),
-    _py(
-        "a traced task has no time limit",
-        "protocol/records",
-        'limit.partition(" ")[0]',
-        "limit",
-        OTEL,
-    ),
-    _py(
-        "telemetry that fails stops a worker",
-        "otel/spans",
-        "    except Exception as error:\n        if type_name(error) not in _told:",
-        "    except LookupError as error:\n        if type_name(error) not in _told:",
-        OTEL,
-    ),
-]
-
-MOVING = [
-    _lua(
-        "a moving window keeps the earlier of two slots",
-        "lib/limits/slots",
-        "{ found[n][1], found[n][2] + (found[n - 1]",
-        "{ (found[n - 1] or found[n])[1], found[n][2] + (found[n - 1]",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window has a slot for each grant before a booking",
-        "lib/limits/slots",
-        "elseif found[n - 2] and tick - found[n - 2][1] <= span then",
-        "elseif false then",
-        f"{LUA}moving.py",
-    ),
-    _py(
-        "drain forgets when units leave a moving window",
-        "model/moving",
-        "tick * self._tick + self.length - begin",
-        "tick * self._tick - begin",
-        f"{CONTRACT}forecast.py",
-    ),
-    _lua(
-        "a moving window forgets what has not left",
-        "lib/limits/moving",
-        "parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)",
-        "parts.drop(window, (instant - rule.per * 0.9) / rule.tick)",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window grants one unit more",
-        "lib/limits/moving",
-        "window.sum + units - rule.rate, window.sum",
-        "window.sum + units - rule.rate - 1, window.sum",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window takes the moment of a slot's first grant",
-        "lib/limits/slots",
-        "window.last, window.held = math.max(window.last, tick), window.held + units",
-        "window.held = window.held + units",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window has one slot",
-        "lib/limits/slots",
-        "elseif tick <= window.last or tick - window.join <= span then",
-        "elseif tick >= window.join then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window has a slot for each grant",
-        "lib/limits/slots",
-        "elseif tick <= window.last or tick - window.join <= span then",
-        "elseif tick <= window.last then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window gives back of its newest slot",
-        "lib/limits/moving_spent",
-        "found[n][1] < tick do",
-        "found[n + 1] do",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window gives back what it never charged",
-        "lib/limits/moving_spent",
-        "token > math.max(window.since, realigned * 1000)",
-        "token > realigned * 1000",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window gives back what default rules never charged",
-        "lib/limits/moving_spent",
-        "token > math.max(window.since, realigned * 1000)",
-        "token > window.since",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window of a member gives back under other rules",
-        "lib/limits/reset",
-        "each = { gate, unpack(gate.mates) }",
-        "each = { gate }",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window counts a delivery that has left",
-        "lib/limits/moving_spent",
-        "if known and tick * rule.tick + moving().length_of(gate, rule) <= instant then",
-        "if false then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window waits for a clock that was set back",
-        "lib/limits/moving",
-        "if window.last > latest then",
-        "if false then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window follows tokens that are ahead of the clock",
-        "lib/limits/moving",
-        "if tick * rule.tick > at + EARLY_MS + (span_of(gate, rule) + 1) * rule.tick then",
-        "if false then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window that is lost is empty",
-        "lib/limits/moving",
-        "if spent or not window.paid or window.paid > 0 and not (since and body) then",
-        "if spent then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window that cannot be read is empty",
-        "lib/limits/moving",
-        "if spent or not window.paid or window.paid > 0 and not (since and body) then",
-        "if not window.paid or window.paid > 0 and not (since and body) then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window grows with what is booked",
-        "lib/limits/slots",
-        "if #window.body > MOST_BYTES then",
-        "if #window.body > 9 * MOST_BYTES then",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window keeps nothing for others",
-        "lib/limits/opens",
-        "moving().opens(gate, i, units + rule.reserve)",
-        "moving().opens(gate, i, units)",
-        f"{LUA}moving.py",
-    ),
-    _lua(
-        "a moving window caps what a task has spent at its rate",
-        "lib/limits/true_up",
-        "local more = fresh[unit] and fresh[unit] -",
-        "local more = after and after -",
-        f"{LUA}moving.py",
-    ),
-    _py(
-        "a forecast takes a moving window without its slack",
-        "model/gates",
-        "self.slots.length = self.per_ms + slack",
-        "self.slots.length = float(self.per_ms)",
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "a moving window of a cost above its rate is never foreseen",
-        "model/moving",
-        "over = min(taken + units - self._rate, taken)",
-        "over = taken + units - self._rate",
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "a drain takes a moving window as full at each round",
-        "model/clearing",
-        "return over * self.length + at",
-        "return over * self.length",
-        f"{CONTRACT}forecast.py",
-        f"{UNIT}clearing.py",
-    ),
-]
-
-BATCH = f"{UNIT}batch.py"
-
-BATCHES = [
-    _py(
-        "an answer goes into a file that was replaced",
-        "batch/results",
-        "same = os.stat(self.path).st_ino == os.fstat(file).st_ino",
-        "same = True",
-        f"{UNIT}batch.py",
-    ),
-    _py(
-        "a line of a batch may name another host",
-        "batch/reader",
-        "if urlsplit(full)[:2] != urlsplit(url)[:2]:",
-        "if urlsplit(full)[:1] != urlsplit(url)[:1]:",
-        f"{UNIT}batch.py",
-    ),
-    _py(
-        "dpq run acks before its answer is on the disk",
-        "batch/results",
-        "                os.fsync(file)\n",
-        "",
-        BATCH,
-    ),
-    _py(
-        "dpq run does not wait for the disk",
-        "batch/results",
-        "        await asyncio.shield(done)\n",
-        "",
-        BATCH,
-    ),
-    _py(
-        "a failed write leaves half a line of a result",
-        "batch/results",
-        "os.ftruncate(file, end)",
-        "pass",
-        BATCH,
-    ),
-    _py(
-        "a result is written behind a line that a crash has cut",
-        "batch/results",
-        'data = b"\\n" + data',
-        "pass",
-        BATCH,
-    ),
-    _py(
-        "a full disk goes on with the run",
-        "batch/sender",
-        'self._stop(f"{self._job.answers} cannot be written: {error}")',
-        "pass",
-        BATCH,
-    ),
-    _py(
-        "a rewrite of results forgets their mode",
-        "batch/results",
-        "os.fchmod(file, stat.S_IMODE(like.st_mode))",
-        "os.fchmod(file, 0o644)",
-        BATCH,
-    ),
-    _py(
-        "a rewrite of results follows a planted link",
-        "batch/results",
-        "os.O_EXCL | os.O_NOFOLLOW, 0o600)",
-        "os.O_TRUNC, 0o600)",
-        BATCH,
-    ),
-    _py(
-        "a rewrite of results replaces a link of the user",
-        "batch/results",
-        "path = self.path.resolve()",
-        "path = self.path",
-        BATCH,
-    ),
-    _py(
-        "new results are for all to read",
-        "batch/results",
-        "batch.path.stat().st_mode & 0o666 | 0o600",
-        "0o666",
-        BATCH,
-    ),
-    _py(
-        "a 503 without a time is a limit",
-        "model/rate_headers",
-        "is_told = asked is not None",
-        "is_told = overloaded or asked is not None",
-        f"{UNIT}rate_headers.py",
-    ),
-    _py(
-        "a 503 at the begin of a run is a wrong address",
-        "batch/sender",
-        "if status not in OVERLOADED:",
-        "if True:",
-        BATCH,
-    ),
-    _py(
-        "a limit forgets its status",
-        "operations/queue",
-        "error.scope, cost, error.status)",
-        "error.scope, cost)",
-        f"{LUA}rate_limited.py",
-    ),
-    _lua(
-        "a 503 is counted as a 429",
-        "rate_limited",
-        "STATUSES[status] or 'm0'",
-        "'m0'",
-        f"{LUA}rate_limited.py",
-    ),
-    _lua(
-        "a permit's 403 is an event of a 429",
-        "met_limit",
-        "was_probe, status)",
-        "was_probe)",
-        f"{LUA}rate_limited.py",
-    ),
-    _py(
-        "the meter counts limits of earlier runs",
-        "cli/_run_meter",
-        "stats.rate_limited - self._limited_before",
-        "stats.rate_limited",
-        f"{DAEMON}cli_run.py::test_the_meter_counts_from_its_begin",
-    ),
-]
-
-TRANSPORTS = [
-    _py(
-        "an answer that cannot be reported is lost",
-        "queue/permits",
-        "raise_interruption(error)\n            queue, host",
-        "raise\n            queue, host",
-        f"{CONTRACT}transport_outages.py",
-    ),
-    _py(
-        "an interrupt of a report leaves the answer open",
-        "queue/exchange",
-        "                close(response)\n",
-        "                pass\n",
-        f"{CONTRACT}transport_outages.py",
-    ),
-    _py(
-        "a cancelled report leaves its permit",
-        "queue/exchange_async",
-        "                await self.end(error)\n            finally:",
-        "                pass\n            finally:",
-        f"{CONTRACT}transport_outages.py",
-    ),
-    _py(
-        "an error of the client leaves its permit",
-        "queue/exchange",
-        "        except BaseException as error:\n            self.end(error)\n",
-        "        except BaseException:\n",
-        f"{CONTRACT}transport_outages.py",
-    ),
-    _py(
-        "requests pass though they are to raise",
-        "queue/wire",
-        "not self._passes or forbidden(error)",
-        "forbidden(error)",
-        f"{CONTRACT}transport_outages.py",
-    ),
-    _py(
-        "requests pass without the right to ask",
-        "queue/wire",
-        "not self._passes or forbidden(error)",
-        "not self._passes",
-        f"{CONTRACT}transport_outages.py",
-    ),
-    _py(
-        "each request asks a limiter that is away",
-        "queue/wire",
-        "not self._passed or now >= self._ask_at",
-        "True",
-        f"{CONTRACT}transport_outages.py",
-    ),
-    _py(
-        "a request to a pool may use any key",
-        "queue/wire",
-        "member = UNKNOWN_MEMBER",
-        "member = None",
-        f"{CONTRACT}transport_pools.py",
-    ),
-    _py(
-        "a redirect of httpx carries the key to another host",
-        "queue/httpx_like",
-        "        return sent\n",
-        "        return request\n",
-        f"{CONTRACT}transport_pools.py",
-    ),
-    _py(
-        "a redirect of requests carries the key to another host",
-        "requests",
-        "sent = request.copy()",
-        "sent = request",
-        f"{CONTRACT}transport_pools.py",
-    ),
-    _py(
-        "the member that a request names is ignored",
-        "operations/permits",
-        "                request.member,\n",
-        '                "",\n',
-        f"{CONTRACT}transport_pools.py",
-        f"{LUA}acquire_members.py",
-    ),
-    _lua(
-        "a caller who must be a member waits in the line of the group",
-        "acquire",
-        "pin ~= '' and scopes[3] or nil }",
-        "nil }",
-        f"{LUA}acquire_members.py",
-    ),
-    _lua(
-        "other callers take the lease of one who must be this member",
-        "acquire/stand",
-        "or is_awaited(gate) then",
-        "or i < 3 and is_awaited(gate) then",
-        f"{LUA}acquire_members.py",
-    ),
-    _lua(
-        "tasks take the lease of a caller who must be this member",
-        "pop/judge_groups",
-        " or mate and callers().kept(mate, score, raw) or at",
-        " or at",
-        f"{LUA}acquire_members.py",
-    ),
-    _lua(
-        "a caller who leaves stays in the line of its member",
-        "permit",
-        "for i, scope in ipairs(scopes) do\n    local left",
-        "for i, scope in ipairs({ scopes[1], scopes[2] }) do\n    local left",
-        f"{LUA}acquire_members.py",
-    ),
-    _lua(
-        "a booking of another member than the one that must be stands",
-        "acquire/gates_of",
-        "member .. pin ~= ''",
-        "member ~= ''",
-        f"{LUA}acquire_members.py",
-    ),
-    _lua(
-        "a caller in the line of a member is a problem",
-        "repair/sound",
-        "'^([^\\11]*)\\11%x+",
-        "'^([^\\t\\11]*)\\11%x+",
-        f"{LUA}acquire_members.py",
-    ),
-    _py(
-        "what a stream has spent is read of its beginning",
-        "model/usage",
-        'if answer.complete else {}\n    given = _count(usage, "prompt_tokens"',
-        '\n    given = _count(usage, "prompt_tokens"',
-        f"{UNIT}usage.py",
-    ),
-    _py(
-        "a packed body fills the memory",
-        "model/usage",
-        "decompress(part, STEP_BYTES)",
-        "decompress(part)",
-        f"{UNIT}usage.py::test_memory_is_bounded",
-    ),
-    _py(
-        "a long body is kept whole",
-        "model/usage",
-        "                del self._kept[:-MOST_BYTES]\n",
-        "",
-        f"{UNIT}usage.py::test_memory_is_bounded",
-    ),
-    _py(
-        "a function that fails spoils the answer",
-        "queue/exchange",
-        "        except Exception as error:  # the caller's function",
-        "        except MemoryError as error:  # the caller's function",
-        f"{CONTRACT}true_up_http.py",
-    ),
-    _py(
-        "a body that ends in aiohttp tells nothing",
-        "aiohttp",
-        "        if self._inner.at_eof():\n            self._exchange.body_ended()\n",
-        "        if self._inner.at_eof():\n",
-        f"{CONTRACT}true_up_http.py",
-    ),
-    _py(
-        "a body that ends in requests tells nothing",
-        "requests",
-        "        exchange.body_ended()\n",
-        "",
-        f"{CONTRACT}true_up_http.py",
-    ),
-]
-
-CONTACT = [
-    _py(
-        "an import of DPQ loads pydantic",
-        "queue/base",
-        "from dpq.queue.refusals import log_refused",
-        "from dpq.queue.refusals import log_refused\nimport pydantic",
-        f"{UNIT}import.py",
-    ),
-    _py(
-        "DPQ's own connections want notices of maintenance",
-        "transport/cluster",
-        'if "maint_notifications_config" in settings:',
-        "if False:",
-        f"{UNIT}connect.py",
-    ),
-    _py(
-        "a queue of delayed tasks is empty",
-        "model/drain",
-        'return "none due",',
-        'return "empty",',
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "delayed tasks that are due count as to come",
-        "model/drain",
-        "    if wait <= 0:",
-        "    if wait < 0:",
-        f"{CONTRACT}forecast.py",
-    ),
-    _py(
-        "a misspelt queue looks empty",
-        "cli/_existing",
-        "if missing and not awaited:",
-        "if missing and awaited:",
-        CLI,
-    ),
-    _py(
-        "a queue with a limit alone does not exist",
-        "queue/all_queues",
-        "if not session.send(absent(queue.queue_name)):",
-        "if not queue.queue_name:",
-        CLI,
-    ),
-    _py(
-        "every command warns of the server",
-        "cli/_terminal",
-        "    if not of_servers:",
-        "    if of_servers:",
-        f"{DAEMON}cli_doctor.py",
-    ),
-    _py(
-        "a finished batch takes a queue that was there before",
-        "batch/loader",
-        "        if self._owns:",
-        "        if True:",
-        f"{DAEMON}cli_run.py::test_a_queue_that_was_there_before_stays",
-    ),
-    _py(
-        "a finished batch leaves its queue",
-        "batch/loader",
-        "        if self._owns:",
-        "        if False:",
-        f"{DAEMON}cli_run.py::test_a_finished_batch_leaves_no_queue",
-    ),
-    _py(
-        "a finished batch is forgotten at once",
-        "batch/loader",
-        "if self._job.is_private and not missing:",
-        "if not missing:",
-        f"{DAEMON}cli_run.py::test_a_machine_that_comes_late_sends_nothing",
-    ),
-]
-
-MUTANTS: list[Mutant] = [
-    *(
-        ORDER
-        + FENCING
-        + LEASES
-        + LIMITS
-        + ADAPTIVE
-        + MOVING
-        + MEMORY
-        + SETTINGS
-        + SLACK
-        + GROUPS
-        + DEAD
-        + RECURRING
-        + KEYS
-    ),
-    *(PARTITIONS + WORKERS + SCHEDULER + COMMAND_LINE + DURABILITY + EDGES + WAITS + REPAIR),
-    *(
-        INTERRUPTIONS
-        + LOOPS
-        + TERMINALS
-        + WINDOWS
-        + UNITS
-        + FORESIGHT
-        + PERMITS
-        + FORMATS
-        + RECORDS
-        + DAEMONS
-        + SPREAD
-        + UNSETTLED
-        + POOLS
-        + DASHBOARD
-        + EMBEDDED
-        + SEEN
-        + TRACES
-        + BATCHES
-        + TRANSPORTS
-        + CONTACT
-    ),
+MUTANTS = [
+    Mutant(**change, tests=tuple(map(test_file, rest.split())))
+    for change, rest in read_changes(LISTED)
 ]

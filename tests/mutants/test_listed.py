@@ -4,7 +4,7 @@ import pytest
 from kit.each import each
 from lupa.lua51 import LuaRuntime
 from mutants.listed import MUTANTS
-from mutants.mutant import ROOT, Change
+from mutants.mutant import ROOT, Change, places, text_of
 from soak.plants import PLANTS
 from soak.report import EXPECTED
 
@@ -20,16 +20,15 @@ NEEDED = {name for path in LUA.rglob("*.lua") for name in needs_of(path.read_tex
 
 @each("change", CHANGES, lambda change: change.name)
 def test_a_change_can_be_planted(change: Change) -> None:
-    """Its old text stands exactly once in its file, and the new one is another."""
-    change.check()
+    """Its old text stands exactly once in its function, and the new one is another."""
+    change.found()
     assert change.old != change.new
 
 
 @each("change", CHANGES, lambda change: change.name)
 def test_a_change_is_no_error_of_syntax(change: Change) -> None:
     """What does not compile fails every test, and proves nothing of any of them."""
-    path = ROOT / change.file
-    text = change.changed(path.read_text())
+    path, text = change.file(ROOT), change.changed()
     if path.suffix == ".py":
         compile(text, path.name, "exec")
         return
@@ -38,11 +37,24 @@ def test_a_change_is_no_error_of_syntax(change: Change) -> None:
     LuaRuntime().compile(text)
 
 
-def test_a_text_that_is_gone_or_there_twice_is_loud() -> None:
+@each("place", ["refusal.lua", "no_such_function"])
+def test_a_text_that_is_gone_or_there_twice_is_loud(place: str) -> None:
     """A list that has outlived its code fails, and names the change."""
-    for text in ("", "old old"):
-        with pytest.raises(LookupError, match=r"'what': dpq/x\.py has"):
-            Change(name="what", file="dpq/x.py", old="old", new="new").changed(text)
+    for old in ("no such text", "local "):
+        with pytest.raises(LookupError, match=f"'what': {place} has"):
+            Change(name="what", place=place, old=old, new="new").found()
+
+
+def test_a_function_is_found_wherever_it_stands() -> None:
+    """A place is a function, a method, a constant or a file, without what stands around it."""
+    for place, first, last in (
+        ("take", "local function take(", "\nend"),
+        ("QueueSession.run", "def run(", ")"),
+        ("UPKEEP_BATCH", "UPKEEP_BATCH =", "100"),
+        ("pop.lua", "-- pop:", ""),
+    ):
+        texts = [text_of(path)[start:end].strip() for path, start, end in places()[place]]
+        assert any(each.startswith(first) and each.endswith(last) for each in texts)
 
 
 def test_names_are_unique() -> None:

@@ -56,8 +56,12 @@ LEFT_BY_DESIGN = {
 """Parts of an empty queue that may be there: settings, totals, limits and what they remember, the
 markers of waiting, for a minute the workers that were killed, and what it remembers of itself."""
 
+FAULTY = ("never retrieved", "was destroyed", "never awaited", "Exception in", "hook failed")
+"""What a log says of a fault in the process itself, whatever happens to the server."""
+
 KINDS = {
     "kill consumer": 5, "kill producer": 2, "kill scheduler": 1, "pause consumer": 2,
+    "dismiss consumer": 2,
     "flush scripts": 2, "cut connections": 2, "stall server": 2, "kill server": 3, "switch over": 2,
     "fail over, losing": 2, "kill replica": 1, "rewrite log": 1, "step clock": 2,
 }  # fmt: skip
@@ -324,6 +328,13 @@ class Conductor:
 
         self._later.append((since + 1.5 * self.plan.visibility, go_on))
 
+    def _dismiss_consumer(self) -> None:
+        """It finishes or gives back what it holds, uncounted, and another one takes its place."""
+        role = self._one_of("worker", "async", "plain")
+        with self._fault("leave", self._actors[role].name):
+            self._stop(role)
+        self._start(role)
+
     def _flush_scripts(self) -> None:
         with self._fault("flush"):
             self._pair.master.client.script_flush()
@@ -441,6 +452,10 @@ class Conductor:
 
     def _look(self) -> None:
         outcome = self.outcome
+        for log in sorted((self.directory / "logs").iterdir()):
+            said = log.read_text()
+            if any(words in said for words in FAULTY):
+                self._fail(f"{log.name} says: {said[-3000:]}")
         for name, queue in self._queues.items():
             outcome.stored[name] = {
                 task.id

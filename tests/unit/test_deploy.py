@@ -226,3 +226,9 @@ def test_promtool_is_content(words: list[str]) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [*TOTALS, *COUNTERS, *GAUGES])
+def test_the_runbook_explains_each_metric(name):
+    """`docs/operations.md` has a row for every metric of a queue."""
+    assert f"`{name}{'' if name in GAUGES else '_total'}`" in RUNBOOK

@@ -395,7 +395,7 @@ def test_as_lua_reads_it(windows, concurrency):
 
 
 def test_texts():
-    """The texts of docs/design.md."""
+    """The texts of docs/storage.md."""
     assert write_rules((), 3) == "3"
     assert write_rules((RateLimit(10, 1), RateLimit(5000, 3600)), None) == (
         "0|10 1000 1|5000 3600000 1"

@@ -4,9 +4,11 @@ import http.client
 import io
 import math
 import pickle
+import re
 import sys
 import time
 import urllib.error
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from email.utils import format_datetime
@@ -70,34 +72,290 @@ def limited(name: str, source: str, wait: float, *lines: str, status: int = 429)
     return Case(name, source, status, [*DATE.items(), *pairs], wait)
 
 
-def free(name: str, source: str, status: int, *lines: str) -> Case:
-    """An answer that is no limit."""
-    return limited(name, source, 0, *lines, status=status)._replace(wait=None)
+ANSWERS = r"""
+# Which answers are limits
+429 bare | 429 | default | https://www.rfc-editor.org/rfc/rfc6585#section-4
+503 bare | 503 | - | RFC_9110 #section-15.6.4
+529 bare | 529 | - | ANTHROPIC
+503 with garbage | 503 | - | OURS
+  retry-after: soon
+  ratelimit-reset: never
+503 some left | 503 | - | OURS
+  x-ratelimit-remaining: 1
+  x-ratelimit-reset: 60
+503 with a policy only | 503 | - | DRAFT 10.txt
+  RateLimit-Policy: "a";q=9;w=60
+503 | 503 | 120 | RFC_9110 #section-10.2.3
+  Retry-After: 120
+503 spent | 503 | 9 | DRAFT 10.txt
+  RateLimit: "a";r=0;t=9
+503 with a reset only | 503 | 50 | DRAFT 03.txt
+  RateLimit-Reset: 50
+403 with a reset only | 403 | - | DRAFT 03.txt
+  RateLimit-Reset: 50
+200 spent | 200 | - | GITHUB
+  x-ratelimit-remaining: 0
+  x-ratelimit-reset: 1730221009
+301 | 301 | - | RFC_9110 #section-10.2.3
+  Retry-After: 120
+301 spent | 301 | - | DRAFT 10.txt
+  RateLimit: "problemPolicy";r=0;t=10
+500 | 500 | - | OURS
+  Retry-After: 120
+403 forbidden | 403 | - | GITHUB
+403 some left | 403 | - | GITHUB
+  x-ratelimit-remaining: 1
+  x-ratelimit-reset: 60
+403 with garbage | 403 | - | OURS
+  retry-after: soon
+  x-ratelimit-remaining: none
+403 with a policy only | 403 | - | DRAFT 10.txt
+  RateLimit-Policy: "a";q=9;w=60
+
+# Retry-After
+seconds | 429 | 120 | RFC_9110 #section-10.2.3
+  Retry-After: 120
+zero | 429 | 0 | RFC_9110 #section-10.2.3
+  Retry-After: 0
+past date | 429 | 0 | OURS
+  Retry-After: Tue, 29 Oct 2024 16:56:39 GMT
+date beyond a day | 429 | 86400 | OURS
+  Retry-After: Tue, 29 Oct 2124 16:56:40 GMT
+seconds beyond a day | 429 | 86400 | OURS
+  Retry-After: 86401
+epoch as Retry-After | 429 | 30 | OURS
+  Retry-After: 1730221030
+no such day | 429 | default | OURS
+  Retry-After: Fri, 30 Feb 2026 00:00:00 GMT
+repeated | 429 | 60 | OURS
+  Retry-After: 30
+  Retry-After: 60
+  Retry-After: x
+joined | 429 | 60 | RFC_9110 #section-5.3
+  Retry-After: 30, 60
+decimals | 429 | 2 | SHOPIFY
+  Retry-After: 2.0
+  X-Shopify-Shop-Api-Call-Limit: 40/40
+Slack | 429 | 30 | SLACK
+  Retry-After: 30
+Stripe | 429 | default | STRIPE
+  Stripe-Rate-Limited-Reason: global-rate
+Google | 429 | default | GOOGLE
+  Server: UploadServer
+Cosmos DB | 429 | 0.54 | COSMOS
+  x-ms-retry-after-ms: 540
+Azure OpenAI | 429 | 1 | AZURE_SDK
+  retry-after-ms: 540
+  retry-after: 1
+MailerLite | 429 | 59 | MAILERLITE
+  X-RateLimit-Retry-After: 59
+Retry-After wins | 429 | 7 | DRAFT 10.txt
+  RateLimit: "default";r=0;t=30
+  X-RateLimit-Remaining: 0
+  X-RateLimit-Reset: 1730221060
+  Retry-After: 7
+  X-RateLimit-Retry-After: 8
+an invalid one does not | 429 | 30 | DRAFT 10.txt
+  RateLimit: "default";r=0;t=30
+  Retry-After: later
+
+# The IETF drafts
+draft 10 | 429 | 30 | DRAFT 10.txt
+  RateLimit: "default";r=0;t=30
+draft 08 | 429 | 30 | DRAFT 08.txt
+  RateLimit: default;r=0;t=30
+403 spent | 403 | 30 | DRAFT 10.txt
+  RateLimit: "default";r=0;t=30
+several policies | 429 | 23 | DRAFT 10.txt
+  RateLimit: "permin";r=0;t=23, "persec";r=0;t=1, "perhr";r=399;t=2402
+several headers | 429 | 23 | DRAFT 10.txt
+  RateLimit: "permin";r=0;t=23
+  RateLimit: "perhr";r=399;t=2402
+the window of the one that is spent | 429 | 3600 | DRAFT 10.txt
+  RateLimit-Policy: "permin";q=50;w=60,"perhr";q=1000;w=3600
+  RateLimit: "permin";r=20;t=23, "perhr";r=0
+partition key and quota unit | 429 | 10 | DRAFT 10.txt
+  RateLimit-Policy: "peruser";q=65535;qu="content-bytes";w=10;pk=:sdfjLJUOUH==:
+  RateLimit: "peruser";r=0;pk=:sdfjLJUOUH==:
+windows only: the shortest | 429 | 60 | DRAFT 10.txt
+  RateLimit-Policy: "burst";q=100;w=60,"daily";q=1000;w=86400
+something is left | 429 | default | DRAFT 10.txt
+  RateLimit: "default";r=50;t=30
+names with separators | 429 | 9 | https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3
+  RateLimit: "a,b;r=0;t=99,\"";r=1;t=8, "c=d";r=0;t=9
+draft 07 | 429 | 30 | DRAFT 07.txt
+  RateLimit: limit=100, remaining=0, reset=30
+draft 07, no reset | 429 | 10 | DRAFT 07.txt
+  RateLimit: limit=100, remaining=0
+  RateLimit-Policy: 100;w=10
+draft 03 | 429 | 50 | DRAFT 03.txt
+  RateLimit-Limit: 100, 100;w=60
+  RateLimit-Remaining: 0
+  RateLimit-Reset: 50
+draft 03, parameters | 429 | 50 | DRAFT 03.txt
+  RateLimit-Reset: 50;comment="x"
+draft 03, reset only | 429 | 50 | DRAFT 03.txt
+  RateLimit-Reset: 50
+
+# Real hosts
+GitHub primary | 403 | 1200 | GITHUB
+  x-ratelimit-limit: 5000
+  x-ratelimit-remaining: 0
+  x-ratelimit-used: 5000
+  x-ratelimit-reset: 1730222200
+  x-ratelimit-resource: core
+GitHub secondary | 403 | 60 | GITHUB
+  retry-after: 60
+GitHub secondary, some of the primary left | 403 | 60 | GITHUB
+  x-ratelimit-remaining: 14
+  x-ratelimit-reset: 1730222200
+  retry-after: 60
+GitHub past reset | 403 | 0 | GITHUB
+  x-ratelimit-remaining: 0
+  x-ratelimit-reset: 1730220999
+GitLab | 429 | 61 | GITLAB
+  RateLimit-Limit: 600
+  RateLimit-Observed: 600
+  RateLimit-Remaining: 0
+  RateLimit-Reset: 1730221061
+  RateLimit-ResetTime: Tue, 29 Oct 2024 16:57:41 GMT
+GitLab, which told of another limit | 429 | default | GITLAB
+  RateLimit-Limit: 600
+  RateLimit-Remaining: 595
+  RateLimit-Reset: 1730221061
+X, Twitter | 429 | 900 | X
+  x-rate-limit-limit: 900
+  x-rate-limit-remaining: 0
+  x-rate-limit-reset: 1730221900
+X, Twitter, by day | 429 | 43200 | X
+  x-rate-limit-remaining: 847
+  x-rate-limit-reset: 1730221900
+  x-app-limit-24hour-remaining: 0
+  x-app-limit-24hour-reset: 1730264200
+Discord | 429 | 1 | DISCORD
+  X-RateLimit-Limit: 5
+  X-RateLimit-Remaining: 0
+  X-RateLimit-Reset: 1730221001
+  X-RateLimit-Reset-After: 1
+  X-RateLimit-Bucket: abcd1234
+Discord, reset after only | 429 | 0.25 | DISCORD
+  X-RateLimit-Remaining: 0
+  X-RateLimit-Reset-After: 0.25
+Discord, global | 429 | 65 | DISCORD
+  Retry-After: 65
+  X-RateLimit-Global: true
+  X-RateLimit-Scope: global
+Reddit | 429 | 171 | REDDIT
+  X-Ratelimit-Used: 600
+  X-Ratelimit-Remaining: 0.0
+  X-Ratelimit-Reset: 171
+OpenAI, both | 429 | 360 | OPENAI
+  x-ratelimit-remaining-requests: 0
+  x-ratelimit-remaining-tokens: 0
+  x-ratelimit-reset-requests: 1s
+  x-ratelimit-reset-tokens: 6m0s
+OpenAI, requests | 429 | 0.02 | OPENAI
+  x-ratelimit-remaining-requests: 0
+  x-ratelimit-remaining-tokens: 149984
+  x-ratelimit-reset-requests: 20ms
+  x-ratelimit-reset-tokens: 6m0s
+Anthropic | 429 | 20 | ANTHROPIC
+  anthropic-ratelimit-requests-limit: 1000
+  anthropic-ratelimit-requests-remaining: 0
+  anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z
+  anthropic-ratelimit-input-tokens-remaining: 80000
+  anthropic-ratelimit-input-tokens-reset: 2024-10-29T16:59:00Z
+Anthropic, retry-after | 429 | 12 | ANTHROPIC
+  retry-after: 12
+  anthropic-ratelimit-requests-remaining: 0
+  anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z
+Okta | 429 | 33 | OKTA
+  X-Rate-Limit-Limit: 1200
+  X-Rate-Limit-Remaining: 0
+  X-Rate-Limit-Reset: 1730221033
+Zendesk | 429 | 41 | ZENDESK
+  x-rate-limit: 700
+  ratelimit-limit: 700
+  x-rate-limit-remaining: 0
+  ratelimit-remaining: 0
+  ratelimit-reset: 41
+Zendesk, one endpoint | 429 | 17 | ZENDESK
+  ratelimit-remaining: 600
+  ratelimit-reset: 41
+  zendesk-ratelimit-tickets-index: total=100; remaining=0; resets=17
+Atlassian | 429 | 1800 | ATLASSIAN
+  Beta-RateLimit-Policy: "global-app-quota";q=65000;w=3600
+  Beta-RateLimit: "global-app-quota";r=0;t=1800
+  RateLimit-Reason: jira-quota-global-based
+Atlassian, no r while plenty is left | 429 | default | ATLASSIAN
+  Beta-RateLimit: "global-app-quota";t=3200
+  RateLimit-Reason: jira-burst-based
+Atlassian, reset without seconds | 429 | 200 | https://jira.atlassian.com/browse/JRACLOUD-69262
+  X-RateLimit-Remaining: 0
+  X-RateLimit-Reset: 2024-10-29T17:00Z
+Linear, epoch milliseconds | 429 | 1800.5 | LINEAR
+  X-RateLimit-Requests-Remaining: 0
+  X-RateLimit-Requests-Reset: 1730222800500
+lemlist, as JavaScript prints dates | 429 | 2 | LEMLIST
+  X-RateLimit-Remaining: 0
+  X-RateLimit-Reset: Tue Oct 29 2024 17:56:42 GMT+0100 (Central European Standard Time)
+Contentful | 429 | 1 | CONTENTFUL
+  X-Contentful-RateLimit-Reset: 1
+WHOOP | 429 | 3 | WHOOP
+  X-RateLimit-Limit: 100, 100;window=60, 10000;window=86400
+  X-RateLimit-Remaining: 0
+  X-RateLimit-Reset: 3
+Kong | 429 | 37 | KONG
+  X-RateLimit-Remaining-Hour: 0
+  X-RateLimit-Remaining-Minute: 20
+  RateLimit-Remaining: 0
+  RateLimit-Reset: 37
+
+# Two hands wrote the headers
+gateway and service, joined | 429 | 30 | OURS
+  X-RateLimit-Remaining: 12, 0
+  X-RateLimit-Reset: 10, 30
+overdrawn | 403 | 30 | OURS
+  X-RateLimit-Remaining: -3
+  X-RateLimit-Reset: 30
+Azure's -1 for unknown | 429 | 0 | https://learn.microsoft.com/en-us/answers/questions/5625878/
+  x-ratelimit-remaining-tokens: -1
+  x-ratelimit-reset-tokens: 0
+one limit in two spellings | 429 | default | OURS
+  X-RateLimit-Remaining: 5
+  X-Rate-Limit-Reset: 60
+  X-RateLimit-Reset-After: 60
+  X-RateLimit-Reset-Time: 60
+another kind of reset | 429 | default | OURS
+  X-Password-Reset: 60
+spent, but until when is told elsewhere | 429 | 41 | OURS
+  X-RateLimit-Remaining: 0
+  RateLimit-Reset: 41
+"""
+"""Each: its name, the status, the seconds to wait, the source; then its headers."""
+
+
+def read(answers: str) -> Iterator[Case]:
+    """Read the answers, each of which has a Date."""
+    for block in re.split(
+        r"\n(?! )", re.sub(r"^(#.*)?\n", "", answers, flags=re.MULTILINE).rstrip()
+    ):
+        head, *lines = block.split("\n")
+        name, status, wait, source = head.split(" | ")
+        page, _, section = source.partition(" ")
+        pairs = [tuple(line.strip().split(": ", 1)) for line in lines]
+        seconds = {"-": None, "default": DEFAULT_RETRY_AFTER}
+        yield Case(
+            name,
+            globals().get(page, page) + section,
+            int(status),
+            [*DATE.items(), *pairs],
+            seconds[wait] if wait in seconds else float(wait),
+        )
 
 
 CASES = [
-    # Which answers are limits
-    limited("429 bare", "https://www.rfc-editor.org/rfc/rfc6585#section-4", DEFAULT_RETRY_AFTER),
-    free("503 bare", RFC_9110 + "#section-15.6.4", 503),
-    free("529 bare", ANTHROPIC, 529),
-    free("503 with garbage", OURS, 503, "retry-after: soon", "ratelimit-reset: never"),
-    free("503 some left", OURS, 503, "x-ratelimit-remaining: 1", "x-ratelimit-reset: 60"),
-    free("503 with a policy only", DRAFT + "10.txt", 503, 'RateLimit-Policy: "a";q=9;w=60'),
-    limited("503", RFC_9110 + "#section-10.2.3", 120, "Retry-After: 120", status=503),
-    limited("503 spent", DRAFT + "10.txt", 9, 'RateLimit: "a";r=0;t=9', status=503),
-    limited("503 with a reset only", DRAFT + "03.txt", 50, "RateLimit-Reset: 50", status=503),
-    free("403 with a reset only", DRAFT + "03.txt", 403, "RateLimit-Reset: 50"),
-    free("200 spent", GITHUB, 200, "x-ratelimit-remaining: 0", f"x-ratelimit-reset: {NOW + 9}"),
-    free("301", RFC_9110 + "#section-10.2.3", 301, "Retry-After: 120"),
-    free("301 spent", DRAFT + "10.txt", 301, 'RateLimit: "problemPolicy";r=0;t=10'),
-    free("500", OURS, 500, "Retry-After: 120"),
-    free("403 forbidden", GITHUB, 403),
-    free("403 some left", GITHUB, 403, "x-ratelimit-remaining: 1", "x-ratelimit-reset: 60"),
-    free("403 with garbage", OURS, 403, "retry-after: soon", "x-ratelimit-remaining: none"),
-    free("403 with a policy only", DRAFT + "10.txt", 403, 'RateLimit-Policy: "a";q=9;w=60'),
-    # Retry-After
-    limited("seconds", RFC_9110 + "#section-10.2.3", 120, "Retry-After: 120"),
-    limited("zero", RFC_9110 + "#section-10.2.3", 0, "Retry-After: 0"),
+    *read(ANSWERS),
     Case(
         "date",
         RFC_9110 + "#section-10.2.3",
@@ -115,353 +373,6 @@ CASES = [
             ("RFC 850 date", "Sunday, 06-Nov-94 08:49:00 GMT", "Sunday, 06-Nov-94 08:49:37 GMT"),
             ("asctime date", "Sun Nov  6 08:49:00 1994", "Sun Nov  6 08:49:37 1994"),
         ]
-    ),
-    limited("past date", OURS, 0, "Retry-After: Tue, 29 Oct 2024 16:56:39 GMT"),
-    limited("date beyond a day", OURS, 86_400, "Retry-After: Tue, 29 Oct 2124 16:56:40 GMT"),
-    limited("seconds beyond a day", OURS, 86_400, "Retry-After: 86401"),
-    limited("epoch as Retry-After", OURS, 30, f"Retry-After: {NOW + 30}"),
-    limited("no such day", OURS, DEFAULT_RETRY_AFTER, "Retry-After: Fri, 30 Feb 2026 00:00:00 GMT"),
-    limited("repeated", OURS, 60, "Retry-After: 30", "Retry-After: 60", "Retry-After: x"),
-    limited("joined", RFC_9110 + "#section-5.3", 60, "Retry-After: 30, 60"),
-    limited("decimals", SHOPIFY, 2, "Retry-After: 2.0", "X-Shopify-Shop-Api-Call-Limit: 40/40"),
-    limited("Slack", SLACK, 30, "Retry-After: 30"),
-    limited("Stripe", STRIPE, DEFAULT_RETRY_AFTER, "Stripe-Rate-Limited-Reason: global-rate"),
-    limited("Google", GOOGLE, DEFAULT_RETRY_AFTER, "Server: UploadServer"),
-    limited("Cosmos DB", COSMOS, 0.54, "x-ms-retry-after-ms: 540"),
-    limited("Azure OpenAI", AZURE_SDK, 1, "retry-after-ms: 540", "retry-after: 1"),
-    limited("MailerLite", MAILERLITE, 59, "X-RateLimit-Retry-After: 59"),
-    limited(
-        "Retry-After wins",
-        DRAFT + "10.txt",
-        7,
-        'RateLimit: "default";r=0;t=30',
-        "X-RateLimit-Remaining: 0",
-        f"X-RateLimit-Reset: {NOW + 60}",
-        "Retry-After: 7",
-        "X-RateLimit-Retry-After: 8",
-    ),
-    limited(
-        "an invalid one does not",
-        DRAFT + "10.txt",
-        30,
-        'RateLimit: "default";r=0;t=30',
-        "Retry-After: later",
-    ),
-    # The IETF drafts
-    limited("draft 10", DRAFT + "10.txt", 30, 'RateLimit: "default";r=0;t=30'),
-    limited("draft 08", DRAFT + "08.txt", 30, "RateLimit: default;r=0;t=30"),
-    limited("403 spent", DRAFT + "10.txt", 30, 'RateLimit: "default";r=0;t=30', status=403),
-    limited(
-        "several policies",
-        DRAFT + "10.txt",
-        23,
-        'RateLimit: "permin";r=0;t=23, "persec";r=0;t=1, "perhr";r=399;t=2402',
-    ),
-    limited(
-        "several headers",
-        DRAFT + "10.txt",
-        23,
-        'RateLimit: "permin";r=0;t=23',
-        'RateLimit: "perhr";r=399;t=2402',
-    ),
-    limited(
-        "the window of the one that is spent",
-        DRAFT + "10.txt",
-        3600,
-        'RateLimit-Policy: "permin";q=50;w=60,"perhr";q=1000;w=3600',
-        'RateLimit: "permin";r=20;t=23, "perhr";r=0',
-    ),
-    limited(
-        "partition key and quota unit",
-        DRAFT + "10.txt",
-        10,
-        'RateLimit-Policy: "peruser";q=65535;qu="content-bytes";w=10;pk=:sdfjLJUOUH==:',
-        'RateLimit: "peruser";r=0;pk=:sdfjLJUOUH==:',
-    ),
-    limited(
-        "windows only: the shortest",
-        DRAFT + "10.txt",
-        60,
-        'RateLimit-Policy: "burst";q=100;w=60,"daily";q=1000;w=86400',
-    ),
-    limited(
-        "something is left",
-        DRAFT + "10.txt",
-        DEFAULT_RETRY_AFTER,
-        'RateLimit: "default";r=50;t=30',
-    ),
-    limited(
-        "names with separators",
-        "https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3",
-        9,
-        r'RateLimit: "a,b;r=0;t=99,\"";r=1;t=8, "c=d";r=0;t=9',
-    ),
-    limited("draft 07", DRAFT + "07.txt", 30, "RateLimit: limit=100, remaining=0, reset=30"),
-    limited(
-        "draft 07, no reset",
-        DRAFT + "07.txt",
-        10,
-        "RateLimit: limit=100, remaining=0",
-        "RateLimit-Policy: 100;w=10",
-    ),
-    limited(
-        "draft 03",
-        DRAFT + "03.txt",
-        50,
-        "RateLimit-Limit: 100, 100;w=60",
-        "RateLimit-Remaining: 0",
-        "RateLimit-Reset: 50",
-    ),
-    limited("draft 03, parameters", DRAFT + "03.txt", 50, 'RateLimit-Reset: 50;comment="x"'),
-    limited("draft 03, reset only", DRAFT + "03.txt", 50, "RateLimit-Reset: 50"),
-    # Real hosts
-    limited(
-        "GitHub primary",
-        GITHUB,
-        1200,
-        "x-ratelimit-limit: 5000",
-        "x-ratelimit-remaining: 0",
-        "x-ratelimit-used: 5000",
-        f"x-ratelimit-reset: {NOW + 1200}",
-        "x-ratelimit-resource: core",
-        status=403,
-    ),
-    limited("GitHub secondary", GITHUB, 60, "retry-after: 60", status=403),
-    limited(
-        "GitHub secondary, some of the primary left",
-        GITHUB,
-        60,
-        "x-ratelimit-remaining: 14",
-        f"x-ratelimit-reset: {NOW + 1200}",
-        "retry-after: 60",
-        status=403,
-    ),
-    limited(
-        "GitHub past reset",
-        GITHUB,
-        0,
-        "x-ratelimit-remaining: 0",
-        f"x-ratelimit-reset: {NOW - 1}",
-        status=403,
-    ),
-    limited(
-        "GitLab",
-        GITLAB,
-        61,
-        "RateLimit-Limit: 600",
-        "RateLimit-Observed: 600",
-        "RateLimit-Remaining: 0",
-        f"RateLimit-Reset: {NOW + 61}",
-        "RateLimit-ResetTime: Tue, 29 Oct 2024 16:57:41 GMT",
-    ),
-    limited(
-        "GitLab, which told of another limit",
-        GITLAB,
-        DEFAULT_RETRY_AFTER,
-        "RateLimit-Limit: 600",
-        "RateLimit-Remaining: 595",
-        f"RateLimit-Reset: {NOW + 61}",
-    ),
-    limited(
-        "X, Twitter",
-        X,
-        900,
-        "x-rate-limit-limit: 900",
-        "x-rate-limit-remaining: 0",
-        f"x-rate-limit-reset: {NOW + 900}",
-    ),
-    limited(
-        "X, Twitter, by day",
-        X,
-        43_200,
-        "x-rate-limit-remaining: 847",
-        f"x-rate-limit-reset: {NOW + 900}",
-        "x-app-limit-24hour-remaining: 0",
-        f"x-app-limit-24hour-reset: {NOW + 43_200}",
-    ),
-    limited(
-        "Discord",
-        DISCORD,
-        1,
-        "X-RateLimit-Limit: 5",
-        "X-RateLimit-Remaining: 0",
-        f"X-RateLimit-Reset: {NOW + 1}",
-        "X-RateLimit-Reset-After: 1",
-        "X-RateLimit-Bucket: abcd1234",
-    ),
-    limited(
-        "Discord, reset after only",
-        DISCORD,
-        0.25,
-        "X-RateLimit-Remaining: 0",
-        "X-RateLimit-Reset-After: 0.25",
-    ),
-    limited(
-        "Discord, global",
-        DISCORD,
-        65,
-        "Retry-After: 65",
-        "X-RateLimit-Global: true",
-        "X-RateLimit-Scope: global",
-    ),
-    limited(
-        "Reddit",
-        REDDIT,
-        171,
-        "X-Ratelimit-Used: 600",
-        "X-Ratelimit-Remaining: 0.0",
-        "X-Ratelimit-Reset: 171",
-    ),
-    limited(
-        "OpenAI, both",
-        OPENAI,
-        360,
-        "x-ratelimit-remaining-requests: 0",
-        "x-ratelimit-remaining-tokens: 0",
-        "x-ratelimit-reset-requests: 1s",
-        "x-ratelimit-reset-tokens: 6m0s",
-    ),
-    limited(
-        "OpenAI, requests",
-        OPENAI,
-        0.02,
-        "x-ratelimit-remaining-requests: 0",
-        "x-ratelimit-remaining-tokens: 149984",
-        "x-ratelimit-reset-requests: 20ms",
-        "x-ratelimit-reset-tokens: 6m0s",
-    ),
-    limited(
-        "Anthropic",
-        ANTHROPIC,
-        20,
-        "anthropic-ratelimit-requests-limit: 1000",
-        "anthropic-ratelimit-requests-remaining: 0",
-        "anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z",
-        "anthropic-ratelimit-input-tokens-remaining: 80000",
-        "anthropic-ratelimit-input-tokens-reset: 2024-10-29T16:59:00Z",
-    ),
-    limited(
-        "Anthropic, retry-after",
-        ANTHROPIC,
-        12,
-        "retry-after: 12",
-        "anthropic-ratelimit-requests-remaining: 0",
-        "anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z",
-    ),
-    limited(
-        "Okta",
-        OKTA,
-        33,
-        "X-Rate-Limit-Limit: 1200",
-        "X-Rate-Limit-Remaining: 0",
-        f"X-Rate-Limit-Reset: {NOW + 33}",
-    ),
-    limited(
-        "Zendesk",
-        ZENDESK,
-        41,
-        "x-rate-limit: 700",
-        "ratelimit-limit: 700",
-        "x-rate-limit-remaining: 0",
-        "ratelimit-remaining: 0",
-        "ratelimit-reset: 41",
-    ),
-    limited(
-        "Zendesk, one endpoint",
-        ZENDESK,
-        17,
-        "ratelimit-remaining: 600",
-        "ratelimit-reset: 41",
-        "zendesk-ratelimit-tickets-index: total=100; remaining=0; resets=17",
-    ),
-    limited(
-        "Atlassian",
-        ATLASSIAN,
-        1800,
-        'Beta-RateLimit-Policy: "global-app-quota";q=65000;w=3600',
-        'Beta-RateLimit: "global-app-quota";r=0;t=1800',
-        "RateLimit-Reason: jira-quota-global-based",
-    ),
-    limited(
-        "Atlassian, no r while plenty is left",
-        ATLASSIAN,
-        DEFAULT_RETRY_AFTER,
-        'Beta-RateLimit: "global-app-quota";t=3200',
-        "RateLimit-Reason: jira-burst-based",
-    ),
-    limited(
-        "Atlassian, reset without seconds",
-        "https://jira.atlassian.com/browse/JRACLOUD-69262",
-        200,
-        "X-RateLimit-Remaining: 0",
-        "X-RateLimit-Reset: 2024-10-29T17:00Z",
-    ),
-    limited(
-        "Linear, epoch milliseconds",
-        LINEAR,
-        1800.5,
-        "X-RateLimit-Requests-Remaining: 0",
-        f"X-RateLimit-Requests-Reset: {NOW * 1000 + 1_800_500}",
-    ),
-    limited(
-        "lemlist, as JavaScript prints dates",
-        LEMLIST,
-        2,
-        "X-RateLimit-Remaining: 0",
-        "X-RateLimit-Reset: Tue Oct 29 2024 17:56:42 GMT+0100 (Central European Standard Time)",
-    ),
-    limited("Contentful", CONTENTFUL, 1, "X-Contentful-RateLimit-Reset: 1"),
-    limited(
-        "WHOOP",
-        WHOOP,
-        3,
-        "X-RateLimit-Limit: 100, 100;window=60, 10000;window=86400",
-        "X-RateLimit-Remaining: 0",
-        "X-RateLimit-Reset: 3",
-    ),
-    limited(
-        "Kong",
-        KONG,
-        37,
-        "X-RateLimit-Remaining-Hour: 0",
-        "X-RateLimit-Remaining-Minute: 20",
-        "RateLimit-Remaining: 0",
-        "RateLimit-Reset: 37",
-    ),
-    # Two hands wrote the headers
-    limited(
-        "gateway and service, joined",
-        OURS,
-        30,
-        "X-RateLimit-Remaining: 12, 0",
-        "X-RateLimit-Reset: 10, 30",
-    ),
-    limited(
-        "overdrawn", OURS, 30, "X-RateLimit-Remaining: -3", "X-RateLimit-Reset: 30", status=403
-    ),
-    limited(
-        "Azure's -1 for unknown",
-        "https://learn.microsoft.com/en-us/answers/questions/5625878/",
-        0,
-        "x-ratelimit-remaining-tokens: -1",
-        "x-ratelimit-reset-tokens: 0",
-    ),
-    limited(
-        "one limit in two spellings",
-        OURS,
-        DEFAULT_RETRY_AFTER,
-        "X-RateLimit-Remaining: 5",
-        "X-Rate-Limit-Reset: 60",
-        "X-RateLimit-Reset-After: 60",
-        "X-RateLimit-Reset-Time: 60",
-    ),
-    limited("another kind of reset", OURS, DEFAULT_RETRY_AFTER, "X-Password-Reset: 60"),
-    limited(
-        "spent, but until when is told elsewhere",
-        OURS,
-        41,
-        "X-RateLimit-Remaining: 0",
-        "RateLimit-Reset: 41",
     ),
     # Hostile values of all kinds: the bounds, or as if absent
     *(

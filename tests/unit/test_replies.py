@@ -267,23 +267,32 @@ def test_change_by_key():
 
 
 def test_stats():
-    """Totals that were never counted are 0, and an age is in seconds."""
-    none = [0] * 9
-    stats = remembered.read_stats([1, 2, 3, 4, 5, 1500, 9, *none, b"w3", 2, b"w27", 1, b"r0", 4])
-    assert (stats.ready, stats.delayed, stats.invisible, stats.waiting, stats.dead) == (
-        1,
-        2,
-        3,
-        4,
-        5,
-    )
+    """What is not counted is 0, an unknown name is left out, and an age is in seconds."""
+    states = [b"ready", 1, b"delayed", 2, b"invisible", 3, b"waiting", 4, b"dead", 5]
+    totals = [b"pushed", 9, b"of_a_later_program", 7, b"oldest_ready", 1500]
+    stats = remembered.read_stats([b"w3", 2, b"w27", 1, b"r0", 4, *states, *totals])
+    found = (stats.ready, stats.delayed, stats.invisible, stats.waiting, stats.dead)
+    assert found == (1, 2, 3, 4, 5)
     assert (stats.pushed, stats.acked, stats.oldest_ready_seconds) == (9, 0, 1.5)
     assert stats.wait
     assert (stats.wait.count, stats.wait.buckets[2:4]) == (3, ((0.005, 0), (0.01, 2)))
     assert stats.run
     assert (stats.run.count, stats.run.p95) == (4, 0.00095)
-    assert remembered.read_stats([0, 0, 0, 0, 0, -1, 0, *none]).oldest_ready_seconds is None
-    assert remembered.read_stats([1, 0, 0, 0, 0, 0, 0, *none]).oldest_ready_seconds == 0
+    assert remembered.read_stats([]).oldest_ready_seconds is None
+    assert remembered.read_stats([b"oldest_ready", 0]).oldest_ready_seconds == 0
+
+
+def test_slots_of_other_programs():
+    """A slot is read though it has a total that this program does not know, or lacks one."""
+    names = [b"pushed", b"pu", b"popped", b"po", b"ready", b"rd", b"oldest_ready", b"or"]
+    more, less = b"60000 pu 5 po 3 zz 7 or 250 w3 2 x9 1 ", b"120000 pu 6 "
+    damaged = [b"", b"180000 pu", b"180000 pu x ", b"1 at 5 seconds y ", b"x pu 1 "]
+    first, last = remembered.read_slots(60)([names, more, less, *damaged])
+    assert (first.pushed, first.deliveries, first.oldest_due_seconds) == (5, 3, 0.25)
+    assert first.wait
+    assert first.wait.count == 2
+    assert (last.pushed, last.deliveries, last.oldest_due_seconds, last.wait) == (6, 0, None, None)
+    assert (first.at.timestamp(), last.at.timestamp(), last.seconds) == (60, 120, 60)
 
 
 def test_problems():

@@ -87,19 +87,15 @@ def session_of(request: pytest.FixtureRequest) -> Callable[..., tuple[Run, list[
     return make
 
 
-def pushed(payload: Any) -> tuple[Any, ...]:
-    return tuple(Push(payload))
-
-
 def test_a_first_push_takes_three_exchanges(
     operations: QueueOperations[Any], session_of: Any
 ) -> None:
     """The settings, the name in the registry, the task; and from then on one."""
     server = Server()
     run, _ = session_of(server, operations)
-    run(operations.push, *pushed(1))
+    run(operations.push, Push(1))
     assert server.sent == [["configure"], ["register"], ["push_plain"]]
-    run(operations.push, *pushed(2))
+    run(operations.push, Push(2))
     assert server.sent[3:] == [["push_plain"]]
 
 
@@ -121,7 +117,7 @@ def test_arguments_are_checked_before_anything_is_sent(
     for verb, args in [
         (operations.pause, (-1,)),
         (operations.pop, (0, None)),
-        (operations.push, pushed(object())),
+        (operations.push, (Push(object()),)),
         (operations.push_many, ([Push(1), 2],)),
     ]:
         with pytest.raises((ConfigurationError, PayloadError)):

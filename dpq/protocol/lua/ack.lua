@@ -17,7 +17,7 @@ local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user wit
 local awaited, ids, reply, gone, gone_at, again, apart, told = there > 1, {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do ids[i / 2] = args[i] end
 local raws = redis.call('HMGET', meta, unpack(ids))
--- Needs: now, times, layout
+-- Needs: now, times, claims, marks
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
   local token, at = string.match(raw, SHORT_CLAIM)
@@ -48,7 +48,7 @@ end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 or told then
-  -- Needs: record, open_or_close, place, back, anew, recur
+  -- Needs: record, ended, place, back, anew, recur
   local settle
   if told then
     -- Needs: true_up
@@ -61,18 +61,18 @@ if strays or awaited or #again > 0 or told then
       told[id] = nil -- one may be named twice
     end
   end
-  local left = {}
-  for n, id in ipairs((awaited or strays) and gone or {}) do
+  local left, over = {}, {}
+  for n, id in ipairs(gone) do
     local raw = raws[gone_at[n]]
-    if awaited and not left[id] then
-      local _, member = string.match(raw, RAN_AS)
-      ended(id, string.match(raw, GROUP), false, member)
+    if awaited then
+      add_ended(over, id, raw)
     end
     if strays and not left[id] then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
     end
     left[id] = true
   end
+  ended(over)
   for _, i in ipairs(again) do
     local id = ids[i]
     local task = read(redis.call('HGET', meta, id))

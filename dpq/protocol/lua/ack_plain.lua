@@ -11,7 +11,7 @@
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: layout
+-- Needs: claims
 local raw = redis.call('EXISTS', tracked, trail) == 0 and redis.call('HGET', meta, id)
 local claim, at = string.match(raw or '', SHORT_CLAIM)
 if claim ~= token or not string.find(raw, '\n', at, true) or redis.call('ZREM', invisible, id) == 0 then

@@ -72,12 +72,12 @@ for i, gate in ipairs(scopes) do
 end
 
 local function settle(lost)
-  -- Needs: open_or_close, place
+  -- Needs: open_or_close, ended, place
   for gate in pairs(left) do
     stirred[string.match(gate.scope, '^[^\t]*')] = true
   end
   if lost then
-    ended(lost, name, true, member ~= '' and member or nil)
+    ended({ lost, name, member ~= '' and member }, true)
   end
   admit()
 end

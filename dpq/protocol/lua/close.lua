@@ -9,7 +9,7 @@
 local time, ms = ARGV[1], ARGV[2]
 
 -- Needs: now, go_on
-local gate = redis.call('HGET', conf, 'queue_gate') or '' -- docs/design.md, "Limits": a partition has no rules
+local gate = redis.call('HGET', conf, 'queue_gate') or '' -- docs/storage.md, "Gates": a partition has no rules
 local opens, probe = string.match(gate, '^(%d%S*) %S (%S+) ')
 opens = math.max(now + ms, tonumber(opens or 0) or 0)
 probe = (probe or '-') == '-' and 'p' or probe

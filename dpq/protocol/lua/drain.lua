@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Needs: now, groups, rules, gate, bare, member, record, gate_line
+-- Needs: now, groups, score, rules, gate, bare, member, record, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}

@@ -5,13 +5,20 @@
 -- ARGV[2]  length     60000 or 900000, ms of a slot
 -- ARGV[3]  most       slots at most, from now back: 1440 minutes, or 1344 quarters
 --
--- Returns the texts of the slots that stand (remember), the oldest first.
+-- Returns {names, slot, ...}: a list of each name of what slots hold and its short name (totals); then the texts of
+-- the slots that stand (remember), the oldest first.
 -- Lost reply: safe to send again.
 local time, length, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
--- Needs: now
+-- Needs: now, totals
+local names = {}
+for _, each in ipairs({ GAUGES, TOTALS }) do
+  for i = 1, #each do
+    names[#names + 1] = each[i]
+  end
+end
 local last, size = math.floor(now / length), length == 60000 and 1440 or 1344
-local fields, reply = {}, {}
+local fields, reply = {}, { names }
 for i = most - 1, 0, -1 do
   fields[most - i] = string.format('%s%d', length == 60000 and 'm' or 'q', (last - i) % size)
 end

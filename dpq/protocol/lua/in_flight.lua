@@ -8,18 +8,17 @@
 -- Lost reply: safe to send again.
 local cursor = ARGV[1]
 
--- Needs: layout
+-- Needs: layout, marks
 local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '500')
 local ids, reply = {}, { page[1] }
 for i = 1, #page[2], 2 do
   ids[#ids + 1] = page[2][i]
 end
 for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
-  local group, token, member = string.match(raw or '', GROUP) or '', nil, nil
+  local group, member = string.match(raw or '', GROUP) or '', nil
   if raw and string.find(raw, RUNS_AS, 1, true) then
-    token, member = string.match(raw, RAN_AS)
+    member = string.match(raw, '^[^\n]*' .. RUNS_AS .. string.match(raw, '^%d*') .. ' ([^\t\n]*)')
   end
-  local live = member and token == string.match(raw, '^%d+')
-  reply[#reply + 1] = group .. (live and '\t' .. member or '')
+  reply[#reply + 1] = group .. (member and '\t' .. member or '')
 end
 return reply

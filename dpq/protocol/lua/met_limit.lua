@@ -20,7 +20,7 @@
 local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local told, cost, status = ARGV[7], ARGV[8], ARGV[9]
 
--- Needs: now, go_on, gate, open_or_close, place, met, held
+-- Needs: now, go_on, gate, ended, place, met, held
 go_on()
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
 local gate, was_probe = gate_of(scope == 'queue' and '' or scope == 'group' and name or group), false
@@ -33,7 +33,7 @@ if held ~= '' then
     -- Needs: permit_spent
     permit_spent(scopes, held, told, cost, granted, true)
   end
-  ended(held, name, true, member ~= '' and member or nil) -- a probe that meets a 429 opens nothing
+  ended({ held, name, member ~= '' and member }, true) -- a probe that meets a 429 opens nothing
 end
 meet(gate, ms, granted, granted > gate.taught, was_probe, status)
 gate.taught = math.max(gate.taught, granted)

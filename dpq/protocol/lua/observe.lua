@@ -23,7 +23,7 @@ local refused, format = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
--- Needs: rules, gate, open_or_close, place, go_on, mark, observed, held, booked
+-- Needs: rules, gate, open_or_close, ended, place, go_on, mark, observed, held, booked
 go_on()
 if not format and redis.call('EXISTS', meta) == 0 then -- nothing is lost: no task was pushed yet
   seen.lacking = {}
@@ -37,7 +37,7 @@ if is_permit(id) then
   id = held_now({ scope }, id)
   out = math.max(0, out - (redis.call('ZSCORE', tracked, scope .. '\t' .. id) and permit_out(id) and 1 or 0))
   if token == '1' then
-    ended(id, name, false, member ~= '' and member or nil)
+    ended({ id, name, member ~= '' and member })
   end
 elseif id ~= '' and string.match(redis.call('HGET', meta, id) or '', '^(%d+) ') == token
   and redis.call('ZSCORE', invisible, id) then

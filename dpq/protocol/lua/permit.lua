@@ -14,7 +14,7 @@
 local time, group, held, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local told, cost, moment = ARGV[5], ARGV[6], ARGV[7]
 
--- Needs: now, go_on, gate, open_or_close, place, line, held
+-- Needs: now, go_on, gate, open_or_close, ended, place, line, held
 go_on()
 local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
 local scopes = { '', name ~= '' and name or nil }
@@ -33,7 +33,7 @@ if ms == 0 then
     -- Needs: permit_spent
     permit_spent(scopes, member, told, cost, moment)
   end
-  ended(member, name, false, mate ~= '' and mate or nil)
+  ended({ member, name, mate ~= '' and mate })
   admit()
   return ''
 end

@@ -17,7 +17,7 @@ local partitions = ARGV[5]
 
 max_bytes, partitions = tonumber(max_bytes or '4194304'), partitions or '1'
 
--- Needs: now, layout
+-- Needs: now, undelivered
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'partition_count', 'paused_until', 'gated',
   'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')

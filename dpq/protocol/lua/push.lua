@@ -6,7 +6,7 @@
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     "max priority TAB group LF", without the max if it is 10. Of others the spec is "f" and "max
 --                     cost delay priority expires_in residual mode", the schedule if it has one (see recur; of a
---                     cron task `first` says when, of others the delay), its options (docs/design.md), TAB, group,
+--                     cron task `first` says when, of others the delay), its options (docs/storage.md), TAB, group,
 --                     TAB, key; times in ms; mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or
 --                     e(rror). Without a task the call only reads the time. Last, unless it is one: the number of
 --                     partitions that the client knows; with a "?" behind it, it asks about costs
@@ -100,7 +100,7 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-if #delays > 0 or met or next(others) then
+if #delays > 0 or met or others[1] then
   -- Needs: notice, place, merge, gather
   gather(others)
   if #delays > 0 then

@@ -20,9 +20,9 @@
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local told, status = ARGV[6], ARGV[7]
 
-local STATUSES = { ['403'] = 'm403', ['503'] = 'm503', ['529'] = 'm529' }
+local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
--- Needs: now, record, fence, gate, place, back, met, notes, event, trail, layout
+-- Needs: now, record, fence, gate, place, back, met, notes, event, trail, marks
 local task, refused = fence(id, token, '')
 if not task then
   return refused
@@ -46,7 +46,7 @@ if first then
   redis.pcall('HINCRBY', stats, 'deferred', 1)
   redis.pcall('HINCRBY', stats, 'rate_limited', 1)
   if status then
-    redis.pcall('HINCRBY', stats, STATUSES[status] or 'm0', 1)
+    redis.pcall('HINCRBY', stats, STATUSES[status] or 'rate_limited_other', 1)
   end
   local home = gate_of(task.group)
   if home.rules.own then

@@ -4,7 +4,7 @@
 --       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
--- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
+-- ARGV[3]  rules      the text of docs/storage.md, "Rules"; "" removes them
 -- ARGV[4]  is_heavy     "1": tasks may need different amounts of it
 -- ARGV[5]  walk       "set" to begin, then what the last answer said: "leases", "gates" or "closed"
 -- ARGV[6]  cursor     "0" to begin, then what the last answer said

@@ -49,7 +49,7 @@ local function seen_of(gate)
   for n, window in ipairs(gate.rules) do
     left[n] = string.format('%.6f', window.moving and window.rate - gate[n].sum
       or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval)
-    granted[n + 1] = string.format('%.0f', gate[n].granted)
+    granted[n + 1] = string.format('%.0f', gate[n].granted or 0)
   end
   if gate.opens > instant then
     why = gate.why

@@ -11,7 +11,7 @@
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, rules, gate, opens, cost, notes, estimate, layout
+-- Needs: now, record, groups, score, rules, gate, opens, cost, notes, estimate, marks
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}

@@ -1,6 +1,6 @@
 -- booking: judge if acquire may book units ahead of time, and if tasks have their turn. A gate keeps for that, as
 -- `booked`: until when units are booked; until when callers may stand in its line; since when a free unit, or lease, is
--- left to better tasks, or 0; and when the last task took one while callers waited. docs/design.md, "Permits".
+-- left to better tasks, or 0; and when the last task took one while callers waited. docs/storage.md, "Permits".
 -- Keys: tracked
 -- Needs: now, pace, booked, line, moving, callers, budgets
 -- Gives: place_in_line(text, priority, id, aging, since), for the place that the caller had, or "": its score, aged as

@@ -30,7 +30,8 @@ local function trim(most)
   return #drop
 end
 
-local CLASSES = { ['attempts spent'] = 'd0', ['lease expired'] = 'd1', expired = 'd2', ['payload missing'] = 'd3' }
+local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
+  expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
 
 local function die(id, task, reason)
   task.reason = reason

@@ -1,9 +1,9 @@
 -- remember: store what a queue counts and holds: once for each minute, and once for each quarter of an hour.
 -- Keys: closed history workers
--- Needs: now, tally
+-- Needs: now, tally, totals
 -- Gives: remember(): 1 if it has stored, 0 if the slot stands, or an error. Both kinds of slots are rings, a day of
---        minutes (m0 to m1439) and 14 days of quarters (q0 to q1343), so their number is bounded. Each begins with its
---        moment. docs/design.md, "History".
+--        minutes (m0 to m1439) and 14 days of quarters (q0 to q1343), so their number is bounded. A slot is its moment,
+--        then short name and count of all that is not 0, then the buckets. docs/design.md, "History".
 local function remember()
   local fields = { string.format('m%d', math.floor(now / 60000) % 1440),
     string.format('q%d', math.floor(now / 900000) % 1344) }
@@ -15,11 +15,21 @@ local function remember()
   if stands(1, 60000) then
     return 0
   end
-  local numbers, texts = tally(), { stamp, redis.call('ZCARD', closed), tonumber(redis.pcall('HLEN', workers)) or 0 }
-  for i, number in ipairs(numbers) do
-    texts[i + 3] = tonumber(number) and string.format('%.0f', number) or number
+  local counts, buckets = tally()
+  counts.closed_groups, counts.workers = redis.call('ZCARD', closed), tonumber(redis.pcall('HLEN', workers)) or 0
+  local texts = { stamp }
+  for _, names in ipairs({ GAUGES, TOTALS }) do
+    for i = 1, #names, 2 do
+      local count = counts[names[i]]
+      if count and (count ~= 0 or names[i] == 'oldest_ready') then
+        texts[#texts + 1], texts[#texts + 2] = names[i + 1], string.format('%.0f', count)
+      end
+    end
   end
-  local slot = table.concat(texts, ' ')
+  for i = 1, #buckets, 2 do
+    texts[#texts + 1], texts[#texts + 2] = buckets[i], string.format('%.0f', buckets[i + 1])
+  end
+  local slot = table.concat(texts, ' ') .. ' '
   local done = redis.pcall('HSET', history, fields[1], slot, stands(2, 900000) and fields[1] or fields[2], slot)
   return tonumber(done) and 1 or done
 end

@@ -1,5 +1,4 @@
 -- shape: what texts of one kind have in common, to put dead letters together.
--- Needs: layout
 -- Gives: shape(text): its first 200 bytes, with "#" for each number; said(raw): the reason of a record's death, its
 --        last error, and what stands behind that.
 local shapes = {}
@@ -13,6 +12,6 @@ local function shape(text)
 end
 
 local function said(raw)
-  local why, met, rest = string.match(raw, NAMES)
+  local why, met, rest = string.match(raw, '^[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n\28-\31]*)([^\n]*)')
   return why or '', met or '', rest or ''
 end

@@ -1,5 +1,5 @@
 -- change: write what the judge of pop has decided for a delivery into the record of its task.
--- Needs: record, notes, layout
+-- Needs: record, notes, marks
 -- Gives: change(taken), for what take has taken. Each of its changes is {n, token, {cost = text, member = name}}: the
 --        record is in metas[n], with its counts after this delivery.
 local function change(taken)

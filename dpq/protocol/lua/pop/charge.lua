@@ -1,11 +1,10 @@
--- charge: charge a limit for a task or a permit.
--- Keys: tracked
--- Needs: now, pace, refunds, moving, booked, budgets
+-- charge: charge a limit for a task or a permit. A lease that counts for a concurrency is stored by keep.
+-- Needs: now, rules, pace, refunds, moving, booked, budgets
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now.
 
 -- What a clean window adds to a learned rate. Far below the rate of the last 429, half of what is missing; below it, a
 -- share of it; from there on, where nothing was refused yet, three times as far beyond it as before. Source:
--- docs/design.md, "Learning".
+-- docs/storage.md, "Learning".
 local function gain(gate, rules)
   local rate, last = gate.rate, gate.learned
   if last == 0 then
@@ -18,32 +17,8 @@ local function gain(gate, rules)
   return math.max(0, math.min(math.max(last / 16, (rate - last) * 2), gate.used * 1.5 - rate))
 end
 
-local function charge(gate, cost, id, token, moment)
-  local rules = gate.rules
-  if rules.ceiling > 0 and gate[1] then
-    if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
-      if gate.since > 0 and gate.used * 2 >= gate.rate then
-        gate.rate, gate.beside = math.min(rules.ceiling, gate.rate + gain(gate, rules)), gate.rate
-        pace(gate[1], rules[1], gate.rate)
-      end
-      gate.since, gate.used = instant, 0
-    end
-    gate.used = gate.used + math.min(cost[rules[1].unit] or 0, gate[1].most)
-  end
-  for i, window in ipairs(gate) do
-    local rule = rules[i]
-    local units = math.min(cost[rule.unit] or 0, window.most)
-    if rule.moving then
-      moving().charge(gate, i, cost[rule.unit] or 0, token, moment)
-    else
-      if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
-        refunds().granted(gate, i, token, moment)
-      end
-      window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
-      window.owed = window.paid
-    end
-    window.granted, gate.changed = window.granted + units, true
-  end
+-- Of what a gate holds beside windows, and of leases that count.
+local function charge_more(gate, cost, id, moment)
   if gate.observed then
     gate.changed = true
     if budgets().charge(gate.observed, cost, moment or instant) then -- this one asks, alone
@@ -62,9 +37,42 @@ local function charge(gate, cost, id, token, moment)
   if is_awaited(gate) and not is_permit(id) then -- tasks take their turns
     gate.booked[3], gate.booked[4], gate.changed = 0, instant, true
   end
+  local counts = gate.busy or (gate.rules.concurrency > 0 or gate.observed) and gate.scope ~= ''
+  if counts and not is_permit(id) then
+    local leased, n = seen.leased, #seen.leased
+    leased[n + 1], leased[n + 2] = '0', gate.scope .. '\t' .. id
+  end
+end
+
+local function charge(gate, cost, id, token, moment)
+  local rules = gate.rules
+  if rules.ceiling > 0 and gate[1] then
+    if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
+      if gate.since > 0 and gate.used * 2 >= gate.rate then
+        gate.rate, gate.beside = math.min(rules.ceiling, gate.rate + gain(gate, rules)), gate.rate
+        pace(gate[1], rules[1], gate.rate)
+      end
+      gate.since, gate.used = instant, 0
+    end
+    gate.used = gate.used + math.min(cost[rules[1].unit] or 0, gate[1].most)
+  end
+  for i = 1, #rules do
+    local rule, window = rules[i], gate[i]
+    local units = cost[rule.unit] or 0
+    units = units > window.most and window.most or units
+    if rule.moving then
+      moving().charge(gate, i, cost[rule.unit] or 0, token, moment)
+    else
+      if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
+        refunds().granted(gate, i, token, moment)
+      end
+      window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
+      window.owed = window.paid
+    end
+    window.granted, gate.changed = window.granted and window.granted + units, true
+  end
   gate.out = gate.out and gate.out + 1
-  local counts = rules.concurrency > 0 or gate.observed and not is_permit(id)
-  if gate.busy or counts and gate.scope ~= '' then
-    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. id)
+  if rules.concurrency > 0 and gate.scope ~= '' or not gate.plain then
+    charge_more(gate, cost, id, moment)
   end
 end

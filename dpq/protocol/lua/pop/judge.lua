@@ -26,7 +26,7 @@ local function queue_judge()
     end
     local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
     local shut = at > instant or full(queue)
-    kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
+    kept = not shut and not queue.plain and is_awaited(queue) and callers().kept(queue, score, raw)
     if shut or kept then
       blocked = kept or at
       return nil

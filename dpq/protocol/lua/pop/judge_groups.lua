@@ -1,7 +1,7 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: ready groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
---        booked, layout, order
+--        booked, marks, order
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
 --        closes it; for a group with members what is to change in the record has the member that the task runs as.

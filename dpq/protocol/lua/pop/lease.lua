@@ -1,6 +1,6 @@
 -- lease: lease the tasks that pop has taken.
 -- Keys: invisible meta conf stats
--- Needs: now, times, layout
+-- Needs: now, times, marks
 -- Gives: lease(taken, visibility, shut_until), for what take has taken, and a setting that is over now: the reply of
 --        pop, and the shortest lease, ms.
 
@@ -9,7 +9,7 @@ local function first_due(record)
   if string.sub(record, 17, 28) == ' 0 1 0 - 0 q' then -- a token of 16 digits, and a short record
     return string.sub(record, 29, 39), 16
   end
-  local enqueued, wait = string.match(record, FIRST_DUE)
+  local enqueued, wait = string.match(record, '^%d+ 0 1 %d+ %- 0 f(%d+) %d+ %d+ %S+ %S+ (%d+)')
   return enqueued and string.format('%.0f', enqueued + wait)
 end
 
@@ -30,7 +30,7 @@ local function lease(taken, visibility, shut_until)
       again = again - 1
     end
     if string.find(record, OPTIONS, 1, true) then
-      local own = tonumber(string.match(record, OWN_LEASE) or 0) -- 0 for none
+      local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0) -- 0 for none
       if own > 0 and own <= 315360000000 then
         leases[i], least = string.format('%.0f', now + own), math.min(least, own)
       end

@@ -2,7 +2,7 @@
 -- It removes sixteen at a time, which bounds the payloads in memory: a frame. If the heir of a group comes before the
 -- last one of a frame, it joins them (step_up). With round robin it removes one at a time, since each turn counts.
 -- Keys: ready waiting groups payload meta conf
--- Needs: now, apart, layout, order
+-- Needs: now, apart, order, layout, undelivered
 -- Gives: take(taken, most, max_bytes, most_passed, judge, crown), with the judge and the crown of limits, or nil: it
 --        decides about one frame; true if pop has enough. It adds to `taken`: metas, the records to store; long, the
 --        payloads that have a field of their own, by id; bytes, the size of all payloads; rotten, tasks for the dead

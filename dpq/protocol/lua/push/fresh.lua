@@ -1,9 +1,14 @@
 -- fresh: a push adds a task.
--- Needs: now, begin, body, layout
+-- Needs: now, begin, body, score, layout, marks
 -- Gives: add(id, spec, body, place, group, batch), for the group of a plain task: it adds to the batch what is to be
---        stored, metas and payloads; where the task is to stand: delays, plain (ready), or others, where place says;
---        and heavy, when it costs more than 1. `place` is its place among equals. Of the batch `aging` is that of its
---        records, and `setting` the queue's `payloads`.
+--        stored, metas and payloads; where the task is to stand: delays, plain (ready), or others (group, score, member
+--        of ready, ...), where gather says; and heavy, when it costs more than 1. `place` is its place among equals. Of
+--        the batch `aging` is that of its records, and `setting` the queue's `payloads`.
+local function place_other(others, group, score, member)
+  local n = #others
+  others[n + 1], others[n + 2], others[n + 3] = group, score, member
+end
+
 local function add_full(id, spec, body, place, batch)
   local behind_it, aging, n = inline(body, batch.setting), batch.aging, #batch.payloads
   local max, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
@@ -35,7 +40,8 @@ local function add_full(id, spec, body, place, batch)
     end
     batch.plain[n + 2] = order .. id
   else
-    batch.others[id] = { group = group, order = order, aging = aging, enqueued = now, wait = 0, priority = priority }
+    local score = score_of({ aging = aging, enqueued = now, wait = 0, priority = priority })
+    place_other(batch.others, group, score, order .. id)
   end
 end
 
@@ -54,6 +60,6 @@ local function add(id, spec, body, place, group, batch)
     n = #batch.plain
     batch.plain[n + 1], batch.plain[n + 2] = spec, order .. id
   else
-    batch.others[id] = { group = group, order = order, aging = '0', enqueued = now, wait = 0, priority = -spec }
+    place_other(batch.others, group, tonumber(spec), order .. id)
   end
 end

@@ -1,6 +1,6 @@
 -- merge: what a push does to the task that holds its key.
 -- Keys: invisible payload meta dead conf
--- Needs: now, record, body, begin, renew, revise, recost, layout
+-- Needs: now, record, body, begin, renew, revise, recost, marks
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
   local task = read(redis.call('HGET', meta, id) or '')

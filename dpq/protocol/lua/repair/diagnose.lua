@@ -1,6 +1,6 @@
 -- diagnose: find the states that a task is in, and what is wrong with them.
 -- Keys: ready delayed invisible waiting payload dead keys
--- Needs: now, problem, groups
+-- Needs: now, problem, groups, score
 -- Gives: horizons, the latest valid moment of each part; never_due(part, name, score, task), true if an entry of a set
 --        is later than that, which it reports; place_of(set, id, task), its right member of ready or waiting;
 --        diagnose(id, task, spoilt), which returns the names of the sets that the task is in (as fields, too, with its

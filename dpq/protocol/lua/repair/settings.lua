@@ -1,6 +1,6 @@
 -- settings: find problems of settings and limits.
 -- Keys: meta conf stats limits gates
--- Needs: problem, rules, lost, noted, counts
+-- Needs: problem, rules, lost, noted, counts, totals
 -- Gives: settings_fault(), which reports lost settings, and returns {lost, format, gated, turns, pushed};
 --        limit_lost(field, text), for a field of stats: the field that limits lacks, which it reports; name_of(field),
 --        the group of a limit, "*" for all, "" for the queue, nil if it is no limit; unreadable(field, text, mended),
@@ -9,15 +9,16 @@
 -- How many limits of groups have a copy, and whether the queue's has one.
 local function copies_of_limits()
   local names, _, copied = settings()
-  local others = redis.call('HMGET', stats, 'pushed', 'popped', 'acked', 'failed', 'deferred', 'expired_leases',
-    'buried', 'replayed', 'dropped', 'rate_limited', 'kept.shut_until', 'd0', 'd1', 'd2', 'd3', 'm403', 'm503', 'm529',
-    'm0')
+  local others = { 'kept.shut_until' }
+  for i = 1, #TOTALS, 2 do
+    others[#others + 1] = TOTALS[i]
+  end
   local count, has_copy = redis.call('HLEN', stats), false
   for i, name in ipairs(names) do
     count = count - (copied[i] and 1 or 0)
     has_copy = has_copy or name == 'queue_rules' and copied[i]
   end
-  for _, total in ipairs(others) do
+  for _, total in ipairs(redis.call('HMGET', stats, unpack(others))) do
     count = count - (total and 1 or 0)
   end
   for _, letter in ipairs({ 'w', 'r', 'f' }) do

@@ -1,6 +1,6 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, notes, counted, tokens, booked, gate, gate_text, layout
+-- Needs: now, record, problem, notes, counted, tokens, booked, gate, gate_text, marks
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
 --        that has ended", "caller in no line", or, for a member with a score, "lease not counted";

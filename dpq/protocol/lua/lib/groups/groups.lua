@@ -1,16 +1,11 @@
 -- groups: keep the best task of each group, its head, in ready, and its other tasks in waiting. With round robin the
 -- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
--- Needs: order
--- Gives: score_of(task), score_text(score), behind(group, score, member), heir_of(group), head_of(group), lead(group,
---        score, member, turn), lead_all(members, heads), succeed(group, turn), shut(group); admitted, how many tasks
---        have become ready in this script.
+-- Needs: hash_table, order
+-- Gives: score_text(score), behind(group, score, member), heir_of(group), head_of(group), head_in(text), lead(group,
+--        score, member, turn), lead_all(members, heads, former), succeed(group, turn), shut(group); admitted, how many
+--        tasks have become ready in this script.
 local admitted, fairness, timed = 0, nil, nil
-
-local function score_of(task)
-  local rate, since = string.match(task.aging, '^(.+)@(%d+)$')
-  return (rate and rate * (task.enqueued + task.wait - since) / 1000 or 0) - task.priority
-end
 
 -- The member of waiting: the group, then the score as 18 hex digits that sort like the double (one for
 -- the sign, 3 for the exponent, 14 for the mantissa; complemented below zero), then the ready member.
@@ -22,7 +17,7 @@ local function behind(group, score, member)
   elseif score < 0 then
     sign, high, low = '7', 4095 - high, 2 ^ 53 - low
   end
-  return group .. '\t' .. string.format('%s%03x%014x', sign, high, low) .. member
+  return string.format('%s\t%s%03x%014x%s', group, sign, high, low, member)
 end
 
 local function score_text(score)
@@ -48,10 +43,18 @@ local function heir_of(group)
   return -math.ldexp(2 ^ 53 - low, 4095 - high - 1153), member, heir
 end
 
--- The head: its score, its member with its place, its member of ready.
-local function head_of(group)
-  local score, shown, member = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (%S+) ?(%S*)$')
+-- The head, of its text or false: its score, its member with its place, its member of ready.
+local function head_in(text)
+  local score, shown, member = string.match(text or '', '^(%S+) (%S+) ?(%S*)$')
   return tonumber(score), member == '' and shown or member, shown
+end
+
+local function head_of(group)
+  return head_in(redis.call('HGET', groups, group))
+end
+
+local function is_hundredth(member) -- by the last digits of its sequence
+  return string.sub(member, 15, 16) == '00'
 end
 
 local function lead(group, score, member, turn)
@@ -79,13 +82,18 @@ local function lead(group, score, member, turn)
   end
   redis.call('ZADD', ready, score, member)
   redis.call('HSET', groups, group, head)
+  as_table(groups, is_hundredth(member))
   admitted = admitted + 1
 end
 
--- Many at once, with neither turns nor heads before them: scores and members; groups and their heads.
-local function lead_all(members, heads)
+-- Many at once, without turns: scores and members; groups and their heads; and the members of the heads before them.
+local function lead_all(members, heads, former)
+  if former[1] then
+    redis.call('ZREM', ready, unpack(former))
+  end
   redis.call('ZADD', ready, unpack(members))
   redis.call('HSET', groups, unpack(heads))
+  as_table(groups, #heads >= 16 or is_hundredth(members[2]))
   admitted = admitted + #members / 2
 end
 

@@ -1,9 +1,8 @@
 -- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
--- Keys: groups closed meta conf tracked
--- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked, layout, order
--- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed, member), for the member of a pool that
---        the delivery ran as, or nil; stirred, the groups that admit (place) still has to open or close; heavy(), true
---        if tasks need different amounts.
+-- Keys: groups closed meta conf
+-- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
+-- Gives: next_at(group, headed), open_or_close(group); stirred, the groups that admit (place) still has to open or
+--        close; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
 
 local function heavy()
@@ -52,27 +51,5 @@ local function open_or_close(group)
     notice(at - now)
   elseif redis.call('ZREM', closed, group) == 1 then
     succeed(group)
-  end
-end
-
--- A lease is over. Where somebody waits for that, it opens what was full; the probe after a 429 has found
--- the limit open, unless it came to nothing because its lease ran out.
-local function ended(id, group, lapsed, member)
-  local holds = { [''] = redis.call('ZREM', tracked, '\t' .. id, '\t') > 0 }
-  if group ~= '' then
-    holds[group] = redis.call('ZREM', tracked, group .. '\t' .. id) > 0
-  end
-  if member then
-    holds[group .. '\t' .. member] = redis.call('ZREM', tracked, group .. '\t' .. member .. '\t' .. id) > 0
-  end
-  for scope, held in pairs(holds) do
-    local gate = held and gate_of(scope)
-    if held and gate.probe == id then
-      local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another delivery has met a 429 meanwhile
-      gate.probe, gate.changed = again and 'p' or '-', true
-      gate.opens = again and math.max(gate.opens, now) or gate.opens -- prune counts from this time
-    end
-    scope = scope ~= '' and group or scope
-    stirred[scope] = held or stirred[scope]
   end
 end

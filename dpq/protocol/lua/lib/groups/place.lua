@@ -1,17 +1,20 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
--- Needs: now, notice, groups, keep, open_or_close, notes, callers, booked, gate, layout
--- Gives: enter(id, task), leave(id, task, lapsed); admit(quiet), to be called after the last of them: it wakes a
---        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit lets no
---        task run before `shut_until`.
+-- Needs: now, notice, groups, score, keep, open_or_close, ended, notes, callers, booked, gate, marks
+-- Gives: enter(id, task), arrive(score, member), leave(id, task, lapsed); admit(quiet), to be called after the last of
+--        them: it wakes a waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own
+--        limit lets no task run before `shut_until`.
 local arrivals, arrived = {}, 0
+
+local function arrive(score, member) -- a task without a group
+  arrivals[#arrivals + 1] = score
+  arrivals[#arrivals + 1] = member
+end
 
 local function enter(id, task)
   local group, score, member = task.group, score_of(task), task.order .. id
   if group == '' then
-    arrivals[#arrivals + 1] = score
-    arrivals[#arrivals + 1] = member
-    return
+    return arrive(score, member)
   end
   local best, first = head_of(group)
   local turn
@@ -29,7 +32,7 @@ end
 local function leave(id, task, lapsed)
   local group, member = task.group, task.order .. id
   if redis.call('ZREM', invisible, id) == 1 then
-    ended(id, group, lapsed, live_note(task, RUNS_AS))
+    ended({ id, group, live_note(task, RUNS_AS) or false }, lapsed)
   elseif redis.call('ZREM', delayed, id) == 1 or redis.call('ZREM', dead, id) == 1 then
     return
   elseif group == '' then

@@ -1,5 +1,5 @@
 -- booked: read what acquire has written. A permit that is a lease stands in `tracked` with its end, and so does a probe
--- in a gate: "~", 13 digits of ms, "~" and its id. docs/design.md, "Permits".
+-- in a gate: "~", 13 digits of ms, "~" and its id. docs/storage.md, "Permits".
 -- Keys: tracked
 -- Needs: now
 -- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;
@@ -49,6 +49,7 @@ local function forget_ended(gate)
     local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
     if ended_ones[1] then
       redis.call('ZREM', tracked, unpack(ended_ones))
+      gate.out = false -- they were counted
     end
     more = more or #ended_ones == 100
   end

@@ -71,7 +71,7 @@ end
 local function call_callers()
   local awaited = {}
   for _, gate in pairs(seen.gates) do
-    awaited[#awaited + 1] = is_awaited(gate) and gate or nil
+    awaited[#awaited + 1] = not gate.plain and is_awaited(gate) and gate or nil
   end
   for _, gate in ipairs(awaited) do
     callers().call(gate)

@@ -1,6 +1,6 @@
 -- counted: which entry of tracked counts a lease for the concurrency of its group, or of the member that it runs as.
 -- Keys: tracked
--- Needs: gate, notes, layout
+-- Needs: gate, notes, marks
 -- Gives: counted_as(id, task), the entry or nil; count_anew(id, task), under other rules than before;
 --        count_permits(group), which lets permits of members count for a group that is no pool any more.
 local function counted_as(id, task)

@@ -1,7 +1,7 @@
 -- line: the line in which callers of acquire wait, best first. A caller stands in `tracked` as "scope VT place VT end
 -- state channel". Its place is its score as 18 hex digits, the microsecond of its arrival in 16 digits, and its id. At
 -- `end`, 13 digits of ms, it is forgotten, unless it has asked again. Its state is w, or c once it was called. The gate
--- of the scope knows until when there may be callers (booked). docs/design.md, "Permits".
+-- of the scope knows until when there may be callers (booked). docs/storage.md, "Permits".
 -- Keys: ready meta tracked
 -- Needs: now, gate, groups, opens, pool, record, order
 -- Gives: the_line(), which makes functions when it is first called: place_of(score, us), without the id;

@@ -1,4 +1,4 @@
--- budgets: what hosts have told to be left of their limits, as a gate keeps it, by unit. Layout: docs/design.md,
+-- budgets: what hosts have told to be left of their limits, as a gate keeps it, by unit. Layout: docs/storage.md,
 -- "Budgets".
 -- Needs: now
 -- Gives: budgets(), which makes functions when it is first called: read(tokens), those that still hold, or nil;

@@ -22,8 +22,8 @@ local function estimates()
     return values
   end
 
-  local function reserves(gate)
-    gate.reserves = false
+  local function reserves(gate, known)
+    known.reserves = false
     for _, rule in ipairs(gate.rules.every or gate.rules) do -- of a pool, what holds for each member
       if rule.unit ~= '' then
         local values = values_of(gate, rule.unit)
@@ -32,8 +32,8 @@ local function estimates()
             values[n] = rule.estimate or 0
           end
           table.sort(values)
-          gate.reserves = gate.reserves or {}
-          gate.reserves[rule.unit] = math.max(gate.reserves[rule.unit] or 0, values[VALUES - 1])
+          known.reserves = known.reserves or {}
+          known.reserves[rule.unit] = math.max(known.reserves[rule.unit] or 0, values[VALUES - 1])
         end
       end
     end
@@ -48,10 +48,11 @@ local function estimates()
   end
 
   local function fill(cost, added, gate)
-    if gate.reserves == nil then
-      reserves(gate)
+    local known = gate.spent == '' and gate.rules or gate -- without values all depends on the rules
+    if known.reserves == nil then
+      reserves(gate, known)
     end
-    for unit, units in pairs(gate.reserves or none) do
+    for unit, units in pairs(known.reserves or none) do
       if not cost[unit] and not (added and added[unit]) then
         added = added or {}
         added[unit] = units

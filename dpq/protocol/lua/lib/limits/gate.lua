@@ -1,4 +1,4 @@
--- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/design.md, "Limits". If its rules
+-- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/storage.md, "Gates". If its rules
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
@@ -46,12 +46,13 @@ local function gate_of(scope, known)
   if lost then
     rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
   end
-  local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
-    learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
-  seen.gates[scope] = gate
-  if not lost and plain_windows(gate, rules, text) then
+  local gate = not lost and plain_gate(scope, rules, text)
+  if gate then
+    seen.gates[scope] = gate
     return gate
   end
+  gate = setmetatable({ scope = scope, rules = rules, gone = gone }, GATE)
+  seen.gates[scope] = gate
   text, spent, tokens = read_gate(gate, text, rules.unreadable or lost)
   if rules.quotas then
     hold_quotas(gate, tokens, spent)
@@ -59,8 +60,9 @@ local function gate_of(scope, known)
   recall(gate, text)
   for i, rule in ipairs(rules) do
     local _, found, paid = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)', last)
-    local granted, rate = tonumber(tokens and tokens['G' .. rule.name] or 0), rule.rate
-    local window = { paid = tonumber(paid or 0), granted = granted }
+    local rate = rule.rate
+    local window = { paid = tonumber(paid or 0) }
+    window.granted = rules.own and tonumber(tokens and tokens['G' .. rule.name] or 0)
     if found then
       last, window.more = found, string.byte(text, found + 1) == 58 and string.match(text, '^[%d.:]*', found + 1) or nil
     end
@@ -95,8 +97,8 @@ local function full(gate)
   if most == 0 then
     return false
   end
-  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0) or nil
-  local out = gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
-  out = (gate.out or out < most) and out or out - overdue(scope)
+  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+  local out = (scope == '' or gate.out < most) and gate.out or gate.out - overdue(scope)
   return most <= out, most - out
 end

@@ -1,4 +1,4 @@
--- gate_text: take the text of a gate apart, but for its windows. Layout: docs/design.md, "Limits".
+-- gate_text: take the text of a gate apart, but for its windows. Layout: docs/storage.md, "Gates".
 -- Needs: now, tokens, budgets, booked
 -- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows. It returns the text of them;
 --        true if what was granted cannot be read; and the tokens (tokens). What is `kept` stays as it is (gate.rest).

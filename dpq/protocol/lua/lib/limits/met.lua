@@ -36,7 +36,7 @@ end
 
 -- Lower a learned rate. If a window was clean since the last 429, the limit is about what has gone through in the last
 -- window. If that, and the rate, are about as high as at the 429 before, the climb gets slower. A host that refuses
--- earlier is asked less. If no window was clean, the rate is halved. Source: docs/design.md, "Learning".
+-- earlier is asked less. If no window was clean, the rate is halved. Source: docs/storage.md, "Learning".
 local function lower(gate, rules)
   local rate, last, clean = gate.rate, gate.learned, gate.beside <= gate.rate and gate.beside or 0
   local before = math.max(0, 1 - (instant - gate.since) / rules[1].per) * clean -- began, in the last clean window

@@ -1,6 +1,6 @@
--- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/design.md, "Budgets".
+-- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/storage.md, "Budgets".
 -- Keys: invisible meta tracked
--- Needs: now, record, notes, booked, layout
+-- Needs: now, record, notes, booked, marks
 -- Gives: under_way(gate), the number of leases of a scope, which are counted from the first budget on; told(gate, unit,
 --        left, ends, more, full, size, length): `more` is what leases will take; `full` what it refills to until then,
 --        or nil; `size` the whole limit, or nil, and `length` its window as far as the host says, ms.

@@ -18,10 +18,12 @@ local function entitled_at(rule, rank)
 end
 
 local function free_now(gate, cost)
-  if gate.opens > instant or gate.quotas or gate.observed or gate.rules.unreadable then
+  if not gate.plain and (gate.opens > instant or gate.quotas or gate.observed or gate.rules.unreadable) then
     return false
   end
-  for i, rule in ipairs(gate.rules) do
+  local rules = gate.rules
+  for i = 1, #rules do
+    local rule = rules[i]
     local window, units = gate[i], cost[rule.unit] or 0
     if units > 0 and (rule.asked or window.owed + (units - rule.burst) * window.interval + 0.001 > instant) then
       return false

@@ -1,4 +1,4 @@
--- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
+-- pace: compute how fast the windows of a limit grant their units. Layout: docs/storage.md, "Rules".
 -- Needs: now, window_rule
 -- Gives: MOST_SLACK_MS, CLIMB, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window),
 --        the ms that so many units take, rounded up; reach_of(window, rule, slack), the ms that grants pay at most.

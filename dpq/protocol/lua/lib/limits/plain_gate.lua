@@ -1,42 +1,64 @@
--- plain_gate: read the windows of a gate that holds nothing beside grants, as most do. It gives what gate_of (gate)
--- finds in such a text, with less work: what follows from the rules alone is computed once for each script.
+-- plain_gate: read a gate that holds nothing beside grants, as most do. What gate_of (gate) finds in such a text, with
+-- less work: what follows from the rules alone is computed once for each script.
 -- Needs: now, pace
--- Gives: plain_windows(gate, rules, text): true if it has set the windows of the gate; false if there is more to it.
-local function shape_of(rules)
-  local totals, shape = rules.own and '^%- R:(%d+)' or '^%-', ''
-  for _, rule in ipairs(rules) do
-    if rule.moving then
-      return false
-    end
-    totals = rules.own and totals .. ' G' .. rule.name .. ':(%d+)' or totals
-    shape = shape .. ' ' .. rule.name .. ':([%d.]+)([%d.:]*)'
-    pace(rule, rule, rule.rate, 0)
-    rule.reach = reach_of(rule, rule, rule.slack or 0)
-  end
-  return rules[1] and rules.ceiling == 0 and not rules.quotas and totals .. shape .. ' $'
+-- Gives: GATE, which gives a gate what it has not set; plain_gate(scope, rules, text), or nil if there is more to it.
+--        Its `plain` is true until another field is set than it has at first; it is nil for all other gates.
+local EMPTY = { opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0, learned = 0, beside = 0, slack = 0,
+  last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
+
+local function set_more(gate, name, value)
+  gate.plain = false
+  rawset(gate, name, value)
 end
 
-local function plain_windows(gate, rules, text)
-  if rules.shape == nil then
-    rules.shape = shape_of(rules)
-  end
-  local parts = text and rules.shape and { string.match(text, rules.shape) }
-  if not rules.shape or parts and not parts[1] then
-    return false
-  end
-  local skipped = rules.own and 1 + #rules or 0
-  gate.met = parts and rules.own and tonumber(parts[1]) or 0
-  for i, rule in ipairs(rules) do
-    local paid, more = 0, nil
-    if parts then
-      paid, more = tonumber(parts[skipped + 2 * i - 1]), parts[skipped + 2 * i]
-      more = more ~= '' and more or nil
+local GATE, PLAIN = { __index = EMPTY }, { __index = EMPTY, __newindex = set_more }
+
+local function is_plain(rules)
+  if rules.plain == nil then
+    rules.plain = rules[1] and rules.ceiling == 0 and not rules.quotas or false
+    for _, rule in ipairs(rules) do
+      rules.plain = rules.plain and not rule.moving
+      if rules.plain then
+        pace(rule, rule, rule.rate, 0)
+        rule.reach = reach_of(rule, rule, rule.slack or 0)
+        rule.total, rule.grants = '^ G' .. rule.name .. ':(%d+)()', '^ ' .. rule.name .. ':([%d.]+)([%d.:]*)()'
+      end
     end
-    if not paid or paid > instant + rule.reach then
-      return false
-    end
-    gate[i] = { paid = paid, owed = paid, more = more, first = nil, interval = rule.interval, most = rule.most,
-      granted = parts and rules.own and tonumber(parts[1 + i]) or 0 }
   end
-  return true
+  return rules.plain
+end
+
+local function plain_gate(scope, rules, text)
+  if not is_plain(rules) then
+    return nil
+  end
+  local gate = { scope = scope, rules = rules, plain = true, changed = false, out = false }
+  local own, met, at = rules.own, 0, nil
+  if text then
+    met, at = string.match(text, own and '^%- R:(%d+)()' or '^(%-)()')
+  end
+  gate.met = own and tonumber(met) or nil
+  for i = 1, #rules do
+    gate[i] = { paid = 0, owed = 0, interval = rules[i].interval, most = rules[i].most }
+    if own then
+      local total = 0
+      if text then
+        total, at = string.match(text, rules[i].total, at)
+      end
+      gate[i].granted = tonumber(total)
+    end
+  end
+  for i = 1, text and at and #rules or 0 do
+    local window, paid, more = gate[i], nil, nil
+    paid, more, at = string.match(text, rules[i].grants, at)
+    window.paid = tonumber(paid or '')
+    if not window.paid or window.paid > instant + rules[i].reach then
+      return nil
+    end
+    window.owed, window.more = window.paid, more ~= '' and more or nil
+  end
+  if text and not (at and string.sub(text, at) == ' ') then
+    return nil
+  end
+  return setmetatable(gate, PLAIN)
 end

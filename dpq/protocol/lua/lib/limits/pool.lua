@@ -1,4 +1,4 @@
--- pool: find the member of a pool that a task may run as. Layout: docs/design.md, "Pools".
+-- pool: find the member of a pool that a task may run as. Layout: docs/storage.md, "Pools".
 -- Keys: gates
 -- Needs: now, gate, opens
 -- Gives: pool_at(gate, cost, rank, pin), for the gate of a group with members, and the member that the task is pinned

@@ -3,6 +3,16 @@
 -- Keys: groups conf limits gates
 -- Needs: now, rules, gate, booked, budgets
 -- Gives: prune(most), which returns how many it removed.
+
+-- True if a gate holds only grants, and they count no more.
+local function has_ended(text)
+  local until_ms = string.find(text, '^%- [%l%d:._ ]*$') and 0 or math.huge
+  for per, upto in string.gmatch(text, ' (%d+)[a-z0-9_]*:([%d.]+)') do
+    until_ms = math.max(until_ms, per == '0' and math.huge or (tonumber(per) or 0) + (tonumber(upto) or 0))
+  end
+  return until_ms <= instant
+end
+
 local function prune(most)
   local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
   local longest = 0
@@ -11,9 +21,11 @@ local function prune(most)
   end
   for i = 1, #drawn, 2 do
     local scope, text = drawn[i], drawn[i + 1]
-    local last = string.byte(text) == 45 and string.match(text, ' (%d[^ ]*) $') -- its last window
-    local paid = last and string.match(last, ':([%d.]+)')
-    if not paid or paid + longest <= instant then -- else it is in use, as most are
+    local last = string.byte(text) == 45 and string.match(text, ' %d+[a-z0-9_]*:([%d.]+)[%d.:]* $') -- its last window
+    local in_use = last and last + longest > instant -- as most are
+    if last and not in_use and has_ended(text) then
+      drop[#drop + 1] = scope
+    elseif not in_use then
       local gate = gate_of(scope)
       local until_ms = gate.opens
       for n, rule in ipairs(gate.rules) do

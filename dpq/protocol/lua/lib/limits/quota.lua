@@ -1,5 +1,5 @@
--- quota: count what a limit grants in calendar periods. Layout and proof: docs/design.md, "Quotas". Its functions are
--- made only for gates that have quotas.
+-- quota: count what a limit grants in calendar periods. Layout: docs/storage.md, "Quotas". Proof: docs/design.md,
+-- "Quotas". Its functions are made only for gates that have quotas.
 -- Keys: conf
 -- Needs: now, rules, period
 -- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas of what a gate has counted (tokens): of each quota

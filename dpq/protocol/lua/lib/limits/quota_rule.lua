@@ -1,4 +1,4 @@
--- quota_rule: read the rule of a quota. Layout: docs/design.md, "What is stored".
+-- quota_rule: read the rule of a quota. Layout: docs/storage.md, "Quotas".
 -- Gives: quota_of(part), the rule of a quota in the rules of a limit, or nil.
 -- The bounds are those of `Quota`.
 local function quota_of(part)

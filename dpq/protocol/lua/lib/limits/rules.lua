@@ -1,11 +1,11 @@
--- rules: read the limit that is set for a scope, as a table. Layout: docs/design.md, "Limits".
+-- rules: read the limit that is set for a scope, as a table. Layout: docs/storage.md, "Rules".
 -- Keys: limits
 -- Needs: quota_rule, window_rule
 -- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
 --        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
 --        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;
---        lacking, true if some are lost (gate).
-local seen = { rules = {}, gates = {} }
+--        lacking, true if some are lost (gate); leased, what is to be stored in tracked (charge, keep).
+local seen = { rules = {}, gates = {}, leased = {} }
 
 -- The bounds are those of `set_limit`.
 local function within(text, least, most)

@@ -2,7 +2,7 @@
 -- and a unit, a budget that a host has told; A and a unit, the whole limit of one (budgets); E and a unit, spent values
 -- (estimate); B, what acquire has booked; L, when a member of a pool was granted last; P, when the last permit was
 -- granted that has taught by a 429; Z, when it began anew (reset); T, what is left of a turn; G and a window, the units
--- that it has granted; R, the 429s of its tasks. Layout: docs/design.md, "Limits".
+-- that it has granted; R, the 429s of its tasks. Layout: docs/storage.md, "Gates".
 -- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none;
 --        spent_of(tokens), all spent values as text.
 local COUNTED = '^%d+:%d+:%d+:?%d*$'

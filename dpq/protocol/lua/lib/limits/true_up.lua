@@ -1,6 +1,6 @@
 -- true_up: replace what a delivery was charged by what it has told to have spent, once for each unit. Why that keeps to
 -- the bound: docs/design.md, "True-up".
--- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, layout
+-- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks
 -- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
 --        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
 --        admit (place). With `implied` the units are not counted as spent values (estimate). nothing_of(cost), the text

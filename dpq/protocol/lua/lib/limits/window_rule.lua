@@ -1,4 +1,4 @@
--- window_rule: read the rule of a window. Layout: docs/design.md, "What is stored".
+-- window_rule: read the rule of a window. Layout: docs/storage.md, "Rules".
 -- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil; moving_of(units, ms, unit),
 --        that of a moving one (moving); and MOST_UNITS of a window.
 -- The bounds are those of `RateLimit`.

@@ -1,25 +1,24 @@
 -- parts: take a record apart, whatever its form, and find out if it is one. A text with a wrong or too long number is
 -- none: the number would stop a script in its middle, or its reader.
--- Needs: layout, order, cost
+-- Needs: order, cost, layout
 -- Gives: parts(raw): nil if it is no record; else where its letter stands, and where it ends, before the line feed of
 --        its payload; priority, cost, expires, aging, group; token, attempts, deliveries, deferrals, delivery, again.
-local OF_SHORT = '^%x%x%x%x%x%x%x%x%x%x%x%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d* (%-?%d+)()\t([^\t\n]*)()'
-local OF_FULL = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d%S*) %d+ (%d+) (%S+)()'
-  .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
-
 local function parts(raw)
   local at, kind, token, attempts, deliveries, deferrals, delivery, again = 1, string.byte(raw), '0', '0', '0', '0',
     '-', '0'
   if kind and kind <= 57 then -- a digit
-    token, attempts, deliveries, deferrals, delivery, again, at = string.match(raw, COUNTS)
+    token, attempts, deliveries, deferrals, delivery, again, at = string.match(raw,
+      '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) ()')
     kind = at and string.byte(raw, at)
   end
   local cost, expires, aging = '1', '0', '0'
   local order, order_end, priority, edge, group, rest
   if kind == SHORT then
-    priority, edge, group, rest = string.match(raw, OF_SHORT, at + 1)
-  elseif kind == FULL then
-    order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw, OF_FULL, at + 1)
+    priority, edge, group, rest = string.match(raw,
+      '^%x%x%x%x%x%x%x%x%x%x%x%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d* (%-?%d+)()\t([^\t\n]*)()', at + 1)
+  elseif kind == 102 then -- f
+    order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw,
+      '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d%S*) %d+ (%d+) (%S+)()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()', at + 1)
   end
   local number = tonumber(priority or '')
   local rate = aging == '0' and 0 or tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')

@@ -1,7 +1,7 @@
--- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
+-- record: read a task's record as a table (nil if it is none), and write it. Layout: docs/storage.md, "The record".
 -- A short record (q) has only what most tasks need, in fixed places, the moment in 11 hex digits, which is enough until
 -- the year 2527. A full one (f) has all. Before the first delivery the counts are left out.
--- Needs: layout, parts
+-- Needs: parts, layout
 -- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
 --        of its own. `options` are all its notes (notes).
 local function read(raw)

@@ -1,6 +1,6 @@
 -- recost: change the cost of a task. What its newest delivery was charged stays known, for what it tells later
 -- (true_up).
--- Needs: notes, layout
+-- Needs: notes, marks
 -- Gives: recost(task, cost).
 local function recost(task, cost)
   if cost ~= task.cost and task.token ~= '0' then

@@ -1,7 +1,7 @@
 """All queues of a server: their names, one question to many of them, and the server's setup.
 
 The scheduler, the sampler, the command line and the dashboard call it. What concerns the tasks of
-one queue stands in queue.py.
+one queue stands in `queue/`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +15,9 @@ from dpq.model.reports import Problem
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.queue.base import operations_of
-from dpq.queue.registry import absent, no_such_queue
+from dpq.queue.base import operations_named
+from dpq.queue.inside import session_of
+from dpq.registry.names import absent, no_such_queue
 from dpq.transport.cluster import ask, reachable, unspoiled
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
@@ -40,7 +41,7 @@ def inspect_server(queue: "DPQ[Any]") -> tuple[list[Problem], list[str]]:
     """
     redis, here = (
         queue.redis,
-        queue._session.connections.nodes.aimed(key_of(queue.queue_name, "conf")),
+        session_of(queue).connections.aimed(key_of(queue.queue_name, "conf")),
     )
     try:
         with unspoiled(redis), reachable():
@@ -79,7 +80,7 @@ def missing_queue(queue: "DPQ[Any]") -> str:
 
     A user who may not look counts as one whose queue exists.
     """
-    session = queue._session
+    session = session_of(queue)
     session.ready()
     if session.operations.settings is not None:
         return ""
@@ -118,7 +119,7 @@ def ask_queues(
             name = raw.decode("utf-8", "backslashreplace")
             answers[name] = ConfigurationError("it is no name of a queue: not UTF-8")
             try:
-                queues[name] = operations_of(raw.decode())
+                queues[name] = operations_named(raw.decode())
             except ConfigurationError as error:
                 answers[name] = error
             except UnicodeDecodeError:

@@ -1,0 +1,76 @@
+-- text_of: write the text of a gate. Layout: docs/storage.md, "Limits".
+-- Needs: now, budgets, booked
+-- Gives: text_of(gate), "- " if it holds nothing.
+local REPEATED_MS = 120000 -- so long a 429 that a permit has met, or a reset, may be told again
+
+-- A double that is a time has at most 12 bits behind the point, which four digits tell apart.
+local function moment_text(ms)
+  local part = ms % 1
+  if part == 0 then
+    return string.format('%d', ms)
+  elseif ms < 2 ^ 40 then
+    return string.format('%.17g', ms)
+  end
+  return string.format('%d.%04d', ms - part, part * 10000 + 0.5)
+end
+
+local function totals_of(gate)
+  local text = string.format('R:%.0f ', gate.met)
+  for i, rule in ipairs(gate.rules) do
+    text = text .. string.format('G%s:%.0f ', rule.name, gate[i].granted)
+  end
+  return text
+end
+
+-- What stands before the windows.
+local function head_of_text(gate)
+  local text = '- '
+  if gate.opens > 0 or gate.probe ~= '-' or gate.rules.ceiling > 0 or gate.rest and gate.rate > 0 then
+    text = string.format('%.17g %s %s %.17g %.17g %.17g ', gate.opens, gate.why, gate.probe, gate.rate,
+      gate.since, gate.used)
+  end
+  if gate.learned + gate.beside > 0 and gate.rules[1] then
+    text = text .. string.format('0:%.17g:%.17g', gate.learned, gate.beside)
+      .. (gate.climb and string.format(':%.17g ', gate.climb) or ' ')
+  end
+  if gate.rules.own and (gate.rules[1] or gate.met > 0) then
+    text = text .. totals_of(gate)
+  end
+  local booked = not gate.rest and gate.booked -- else it is in the rest
+  if booked and (math.max(booked[1], booked[2], booked[3], booked[5]) > instant or forget_ended(gate)) then
+    text = text .. string.format('B:%.17g:%.17g:%.17g:%.17g:%.17g ', unpack(booked))
+  end
+  if gate.taught + REPEATED_MS > instant and gate.rules[1] then
+    text = text .. string.format('P:%.17g ', gate.taught)
+  end
+  if (tonumber(string.match(gate.reset, ':(%d+)$') or 0) or 0) + REPEATED_MS > instant then
+    text = text .. 'Z:' .. gate.reset .. ' '
+  end
+  if gate.last > 0 then
+    text = text .. string.format('L:%.17g ', gate.last)
+  end
+  if gate.turn > 0 then
+    text = text .. string.format('T:%.6f ', gate.turn)
+  end
+  return (gate.rules[1] or gate.rules.every) and text .. gate.spent or text
+end
+
+local function text_of(gate)
+  local text, rules = '- ', gate.rules
+  if not gate.plain then
+    text = head_of_text(gate)
+  elseif rules.own then
+    text = text .. totals_of(gate)
+  end
+  for i = 1, #rules do
+    text = text .. rules[i].name .. ':' .. moment_text(gate[i].paid) .. (gate[i].more or '') .. ' '
+  end
+  if gate.plain then
+    return text
+  end
+  text = text .. (gate.quotas and gate.quotas.text() or '') .. (gate.observed and budgets().write(gate.observed) or '')
+  for i, rule in ipairs(gate.moves and rules or {}) do
+    text = rule.moving and text .. '|' .. gate[i].body or text
+  end
+  return text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
+end

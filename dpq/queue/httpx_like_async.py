@@ -1,0 +1,103 @@
+"""Transports for httpx and for httpx2, which are alike: the part that imports neither of them.
+
+`dpq.httpx` and `dpq.httpx2` complete these classes with the types of their client.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from dpq.model.usage import readable_encodings
+from dpq.queue.exchange_async import AsyncExchange
+from dpq.queue.wire import PERMIT, Options
+
+
+class AsyncBody:
+    """A body whose end ends a permit."""
+
+    def __init__(self, inner: Any, exchange: AsyncExchange[Any]) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._inner:
+            self._exchange.hear(part)
+            yield part
+        self._exchange.body_ended()
+
+    async def aclose(self) -> None:
+        """Close the body, and end the permit."""
+        try:
+            await self._inner.aclose()
+        finally:
+            await self._exchange.end()
+
+
+class AsyncTransportBase:
+    """A transport that takes units of a queue's limits.
+
+    Args:
+        queue: The queue whose limits hold.
+        options: What a request takes.
+        inner: The transport that sends.
+        body: The class of bodies: one of this module, and a stream of the client.
+    """
+
+    def __init__(self, queue: Any, options: Options[Any, Any], inner: Any, body: Any) -> None:
+        self._queue, self._options = queue, options
+        self._inner, self._body = inner, body
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Wait for the units, send the request, report its answer.
+
+        Raises:
+            LimitTimeoutError: The units are not there within `timeout`. Nothing was sent.
+            ConfigurationError: The group is a pool, and no option says which member the request
+                uses; or the pool does not have it. Nothing was sent.
+            RedisError: The limiter is away, and `when_away` is "raise". Nothing was sent.
+        """
+        exchange: AsyncExchange[Any] = AsyncExchange(self._queue, self._options)
+        await exchange.take(request, request.url.host)
+        sent = self._request_to_send(request, exchange)
+        response = await exchange.send(
+            sent,
+            lambda: self._inner.handle_async_request(sent),
+            lambda response: response.aclose(),
+        )
+        if self._follow(response, exchange):
+            await exchange.end()
+        return response
+
+    async def aclose(self) -> None:
+        """Close the inner transport; the queue stays open."""
+        await self._inner.aclose()
+
+    def _request_to_send(self, request: Any, exchange: AsyncExchange[Any]) -> Any:
+        """Put the permit beside the request, and return a copy that may be changed.
+
+        A redirect is made from the request itself. So it carries no key to another host.
+        """
+        request.extensions = {**request.extensions, PERMIT: exchange.permit}
+        sent = type(request)(
+            request.method,
+            request.url,
+            headers=request.headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+        accepted = sent.headers.get("Accept-Encoding")
+        if self._options.spent and accepted:
+            sent.headers["Accept-Encoding"] = readable_encodings(accepted)
+        return sent
+
+    def _follow(self, response: Any, exchange: AsyncExchange[Any]) -> bool:
+        """Follow the body of a response, if there is need; True if its end is here already."""
+        response.extensions = {**response.extensions, PERMIT: exchange.permit}
+        if not exchange.ends_with_body:
+            return False
+        if response.is_closed:  # a transport for tests
+            exchange.read_body(response)
+            exchange.hear(response.content)
+            exchange.body_ended()
+            return True
+        exchange.read_body(response, response.headers.get("Content-Encoding"))
+        response.stream = self._body(response.stream, exchange)
+        return False

@@ -1,0 +1,39 @@
+"""The session, the operations and the leases of a queue object, for other rooms of DPQ.
+
+Workers, the scheduler, the dashboard and the command line use it. The verbs are for all callers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    from dpq.model.task import P
+    from dpq.operations.queue import QueueOperations
+    from dpq.queue.base import QueueBase
+    from dpq.queue.lease_renewal import Leases
+
+S = TypeVar("S", covariant=True)
+"""The type of a session."""
+
+
+class HasSession(Protocol[S]):
+    """A queue object, blocking or asyncio."""
+
+    @property
+    def _session(self) -> S: ...
+
+
+def session_of(queue: HasSession[S]) -> S:
+    """Return the session of a queue object, which sends operations."""
+    return queue._session
+
+
+def operations_of(queue: QueueBase[P]) -> QueueOperations[P]:
+    """Return the operations of a queue object."""
+    return cast("QueueOperations[P]", queue._session.operations)
+
+
+def leases_of(queue: QueueBase[Any]) -> Leases:
+    """Return the leases that a queue object extends; in a forked child it has others."""
+    return queue._leases

@@ -1,0 +1,112 @@
+"""`q.leases()`: a loop over tasks, whose leases are extended while the body runs.
+
+An asyncio queue calls it. A `for` does not say to its iterator how the body has ended. But a next
+step means that the body came to its end, and only that acks. So if a loop is left early, its last
+task is not acked. A `with` does say how it was left, so it ends the delivery at once. Must not send
+anything while an object is deleted.
+"""
+
+import logging
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.log_fields import fields
+from dpq.model.signals import signal_of
+from dpq.model.task import P, Task
+from dpq.model.validation import milliseconds
+from dpq.queue.lease_renewal import Leases
+
+log = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 1.0
+"""Seconds between two looks for live tasks that others hold: their acks wake no waiter."""
+
+
+class AsyncLeaseLoop(Generic[P]):
+    """The tasks of a queue, one after the other; see `AsyncDPQ.leases`.
+
+    It remembers the task that it has handed out last.
+    """
+
+    _task: Task[P] | None = None
+    _over = False
+
+    def __init__(self, queue: Any, visibility: float | None, until_empty: bool) -> None:
+        if visibility is not None:
+            milliseconds("visibility", visibility, least=0.001)
+        self._queue = queue
+        self._visibility = visibility
+        self._until_empty = until_empty
+
+    def _hold(self, tasks: list[Task[P]]) -> Task[P]:
+        (self._task,) = tasks
+        seconds = self._visibility or self._queue.default_visibility
+        self._queue._leases.hold((self._task,), seconds)
+        return self._task
+
+    def _hand_back(self) -> Task[P] | None:
+        task, self._task = self._task, None
+        return task
+
+    def _leave(self) -> None:
+        """Stop to extend the last task of an earlier `for`, so that its lease runs out."""
+        if (task := self._hand_back()) is not None:
+            Leases.let_go(self._queue._leases, task)  # the keeper's would wait for a lock
+
+    def _tell(self, error: Exception) -> None:
+        event = "lease_lost" if isinstance(error, LeaseLostError) else "not_confirmed"
+        name = self._queue.queue_name
+        log.warning("%s: %s", name, error, extra=fields(event, queue=name))
+
+    def __aiter__(self) -> Self:
+        self._leave()
+        return self
+
+    async def __anext__(self) -> Task[P]:
+        """Ack the last task, and take the next one.
+
+        Raises:
+            StopAsyncIteration: `until_empty`, and no live task is left; or the loop is closed.
+        """
+        queue, done = self._queue, self._hand_back()
+        if done is not None and queue._leases.let_go(done):
+            try:
+                await queue._finish(queue.ack, done)
+            except (LeaseLostError, NotConfirmedError) as error:  # done, or another's by now
+                self._tell(error)
+        while not self._over:
+            if tasks := await queue._take(1, 0 if self._until_empty else None, self._visibility):
+                return self._hold(tasks)
+            if not await queue.size():
+                self._over = True
+            elif tasks := await queue._take(1, RECHECK_SECONDS, self._visibility):
+                return self._hold(tasks)
+        raise StopAsyncIteration
+
+    async def close(self, error: BaseException | None = None) -> None:
+        """End the loop; a task that was not finished goes back at once.
+
+        Args:
+            error: The error of the body, which ends the delivery as in `lease()`; None gives the
+                task back, uncounted.
+        """
+        self._over = True
+        task = self._hand_back()
+        if task is not None:
+            outcome = GeneratorExit() if error is None else signal_of(error)
+            await self._queue._end_lease(task, outcome)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close(error)
+
+    def __del__(self) -> None:
+        self._leave()

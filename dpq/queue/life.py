@@ -1,0 +1,85 @@
+"""The life of a blocking queue object: its start, and how it waits. `DPQ` derives from it.
+
+life_async.py has the same names for asyncio, where they do something else: a call may be cancelled
+there, and a forked child must start again. So what uses these names can be one text for both.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from dpq.model.task import P
+from dpq.queue.base import QueueBase
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
+    from dpq.operations.queue import QueueOperations
+    from dpq.queue.lease_renewal import Keeper
+    from dpq.transport.ahead import AheadSession
+    from dpq.transport.connect import Opened
+    from dpq.transport.waiter import Waiters
+
+T = TypeVar("T")
+A = ParamSpec("A")
+
+Sleep = Callable[[Any, Sequence[Any], float], bool]
+"""A function that sleeps as `waiter.sleep` does."""
+
+
+class QueueLife(QueueBase[P]):
+    """The start of a blocking queue object, and its waits."""
+
+    _opened: Opened | None = None
+    _session: AheadSession[QueueOperations[P]]
+    _leases: Keeper
+    _waiters: Waiters
+    _look_or_wait: Callable[[int, float | None, float | None, Sleep], list[Task[P]]]
+    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
+
+    def _start(self) -> None:
+        from dpq.protocol.confirmation import confirmation_of
+        from dpq.queue.lease_renewal import Keeper
+        from dpq.transport.ahead import AheadSession
+        from dpq.transport.connections import Connections
+        from dpq.transport.listener import Listener
+        from dpq.transport.waiter import Waiters, sleep
+
+        connections = Connections(self._redis, confirmation_of(self.durability))
+        self._session = AheadSession(
+            self._redis,
+            connections,
+            self._operations,
+            durability=self.durability,
+            queue_name=self.queue_name,
+            agreed=self._watch_all,
+        )
+        self._leases = Keeper(self._extend_many, self.queue_name)
+        self._waiters = Waiters(connections.nodes, self._operations.markers)
+        self._sleep = sleep
+        self._listener = Listener(connections.nodes, self._operations.markers[0])
+        if self._described.named:
+            self._session.open()
+
+    def _watch_all(self) -> None:
+        """Block on the markers of all partitions, once their number is known."""
+        from dpq.transport.waiter import Waiters
+
+        markers = self._operations.markers
+        if len(markers) != len(self._waiters.markers):
+            self._waiters.close()
+            self._waiters = Waiters(self._session.connections.nodes, markers)
+
+    def _take(self, most: int, timeout: float | None, visibility: float | None) -> list[Task[P]]:
+        """Take tasks, and wait for them."""
+        return self._look_or_wait(most, timeout, visibility, self._sleep)
+
+    def _finish(self, call: Callable[A, T], *args: A.args, **named: A.kwargs) -> T:
+        """Make a call, which nothing cancels."""
+        return call(*args, **named)
+
+    def _finish_all(self) -> None:
+        """Wait for calls that nobody waits for: there are none."""
+
+    def __len__(self) -> int:
+        return cast("int", cast("Any", self).size())

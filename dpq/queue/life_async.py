@@ -1,0 +1,140 @@
+"""The life of an asyncio queue object: its start, and how it waits. `AsyncDPQ` derives from it.
+
+A call that is cancelled may have run all the same, as one whose reply is lost. Only a pop takes
+something: what a cancelled pop still gets is given back, uncounted, or its lease runs out. life.py
+is the counterpart for threads.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from dpq.model.errors import DPQError
+from dpq.model.task import P
+from dpq.queue.base import QueueBase
+from dpq.queue.pauses_async import THROWN_AWAY
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
+    from dpq.operations.queue import QueueOperations
+    from dpq.queue.lease_renewal_async import AsyncKeeper
+    from dpq.transport.connect_async import AsyncOpened
+    from dpq.transport.session_async import AsyncQueueSession
+
+T = TypeVar("T")
+A = ParamSpec("A")
+
+Sleep = Callable[[Any, Sequence[Any], float], Awaitable[bool]]
+"""A coroutine function that sleeps as `waiter_async.sleep` does."""
+
+GIVE_BACK_SECONDS = 5.0
+"""Seconds that `close` waits for the releases of cancelled pops; then their leases run out."""
+
+_OF_A_PARENT: list[object] = []
+"""The objects of a parent process, which a forked child must keep."""
+
+
+class AsyncQueueLife(QueueBase[P]):
+    """The start of an asyncio queue object, and its waits."""
+
+    _opened: AsyncOpened | None = None
+    _leases: AsyncKeeper
+    _look_or_wait: Callable[
+        [int, float | None, float | None, Sleep], Coroutine[Any, Any, list[Task[P]]]
+    ]
+    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
+
+    def _start(self) -> None:
+        from dpq.protocol.confirmation import confirmation_of
+        from dpq.queue.lease_renewal_async import AsyncKeeper
+        from dpq.transport.connections_async import AsyncConnections
+        from dpq.transport.listener_async import AsyncListener
+        from dpq.transport.session_async import AsyncQueueSession
+        from dpq.transport.waiter_async import AsyncWaiters, sleep
+
+        self._pid = os.getpid()
+        connections = AsyncConnections(self._redis, confirmation_of(self.durability))
+        self._own_session = AsyncQueueSession(
+            self._redis,
+            connections,
+            self._operations,
+            durability=self.durability,
+            queue_name=self.queue_name,
+            agreed=self._watch_all,
+        )
+        self._leases = AsyncKeeper(self._extend_many, self.queue_name)
+        self._waiters = AsyncWaiters(connections, self._operations.markers)
+        self._sleep = sleep
+        self._listener = AsyncListener(connections, self._operations.markers[0])
+        self._background: set[asyncio.Task[Any]] = set()
+
+    @property
+    def _session(self) -> AsyncQueueSession[QueueOperations[P]]:
+        """The session. In a forked child the object starts again, and keeps those of the parent.
+
+        Both share one epoll. If the child closed a connection, the parent's event loop would not
+        see its replies any more.
+        """
+        if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
+            session = self._own_session
+            waiting = (self._waiters, self._listener)
+            parents = (self._opened, session, waiting, self._leases, self._background)
+            _OF_A_PARENT.append(parents)
+            self._opened = None
+            self._start()
+            self._own_session.checked = session.checked
+        return self._own_session
+
+    async def _watch_all(self) -> None:
+        """Block on the markers of all partitions, once their number is known."""
+        from dpq.transport.waiter_async import AsyncWaiters
+
+        markers = self._operations.markers
+        if len(markers) != len(self._waiters.markers):
+            await self._waiters.aclose()
+            self._waiters = AsyncWaiters(self._own_session.connections, markers)
+
+    async def _take(
+        self, most: int, timeout: float | None, visibility: float | None
+    ) -> list[Task[P]]:
+        """Take tasks, and wait for them; what comes after a cancellation is given back."""
+        stop = asyncio.get_running_loop().create_future()
+        taking: asyncio.Task[list[Task[P]]] | None = None
+        try:
+            sleep = partial(self._sleep, stop=stop)
+            taking = asyncio.create_task(self._look_or_wait(most, timeout, visibility, sleep))
+            return await asyncio.shield(taking)
+        except THROWN_AWAY:
+            raise
+        except BaseException:  # cancelled, or interrupted by a signal handler
+            stop.set_result(None)
+            if taking and not (taking.done() and (taking.cancelled() or taking.exception())):
+                self._finish(self._give_back, taking)
+            raise
+
+    async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
+        """Release the tasks of a cancelled pop; if that fails, their leases run out."""
+        from redis.exceptions import RedisError
+
+        with suppress(DPQError, RedisError):
+            tasks = await taking
+            await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
+
+    def _finish(
+        self, call: Callable[A, Coroutine[Any, Any, T]], *args: A.args, **named: A.kwargs
+    ) -> asyncio.Future[T]:
+        """Make a call that goes on even if its caller is cancelled; `close` waits for it."""
+        task = asyncio.create_task(call(*args, **named))
+        task.add_done_callback(self._background.discard)
+        self._background.add(task)
+        return asyncio.shield(task)
+
+    async def _finish_all(self) -> None:
+        """Wait for calls that nobody waits for, at most `GIVE_BACK_SECONDS`."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)

@@ -1,0 +1,41 @@
+"""Waits for units of a limit, in a thread. permits.py calls it.
+
+`model/permit` decides how long a caller sleeps. units_async.py is the counterpart for asyncio,
+where a caller may be cancelled while its answer is under way.
+"""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from dpq.model.errors import DPQError
+from dpq.model.permit import Caller, PermitRequest
+
+
+def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
+    """Wait for units of a limit; return the caller that has them, and the seconds it has waited.
+
+    Raises:
+        LimitTimeoutError: They are not there in time. Nothing was taken.
+    """
+    began = time.monotonic()
+    caller = Caller(request, began)
+    listener = queue._listener
+    try:
+        with listener.ear(caller.id) as ear:
+            while not caller.granted:
+                caller.channel, now = listener.channel, time.monotonic()
+                answer = queue._session.run(queue._operations.acquire, caller, now)
+                pause = caller.receive(answer, time.monotonic())
+                if caller.place and not listener.subscribe():
+                    listener.wait(ear, pause)
+                elif not caller.place and pause > 0:
+                    time.sleep(pause)
+    except BaseException:  # interrupted: its units stay spent, its lease and its place need not
+        if held := caller.held or caller.place:
+            with suppress(DPQError, RedisError):
+                queue._session.run(queue._operations.end_permit, caller, held, "")
+        raise
+    return caller, time.monotonic() - began

@@ -1,0 +1,51 @@
+"""Waits for units of a limit, in an event loop. permits_async.py calls it. See units.py."""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from dpq.model.errors import DPQError
+from dpq.model.permit import Caller, PermitAnswer, PermitRequest
+from dpq.queue.pauses_async import THROWN_AWAY
+
+
+async def take_units_async(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
+    """Async `take_units`; a cancelled caller's units stay spent, its lease ends."""
+    began = time.monotonic()
+    caller = Caller(request, began)
+    asking: asyncio.Task[PermitAnswer] | None = None
+    listener = queue._listener
+    try:
+        with listener.ear(caller.id) as ear:
+            while not caller.granted:
+                caller.channel, now = listener.channel, time.monotonic()
+                operation = queue._session.run(queue._operations.acquire, caller, now)
+                asking = asyncio.create_task(operation)
+                pause = caller.receive(await asyncio.shield(asking), time.monotonic())
+                asking = None
+                if caller.place and not await listener.subscribe():
+                    await listener.wait(ear, pause)
+                elif not caller.place and pause > 0:
+                    await asyncio.sleep(pause)
+    except THROWN_AWAY:
+        raise
+    except BaseException:
+        if asking or caller.held or caller.place:
+            queue._finish(_give_back, queue, caller, asking)
+        raise
+    return caller, time.monotonic() - began
+
+
+async def _give_back(queue: Any, caller: Caller, asking: asyncio.Task[PermitAnswer] | None) -> None:
+    """End the lease or the place of a cancelled caller, also if its answer is under way."""
+    held = caller.held or caller.place
+    with suppress(DPQError, RedisError):
+        if asking:
+            answer = await asking
+            held = answer.held or (answer.moment if answer.code != 1 else "")
+            caller.scope = answer.scope or caller.scope
+        if held:
+            await queue._session.run(queue._operations.end_permit, caller, held, "")

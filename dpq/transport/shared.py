@@ -1,0 +1,13 @@
+"""The counterpart of shared_async.py in blocking code, where each thread makes its own call."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """A function that each caller calls."""
+
+    def __init__(self, start: Callable[[], T]) -> None:
+        self.get = start
