@@ -50,7 +50,7 @@ def together(bench: Bench) -> list[Result]:
     for thread in threads:
         thread.start()
     time.sleep(SETTLED)
-    if (found := len(scheduler._queues)) != QUEUES:
+    if (found := len(scheduler._upkeep.queues)) != QUEUES:
         raise RuntimeError(f"the scheduler serves {found} queues")
     owners = {queue.queue_name: str(n) for n, queue in enumerate((*consumers, *served))}
     sent: Counter[str] = Counter(owner_of(command, owners) for command in seen(bench, WINDOW))
@@ -125,7 +125,7 @@ def many() -> list[Result]:
         time.sleep(MANY_WINDOW)
         after = sent_by(bench), server(), time.process_time()
         calls, there, here = ((b - a) / MANY_WINDOW for a, b in zip(before, after, strict=True))
-        served = len(scheduler._queues)
+        served = len(scheduler._upkeep.queues)
         scheduler.stop()
         thread.join()
     what = f"a scheduler at rest, {MANY} queues"
@@ -139,7 +139,7 @@ def many() -> list[Result]:
 
 def rested(scheduler: Scheduler) -> bool:
     """All its queues are opened and stepped, and its walk over the names has ended."""
-    queues = list(scheduler._queues.values())
+    queues = list(scheduler._upkeep.queues.values())
     return (
         len(queues) == 10_000
         and not scheduler._names.walking

@@ -15,9 +15,9 @@ from benchmarks._harness import ROUNDS, Bench, Result, Target, payload, run_one,
 from benchmarks.bench_groups import GROUPS
 from dpq import DPQ, Push, RateLimit
 from dpq.protocol.keys import key_of
+from dpq.views.shared import FRESH_SECONDS
 from dpq.web import app
 from dpq.web import site as web_site
-from dpq.web.sampler import FRESH_SECONDS
 
 TASKS = 1_000_000
 NAMED = 100  # groups with a limit of their own

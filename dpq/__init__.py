@@ -29,17 +29,16 @@ if TYPE_CHECKING:
     )
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
-    from dpq.model.limits import Adaptive, LimitState, MemberState, RateLimit, Reserve
-    from dpq.model.quota import Quota, QuotaState
+    from dpq.model.limit_states import LimitState, MemberState, QuotaState
+    from dpq.model.limits import Adaptive, RateLimit, Reserve
+    from dpq.model.queue_settings import Fairness, Order, Payloads
+    from dpq.model.quota import Quota
     from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
         DeadTask,
-        Fairness,
         OnDuplicate,
-        Order,
-        Payloads,
         Popped,
         Push,
         Task,
@@ -141,17 +140,16 @@ _HOMES = {
     "model.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
     "model.forecast": ("Forecast",),
-    "model.limits": ("Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"),
-    "model.quota": ("Quota", "QuotaState"),
+    "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
+    "model.limits": ("Adaptive", "RateLimit", "Reserve"),
+    "model.queue_settings": ("Fairness", "Order", "Payloads"),
+    "model.quota": ("Quota",),
     "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",
         "DeadTask",
-        "Fairness",
         "OnDuplicate",
-        "Order",
-        "Payloads",
         "Popped",
         "Push",
         "Task",
@@ -173,7 +171,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _MODULES = (
     *("aiohttp", "httpx", "httpx2", "metrics", "otel", "requests"),
-    *("sampler", "scheduler", "server", "tasks", "testing"),
+    *("scheduler", "server", "tasks", "testing", "views"),
 )
 """Modules that are attributes after `import dpq` alone, as `dpq.testing`."""
 

@@ -33,11 +33,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq.model.drain import Drain, DrainLook, drain_of
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
-from dpq.model.limits import LimitState
+from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
-from dpq.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
+from dpq.views.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,8 @@ import contextlib
 import copy
 import functools
 import inspect
-import json
+import multiprocessing
 import os
-import select
 import signal
 import sys
 import threading
@@ -24,7 +23,8 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from types import FrameType, TracebackType
+from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any, Literal, NoReturn, Self, TypeVar, cast
 
 from dpq.model.backoff import Backoff
@@ -107,12 +107,7 @@ class QueueFactory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -359,37 +354,32 @@ def _finish(result: Any) -> None:  # pragma: no cover - in a child that is kille
 def _killed(body: Callable[[Die], None], point: str, timeout: float) -> str:
     """Fork a child that runs `body` until it dies at its point; return the text it sent then."""
     __tracebackhide__ = True
-    reader, writer = os.pipe()
-    try:
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    with reader:
         with warnings.catch_warnings():  # from 3.12 on of other threads, which the child leaves be
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:  # pragma: no cover - in a child that is killed
             _live_and_die(body, writer, timeout)
-        os.close(writer)
+        writer.close()
         try:
-            answer = _read_line(reader, timeout)
+            if not reader.poll(timeout):
+                raise AssertionError(f"the child did not reach {point} within {timeout:g} s")
+            how, text = reader.recv()
+        except EOFError:
+            raise AssertionError(f"the child ended by itself before {point}") from None
         finally:
             _end(pid)
-    finally:
-        os.close(reader)
-    if answer is None:
-        raise AssertionError(f"the child did not reach {point} within {timeout:g} s")
-    if not answer:
-        raise AssertionError(f"the child ended by itself before {point}")
-    how, text = json.loads(answer)
     if how == "error":
         raise AssertionError(f"the child did not crash at {point}: {text}")
     return str(text)
 
 
 def _live_and_die(
-    body: Callable[[Die], None], writer: int, timeout: float
+    body: Callable[[Die], None], writer: Connection, timeout: float
 ) -> NoReturn:  # pragma: no cover - in a child that is killed
     def die(how: str, text: str) -> NoReturn:
-        line = json.dumps([how, text]).encode() + b"\n"
-        while line:
-            line = line[os.write(writer, line) :]
+        writer.send((how, text))
         os.kill(os.getpid(), signal.SIGKILL)
         os._exit(1)  # this line is not reached
 
@@ -402,20 +392,6 @@ def _live_and_die(
         die("error", traceback.format_exc())
     finally:
         os._exit(1)  # the child never goes back into the test
-
-
-def _read_line(reader: int, timeout: float) -> bytes | None:
-    """Read up to the end of a line; b"" if the pipe ended before, None if the time is up."""
-    give_up = time.monotonic() + timeout
-    line = b""
-    while not line.endswith(b"\n"):
-        if not select.select([reader], [], [], max(0.0, give_up - time.monotonic()))[0]:
-            return None
-        part = os.read(reader, 65536)
-        if not part:
-            return b""
-        line += part
-    return line
 
 
 def _end(pid: int) -> None:

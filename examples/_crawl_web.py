@@ -36,7 +36,7 @@ def main(url: str, port: int) -> None:
     try:
         import uvicorn
 
-        from dpq.sampler import Known
+        from dpq.views.sampler import Known
         from dpq.web import app
     except ImportError:
         return

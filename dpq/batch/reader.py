@@ -19,6 +19,7 @@ from dpq.batch.lines import BYTE_ORDER_MARK, slices
 from dpq.model.cost import MAX_COST, write_cost
 from dpq.model.errors import DPQError
 from dpq.model.priority import encode_priority
+from dpq.model.usage import Answer, is_count, openai_usage
 
 WRAPPED = {"custom_id", "method", "url", "body", "priority", "cost"}
 """The names that a line in the batch form may have."""
@@ -189,25 +190,18 @@ def estimate(body: Mapping[str, Any]) -> int:
     All texts of the request count; `n` answers count n times. It is usually too high, which is
     safe: what the answer did not use is given back.
     """
-    named = (body[name] for name in BOUNDS if _is_count(body.get(name)))
-    answers = body["n"] if _is_count(body.get("n")) else 1
+    named = (body[name] for name in BOUNDS if is_count(body.get(name)))
+    answers = body["n"] if is_count(body.get("n")) else 1
     return min(_texts(body) + max(1, answers) * next(named, ANSWER_TOKENS), MAX_COST)
 
 
 def tokens_used(answer: Any) -> int | None:
     """Read what an answer says that it cost: OpenAI's or Anthropic's `usage`; None if nothing."""
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
-    if not isinstance(usage, Mapping):
-        return None
-    for names in (("total_tokens",), ("input_tokens", "output_tokens")):
-        parts: list[Any] = [usage.get(name) for name in names]
-        if all(map(_is_count, parts)):
-            return int(min(sum(parts), MAX_COST))
-    return None
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    said = (
+        openai_usage(Answer(200, {}, answer, True, usage)) if isinstance(usage, Mapping) else None
+    )
+    return None if said is None else min(said["tokens"], MAX_COST)
 
 
 def _texts(value: Any) -> int:

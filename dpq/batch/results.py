@@ -109,10 +109,8 @@ class Results:
             try:
                 result = from_json(raw)
                 line, known = result["line"], result["request"]
-            except (ValueError, TypeError, KeyError):
-                result = line = known = None
-            if line is None and result is None:
-                continue  # the line was cut by a crash, or is blank
+            except (ValueError, TypeError, KeyError):  # cut by a crash, or blank
+                continue
             if (
                 isinstance(line, int)
                 and 0 < line <= len(hashes)

@@ -15,9 +15,9 @@ import typer
 from dpq import Adaptive, Quota, RateLimit, Reserve
 from dpq.cli._options import number
 from dpq.model.errors import ConfigurationError
-from dpq.model.limits import MOVING, read_rate
+from dpq.model.limits import rate_text as plain_rate_text
+from dpq.model.limits import read_rate
 from dpq.model.quota import quota_text, read_quota
-from dpq.model.rates import per_text
 
 T = TypeVar("T")
 
@@ -140,9 +140,7 @@ def rate_text(window: RateLimit | Quota) -> str:
     """Write a window or a quota as `rate` reads it."""
     if isinstance(window, Quota):
         return quota_text(window)
-    text = f"{window.unit}=" if window.unit else ""
-    text += per_text(window.rate, window.per)
-    text += MOVING if window.moving else ""
+    text = plain_rate_text(window)
     if window.burst != 1:
         text += f",burst={window.burst}"
     if window.reserve:

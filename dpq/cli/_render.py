@@ -25,8 +25,9 @@ from dpq.cli._rates import rate_text
 from dpq.model.display import shown
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.quota import quota_text
-from dpq.model.rates import per_text
+from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
+from dpq.views.verdict import drain_text
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -147,7 +148,7 @@ def forecast_table(title: str, found: Sequence[Forecast]) -> Table:
         title,
         {
             "starts (UTC)": [_start(task) for task in found],
-            "in": [duration(task.in_seconds) for task in found],
+            "in": [span(task.in_seconds) for task in found],
             "why then": [task.because for task in found],
             "id": [task.id for task in found],
             "priority": [task.priority for task in found],
@@ -163,20 +164,6 @@ def _start(task: Forecast) -> str:
     moment = task.starts_at
     about = "" if task.exact else "~"
     return f"{about}{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def duration(seconds: float) -> str:
-    """Write seconds for people: `0.3 s`, `35 m`, `4.5 h`, `12 d`."""
-    for name, length in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.3g} {name}"
-    return f"{seconds:.1f} s"
-
-
-def drain_text(drain: Drain) -> str:
-    """Write a drain time: `clears in 35 m (group 'gpt': 10/min)`."""
-    when = f" in {duration(drain.seconds)}" if drain.state == "clears" and drain.seconds else ""
-    return f"{drain.state}{when}" + ("" if drain.state == "empty" else f" ({drain.because})")
 
 
 def counts(

@@ -20,7 +20,7 @@ from dpq.cli._options import (
 )
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.leases import release_all
-from dpq.queue.base import DEFAULT_VISIBILITY
+from dpq.model.queue_settings import DEFAULT_VISIBILITY
 
 
 def pop(

@@ -82,7 +82,7 @@ def serve_metrics(client: Any, names: Sequence[str] | None, host: str, port: int
         OSError: The address is taken, or not one of this machine.
     """
     from dpq import DPQ
-    from dpq.sampler import Known, Named
+    from dpq.views.sampler import Known, Named
 
     try:
         from prometheus_client import make_wsgi_app

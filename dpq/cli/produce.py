@@ -25,7 +25,7 @@ from dpq.cli._options import (
     read_cost,
 )
 from dpq.cli._terminal import talk
-from dpq.queue.base import DEFAULT_MAX_ATTEMPTS
+from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
 
 
 class Duplicate(StrEnum):

@@ -42,7 +42,7 @@ def top(
         ) from error
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Failed("this is no terminal: give `dpq stats --json`, or `dpq stats --watch`")
-    from dpq.sampler import Known, Named
+    from dpq.views.sampler import Known, Named
 
     opened = open_url(url)
     with closing(opened), warnings.catch_warnings():

@@ -65,7 +65,7 @@ def web(
     try:
         import uvicorn
 
-        from dpq.sampler import Known, Named
+        from dpq.views.sampler import Known, Named
         from dpq.web.access import LOOPBACK as NAMES
         from dpq.web.access import Access
         from dpq.web.routes import app

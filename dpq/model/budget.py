@@ -5,9 +5,12 @@ from typing import Any, Self
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.interrupts import raise_interruption
-from dpq.model.rate_headers import Headers, budgets_left
+from dpq.model.rate_headers import MAX_RETRY_AFTER, Headers, HostLimit, limits_in
 
 __all__ = ["Budget"]
+
+MOST_UNITS = 10**15
+"""Units that a budget has at most: doubles count them exactly."""
 
 FAILED = 500
 """The first status that says nothing of a budget: it may come from a machine before the host."""
@@ -49,11 +52,30 @@ class Budget:
             status: The status code; an answer of 500 and above says nothing.
 
         Returns:
-            One budget for each unit, the one with the fewest units; [] if none is said.
+            One budget for each unit: the one with the fewest units, and of these the one with the
+            longest wait; [] if none is said.
         """
         if status is not None and status >= FAILED:
             return []
-        return [cls(*budget) for budget in budgets_left(headers)]
+        found: dict[str, Self] = {}
+        for budget in filter(None, map(cls._of, limits_in(headers))):
+            known = found.setdefault(budget.unit, budget)
+            if (budget.left, -budget.seconds) < (known.left, -known.seconds):
+                found[budget.unit] = budget
+        return list(found.values())
+
+    @classmethod
+    def _of(cls, limit: HostLimit) -> Self | None:
+        """Make the budget of a limit; None if the host does not say how much, or until when."""
+        unit, wait = limit.unit, limit.wait or 0
+        if limit.left is None or wait <= 0 or unit is None:
+            return None
+        left, full, whole = max(0, int(min(limit.left, MOST_UNITS))), None, None
+        if limit.size is not None and max(1, left) <= limit.size <= MOST_UNITS:
+            full = int(limit.size) if limit.even and left < limit.size else None
+            whole = None if limit.even else int(limit.size)
+        window = None if limit.window is None else min(limit.window, MAX_RETRY_AFTER)
+        return cls(unit, left, min(wait, MAX_RETRY_AFTER), full, whole, window)
 
     @classmethod
     def from_response(cls, response: Any) -> list[Self]:

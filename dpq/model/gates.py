@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from dpq.model.clearing import Course, Joined, Line, Need, Rounds, Steady, Wanted, packed
 from dpq.model.counted import Counted, Refilling, Told, Whole
-from dpq.model.limits import MOVING, Adaptive, RateLimit, Reason, read_rules, reason_of
+from dpq.model.limits import Adaptive, RateLimit, Reason, rate_text, read_rules, reason_of
 from dpq.model.moving import Slots
 from dpq.model.pools import split_pool
 from dpq.model.quota import Quota, quota_text, read_quotas
-from dpq.model.rates import per_text
 
 Units = Mapping[str, int]
 """The units that a task takes, by name; `""` is requests."""
@@ -127,9 +126,7 @@ class Window:
 
     def words(self) -> str:
         """Write it for people, as in `500/min` or `tokens=9000/min`."""
-        unit = self.rule.unit + "=" if self.rule.unit else ""
-        moving = MOVING if self.rule.moving else ""
-        return unit + per_text(self.rule.rate, self.rule.per) + moving
+        return rate_text(self.rule)
 
 
 class MovingWindow(Window):

@@ -1,6 +1,6 @@
 """Names that a module gives, but that another one defines: loaded at their first use.
 
-`task`, `limits` and `quota` do so with pydantic data: an import of `DPQ` does without pydantic.
+`model/task.py` does so with pydantic data: an import of `DPQ` does without pydantic.
 """
 
 import sys

@@ -5,10 +5,9 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.late import late
 from dpq.model.pools import split_pool
 from dpq.model.quota import (
     MAX_RATE,
@@ -18,12 +17,10 @@ from dpq.model.quota import (
     is_quota,
     number_text,
 )
+from dpq.model.rates import per_text
 from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 
-if TYPE_CHECKING:
-    from dpq.model.limit_states import LimitState, MemberState
-
-__all__ = ["Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"]
+__all__ = ["Adaptive", "RateLimit", "Reserve"]
 
 EVERY_GROUP = "*"
 """The `group` of the limit that holds for all groups without a limit of their own."""
@@ -245,6 +242,12 @@ def read_rate(text: str) -> RateLimit:
         raise ConfigurationError(f"{text!r}: {error}") from None
 
 
+def rate_text(window: RateLimit) -> str:
+    """Write the rate of a window as `read_rate` reads it: `tokens=9000/min`, `300/15min,moving`."""
+    unit = f"{window.unit}=" if window.unit else ""
+    return unit + per_text(window.rate, window.per) + (MOVING if window.moving else "")
+
+
 def limit_rules(
     rate: float | str | Sequence[RateLimit] | None,
     per: float | None,
@@ -371,7 +374,3 @@ def _ms(seconds: float) -> int:
 def reason_of(letter: str) -> Reason | None:
     """Return the reason for a letter of the script `view`."""
     return _REASONS.get(letter)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = late(__name__, "dpq.model.limit_states", "LimitState", "MemberState")

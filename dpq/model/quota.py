@@ -8,17 +8,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.late import late
 from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 from dpq.model.zones import offset_changes, zone, zone_name
 
-if TYPE_CHECKING:
-    from dpq.model.limit_states import QuotaState
-
-__all__ = ["Period", "Quota", "QuotaState", "Reserve"]
+__all__ = ["Period", "Quota", "Reserve"]
 
 MAX_RATE = 1_000_000_000
 """Units in one window or burst at most; lua/lib/limits/rules.lua has the same number."""
@@ -234,7 +230,3 @@ def as_written(text: str) -> float:
     """Read what `number_text` has written."""
     whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
     return int(text) if whole else float(text)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = late(__name__, "dpq.model.limit_states", "QuotaState")

@@ -42,7 +42,8 @@ __all__ = [
     "DEFAULT_RETRY_AFTER",
     "MAX_RETRY_AFTER",
     "Headers",
-    "budgets_left",
+    "HostLimit",
+    "limits_in",
     "seconds_to_wait",
 ]
 
@@ -87,7 +88,7 @@ Headers = _Items | Iterable[tuple[str | bytes, str | bytes]]
 _Fields = defaultdict[str, list[str]]
 
 
-class _Limit(NamedTuple):
+class HostLimit(NamedTuple):
     """One limit of a host: units left, and seconds until there are more; None when not said.
 
     Attributes:
@@ -103,6 +104,16 @@ class _Limit(NamedTuple):
     even: bool = False
     size: float | None = None
     window: float | None = None
+
+    @property
+    def unit(self) -> str | None:
+        """The unit that it counts, "" for requests; None if it counts what is under way, which no
+        task uses up."""
+        words = [word for word in re.split("[^a-z0-9]+", self.name.lower()) if word]
+        if "concurrent" in words or "concurrency" in words:
+            return None
+        unit = "_".join(word for word in words if not _NO_UNIT.fullmatch(word))
+        return unit if re.fullmatch("[a-z][a-z0-9_]{0,15}", unit) else ""
 
 
 def seconds_to_wait(
@@ -139,39 +150,12 @@ def seconds_to_wait(
     return max(0.0, min(wait, MAX_RETRY_AFTER))
 
 
-_Told = tuple[int, float, int | None, int | None, float | None]
-
-
-def budgets_left(headers: Headers) -> list[tuple[str, *_Told]]:
-    """Read what a host says is left: of each unit the budget with the fewest units.
-
-    Returns:
-        The name of the unit, "" for requests; the units left, whole ones; the seconds until there
-        are more, above 0 and up to `MAX_RETRY_AFTER`; the units that are left then if they come
-        back evenly, else None; those if they come back all at once, else None; and the seconds of
-        the window, or None. Limits that do not say the first two are left out. Among equal numbers
-        the longest wait counts.
-    """
+def limits_in(headers: Headers) -> list[HostLimit]:
+    """Read all limits that an answer names."""
     fields = _read(headers)
     now = _now(fields)
-    found: dict[str, _Told] = {}
-    for limit in [*_paired(fields, now), *_listed(fields, _windows(fields), now)]:
-        unit = _unit(limit.name)
-        if limit.left is None or limit.wait is None or limit.wait <= 0 or unit is None:
-            continue
-        left, full, size = max(0, int(min(limit.left, _MAX_LEFT))), None, None
-        if limit.size is not None and max(1, left) <= limit.size <= _MAX_LEFT:
-            full = int(limit.size) if limit.even and left < limit.size else None
-            size = None if limit.even else int(limit.size)
-        window = None if limit.window is None else min(limit.window, MAX_RETRY_AFTER)
-        budget = (left, min(limit.wait, MAX_RETRY_AFTER), full, size, window)
-        known = found.get(unit)
-        if known is None or (budget[0], -budget[1]) < (known[0], -known[1]):
-            found[unit] = budget
-    return [(unit, *budget) for unit, budget in found.items()]
+    return [*_paired(fields, now), *_listed(fields, _windows(fields), now)]
 
-
-_MAX_LEFT = 10**15
 
 _NO_UNIT = re.compile(
     r"requests?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
@@ -179,16 +163,6 @@ _NO_UNIT = re.compile(
     r"|[0-9]+"
 )
 """Words of a header's name that say whose limit it is, or of which window: no unit."""
-
-
-def _unit(name: str) -> str | None:
-    """Return the unit that a limit counts; None if it counts what is under way, which no task uses
-    up."""
-    words = [word for word in re.split("[^a-z0-9]+", name.lower()) if word]
-    if "concurrent" in words or "concurrency" in words:
-        return None
-    unit = "_".join(word for word in words if not _NO_UNIT.fullmatch(word))
-    return unit if re.fullmatch("[a-z][a-z0-9_]{0,15}", unit) else ""
 
 
 def _now(fields: _Fields) -> float:
@@ -245,7 +219,7 @@ def _asked(fields: _Fields, now: float) -> float | None:
 _PAIR = re.compile(r"-(remaining|reset)(?:-?(?:after|time|date))?(?=-|$)")
 
 
-def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
+def _paired(fields: _Fields, now: float) -> Iterator[HostLimit]:
     """Read the limits that stand in two headers, whose names differ in one word."""
     limits: defaultdict[str, _Fields] = defaultdict(lambda: defaultdict(list))
     for name, values in fields.items():
@@ -259,10 +233,10 @@ def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
         words = re.search(r"limit(.*)", name)
         even = name.startswith("anthropic-") or all(map(_SPANS.fullmatch, limit["reset"]))
         size = min((size for text in sizes.get(name, []) for size in _numbers(text)), default=None)
-        yield _Limit(min(left, default=None), wait, words[1] if words else "", even, size)
+        yield HostLimit(min(left, default=None), wait, words[1] if words else "", even, size)
 
 
-def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[_Limit]:
+def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[HostLimit]:
     """Read the limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
     policies = _policies(fields)
     for name, values in fields.items():
@@ -275,7 +249,7 @@ def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[
                 if left:  # Atlassian leaves it out while plenty is left
                     window, said = windows.get(policy), policies.get(policy, {})
                     sizes = _numbers(said.get("q") or params.get("limit", ""))
-                    yield _Limit(
+                    yield HostLimit(
                         min(left),
                         window if wait is None else wait,
                         said.get("qu", ""),

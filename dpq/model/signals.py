@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, get_args
 from dpq.model.budget import status_and_headers
 from dpq.model.errors import ConfigurationError
 from dpq.model.rate_headers import Headers, seconds_to_wait
-from dpq.model.validation import MAX_SECONDS, in_seconds
+from dpq.model.validation import MAX_SECONDS, in_seconds, milliseconds
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
 
@@ -68,7 +68,7 @@ class Retry(Signal):
 
     def __init__(self, delay: float | timedelta | None = None, reason: object = "") -> None:
         super().__init__(str(reason) or "the handler asked for a retry")
-        self.delay = None if delay is None else _wait("delay", delay)
+        self.delay = None if delay is None else _seconds(delay)
 
     def __reduce__(self) -> tuple[type[Self], tuple[float | None, str]]:
         return type(self), (self.delay, str(self))
@@ -90,7 +90,7 @@ class Release(Signal):
     """
 
     def __init__(self, delay: float | timedelta = 0) -> None:
-        self.delay = _wait("delay", delay)
+        self.delay = _seconds(delay)
         super().__init__(f"given back: again in {self.delay} s")
 
     def __reduce__(self) -> tuple[type[Self], tuple[float]]:
@@ -123,7 +123,8 @@ class RateLimited(Signal):
     def __init__(
         self, retry_after: float, scope: Scope = "member", status: int | None = None
     ) -> None:
-        if not (_is_number(retry_after) and 0 <= retry_after < math.inf):
+        is_number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
+        if not (is_number and 0 <= retry_after < math.inf):
             raise ConfigurationError(
                 f"retry_after is {retry_after!r}: it must be seconds, 0 or more"
             )
@@ -198,18 +199,11 @@ class RateLimited(Signal):
         return cls.from_headers(status, headers, scope, statuses)
 
 
-def _wait(name: str, delay: float | timedelta) -> float:
+def _seconds(delay: float | timedelta) -> float:
     """Check a delay, and return its seconds; raise ConfigurationError out of 0 to 10 years."""
     seconds = in_seconds(delay)
-    if not (_is_number(seconds) and 0 <= seconds <= MAX_SECONDS):
-        raise ConfigurationError(
-            f"{name} is {seconds!r}: it must be seconds from 0 to {MAX_SECONDS}"
-        )
+    milliseconds("delay", seconds)
     return seconds
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def signal_of(error: BaseException) -> BaseException:

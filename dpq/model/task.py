@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from typing_extensions import TypeVar  # pydantic brings it along; typing's own has no default yet
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.late import late
+from dpq.model.task_state import P as P
+from dpq.model.task_state import TaskState
 
 if TYPE_CHECKING:
     from dpq.model.task_data import DeadTask, Task
@@ -22,18 +23,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Cost",
     "DeadTask",
-    "Fairness",
     "OnDuplicate",
-    "Order",
-    "Payloads",
     "Popped",
     "Push",
     "Task",
     "TaskState",
 ]
-
-P = TypeVar("P", default=Any)
-"""The type of a queue's payloads; any type if none is named."""
 
 Nothing = TypeVar("Nothing", default=None)
 """The type of `task` if a pop found none: None, or Never if the pop waits for ever."""
@@ -41,28 +36,9 @@ Nothing = TypeVar("Nothing", default=None)
 OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
 """The action of a push whose key is taken."""
 
-Order = Literal["fifo", "lifo"]
-"""The order of equal priorities: first in, first out; or last in, first out."""
-
-Fairness = Literal["none", "round_robin"]
-"""The order of groups of equal priority: by the order of their tasks, or in turn."""
-
 Cost = int | Mapping[str, int]
 """The units that a task takes of every limit: a number of requests, or numbers by unit. The unit
 `""` is requests, 1 if it is not named."""
-
-Payloads = Literal["inline", "apart"]
-"""The place of short payloads: in the records of their tasks, or apart from them."""
-
-
-class TaskState(StrEnum):
-    """The state of a stored task. Every task is in exactly one state."""
-
-    READY = "ready"
-    DELAYED = "delayed"
-    INVISIBLE = "invisible"
-    WAITING = "waiting"
-    DEAD = "dead"
 
 
 def task_state(value: Any) -> TaskState:

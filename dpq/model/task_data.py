@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn
 
 from pydantic import BaseModel, ConfigDict, SkipValidation
 
-from dpq.model.task import P, TaskState
+from dpq.model.task_state import P, TaskState
 
 
 class Task(BaseModel, Generic[P]):

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpq.model.rate_headers import Headers
-from dpq.model.task import Cost
 
 MOST_BYTES = 1 << 20
 """Bytes of a body, or of one event of a stream, that are kept: its last ones. An answer with text
@@ -65,7 +64,7 @@ def readable_encodings(accepted: str) -> str:
     return ",".join(kept).strip() or "identity"
 
 
-def openai_usage(answer: Answer) -> Cost | None:
+def openai_usage(answer: Answer) -> dict[str, int] | None:
     """Read the tokens of an answer of OpenAI, or of an API of that form; None if it says none.
 
     It serves chat completions, responses and embeddings. A stream of chat completions says its
@@ -80,7 +79,7 @@ def openai_usage(answer: Answer) -> Cost | None:
     return _tokens(given, made, _count(usage, "total_tokens"))
 
 
-def anthropic_usage(answer: Answer) -> Cost | None:
+def anthropic_usage(answer: Answer) -> dict[str, int] | None:
     """Read the tokens of an answer of Anthropic; None if it says none.
 
     Tokens that are read from the cache count towards no limit, so they are left out.
@@ -95,7 +94,7 @@ def anthropic_usage(answer: Answer) -> Cost | None:
     return _tokens(given, _count(usage, "output_tokens"), None)
 
 
-def _tokens(given: int | None, made: int | None, total: int | None) -> Cost | None:
+def _tokens(given: int | None, made: int | None, total: int | None) -> dict[str, int] | None:
     if given is None and made is None and total is None:
         return None
     both = (given or 0) + (made or 0)
@@ -108,7 +107,12 @@ def _tokens(given: int | None, made: int | None, total: int | None) -> Cost | No
 
 def _count(usage: Mapping[str, Any], *names: str) -> int | None:
     counts = (usage.get(name) for name in names)
-    return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool)), None)
+    return next(filter(is_count, counts), None)
+
+
+def is_count(value: object) -> bool:
+    """Return True for a whole number from 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class BodyReader:

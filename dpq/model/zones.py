@@ -3,6 +3,7 @@
 `schedule` and `quota` call it. Lua knows no zones, so a quota carries the changes of its zone.
 """
 
+from bisect import bisect_left
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -69,14 +70,8 @@ def offset_changes(name: str, first_day: int, days: int) -> tuple[tuple[int, int
 
     changes = [(0, offset(first_day * _DAY))]
     for day in range(first_day, first_day + days):
-        early, late = day * _DAY, (day + 1) * _DAY
-        if offset(late) == changes[-1][1]:
-            continue
-        while late - early > 1:  # the change is in (early, late]
-            middle = (early + late) // 2
-            if offset(middle) == changes[-1][1]:
-                early = middle
-            else:
-                late = middle
-        changes.append((late, offset(late)))
+        moments, before = range(day * _DAY + 1, (day + 1) * _DAY + 1), changes[-1][1]
+        if offset(moments[-1]) != before:
+            first = bisect_left(moments, True, key=lambda moment: offset(moment) != before)
+            changes.append((moments[first], offset(moments[first])))
     return tuple(changes)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dpq.model.errors import TaskNotFoundError
-from dpq.model.limits import EVERY_GROUP, LimitState
+from dpq.model.limit_states import LimitState
+from dpq.model.limits import EVERY_GROUP
 from dpq.model.payload import Codec
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.task import Task, TaskState

@@ -5,12 +5,21 @@ nothing, and must not know partitions.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any, Generic, Unpack
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
 from dpq.model.payload import Codec
-from dpq.model.task import Fairness, Order, P, Payloads
+from dpq.model.queue_settings import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_MAX_PAYLOAD_BYTES,
+    DEFAULT_VISIBILITY,
+    Fairness,
+    Order,
+    Payloads,
+    SharedSettings,
+)
+from dpq.model.task import P
 from dpq.model.validation import milliseconds, number, queue_label, whole_number
 from dpq.protocol.placement import MAX_PARTITIONS
 
@@ -34,20 +43,13 @@ class Description(Generic[P]):
         self,
         name: str,
         *,
-        payload_type: Any,
-        default_visibility: float,
-        default_max_attempts: int,
-        order: Order | None,
-        aging: float | None,
-        fairness: Fairness | None,
-        payloads: Payloads | None,
-        backoff: Backoff,
-        max_payload_bytes: int,
-        dead_max_tasks: int | None,
-        dead_max_age: float | None,
-        partitions: int | None,
-        clock: Callable[[], int] | None,
-        trail_max_events: int | None = None,
+        payload_type: Any = Any,
+        default_visibility: float = DEFAULT_VISIBILITY,
+        default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
+        clock: Callable[[], int] | None = None,
+        **shared: Unpack[SharedSettings],
     ) -> None:
         self.name = queue_label(name)
         self.clock = clock
@@ -58,28 +60,20 @@ class Description(Generic[P]):
         )
         self.backoff = backoff
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
-        self.named = named_settings(
-            order,
-            aging,
-            fairness,
-            payloads,
-            dead_max_tasks,
-            dead_max_age,
-            partitions,
-            trail_max_events,
-        )
+        self.named = named_settings(**shared)
         self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         if not isinstance(backoff, Backoff):
             raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
 
 
 def named_settings(
-    order: Order | None,
-    aging: float | None,
-    fairness: Fairness | None,
-    payloads: Payloads | None,
-    dead_max_tasks: int | None,
-    dead_max_age: float | None,
+    *,
+    order: Order | None = None,
+    aging: float | None = None,
+    fairness: Fairness | None = None,
+    payloads: Payloads | None = None,
+    dead_max_tasks: int | None = None,
+    dead_max_age: float | None = None,
     partitions: int | None = None,
     trail_max_events: int | None = None,
 ) -> dict[str, str]:

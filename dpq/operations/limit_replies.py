@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dpq.model.budget import Budget
-from dpq.model.limits import EVERY_GROUP, LimitState, MemberState, RateLimit, read_rules, reason_of
+from dpq.model.limit_states import LimitState, MemberState, QuotaState
+from dpq.model.limits import EVERY_GROUP, RateLimit, read_rules, reason_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
-from dpq.model.quota import QuotaState, quota_text, read_quotas
+from dpq.model.quota import quota_text, read_quotas
 from dpq.model.task import TaskState
 from dpq.protocol.values import moment_of, read_texts
 

@@ -7,15 +7,8 @@ from typing import Any
 
 from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.model.limits import (
-    EVERY_GROUP,
-    Adaptive,
-    LimitState,
-    RateLimit,
-    Reserve,
-    limit_rules,
-    write_rules,
-)
+from dpq.model.limit_states import LimitState
+from dpq.model.limits import EVERY_GROUP, Adaptive, RateLimit, Reserve, limit_rules, write_rules
 from dpq.model.permit import Caller
 from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.quota import Quota, split_quotas, write_quotas

@@ -21,7 +21,8 @@ from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
-from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
+from dpq.model.limit_states import LimitState
+from dpq.model.limits import EVERY_GROUP, Adaptive, RateLimit, Reserve, limit_rules
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.pools import group_weight, pool_members
 from dpq.model.quota import Quota, split_quotas

@@ -8,11 +8,20 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
-from dpq.model.task import Fairness, Order, P, Payloads, Popped
+from dpq.model.queue_settings import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_MAX_PAYLOAD_BYTES,
+    DEFAULT_VISIBILITY,
+    Fairness,
+    Order,
+    Payloads,
+    SharedSettings,
+)
+from dpq.model.task import P, Popped
 from dpq.protocol.durability import Durability, named_durability
 from dpq.queue.end_log import EndLog
 from dpq.queue.refusals import log_refused
@@ -24,35 +33,18 @@ if TYPE_CHECKING:
     from dpq.protocol.replies import Batch
     from dpq.queue.lease_renewal import Leases
 
-DEFAULT_VISIBILITY = 30.0
-"""Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
-
-DEFAULT_MAX_ATTEMPTS = 10
-"""Failed attempts until a task is dead: with the default backoff, about half an hour."""
-
-DEFAULT_MAX_PAYLOAD_BYTES = 1024 * 1024
-"""Bytes of a payload: 1 MiB. Put larger data into a store, and its address into the task."""
-
 DEFAULT_ASK = 2
 """Partitions that a pop looks at. Source: docs/scaling.md, "The order"."""
 
 
-class QueueSettings(TypedDict, total=False):
+class QueueSettings(SharedSettings, total=False):
     """The keyword arguments of `DPQ`, for type checkers; but for `payload_type`."""
 
     default_visibility: float
     default_max_attempts: int
-    order: Order | None
-    aging: float | None
-    fairness: Fairness | None
-    payloads: Payloads | None
     backoff: Backoff
     max_payload_bytes: int
-    dead_max_tasks: int | None
-    dead_max_age: float | None
-    trail_max_events: int | None
     durability: Durability
-    partitions: int | None
     ask: int
     clock: Callable[[], int] | None
 
@@ -331,22 +323,4 @@ def operations_named(queue_name: str) -> QueueOperations[Any]:
     from dpq.operations.description import Description
     from dpq.operations.queue import QueueOperations
 
-    return QueueOperations(
-        Description(
-            queue_name,
-            payload_type=Any,
-            default_visibility=DEFAULT_VISIBILITY,
-            default_max_attempts=DEFAULT_MAX_ATTEMPTS,
-            order=None,
-            aging=None,
-            fairness=None,
-            payloads=None,
-            backoff=Backoff(),
-            max_payload_bytes=DEFAULT_MAX_PAYLOAD_BYTES,
-            dead_max_tasks=None,
-            dead_max_age=None,
-            partitions=None,
-            clock=None,
-        ),
-        DEFAULT_ASK,
-    )
+    return QueueOperations(Description(queue_name), DEFAULT_ASK)

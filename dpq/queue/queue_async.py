@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from dpq.model.drain import Drain
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
-    from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.limit_states import LimitState
+    from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
@@ -1064,7 +1065,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "Events".
+        Source: docs/storage.md, "Events".
         """
         return await self._session.run(self._operations.events, after, limit)
 
@@ -1082,7 +1083,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
-        Source: docs/design.md, "The trail".
+        Source: docs/storage.md, "The trail".
         """
         return await self._session.run(self._operations.trail, after, limit)
 

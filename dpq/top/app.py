@@ -16,10 +16,10 @@ from textual.message import Message
 from dpq import DPQError
 from dpq.model.display import shown
 from dpq.model.rates import span
-from dpq.sampler import Directory, Snapshot
 from dpq.top.questions import ACTIONS, Action, Question
 from dpq.top.reader import Details, Reader, Round
 from dpq.top.screens import Queues, _Screen
+from dpq.views.sampler import Directory, Snapshot
 
 EVERY_SECONDS = 1.0
 """Seconds between two rounds."""

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 from dpq import DPQ, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
 from dpq.queue.inside import session_of
-from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
+from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 
 CLOSED_SHOWN = 20
 """Closed groups that are read of one queue: those that open first."""

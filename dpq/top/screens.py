@@ -11,8 +11,10 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Sparkline, Static
 
 from dpq.model.display import shown
-from dpq.top import words
+from dpq.top.columns import Column, columns_for
 from dpq.top.reader import Details
+from dpq.views import words
+from dpq.views.verdict import say_drain, say_state
 
 if TYPE_CHECKING:
     from dpq.top.app import Top
@@ -80,7 +82,7 @@ class _Screen(Screen[None]):
 
 def told_of(details: Details, now_ms: float) -> str:
     """Say what is closed, and what comes next."""
-    said = [words.drain(details.drain)]
+    said = [say_drain(details.drain)]
     said += [
         f"closed: {shown(str(each.group))}  {words.why(each)}, opens {words.opens(each, now_ms)}"
         for each in details.closed[:3]
@@ -118,7 +120,7 @@ class Queues(_Screen):
     def __init__(self) -> None:
         """Begin without columns: the width is not known yet."""
         super().__init__()
-        self._columns: list[words.Column] = []
+        self._columns: list[Column] = []
         self._rows_of: list[str] = []
         self._name_width = 0
 
@@ -184,7 +186,7 @@ class Queues(_Screen):
         longest = max(map(len, map(shown, names)), default=0)
         at_most = min(NAME_WIDTH[1], max(NAME_WIDTH[0], self.size.width // 3))
         width = min(max(longest, NAME_WIDTH[0]), at_most)
-        columns = words.columns_for(self.size.width, width)
+        columns = columns_for(self.size.width, width)
         if (columns, width) != (self._columns, self._name_width) or names != self._rows_of:
             self._lay_out(names, columns, width)
         now = self.top.now_ms()
@@ -200,7 +202,7 @@ class Queues(_Screen):
                     self.table.update_cell(name, str(i), cell)
         self._show_panel()
 
-    def _lay_out(self, names: list[str], columns: list[words.Column], width: int) -> None:
+    def _lay_out(self, names: list[str], columns: list[Column], width: int) -> None:
         table, chosen = self.table, self.chosen()
         at = table.scroll_offset
         table.clear(columns=True)
@@ -298,7 +300,7 @@ class Queue(_Screen):
             self._part("counts", f"It cannot be read: {shown(fault)}" if fault else "It is gone.")
         if snapshot is None:
             return
-        self._part("counts", f"{words.state(snapshot, now)}\n{words.counts(snapshot)}")
+        self._part("counts", f"{say_state(snapshot, now)}\n{words.counts(snapshot)}")
         backlog = [float(sample.backlog) for sample in snapshot.samples]
         self.query_one("#backlog", Sparkline).data = backlog
         working = [words.worker(each) for each in snapshot.workers[:10]]
@@ -307,7 +309,7 @@ class Queue(_Screen):
         self._part("workers", "\n".join(["workers:", *working]) if working else "no workers")
         details = self.top.details_of(self._queue)
         if details:
-            self._part("drain", words.drain(details.drain))
+            self._part("drain", say_drain(details.drain))
             self._show_groups(details, now)
             coming = [words.coming(task, now) for task in details.coming]
             events = [words.happened(event, now) for event in details.events]

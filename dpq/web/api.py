@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from dpq import ConfigurationError, RateLimit, Slot
 from dpq.model.limits import EVERY_GROUP, read_rate
-from dpq.sampler import Snapshot
+from dpq.views.sampler import Snapshot
+from dpq.views.verdict import say_verdict
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, require_plain, value_of
@@ -60,7 +61,7 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "workers": len(snapshot.workers),
         "partitions": survey.partitions,
         "a_second": dict(zip(("pushed", "acked", "deferred"), snapshot.rates, strict=True)),
-        "drain": snapshot.drain(),
+        "drain": say_verdict(snapshot),
     }
 
 

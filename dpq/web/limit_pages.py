@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from dpq import ConfigurationError
 from dpq.model.limits import EVERY_GROUP, RateLimit, read_rate
+from dpq.views.limits import drain_ms, promise
 from dpq.web.pages import PAGE, whole_of
-from dpq.web.render import drain_ms, promise
 from dpq.web.site import Call
 
 WAYS = {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from dpq.model.errors import DPQError
-from dpq.sampler import Snapshot, Watch
+from dpq.views.sampler import Snapshot, Watch
 from dpq.web.access import Refused
 from dpq.web.site import Call, Site
 

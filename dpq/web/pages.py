@@ -13,9 +13,9 @@ from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.registry.all_queues import inspect_server
+from dpq.views.charts import SPANS
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
-from dpq.web.charts import SPANS
 from dpq.web.site import Call, read_number
 
 PAGE = 50

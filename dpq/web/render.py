@@ -12,11 +12,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
-from dpq.model.event_text import event_text, kind_text
-from dpq.model.limits import MOVING, LimitState, RateLimit
-from dpq.model.quota import Quota
+from dpq.model.limit_states import LimitState
+from dpq.model.limits import rate_text
 from dpq.model.rates import span
-from dpq.web.charts import chart_globals
+from dpq.views.charts import limited_by
+from dpq.views.event_text import event_text, kind_text
+from dpq.views.limits import drain_ms, gauges, quota_text, window_text
+from dpq.views.verdict import is_unattended, say_verdict
+from dpq.views.words import number
+from dpq.web.svg import day, draw, spark
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would hold the browser up."""
@@ -45,14 +49,6 @@ def segment(name: str) -> str:
 def from_segment(text: str) -> str:
     """Read what `segment` has written."""
     return unquote(text.replace("~", "%"))
-
-
-def number(value: float | None) -> str:
-    """Write a number with thin spaces between thousands."""
-    if value is None:
-        return "–"  # noqa: RUF001
-    text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
-    return text.replace(",", "\u202f")
 
 
 def rate(value: float | None) -> str:
@@ -133,20 +129,6 @@ def _node(value: Any, left: list[int], depth: int = 0) -> Markup:
     return Markup('<code class="{}">{}</code>').format(kind, text)
 
 
-def spark(values: Sequence[float], label: str) -> Markup:
-    """Draw the last minutes of a number as a small line, from zero up."""
-    if len(values) < 2:
-        return Markup('<svg class="spark" viewBox="0 0 100 24" aria-hidden="true"></svg>')
-    most = max(max(values), 1e-9)
-    step = 100 / (len(values) - 1)
-    points = " ".join(f"{i * step:.1f},{22 - 20 * v / most:.1f}" for i, v in enumerate(values))
-    return Markup(
-        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" '
-        'aria-label="{}"><polygon points="0,24 {} 100,24"></polygon>'
-        '<polyline points="{}"></polyline></svg>'
-    ).format(label, points, points)
-
-
 def steps(samples: Sequence[Any], field: str) -> list[float]:
     """Turn the totals of samples into tasks per second between them."""
     return [
@@ -155,80 +137,9 @@ def steps(samples: Sequence[Any], field: str) -> list[float]:
     ]
 
 
-def window_text(window: RateLimit) -> str:
-    """Write a window in words: `10 in 1 s`, `200 000 tokens in 1 m`."""
-    unit = f" {window.unit}" if window.unit else ""
-    units = int(window.rate) if float(window.rate).is_integer() else window.rate
-    shown = number(units) if isinstance(units, int) else f"{units:g}"
-    return f"{shown}{unit} in {span(window.per)}"
-
-
-def quota_words(quota: Quota) -> str:
-    """Write a quota in words: `25 000 000 tokens a day (Europe/Berlin)`."""
-    unit = f" {quota.unit}" if quota.unit else ""
-    kept = (
-        f", {quota.reserve.units} from priority {quota.reserve.priority}" if quota.reserve else ""
-    )
-    spread = ", spread evenly" if quota.spread else ""
-    each = f"an {quota.period}" if quota.period == "hour" else f"a {quota.period}"
-    return f"{number(quota.amount)}{unit} {each} ({quota.timezone}{spread}{kept})"
-
-
-def rate_text(window: RateLimit) -> str:
-    """Write a window as `read_rate` reads it: `tokens=200000/60s`."""
-    said = [
-        str(int(each)) if float(each).is_integer() else f"{each:.3f}"
-        for each in (window.rate, window.per)
-    ]
-    moving = MOVING if window.moving else ""
-    return f"{window.unit}{'=' if window.unit else ''}{said[0]}/{said[1]}s{moving}"
-
-
 def named(states: Sequence[LimitState]) -> list[tuple[LimitState, str, str]]:
     """Pair each state of a group with its label and its name, for the table of limits."""
     return [(state, str(state.group), str(state.group)) for state in states]
-
-
-def promise(window: RateLimit) -> str:
-    """Say what a window promises."""
-    most = window.rate + window.burst - 1  # of a moving window the burst is 1
-    whole = int(most) if float(most).is_integer() else int(most) + 1
-    unit = window.unit or "requests"
-    return f"never more than {number(whole)} {unit} in any {span(window.per)}"
-
-
-def gauges(state: LimitState) -> list[dict[str, Any]]:
-    """Describe the windows of a limit as gauges: all that a browser needs to count them on."""
-    found = []
-    for i, window in enumerate(state.windows):
-        learned = state.rate if i == 0 and state.rate else window.rate
-        slack = window.slack if window.slack is not None else state.slack
-        left = state.units_left[i] if i < len(state.units_left) else None
-        found.append(
-            {
-                "text": window_text(window),
-                "promise": promise(window),
-                "left": left,
-                "burst": window.at_once,
-                "a_second": learned / (window.per + slack),
-                "unit": window.unit,
-            }
-        )
-    return found
-
-
-def drain_ms(state: LimitState, now_ms: float) -> float | None:
-    """Compute when the tasks of a scope that wait will have begun, if each costs one request.
-
-    The latest of its windows counts: opens + (waiting - units left) / rate. None without a rate.
-    """
-    times = []
-    for gauge in gauges(state):
-        if gauge["unit"] == "" and gauge["left"] is not None:
-            missing = max(0.0, state.waiting - max(0.0, gauge["left"]))
-            times.append(missing / gauge["a_second"] * 1000)
-    opens = state.opens_at.timestamp() * 1000 if state.opens_at else now_ms
-    return max(opens, now_ms) + max(times) if times and state.waiting else None
 
 
 def json_safe(value: Any) -> Any:
@@ -264,9 +175,10 @@ def environment() -> Environment:
         "tree": tree,
         "window": window_text,
         "rate_text": rate_text,
-        "quota": quota_words,
+        "quota": quota_text,
         "named": named,
     }
-    made.globals |= {"spark": spark, "steps": steps, "gauges": gauges, "drain_ms": drain_ms}
-    made.globals |= chart_globals()
+    made.globals |= {"spark": spark, "steps": steps, "draw": draw, "day": day}
+    made.globals |= {"gauges": gauges, "drain_ms": drain_ms, "limited_by": limited_by}
+    made.globals |= {"say_verdict": say_verdict, "is_unattended": is_unattended}
     return made

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.validation import one_line
 from dpq.queue.inside import session_of
-from dpq.sampler import Directory, Named
+from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES

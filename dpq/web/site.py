@@ -16,13 +16,13 @@ from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
 from dpq.queue.inside import session_of
 from dpq.registry.names import no_such_queue
-from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
+from dpq.views.charts import Span, Story, story
+from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
+from dpq.views.shared import Shared
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
-from dpq.web.charts import Span, Story, story
 from dpq.web.checks import Checks
 from dpq.web.render import environment, from_segment, json_safe, segment
-from dpq.web.sampler import Shared
 
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""

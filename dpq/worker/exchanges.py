@@ -5,6 +5,7 @@ Only fetcher.py uses it.
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpq.worker.deliveries import Taken
@@ -38,6 +39,7 @@ class Role:
         self.taken = False
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """One exchange with the server: ends of deliveries go out, tasks come in.
 
@@ -46,13 +48,11 @@ class Exchange:
         taken: The tasks that have come.
     """
 
-    __slots__ = ("done", "taken")
-
-    def __init__(self, done: list[Done]) -> None:
-        self.done = done
-        self.taken: list[Taken] = []
+    done: list[Done]
+    taken: list[Taken] = field(default_factory=list, init=False)
 
 
+@dataclass(slots=True, eq=False)
 class SentAhead(Exchange):
     """An exchange that was sent, and whose reply is not read yet.
 
@@ -63,20 +63,10 @@ class SentAhead(Exchange):
         since: The time when it was sent, monotonic seconds.
     """
 
-    __slots__ = ("endings", "queue_index", "receive", "since")
-
-    def __init__(
-        self,
-        done: list[Done],
-        queue_index: int,
-        endings: list[Ending],
-        receive: Callable[[], list[Any]],
-    ) -> None:
-        super().__init__(done)
-        self.queue_index = queue_index
-        self.endings = endings
-        self.receive = receive
-        self.since = time.monotonic()
+    queue_index: int
+    endings: list[Ending]
+    receive: Callable[[], list[Any]]
+    since: float = field(default_factory=time.monotonic, init=False)
 
 
 class Ahead:

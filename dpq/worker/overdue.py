@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpq.model.log_fields import fields
@@ -20,12 +21,12 @@ from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LATEST_ACK_SECONDS, STOP_CHECK_SECONDS, RunState
 
 if TYPE_CHECKING:
-    from dpq.model.task import Task
     from dpq.worker.fetcher import Fetcher
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class HandlerRun:
     """A running handler: the index of its queue, its start (monotonic seconds), its context.
 
@@ -35,15 +36,12 @@ class HandlerRun:
         overdue: The error, if the handler ran too long and its attempt has failed.
     """
 
-    __slots__ = ("began", "context", "ended", "limit", "overdue", "queue_index")
-
-    def __init__(self, queue_index: int, began: float, limit: float | None) -> None:
-        self.queue_index = queue_index
-        self.began = began
-        self.limit = limit
-        self.context: Context[Any] | None = None
-        self.ended = False
-        self.overdue: BaseException | None = None
+    queue_index: int
+    began: float
+    limit: float | None
+    context: Context[Any] | None = None
+    ended: bool = False
+    overdue: BaseException | None = None
 
 
 class OverdueWatch:
@@ -117,10 +115,6 @@ class OverdueWatch:
                     if not (self._running or self._fetcher.ends):
                         self._fetcher.look_again()
 
-    def _about(self, task: Task[Any], ms: float) -> dict[str, Any]:
-        about: dict[str, Any] = {"worker": self._name, "task_id": task.id, "group": task.group}
-        return fields("overdue", attempt=task.attempt, ms=ms, **about)
-
     def end_overdue(self) -> None:
         """Fail the attempts of handlers that run too long; their contexts say `lost`."""
         now = time.monotonic()
@@ -130,11 +124,15 @@ class OverdueWatch:
                 told = run.context.told if run.context else None
                 done = Done(run.queue_index, lease.task, error, cost=told)
                 if self._deliveries.claim(done):
-                    log.warning(
-                        "%s: task %s %s",
-                        *(self._name, lease.task.id, error),
-                        extra=self._about(lease.task, round((now - run.began) * 1000, 3)),
+                    about = fields(
+                        "overdue",
+                        worker=self._name,
+                        task_id=lease.task.id,
+                        group=lease.task.group,
+                        attempt=lease.task.attempt,
+                        ms=round((now - run.began) * 1000, 3),
                     )
+                    log.warning("%s: task %s %s", self._name, lease.task.id, error, extra=about)
                     run.overdue = error
                     if run.context:
                         run.context._lose()

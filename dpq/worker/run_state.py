@@ -1,6 +1,7 @@
 """The state of one run of a worker, as its parts share it. No I/O."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from dpq.worker.pulse import Pulse
 
@@ -21,6 +22,7 @@ MAIN_LOOP, HEARTBEAT, EXCHANGE = "the main loop", "the heartbeat", "the exchange
 """The loops of a worker that must move."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class RunState:
     """One run, from `run` to its return. Only the worker itself changes it.
 
@@ -31,10 +33,7 @@ class RunState:
         pulse: Which loops of the run move.
     """
 
-    __slots__ = ("end", "pulse", "stopping", "until_empty")
-
-    def __init__(self, *, until_empty: bool, end: Callable[[], None]) -> None:
-        self.until_empty = until_empty
-        self.end = end
-        self.stopping = False
-        self.pulse = Pulse(2.5 * BEAT_SECONDS)
+    until_empty: bool
+    end: Callable[[], None]
+    stopping: bool = field(default=False, init=False)
+    pulse: Pulse = field(default_factory=lambda: Pulse(2.5 * BEAT_SECONDS), init=False)

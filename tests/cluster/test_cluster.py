@@ -244,7 +244,9 @@ def test_a_scheduler(
 ) -> None:
     """One daemon does the upkeep of all queues; of those beyond its connections when it looks."""
     monkeypatch.setattr(waiters, "MOST_BLOCKS", most)
-    monkeypatch.setattr("dpq.scheduler.RECHECK_SECONDS", 5.0 if most > 3 else 0.5)
+    for module in ("daemon", "upkeep"):
+        seconds = 5.0 if most > 3 else 0.5
+        monkeypatch.setattr(f"dpq.scheduler.{module}.RECHECK_SECONDS", seconds)
     for q in queues:
         q.push("known")
     with running(Scheduler(queues[0].redis, [q.queue_name for q in queues])):

@@ -109,18 +109,6 @@ def test_a_timeout(live):
     assert live.check() == []
 
 
-async def test_a_timeout_async(redis, queue_name):
-    """The same of the asyncio face."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(1, 60)
-        async with q.acquire():
-            pass
-        with pytest.raises(LimitTimeoutError) as raised:
-            async with q.acquire(timeout=0):
-                pytest.fail("granted")
-        assert raised.value.group is None
-
-
 @pytest.mark.parametrize(
     ("named", "arguments"),
     [
@@ -174,20 +162,6 @@ def test_a_429_of_the_queue(live):
     assert live.pop().task
 
 
-async def test_a_429_async(redis, queue_name):
-    """The same of the asyncio face."""
-    async with asyncio_queue(redis, queue_name) as q:
-        async with q.acquire("g") as permit:
-            assert await permit.report(200, {}) is None
-            limited = await permit.report(429, TOO_MANY)
-        assert limited
-        assert limited.retry_after == 30
-        with pytest.raises(RateLimited):
-            async with q.acquire("h"):
-                raise RateLimited(30)
-        assert [state.group for state in await q.groups()] == ["g", "h"]
-
-
 LEFT = {"RateLimit": "limit=9, remaining=4, reset=60"}
 
 
@@ -206,24 +180,6 @@ def test_a_pool_whose_answers_tell(live):
         assert third.report(429, TOO_MANY)
     assert [member.open for member in live.group("a").members].count(False) == 1
     assert live.check() == []
-
-
-async def test_a_pool_whose_answers_tell_async(redis, queue_name):
-    """So it is for `AsyncPermit`."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit([RateLimit(1, 60, 1000, unit="t")], group="a", members=["x", "y"])
-        async with q.acquire("a", cost={"t": 100}) as permit:
-            assert permit.member == "x"
-            assert await permit.report(200, LEFT) is None
-            permit.spent({"t": 80})
-        state = await q.group("a")
-        assert [round(member.units_left[0]) for member in state.members] == [920, 1000]
-        assert [len(member.budgets) for member in state.members] == [1, 0]
-        async with q.acquire("a", cost={"t": 100}) as permit:
-            assert await permit.report(429, TOO_MANY)
-        left = [round(m.units_left[0]) for m in (await q.group("a")).members]
-        assert left == [920, 999]  # the slack that it learns costs a part of one
-        assert await q.check() == []
 
 
 def test_a_paused_queue_grants(live):

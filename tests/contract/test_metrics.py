@@ -14,7 +14,7 @@ from dpq import DPQ, Push, Quota, RateLimit
 from dpq.cli.metrics import read_address
 from dpq.metrics import COUNTERS, GAUGES, GROUPS, TOTALS, Exporter
 from dpq.model.errors import ConfigurationError
-from dpq.sampler import Named
+from dpq.views.sampler import Named
 from dpq.web import Access
 from dpq.web import app as dashboard
 

@@ -549,7 +549,7 @@ def test_a_waiting_pop_follows(
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("transport.waiter", "scheduler"):
+    for module in ("transport.waiter", "scheduler.upkeep"):
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", 60.0)
 
 

@@ -7,13 +7,13 @@ import aiohttp
 import httpx
 import pytest
 import requests
-from kit.awaited import asyncio_client
+from kit.awaited import asyncio_queue
 from kit.hosts import Host
 
 import dpq.aiohttp
 import dpq.httpx
 import dpq.requests
-from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError, RateLimit
+from dpq import DPQ, ConfigurationError, LimitTimeoutError, RateLimit
 
 GROUP = "127.0.0.1"
 KEYS = {"a": "secret-a", "b": "secret-b"}
@@ -177,8 +177,6 @@ def test_bad_options(ask, name, value):
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
 async def test_asyncio_clients(redis, queue_name, host, kind):
     """They do the same, by the same options."""
-    client = asyncio_client(redis)
-    q: AsyncDPQ[Any] = AsyncDPQ(client, queue_name)
 
     async def ask(key: str | None = None, path: str = "", **options: Any) -> int:
         headers = {"X-Api-Key": key} if key else {}
@@ -199,7 +197,7 @@ async def test_asyncio_clients(redis, queue_name, host, kind):
             return got.status
 
     permits: list[Any] = []
-    try:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(RateLimit(9, 1, 9), group=GROUP, members=["a", "b"])
         assert [await ask(prepare=set_key) for _ in range(2)] == [200, 200]
         assert host.keys == [KEYS[permit.member] for permit in permits]
@@ -217,10 +215,6 @@ async def test_asyncio_clients(redis, queue_name, host, kind):
         with pytest.raises(LimitTimeoutError):
             async with q.acquire(GROUP, member="b", timeout=0):
                 pytest.fail("granted")
-        await q.drop()
-    finally:
-        await q.close()
-        await client.aclose()
 
 
 def test_acquire_names_a_member(live):

@@ -13,7 +13,7 @@ import httpx
 import httpx2
 import pytest
 import requests
-from kit.awaited import asyncio_client
+from kit.awaited import asyncio_queue
 from kit.hosts import Host
 from redis import Redis
 
@@ -204,9 +204,7 @@ async def over_aiohttp(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int,
 @pytest.mark.parametrize("get", [over_httpx, over_httpx2, over_aiohttp])
 async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: Any) -> None:
     """Units, redirects, 429s, leases and errors as with the blocking clients."""
-    redis_client = asyncio_client(redis)
-    q: AsyncDPQ[Any] = AsyncDPQ(redis_client, queue_name)
-    try:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(100, 1, burst=9, group=GROUP, concurrency=1)
         assert await get(q, f"{host.url}/4") == (200, "ok")
         assert len(host.came) == 5
@@ -217,27 +215,17 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
         with pytest.raises(LimitTimeoutError):
             await get(q, host.url, timeout=0)
         assert await q.check() == []
-        await q.drop()
-    finally:
-        await q.close()
-        await redis_client.aclose()
 
 
 async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, host: Host) -> None:
     """As after `raise_for_status` inside of an `async with` of aiohttp."""
-    redis_client = asyncio_client(redis)
-    q: AsyncDPQ[Any] = AsyncDPQ(redis_client, queue_name)
-    try:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(100, 1, burst=9, group=GROUP, concurrency=1)
         middleware = dpq.aiohttp.Middleware(q, timeout=5)
         async with aiohttp.ClientSession(middlewares=[middleware]) as session:
             for path in ("stream", ""):
                 async with session.get(f"{host.url}/{path}") as answer:
                     assert answer.status == 200
-        await q.drop()
-    finally:
-        await q.close()
-        await redis_client.aclose()
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp"])

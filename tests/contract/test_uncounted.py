@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kit.awaited import asyncio_client
+from kit.awaited import asyncio_queue
 from kit.limits import payloads
 from redis import Redis
 
-from dpq import DPQ, AsyncDPQ, Budget, CostWarning, Push, Quota, RateLimit
+from dpq import DPQ, Budget, CostWarning, Push, Quota, RateLimit
 
 TOKENS = RateLimit(100, 60, 20, unit="tokens")
 """A window that grants 119 at most."""
@@ -206,13 +206,10 @@ def test_partitions(redis: Redis, queue_name: str) -> None:
 
 async def test_the_asyncio_face(redis: Redis, queue_name: str) -> None:
     """The same of AsyncDPQ, at the caller's line."""
-    client = asyncio_client(redis)
-    async with AsyncDPQ[Any](client, queue_name) as q:
+    async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit([TOKENS], group="g")
         with told() as texts:
             await q.push(1, group="g", cost={"tokens": 5000})
             async with q.acquire("g", cost={"tokns": 5}, timeout=0):
                 await asyncio.sleep(0)
         assert len(texts) == 2
-        await q.drop()
-    await client.aclose()

@@ -13,7 +13,7 @@ import anthropic
 import httpx2
 import openai
 import pytest
-from kit.awaited import asyncio_client
+from kit.awaited import asyncio_queue
 from kit.hosts import Answers, Host
 
 import dpq.httpx2
@@ -221,18 +221,12 @@ def test_each_request_has_the_key_of_its_permit(live, host):
 @asynccontextmanager
 async def opened(redis: Any, name: str) -> AsyncIterator[tuple[AsyncDPQ[Any], httpx2.AsyncClient]]:
     """An asyncio queue, and a client of httpx2 over it."""
-    redis_client = asyncio_client(redis)
-    q: AsyncDPQ[Any] = AsyncDPQ(redis_client, name)
     cost = {"tokens": 500, "output_tokens": 500}
-    transport = dpq.httpx2.AsyncTransport(q, cost=cost, spent=either, timeout=5)
-    try:
+    async with asyncio_queue(redis, name) as q:
+        transport = dpq.httpx2.AsyncTransport(q, cost=cost, spent=either, timeout=5)
         await q.set_limit(LIMITS, group=GROUP)
         async with httpx2.AsyncClient(transport=transport) as client:
             yield q, client
-        await q.drop()
-    finally:
-        await q.close()
-        await redis_client.aclose()
 
 
 async def test_both_with_asyncio(redis, queue_name, host):

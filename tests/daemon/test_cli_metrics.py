@@ -12,8 +12,8 @@ import pytest
 
 from dpq import DPQ
 from dpq.metrics import Exporter
-from dpq.sampler import Named
 from dpq.server import Server
+from dpq.views.sampler import Named
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler, known_queues
-from dpq import scheduler as scheduling
 from dpq.protocol import packing
 from dpq.protocol.command import once
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
 from dpq.registry.all_queues import NAMES_A_CALL
 from dpq.registry.names import Sieve
+from dpq.scheduler import daemon, listener, names, upkeep
 from dpq.server import Server
 from dpq.transport.cluster import Node
 from dpq.transport.connections import Connections
@@ -89,7 +89,7 @@ def test_new_queues_are_picked_up(redis: Redis, live: DPQ, other: DPQ) -> None:
     live.push(1)
     scheduler = Scheduler(redis)
     with running(scheduler):
-        wait_for(lambda: scheduler._queues, live.stats)
+        wait_for(lambda: scheduler._upkeep.queues, live.stats)
         other.push(1, delay=0.05)
         wait_for(lambda: other.stats().ready == 1, other.stats)
 
@@ -110,13 +110,24 @@ def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, other: DPQ, lef
     scheduler = Scheduler(redis)
     with running(scheduler):
         for _ in range(2):
-            wait_for(lambda: len(scheduler._queues) == 2, live.stats)
+            wait_for(lambda: len(scheduler._upkeep.queues) == 2, live.stats)
             other.drop()
             LEFT[left](redis, other.queue_name)
-            wait_for(lambda: list(scheduler._queues) == [live.queue_name], live.stats)
+            wait_for(lambda: list(scheduler._upkeep.queues) == [live.queue_name], live.stats)
             wait_for(lambda: not redis.sismember(REGISTRY, other.queue_name), live.stats)
             other.push(1, delay=0.05)
             wait_for(lambda: other.stats().ready == 1, other.stats)
+
+
+def test_a_queue_that_leaves_the_list_is_let_go(redis: Redis, live: DPQ, other: DPQ) -> None:
+    """A queue whose name is taken out of the list gets no upkeep, though it is stored."""
+    live.push(1)
+    other.push(1)
+    scheduler = Scheduler(redis)
+    scheduler.run_once()
+    redis.srem(REGISTRY, other.queue_name)
+    scheduler.run_once()
+    assert list(scheduler._upkeep.queues) == [live.queue_name]
 
 
 def test_several_at_once(redis: Redis, live: DPQ) -> None:
@@ -237,7 +248,7 @@ def test_a_master_that_is_away_is_not_the_server(
 
     def step(name: str) -> bool:
         for each in ("here", "there"):
-            scheduler._moments.set(each, 0.0 if each == name else float("inf"))
+            scheduler._upkeep.moments[each] = 0.0 if each == name else float("inf")
         return scheduler._round()
 
     with pytest.raises(RedisConnectionError, match="gone"):
@@ -286,7 +297,7 @@ def test_names_without_a_queue_are_taken_out(
         assert rounds < 10
     scheduler.run_once()
     assert known_queues(redis) == [live.queue_name]
-    assert list(scheduler._queues) == [live.queue_name]
+    assert list(scheduler._upkeep.queues) == [live.queue_name]
 
 
 def test_a_damaged_queue_is_no_junk(redis: Redis, live: DPQ) -> None:
@@ -304,26 +315,26 @@ def test_junk_that_may_not_be_removed_starves_nobody(
     """Between two looks at some of the names, a queue that is due has its turn."""
     live.push(1)
     plant(redis, 5000)
-    monkeypatch.setattr(scheduling, "forget_queues", refusing)
+    monkeypatch.setattr(names, "forget_queues", refusing)
     scheduler = Scheduler(redis)
     scheduler._names._sieve.may_remove = False
-    while live.queue_name not in scheduler._queues:
+    while live.queue_name not in scheduler._upkeep.queues:
         scheduler._round()
     looked: list[int] = []
     absent = Sieve.is_queue
     monkeypatch.setattr(
         Sieve, "is_queue", lambda sieve, name: looked.append(1) or absent(sieve, name)
     )
-    most = scheduling.NAMES_A_LOOK + NAMES_A_CALL + 16  # SSCAN may bring a few more than asked
+    most = names.NAMES_A_LOOK + NAMES_A_CALL + 16  # SSCAN may bring a few more than asked
     for _ in range(10):  # nearly two walks over all of them
         live.push(1, delay=0.001)
         wait_for(lambda: live.next_event() == 0, live.stats)
         looked.clear()
-        scheduler._moments.set(live.queue_name, 0)  # as its marker would
+        scheduler._upkeep.moments[live.queue_name] = 0  # as its marker would
         scheduler._look_at = 0
         assert scheduler._round() == 1
         assert 0 < len(looked) <= most
-    assert len(scheduler._queues) == 1
+    assert len(scheduler._upkeep.queues) == 1
     assert redis.scard(REGISTRY) == 5003
 
 
@@ -338,7 +349,7 @@ def test_a_list_of_names_that_is_something_else(
     live.push(1)
     scheduler = Scheduler(redis)
     with running(scheduler):
-        wait_for(lambda: scheduler._queues, lambda: caplog.text)
+        wait_for(lambda: scheduler._upkeep.queues, lambda: caplog.text)
         redis.delete(REGISTRY)
         redis.set(REGISTRY, "x")
         scheduler._look_at = 0
@@ -402,12 +413,12 @@ def test_a_flood_of_wake_ups(redis: Redis, live: DPQ, whose: str) -> None:
 
 def test_wake_ups_have_a_rate() -> None:
     """A marker that is written without end wakes a daemon a hundred times a second at most."""
-    pace, now = scheduling._Pace(), 1000.0
+    pace, now = listener.Pace(), 1000.0
     woken = 0
     while now < 1010:
         now += pace.wait_seconds(now) + 0.0001
         woken += 1
-    assert woken < 11 * scheduling.WAKES_PER_SECOND + 20
+    assert woken < 11 * listener.WAKES_PER_SECOND + 20
 
 
 def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
@@ -415,7 +426,7 @@ def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
     first, second = (key_of(f"{queue_name}-{n}", "tick") for n in (1, 2))
     redis.zadd(first, {"a": 0, "b": 0, "c": 0})
     redis.zadd(second, {"w": 0})
-    waiter = scheduling._Listener(Connections(redis).nodes, [first, second])
+    waiter = listener.Listener(Connections(redis).nodes, [first, second])
     woken = [waiter.wait(PATIENCE_S) for _ in range(3)]
     assert [marker.number for marker in woken if marker] == [0, 1, 0]
     waiter.close()
@@ -426,13 +437,13 @@ def test_a_marker_of_another_type_hinders_no_other(
     redis: Redis, live: DPQ, other: DPQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A queue whose marker is broken cannot be heard; the others are, at once."""
-    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(upkeep, "RECHECK_SECONDS", 60.0)
     other.push(1)
     live.push(1)
     redis.set(key_of(other.queue_name, "tick"), "x")
     scheduler = Scheduler(redis)
     with running(scheduler):
-        wait_for(lambda: scheduler._deaf, lambda: scheduler._queues)
+        wait_for(lambda: scheduler._deaf, lambda: scheduler._upkeep.queues)
         live.push(2, delay=0.05)
         wait_for(lambda: live.stats().ready == 2, live.stats)
 
@@ -441,8 +452,8 @@ def test_many_markers_over_few_connections(
     redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many queues cost a few connections and one look at the server; each is heard of at once."""
-    monkeypatch.setattr(scheduling, "MARKERS_OF_A_BLOCK", 10)
-    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(listener, "MARKERS_OF_A_BLOCK", 10)
+    monkeypatch.setattr(upkeep, "RECHECK_SECONDS", 60.0)
     queues = [DPQ(redis, f"{queue_name}-{n}") for n in range(35)]
     for queue in queues:
         queue.register()
@@ -490,7 +501,7 @@ def test_trouble_is_told_once(
         redis.hset(key_of(queue_name, "conf"), "partition_count", text)
         for _ in range(3):
             scheduler.run_once()
-            scheduler._queues[queue_name].forget()
+            scheduler._upkeep.queues[queue_name].forget()
     assert caplog.text.count(f"{queue_name}: this queue gets no upkeep") == 2
     redis.hdel(key_of(queue_name, "conf"), "partition_count")
 
@@ -501,7 +512,8 @@ def test_reconnects(
 ) -> None:
     """A daemon whose server goes away waits with backoff, and goes on when it is back: with a
     queue that is not due meanwhile, too, it does not say so before."""
-    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 0.3)
+    for module in (daemon, upkeep):
+        monkeypatch.setattr(module, "RECHECK_SECONDS", 0.3)
     with (
         alone(Path(directory) / "node", appendonly="no") as node,
         Redis(unix_socket_path=str(node.socket), retry=Retry(NoBackoff(), 0)) as redis,

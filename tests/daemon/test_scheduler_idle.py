@@ -1,5 +1,6 @@
 """What a daemon sends while nothing happens; and that nothing is late for it."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,9 @@ from redis.exceptions import ResponseError
 from support import wait_for
 
 from dpq import DPQ, Scheduler
-from dpq import scheduler as scheduling
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.registry.names import Sieve
+from dpq.scheduler import daemon, upkeep
 from dpq.transport import waiter
 
 
@@ -32,7 +33,8 @@ def several(redis: Redis, queue_name: str) -> Iterator[list[DPQ[Any]]]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(upkeep, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(daemon, "RECHECK_SECONDS", 0.1)
 
 
 def counts(redis: Redis) -> dict[str, int]:
@@ -41,21 +43,21 @@ def counts(redis: Redis) -> dict[str, int]:
 
 def settled(scheduler: Scheduler, count: int) -> bool:
     """Each queue was stepped, and is not due for long; nor are the names."""
-    queues, later = list(scheduler._queues.values()), scheduling.time.monotonic() + 30
+    queues, later = list(scheduler._upkeep.queues.values()), time.monotonic() + 30
     return (
         len(queues) == count
         and all(queue.settings for queue in queues)
         and scheduler._heard == tuple(queue.partitions for queue in queues)
         and (scheduler._named is not None or not scheduler._changed)
         and scheduler._look_at > later
-        and scheduler._moments.first() > later
+        and scheduler._upkeep.moments.first() > later
     )
 
 
 def wait_for_rest(redis: Redis, scheduler: Scheduler, count: int) -> None:
-    wait_for(lambda: settled(scheduler, count), scheduler._queues.keys)
+    wait_for(lambda: settled(scheduler, count), scheduler._upkeep.queues.keys)
     wait_for_waiters(redis, 1)
-    wait_for(lambda: settled(scheduler, count), scheduler._queues.keys)
+    wait_for(lambda: settled(scheduler, count), scheduler._upkeep.queues.keys)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -79,14 +81,14 @@ def test_many_queues_in_a_few_glances(
     redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A glance is bounded, so twelve queues by five at once are three calls."""
-    monkeypatch.setattr(scheduling, "GLANCED_AT", 5)
+    monkeypatch.setattr(upkeep, "GLANCED_AT", 5)
     monkeypatch.setattr(waiter, "RECHECKS_OF_A_BLOCK", 1000)
     scheduler = Scheduler(redis)
     with running(scheduler):
         wait_for_rest(redis, scheduler, len(several))
         redis.config_resetstat()
         wait_for(lambda: counts(redis).get("scard", 0) >= 6, lambda: counts(redis))
-        assert scheduler._glance_at < scheduling.time.monotonic() + 1
+        assert scheduler._upkeep.glance_at < time.monotonic() + 1
         sent = counts(redis)
     assert sent["hmget"] / sent["scard"] == pytest.approx(len(several) / 3, abs=1)
 
@@ -119,7 +121,7 @@ def test_an_event_that_no_marker_says(redis: Redis, several: list[DPQ[Any]]) -> 
         name = far.queue_name
 
         def left() -> float:
-            return scheduler._moments.of(name) - scheduling.time.monotonic()
+            return scheduler._upkeep.moments[name] - time.monotonic()
 
         wait_for(lambda: 20 < left() <= 30, left)
 
@@ -136,11 +138,13 @@ def test_without_glances_each_queue_is_stepped(
         raise ValueError("nonsense")
         yield
 
-    monkeypatch.setattr(scheduling, "glance", glance)
+    monkeypatch.setattr(upkeep, "glance", glance)
     scheduler = Scheduler(redis)
     deaf(scheduler, several)
     with running(scheduler):
-        wait_for(lambda: len(scheduler._queues) == len(several), scheduler._queues.keys)
+        wait_for(
+            lambda: len(scheduler._upkeep.queues) == len(several), scheduler._upkeep.queues.keys
+        )
         for queue in several[::3]:
             queue.push(1, delay=0.05)
         for queue in several[::3]:
@@ -151,14 +155,16 @@ def test_a_step_comes_in_any_case(
     redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old dead letters have no event: each queue is stepped now and then."""
-    monkeypatch.setattr(scheduling, "STEP_SECONDS", 0.2)
+    monkeypatch.setattr(upkeep, "STEP_SECONDS", 0.2)
     scheduler = Scheduler(redis)
     queue = several[5]
     for n in range(3):
         queue.push(n)
         queue.bury(queue.pop().task, "no")
     with running(scheduler):
-        wait_for(lambda: len(scheduler._queues) == len(several), scheduler._queues.keys)
+        wait_for(
+            lambda: len(scheduler._upkeep.queues) == len(several), scheduler._upkeep.queues.keys
+        )
         redis.zadd(key_of(queue.queue_name, "dead"), {queue.dead.list(1)[0].id: 1})  # of 1970
         wait_for(lambda: queue.stats().dead == 2, queue.stats)
 
@@ -171,17 +177,17 @@ def test_a_name_without_a_marker_is_found(redis: Redis, several: list[DPQ[Any]])
     with running(scheduler):
         wait_for_rest(redis, scheduler, len(several) - 1)
         redis.sadd(REGISTRY, left_out)
-        wait_for(lambda: left_out in scheduler._queues, scheduler._queues.keys)
+        wait_for(lambda: left_out in scheduler._upkeep.queues, scheduler._upkeep.queues.keys)
 
 
 def test_a_full_daemon_checks_no_more_names(
     redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond its bound a name costs a part of SSCAN; a place that is free is taken."""
-    monkeypatch.setattr(scheduling, "MOST_QUEUES", 4)
+    monkeypatch.setattr(daemon, "MOST_QUEUES", 4)
     scheduler = Scheduler(redis)
     scheduler.run_once()
-    assert len(scheduler._queues) == 4
+    assert len(scheduler._upkeep.queues) == 4
     asked: list[str] = []
     is_queue = Sieve.is_queue
     monkeypatch.setattr(
@@ -189,10 +195,10 @@ def test_a_full_daemon_checks_no_more_names(
     )
     scheduler.run_once()
     assert asked == []
-    gone = next(queue for queue in several if queue.queue_name in scheduler._queues)
+    gone = next(queue for queue in several if queue.queue_name in scheduler._upkeep.queues)
     gone.drop()
     scheduler.run_once()
     scheduler._look_at = 0.0
     scheduler.run_once()
-    assert len(scheduler._queues) == 4
-    assert gone.queue_name not in scheduler._queues
+    assert len(scheduler._upkeep.queues) == 4
+    assert gone.queue_name not in scheduler._upkeep.queues

@@ -120,7 +120,7 @@ unspoiled_async | redis-py keeps an interrupted connection with its reply under 
 +     except BaseException as error:
 Leases._extended | nobody is told that a lease is lost
 | contract/worker::test_a_handler_is_told_that_its_lease_is_lost
-| contract/worker_async::test_a_lost_lease_cancels_its_handler
+| unit/runner
 - if lease.lost:
 + if False:
 upkeep | the end of a lease costs no attempt | lua/promote lua/pop
@@ -220,7 +220,7 @@ quotas.opens | a spread quota is not paced | lua/quotas
 - local may = rule.spread and quota.next or 0
 + local may = 0
 offset_changes | a quota knows no later clock changes | lua/quotas
-- changes.append((late, offset(late)))
+- changes.append((moments[first], offset(moments[first])))
 + pass
 observe.lua | what is under way is forgotten | lua/observe
 - out * tonumber(args[i + 3])
@@ -564,7 +564,7 @@ Worker._finish.give_up | a worker that ends waits for nobody
 | contract/worker::test_a_stop_waits_for_handlers
 - give_up = time.monotonic() + self.grace
 + give_up = time.monotonic()
-OverdueWatch.end_overdue | a time limit is none | contract/worker_threads::test_a_time_limit
+OverdueWatch.end_overdue | a time limit is none | unit/runner
 - (limit := run.limit) is not None and run.began + limit <= now
 + (limit := run.limit) is not None and not now
 Runner.handle.limit | a task has no time limit of its own
@@ -595,11 +595,11 @@ finder.find_by_name | an unknown name is tried again and again
 - raise Reject(f"unknown task {name!r}")
 + raise ValueError(f"unknown task {name!r}")
 AsyncRunner.fill | one handler more than the concurrency
-| contract/worker_async::test_no_more_handlers_run_than_may
+| unit/runner
 - len(self._running) < self._concurrency and
 + len(self._running) <= self._concurrency and
 _cancel_lost | a lost lease cancels nothing
-| contract/worker_async::test_a_lost_lease_cancels_its_handler
+| unit/runner
 -     context._lose()
 -     handling.cancel()
 +     context._lose()
@@ -627,34 +627,34 @@ AsyncFetcher.add | an async worker takes a 429 for its task only | contract/work
 + if False:
 
 # Scheduler
-Scheduler._stepped | the scheduler keeps a name whose queue is gone
+Upkeep._stepped | the scheduler keeps a name whose queue is gone
 | daemon/scheduler::test_a_queue_that_is_gone_is_let_go
-- if gone and self._named is None:
+- if gone and not self._named:
 + if gone and self._named:
-_Moments.first | the scheduler sleeps until the last of its queues' events
+Moments.first | the scheduler sleeps until the last of its queues' events
 | daemon/scheduler::test_the_first_event_of_all_queues
-- return self._heap[0][0] if self._heap else float("inf")
-+ return max([m for m in self._of.values() if m < 1e300], default=1e300)
+- return min(self.values(), default=math.inf)
++ return max([m for m in self.values() if m < 1e300], default=1e300)
 Scheduler.run_once | a master that is away stops the queues of the others
 | daemon/scheduler::test_a_master_that_is_away_hinders_no_queue_elsewhere
 - if not answered and (fault := fault or away):
 + if fault := fault or away:
 Scheduler._none_in_reach | a master that is away is the whole cluster
 | daemon/scheduler::test_a_master_that_is_away_is_not_the_server
-- (not clustered or self._away.issuperset(self._queues))
+- (not clustered or self._upkeep.all_away)
 + True
 Scheduler.run.answered | a server is back that nobody has asked | daemon/scheduler::test_reconnects
 - answered = self._round()
 + answered = self._round() or True
-Scheduler._glanced | a glance does not look at moments
+Upkeep._glanced | a glance does not look at moments
 | daemon/scheduler_idle::test_an_event_that_no_marker_says
 - default=math.inf)
 -                 self
 + default=math.inf) + 1e6
 +                 self
-Scheduler._stepped | a daemon without markers steps each queue at each look
+Upkeep._stepped | a daemon without markers steps each queue at each look
 | daemon/scheduler_idle::test_at_rest_it_sends_glances
--         if self._glances and not pruned:
+-         if self.glances and not pruned:
 +         if False:
 block_seconds | the block of a waiter ends with each look
 | contract/waiting::test_the_looks_of_an_idle_waiter_cost_one_command_each unit/waiter
@@ -667,18 +667,18 @@ glance.lua | a glance says nothing is to come
 | lua/glance daemon/scheduler_idle::test_a_lost_marker_costs_a_glance
 - elseif soonest then
 + elseif false then
-Scheduler._look.found | names that are new are not seen
+Scheduler._look | names that are new are not seen
 | daemon/scheduler::test_new_queues_are_picked_up
-- found = self._names.look(self._queues, full
-+ found = [] if self._queues else self._names.look(self._queues, full
+- self._attend(self._names.look(queues, full
++ self._attend([] if queues else self._names.look(queues, full
 Scheduler._woken | a marker with many members wakes the scheduler for each
 | daemon/scheduler::test_a_flood_of_wake_ups
 - if self._pace.again(key, now):
 + if False:
-_Pace.wait_seconds | wake-ups have no rate | daemon/scheduler::test_wake_ups_have_a_rate
+Pace.wait_seconds | wake-ups have no rate | daemon/scheduler::test_wake_ups_have_a_rate
 - return max(0.0, -self._credit / WAKES_PER_SECOND)
 + return 0.0
-_Names.look | all names are looked at before queues have their turn
+Names.look | all names are looked at before queues have their turn
 | daemon/scheduler::test_junk_that_may_not_be_removed_starves_nobody
 - while looked < NAMES_A_LOOK:
 + while True:
@@ -1003,15 +1003,15 @@ _behind_letter | a record without its letter is read | unit/replies
 + if not text:
 
 # Daemons
-Scheduler._look | a queue that is gone is stepped for ever
-| daemon/scheduler::test_a_queue_that_is_gone_is_let_go
--                     self._leave(name)
+Scheduler._look | a queue that is in no list is stepped for ever
+| daemon/scheduler::test_a_queue_that_leaves_the_list_is_let_go
+-                     self._upkeep.leave(name)
 +                     pass
-_DaemonConnections.resend | of a master that is away each queue is tried again
+DaemonConnections.resend | of a master that is away each queue is tried again
 | daemon/scheduler::test_a_master_that_is_away_hinders_no_queue_elsewhere
 -         if node in self._away:
 +         if False:
-_Listener.wait | a marker that always has a wake-up hides the others
+Listener.wait | a marker that always has a wake-up hides the others
 | daemon/scheduler::test_no_marker_hides_another
 -             self._asked.served(self.markers[marker.number])
 +             pass
@@ -1019,9 +1019,9 @@ Scheduler._ignore_broken | a marker of another type stops the daemon
 | daemon/scheduler::test_a_marker_of_another_type_hinders_no_other
 - self._deaf[key] = time.monotonic() + DEAF_SECONDS
 + self._deaf[key] = time.monotonic()
-Scheduler._note | the same trouble is told again and again
+Troubles.note | the same trouble is told again and again
 | daemon/scheduler::test_trouble_is_told_once
--         self._troubled.add(what)
+-         self.add(what)
 readable | names that no queue can have stay
 | daemon/scheduler::test_names_without_a_queue_are_taken_out
 -             bad.append(raw)

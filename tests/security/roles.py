@@ -28,9 +28,9 @@ from dpq import (
 )
 from dpq.metrics import Exporter
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.sampler import Named
 from dpq.testing import Clock
 from dpq.transport.script_loading import load_scripts, scripts_there
+from dpq.views.sampler import Named
 
 PAGE = (Path(dpq.__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")
 LINES = dict(re.findall(r"^ACL SETUSER (\S+) reset on >PASSWORD (.*)$", PAGE, re.MULTILINE))
@@ -238,9 +238,9 @@ def scheduler(stage: Stage) -> None:
         owner.drop()
         id_ = owner.push(1, delay=0.1)
         wait_for(lambda: owner.get(id_).state == "ready", owner.stats)
-    wait_for(lambda: stage.root.info("clients")["blocked_clients"], daemon._queues.keys)
+    wait_for(lambda: stage.root.info("clients")["blocked_clients"], daemon._upkeep.queues.keys)
     wait_for(lambda: stage.root.scard(REGISTRY) <= 1, lambda: known_queues(stage.root))
-    wait_for(lambda: scripts_there(stage.root), daemon._queues.keys)
+    wait_for(lambda: scripts_there(stage.root), daemon._upkeep.queues.keys)
     daemon.stop()
     thread.join(PATIENCE_S)
 

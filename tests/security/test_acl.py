@@ -447,7 +447,7 @@ def test_a_scheduler_loads_what_a_restart_has_forgotten(redis, login):
     daemon = Scheduler(stage.user)
     thread = threading.Thread(target=daemon.run)
     thread.start()
-    wait_for(lambda: daemon._queues, known_queues)
+    wait_for(lambda: daemon._upkeep.queues, known_queues)
     redis.script_flush()
     redis.client_kill_filter(_type="normal", skipme=True)  # as a server that starts anew
 
@@ -458,7 +458,7 @@ def test_a_scheduler_loads_what_a_restart_has_forgotten(redis, login):
             return False
         return True
 
-    wait_for(pushed, daemon._queues.keys)
+    wait_for(pushed, daemon._upkeep.queues.keys)
     daemon.stop()
     thread.join(PATIENCE_S)
     assert producing.owner().stats().ready == 2

@@ -1,16 +1,13 @@
 """Random work under limits of all kinds at once, judged by what was granted and spent.
 
 Nothing here knows how a limit is stored or computed: the judge adds up what was handed out, at
-which moment of real time, and what was told of it later. `PYTHONPATH=tests python
-tests/stateful/all_limits.py SECONDS [FIRST_SEED]` searches for long; with a third word, `cluster`,
-on a cluster. A seed is the same run each time, but for what a server draws at random.
+which moment of real time, and what was told of it later. A seed is the same run each time, but for
+what a server draws at random.
 """
 
 import math
 import random
 import re
-import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +17,6 @@ from typing import Any
 from unittest.mock import patch
 
 from kit.periods import period_of
-from redis import Redis
 
 from dpq import (
     DPQ,
@@ -797,84 +793,3 @@ WEIGHTS = {
     "damage": 1,
     "check": 2,
 }
-
-
-def random_steps(chance: random.Random, most: int) -> list[Step]:
-    """Steps as the test draws them; some runs do without what confuses the judge."""
-    weights = dict(WEIGHTS)
-    for name in weights:
-        if chance.random() < 0.25 and name not in ("push", "pop", "advance", "set_limit"):
-            weights[name] = 0
-    for name in ("damage", "lose", "step_back", "clear_limit"):
-        if chance.random() < 0.6:
-            weights[name] = 0
-    names = chance.choices(list(weights), list(weights.values()), k=chance.randint(10, most))
-    start: list[Step] = [
-        ("set_limit", chance.randrange(1000), chance.randrange(1000))
-        for _ in range(chance.randint(1, 3))
-    ]
-    return start + [(name, chance.randrange(1000), chance.randrange(1000)) for name in names]
-
-
-def fails(redis: Redis, steps: Sequence[Step], seed: int) -> BaseException | None:
-    world = World(redis, seed)
-    try:
-        world.run(steps)
-    except Exception as error:
-        return error
-    finally:
-        with suppress(Exception):
-            world.close()
-    return None
-
-
-def shrunk(redis: Redis, steps: list[Step], seed: int, error: BaseException) -> list[Step]:
-    """Leave out what the fault does not need."""
-    kind, text = type(error), re.sub(r"\d+", "", str(error))[:25]
-    size, end = len(steps) // 2, time.monotonic() + 40
-    while size and time.monotonic() < end:
-        at = 0
-        while at < len(steps) and time.monotonic() < end:
-            fewer = steps[:at] + steps[at + size :]
-            now = fails(redis, fewer, seed)
-            if type(now) is kind and re.sub(r"\d+", "", str(now))[:25] == text:
-                steps = fewer
-            else:
-                at += size
-        size //= 2
-    return steps
-
-
-def main(seconds: float, seed: int, kind: str = "", most: int = 150) -> None:
-    """Search until a fault is found, or the time is over."""
-    from topology import Cluster
-
-    from dpq.server import Server, find_binary
-
-    server = Cluster(find_binary()) if kind == "cluster" else Server.start()
-    redis = Redis.from_url(server.url) if isinstance(server, Server) else server.client()
-    end, first, calls = time.monotonic() + seconds, seed, 0
-    try:
-        while time.monotonic() < end:
-            steps = random_steps(random.Random(seed), most)
-            calls += len(steps)
-            error = fails(redis, steps, seed)
-            if error is not None:
-                print(f"seed {seed}: {error!r}", flush=True)
-                steps = shrunk(redis, steps, seed, error)
-                print(f"seed {seed}: {steps}", flush=True)
-                world = World(redis, seed)
-                try:
-                    world.run(steps)
-                finally:
-                    world.close()
-                return
-            seed += 1
-        print(f"seeds {first} to {seed - 1}: {calls} steps, no fault")
-    finally:
-        redis.close()
-        server.close()
-
-
-if __name__ == "__main__":
-    main(float(sys.argv[1]), int([*sys.argv, "0"][2]), "".join(sys.argv[3:]))

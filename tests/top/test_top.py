@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from dpq import DPQ, Push
 from dpq.cli import app
 from dpq.protocol.keys import key_of
-from dpq.sampler import Known, Named, Watch
 from dpq.server import Server
 from dpq.top.app import Top
 from dpq.top.questions import Question
 from dpq.top.reader import Reader
 from dpq.top.screens import Queues
+from dpq.views.sampler import Known, Named, Watch
 
 PATIENCE_S = 60
 
@@ -34,7 +34,7 @@ PATIENCE_S = 60
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds come often, and see new names at once."""
     monkeypatch.setattr("dpq.top.app.EVERY_SECONDS", 0.05)
-    monkeypatch.setattr("dpq.sampler.KNOWN_FOR", 0.0)
+    monkeypatch.setattr("dpq.views.sampler.KNOWN_FOR", 0.0)
 
 
 class Screen:
@@ -291,7 +291,7 @@ def test_it_reads_what_is_seen_and_nothing_while_held(
     queues = [DPQ(live.redis, f"{live.queue_name}-{n:02}") for n in range(40)]
     read: list[str] = []
     monkeypatch.setattr(
-        "dpq.sampler.Watch.read",
+        "dpq.views.sampler.Watch.read",
         lambda watch, before=Watch.read: (read.append(watch.queue.queue_name), before(watch))[1],
     )
 

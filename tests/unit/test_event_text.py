@@ -3,8 +3,8 @@
 import pytest
 
 from dpq import Quota, RateLimit
-from dpq.model.event_text import event_text
 from dpq.model.history import Event
+from dpq.views.event_text import event_text
 
 LIMITED = dict.fromkeys(("group", "member", "task_id"), "")
 

@@ -75,8 +75,12 @@ OF_ONE_PARTITION = {
 PACKAGE = Path(dpq.__file__).parent
 QUEUES = [
     *("queue/base.py", "queue/queue.py", "queue/queue_async.py", "queue/dead.py"),
-    *("queue/dead_async.py", "queue/lease_loops.py", "scheduler.py", "testing.py", "tasks.py"),
-    *(f"worker/{path.name}" for path in sorted((PACKAGE / "worker").glob("*.py"))),
+    *("queue/dead_async.py", "queue/lease_loops.py", "testing.py", "tasks.py"),
+    *(
+        f"{room}/{path.name}"
+        for room in ("scheduler", "worker")
+        for path in sorted((PACKAGE / room).glob("*.py"))
+    ),
 ]
 
 

@@ -1,6 +1,5 @@
 """What both workers decide, without a server: handlers, order of queues, ends, bounds."""
 
-import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from typing import Any
 import fakeredis
 import pytest
 from kit.scripted import Kept, a_task
-from kit.workers import Unspeakable
 from redis import Redis
 from redis.exceptions import ConnectionError
 
@@ -241,23 +239,6 @@ def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
     ]  # fmt: skip
     assert list(sent[0].args)[1::2] == ["0", "5"]
     assert "{other}" in sent[1].keys[0]
-
-
-def test_an_error_without_words_fails_its_task(q: DPQ[Any]) -> None:
-    """An error whose text cannot be had is still a failed attempt, by name, with the backoff."""
-    (ending,) = endings([Done(0, a_task(), Unspeakable())], [q._operations])
-    command = sends(ending.operation)
-    assert command.script.name == "fail"
-    assert list(command.args)[3:] == [2000, "Unspeakable: its text cannot be had"]
-
-
-@pytest.mark.parametrize(
-    "error", [SystemExit("bad"), asyncio.CancelledError(), KeyboardInterrupt()]
-)
-def test_a_handler_that_breaks_off_has_failed(q: DPQ[Any], error: BaseException) -> None:
-    """Only the worker gives back uncounted: a handler that ends so would come again for ever."""
-    (ending,) = endings([Done(0, a_task(), error)], [q._operations])
-    assert sends(ending.operation).script.name == "fail"
 
 
 def test_a_signal_that_makes_no_sense_is_a_failure(q: DPQ[Any]) -> None:

@@ -262,7 +262,7 @@ def test_limits_are_set_and_removed(change: Browser, q: DPQ, path: str, group: s
     assert shown == [(10, 1, 3, ""), (5000, 60, 400, "tokens")]
     assert state.concurrency == 7
     html = change.page(f"{path}/limit?group={group or ''}")
-    assert 'value="10/1s, tokens=5000/60s"' in html
+    assert 'value="10/s, tokens=5000/min"' in html
     change.submit(f"{path}/limits", 400, group=group or "", rate="10 a second")
     change.submit(f"{path}/limits", group=group or "", verb="clear")
     assert not [each for each in q.limits() if each.windows]

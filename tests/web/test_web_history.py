@@ -7,9 +7,9 @@ import pytest
 from kit.web import Browser
 
 from dpq import DPQ, Adaptive, Event
-from dpq.sampler import Watch
 from dpq.testing import Clock
-from dpq.web.charts import SPANS, counted, last_of, limited_by, read_learned, story
+from dpq.views.charts import SPANS, counted, last_of, limited_by, read_learned, story
+from dpq.views.sampler import Watch
 
 MINUTE = 60_000.0
 
@@ -65,8 +65,8 @@ def test_the_charts_of_a_page(
     """A page with `--write` stores slots while it is seen, one that only shows does not."""
     monkeypatch.setattr("dpq.web.site.STORY_SECONDS", 0.0)
     monkeypatch.setattr("dpq.web.site.STORY_SHARE", 0.0)
-    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0.0)
-    monkeypatch.setattr("dpq.sampler.REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("dpq.views.sampler.REMEMBER_SECONDS", 0.0)
     path = f"/q/{q.queue_name}"
     for n in range(2):
         q.push(n)

@@ -10,10 +10,11 @@ from support import wait_for
 
 from dpq import DPQ, Push, TaskState
 from dpq.model.rates import span
-from dpq.sampler import Sample, Watch, rates_of
+from dpq.views.sampler import Sample, Watch, rates_of
+from dpq.views.shared import Shared
+from dpq.views.verdict import is_unattended, say_verdict
 from dpq.web.routes import API
 from dpq.web.routes import PAGES as ROUTES
-from dpq.web.sampler import Shared
 
 PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")
 
@@ -187,7 +188,7 @@ def test_the_next_tasks_stand_with_their_moments(
     assert said["drain"]["state"] == "clears"
     assert "all begun in" in look.page(path)
     q.purge()
-    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     assert "Nothing is to start" in look.page(f"{path}/next")
 
 
@@ -241,7 +242,7 @@ def test_workers_and_what_is_leased(
     ids = furnish(q)
     assert "No worker reports" in look.page(f"{path}/workers")
     q._session.run(q._operations.beat, "w", "crawler", "host7", 11, 2, 3, 4.0)
-    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     html = look.page(f"{path}/workers")
     assert ids["invisible"] in html
     assert "crawler" in html
@@ -391,7 +392,7 @@ def test_a_page_that_is_the_same_is_not_sent_again(
     assert (again.status_code, again.content) == (304, b"")
     assert look.get("/static/dpq.css", headers=tag).status_code == 200
     furnish(q)
-    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     assert look.get(path, headers=tag).status_code == 200
 
 
@@ -416,35 +417,35 @@ def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
     now = [100.0]
     watch = Watch(q, lambda: now[0])
     q.push_many([Push(n) for n in range(50)])
-    assert watch.read().drain() == "counting"
+    assert say_verdict(watch.read()) == "counting"
     q.ack_many(q.pop_many(10))
     now[0] += 2
     snapshot = watch.read()
     assert snapshot.rates.done == 5.0
-    assert snapshot.drain() == "clears in 8 s"
+    assert say_verdict(snapshot) == "clears in 8 s"
     even = snapshot._replace(rates=snapshot.rates._replace(come=5.01))
-    assert even.drain() == "as many come as end"
+    assert say_verdict(even) == "as many come as end"
     now[0] += 5
     q.push_many([Push(n) for n in range(100)])
-    assert watch.read().drain().startswith("growing by ")
+    assert say_verdict(watch.read()).startswith("growing by ")
     now[0] += 400
     assert len(watch.read().samples) == 1
     now[0] += 5
-    assert watch.read().drain() == "stalled"
-    assert watch.read().unattended
+    assert say_verdict(watch.read()) == "stalled"
+    assert is_unattended(watch.read())
     q.delay_group("closed", 60)
     q.push(1, group="closed")
     now[0] += 400
     watch.read()
     now[0] += 5
-    assert watch.read().drain() == "held back by limits"
+    assert say_verdict(watch.read()) == "held back by limits"
     q.pop()
-    assert not watch.read().unattended
+    assert not is_unattended(watch.read())
     q.pause()
-    assert watch.read().drain() == "paused"
+    assert say_verdict(watch.read()) == "paused"
     q.resume()
     q.purge()
-    assert watch.read().drain() == "nothing waits"
+    assert say_verdict(watch.read()) == "nothing waits"
 
 
 def test_spans() -> None:

@@ -411,7 +411,7 @@ def test_a_server_that_does_not_answer(look: Browser, q: DPQ, path: str, monkeyp
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConnectionError("refused")
 
-    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     with monkeypatch.context() as gone:
         gone.setattr(q._session, "run", refuse)
         assert "does not answer" in look.page(path, 503)
@@ -437,7 +437,7 @@ def test_a_fault_of_its_own_tells_nothing(
 
 def test_the_badge_and_the_masked_server(dashboard: Open, q: DPQ) -> None:
     """The environment stands on each page; a password of the server's URL on none."""
-    from dpq.sampler import Named
+    from dpq.views.sampler import Named
     from dpq.web.routes import app as make
 
     site = Browser(

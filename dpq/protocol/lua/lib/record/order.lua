@@ -1,5 +1,5 @@
 -- order: the order of a task, with which its member of ready begins: a residual, then its sequence in 15 digits. If the
--- priority is exact as a double, the residual is 1, else 4 digits. Behind the order stands the id. docs/design.md,
+-- priority is exact as a double, the residual is 1, else 4 digits. Behind the order stands the id. docs/storage.md,
 -- "Order".
 -- Gives: residual_in(order, at), how many digits the residual has, of an order that begins at `at`, or at 1;
 --        sequence_of(member); id_of(member).

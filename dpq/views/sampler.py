@@ -1,7 +1,7 @@
 """Queues that somebody looks at: found by name, with rates and samples of the last minutes.
 
-The dashboard (`dpq.web`) and `dpq top` read queues through it. It has no thread and no timer: those
-that look say when to read, once a second at most.
+The dashboard, `dpq top` and the metrics read queues through it. It has no thread and no timer:
+those that look say when to read, once a second at most.
 """
 
 import threading
@@ -14,7 +14,6 @@ from redis.exceptions import ResponseError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
-from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
 from dpq.queue.inside import operations_of, session_of
@@ -131,37 +130,9 @@ class Snapshot(NamedTuple):
         return self.stats.ready + self.stats.waiting
 
     @property
-    def unattended(self) -> bool:
-        """Return True if tasks wait, and neither a worker nor any other consumer is seen."""
-        return bool(
-            self.backlog
-            and not self.workers
-            and not self.stats.invisible
-            and self.rates.done == 0
-            and not self.rates.deferred
-        )
-
-    @property
     def live(self) -> int:
         """Return the number of live tasks."""
         return self.backlog + self.stats.delayed + self.stats.invisible
-
-    def drain(self) -> str:
-        """Say in a few words when the backlog will be done, as far as the last seconds tell."""
-        come, done, _ = self.rates
-        if self.survey.paused_until:
-            return "paused"
-        if not self.backlog:
-            return "nothing waits"
-        if come is None or done is None:
-            return "counting"
-        if done * 3600 < self.backlog * 0.01:
-            return "held back by limits" if self.survey.closed else "stalled"
-        if abs(come - done) < 0.05:
-            return "as many come as end"
-        if come > done:
-            return f"growing by {come - done:.1f}/s"
-        return f"clears in {span(self.backlog / (done - come))}"
 
 
 class Watch:

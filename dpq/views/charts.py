@@ -1,22 +1,18 @@
-"""Charts of a queue's history, drawn as SVG by the server: no library, and text for all else.
+"""The data of charts of a queue's history. `dpq.web.svg` draws them.
 
 A slot of the history has totals. So the counts of a bin are differences between its two edges,
 and a slot that is missing costs resolution only.
 """
 
-import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, NamedTuple
-
-from markupsafe import Markup
+from typing import NamedTuple
 
 from dpq import Event, Slot, Times
-from dpq.model.event_text import event_text
-from dpq.model.rates import span as say_span
+from dpq.views.event_text import event_text
 
 DAY_MS = 86_400_000
 
@@ -189,146 +185,49 @@ def percentiles(
     return found
 
 
-# SVG
-
-WIDTH, HEIGHT = 600.0, 100.0
-"""The box of a chart; the page stretches it."""
-
-RECT = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"></rect>')
-MARK = Markup('<line class="limited" x1="{0:.1f}" x2="{0:.1f}" y1="4" y2="24"></line>')
-"""A bar of a chart, and the mark of a 429."""
-
-
-def figure(value: float) -> str:
-    """Write a value of a chart with three digits."""
-    if value >= 1000:
-        return f"{value:,.0f}".replace(",", "\u202f")
-    return f"{value:.3g}"
-
-
-def say_value(value: float | None, unit: str) -> str:
-    """Write a value of a chart with its unit; seconds as a duration."""
-    if value is None:
-        return "–"  # noqa: RUF001
-    return say_span(value) if unit == "s" else f"{figure(value)}{unit}"
-
-
-def draw(chart: Chart) -> Markup:
-    """Draw a chart, with what a browser needs to say the values under a pointer."""
-    known = [value for line in chart.lines for value in line.values if value is not None]
-    most = max(known, default=0.0) or 1.0
-    shapes = Markup("").join(
-        bars_of(line, most) if chart.bars else path_of(line, most) for line in chart.lines
-    )
-    said = "; ".join(
-        f"{line.name}: at most {say_value(max(values), chart.unit)}"
-        for line in chart.lines
-        if (values := [value for value in line.values if value is not None])
-    )
-    words = [[say_value(value, chart.unit) for value in line.values] for line in chart.lines]
-    keys = Markup(" ").join(
-        Markup('<span class="legend {}">{}</span>').format(line.kind, line.name)
-        for line in chart.lines
-    )
-    return Markup(
-        '<figure class="chart" tabindex="0" data-key="{}" '
-        'data-chart="{}" data-from="{}" data-step="{}" '
-        'aria-label="{}: {}"><figcaption><b>{}</b> {} <output class="soft"></output></figcaption>'
-        '<div class="plot"><span class="most">{}</span>'
-        '<svg viewBox="0 0 {:g} {:g}" preserveAspectRatio="none" aria-hidden="true">{}'
-        '<line class="cursor" x1="-1" x2="-1" y1="0" y2="{:g}"></line></svg></div>'
-        '<div class="axis"><span>{} ago</span><span>now</span></div></figure>'
-    ).format(
-        chart.title,
-        json.dumps([[line.name for line in chart.lines], words], ensure_ascii=False),
-        round(chart.from_ms), round(chart.step_ms), chart.title, said or "nothing is known",
-        chart.title, keys if len(chart.lines) > 1 else "",
-        say_value(most, chart.unit) if known else "", WIDTH, HEIGHT, shapes, HEIGHT,
-        say_span(chart.step_ms * len(chart.lines[0].values) / 1000),
-    )  # fmt: skip
-
-
-def _height(value: float, most: float) -> float:
-    return HEIGHT - 1 - (HEIGHT - 4) * value / most
-
-
-def path_of(line: Line, most: float) -> Markup:
-    """Draw a line; it has gaps where nothing is known."""
-    step, parts, down = WIDTH / len(line.values), list[str](), False
-    for i, value in enumerate(line.values):
-        if value is None:
-            down = False
-            continue
-        x, y = step * (i + 0.5), _height(value, most)
-        if not down and (i + 1 == len(line.values) or line.values[i + 1] is None):
-            parts.append(f"M{x - 0.4 * step:.1f} {y:.1f}h{0.8 * step:.1f}")  # it stands alone
-            continue
-        parts.append(f"{'L' if down else 'M'}{x:.1f} {y:.1f}")
-        down = True
-    return Markup('<path class="{}" d="{}"></path>').format(line.kind, "".join(parts))
-
-
-def bars_of(line: Line, most: float) -> Markup:
-    """Draw bars; nothing for zero."""
-    step = WIDTH / len(line.values)
-    return Markup("").join(
-        Markup(
-            '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"></rect>'
-        ).format(
-            line.kind, step * i, _height(value, most), step * 0.8, HEIGHT - _height(value, most)
-        )
-        for i, value in enumerate(line.values)
-        if value
-    )
-
-
 class Limited(NamedTuple):
     """The 429s of a scope in the last day, and how its learned rate has changed.
 
     Attributes:
         hits: How many the stream of events has of each status, as text; "" if it has none.
         last: The last one.
-        svg: Marks of them over a day, and the rate as steps.
-        rates: The lowest and the highest rate of the day; None if none was learned.
+        marks: The moment of each, as a part of the day.
+        steps: The moments at which the rate changed, as parts of the day, and the rate from then
+            on; it begins with the first rate and ends with the present one. Empty if none is known.
     """
 
     hits: str
     last: datetime | None
-    svg: Markup
-    rates: tuple[float, float] | None
+    marks: list[float]
+    steps: list[tuple[float, float]]
+
+    @property
+    def rates(self) -> tuple[float, float] | None:
+        """Return the lowest and the highest rate of the day; None if none was learned."""
+        values = [rate for _, rate in self.steps]
+        return (min(values), max(values) or 1.0) if values else None
 
 
 def limited_by(events: Sequence[Event], rate: float | None, group: str, now_ms: float) -> Limited:
-    """Draw the 429s of a scope over the last day: "" for the whole queue."""
-    start = now_ms - DAY_MS
+    """Find the 429s of a scope in the last day: "" for the whole queue."""
 
-    def x(event: Event) -> float:
-        return 600 * (event.at.timestamp() * 1000 - start) / DAY_MS
+    def part(event: Event) -> float:
+        return 1 - (now_ms - event.at.timestamp() * 1000) / DAY_MS
 
-    own = [event for event in events if event.group == group and x(event) >= 0]
+    own = [event for event in events if event.group == group and part(event) >= 0]
     hits = [event for event in own if event.kind == "rate_limited"]
-    learned = [(x(event), *read_learned(event.detail)) for event in own if event.kind == "learned"]
-    learned = [each for each in learned if each[1] is not None and each[2] is not None]
-    parts = [MARK.format(x(hit)) for hit in hits]
-    rates = None
+    steps: list[tuple[float, float]] = []
     if rate is not None:
-        steps: list[tuple[float, float]] = [(0.0, learned[0][2] if learned else rate)]  # type: ignore[list-item]
-        steps += [(at, value) for at, value, _ in learned if value is not None]
-        steps.append((600.0, rate))
-        most = max(value for _, value in steps) or 1.0
-        path = f"M0 {22 - 20 * steps[0][1] / most:.1f}" + "".join(
-            f"H{at:.1f}V{22 - 20 * value / most:.1f}" for at, value in steps[1:]
-        )
-        parts.append(Markup('<path class="in" d="{}"></path>').format(path))
-        rates = min(value for _, value in steps), most
+        first = None
+        for event in own:
+            now, before = read_learned(event.detail) if event.kind == "learned" else (None, None)
+            if now is not None and before is not None:
+                first = before if first is None else first
+                steps.append((part(event), now))
+        steps = [(0.0, rate if first is None else first), *steps, (1.0, rate)]
     met = Counter(event_text(hit).kind for hit in hits)
     said = ", ".join(f"{count} × {status}" for status, count in sorted(met.items()))  # noqa: RUF001
-    words = f"{said or 'no limits'} in the last 24 hours"
-    svg = Markup(
-        '<svg class="day" viewBox="0 0 600 24" preserveAspectRatio="none" role="img" '
-        'aria-label="{}">{}</svg>'
-    ).format(words, Markup("").join(parts))
-    return Limited(said, hits[-1].at if hits else None, svg, rates)
+    return Limited(said, hits[-1].at if hits else None, [part(hit) for hit in hits], steps)
 
 
 def read_learned(detail: str) -> tuple[float | None, float | None]:
@@ -338,8 +237,3 @@ def read_learned(detail: str) -> tuple[float | None, float | None]:
         return float(words[0]), float(words[1])
     except (ValueError, IndexError):
         return None, None
-
-
-def chart_globals() -> dict[str, Any]:
-    """Return the functions of this module that templates call."""
-    return {"draw": draw, "limited_by": limited_by}

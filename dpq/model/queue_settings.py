@@ -1,0 +1,34 @@
+"""The settings of queues: those that all clients of a queue share, and defaults of the others."""
+
+from typing import Literal, TypedDict
+
+Order = Literal["fifo", "lifo"]
+"""The order of equal priorities: first in, first out; or last in, first out."""
+
+Fairness = Literal["none", "round_robin"]
+"""The order of groups of equal priority: by the order of their tasks, or in turn."""
+
+Payloads = Literal["inline", "apart"]
+"""The place of short payloads: in the records of their tasks, or apart from them."""
+
+DEFAULT_VISIBILITY = 30.0
+"""Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
+
+DEFAULT_MAX_ATTEMPTS = 10
+"""Failed attempts until a task is dead: with the default backoff, about half an hour."""
+
+DEFAULT_MAX_PAYLOAD_BYTES = 1024 * 1024
+"""Bytes of a payload: 1 MiB. Put larger data into a store, and its address into the task."""
+
+
+class SharedSettings(TypedDict, total=False):
+    """The settings that belong to a queue. A client that gives None for one follows the queue."""
+
+    order: Order | None
+    aging: float | None
+    fairness: Fairness | None
+    payloads: Payloads | None
+    dead_max_tasks: int | None
+    dead_max_age: float | None
+    partitions: int | None
+    trail_max_events: int | None

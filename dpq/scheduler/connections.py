@@ -1,0 +1,50 @@
+"""The connections of a daemon, which asks many queues in each round trip."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq.protocol.command import Command
+from dpq.transport.cluster import MISSING, Node
+from dpq.transport.connections import Connections
+from dpq.transport.resending import resendable
+
+
+class DaemonConnections(Connections):
+    """Connections for many queues: if a server is away, one call per round trip is sent again.
+
+    Args:
+        client: The client.
+        on_noscript: Called when a server does not know a script.
+    """
+
+    def __init__(self, client: Any, on_noscript: Callable[[], None]) -> None:
+        super().__init__(client)
+        self._on_noscript = on_noscript
+        self._away: dict[Node | None, Any] = {}
+
+    def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
+        """Send commands, as `Connections.begin` does."""
+        self._away = {}
+        return super().begin(commands)
+
+    def resend(self, command: Command[Any], reply: Any) -> Any:
+        """Send a command again, as `Connections.resend` does."""
+        if isinstance(reply, NoScriptError):
+            self._on_noscript()
+            reply = MISSING  # the server knows the script now
+        elif not resendable(reply):
+            return reply
+        try:
+            node = self.nodes.of(command.keys[0])
+        except RedisError as error:
+            return error
+        if node in self._away:
+            return self._away[node]
+        reply = super().resend(command, reply)
+        if isinstance(reply, RedisConnectionError | RedisTimeoutError):
+            self._away[node] = reply
+        return reply

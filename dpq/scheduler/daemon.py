@@ -1,0 +1,359 @@
+"""`Scheduler`: the rounds of a daemon, and its sleep until the next event or wake-up."""
+
+import logging
+import math
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from dpq.model.backoff import longer_pause
+from dpq.model.errors import ConfigurationError
+from dpq.model.log_fields import fields
+from dpq.model.reports import Health
+from dpq.model.validation import error_line, queue_label
+from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
+from dpq.scheduler.connections import DaemonConnections
+from dpq.scheduler.listener import MOST_MARKERS, Listener, Pace
+from dpq.scheduler.names import Names
+from dpq.scheduler.upkeep import (
+    AWAY_SECONDS,
+    DEAF_SECONDS,
+    QUEUES_A_STEP,
+    RECHECK_SECONDS,
+    Upkeep,
+)
+from dpq.transport.cluster import ask, forbidden
+from dpq.transport.connect import open_url
+from dpq.transport.script_loading import load_scripts, scripts_there
+from dpq.transport.session import Session
+from dpq.transport.waiter import Marker
+from dpq.worker.pulse import Pulse
+
+__all__ = ["Scheduler", "run_daemon"]
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 60.0
+"""Seconds between two walks over the names, if their number stays; and between two checks that the
+server knows all scripts. It forgets all at once, so that a glance shows it, too."""
+
+STOP_CHECK_SECONDS = 0.5
+"""Seconds between two checks of a sleeping daemon whether to stop; a check sends nothing."""
+
+MOST_QUEUES = 10_000
+"""Queues of one daemon: about 80 MB. If there are more, run several daemons with named queues."""
+
+LOOP, NOT_HEARD = "the loop", "the server does not answer"
+
+_TOO_MANY = f"there are more than {MOST_QUEUES} queues: run several daemons with --queue NAME"
+
+SWEPT = 10_000
+"""Members of a marker that one call removes: 1 to 5 ms of server time."""
+
+
+class Scheduler:
+    """Does the upkeep of some or all queues of one server, or of one cluster.
+
+    A marker wakes it when a queue gets an earlier moment: in a cluster for queues in 64 slots, on
+    one server for 4096 queues. It looks at the others every 5 s. With the right to write the
+    list of names, it removes names without a queue. With the right to load scripts, it loads them
+    again if the server has forgotten them: so users without that right can go on after a restart.
+
+    Args:
+        redis: The caller's client, which is never closed.
+        queue_names: The queues to serve; None means all registered queues, also new ones, up to
+            10 000.
+    """
+
+    def __init__(self, redis: Any, queue_names: Sequence[str] | None = None) -> None:
+        self._redis = redis
+        named = None if queue_names is None else [queue_label(name) for name in queue_names]
+        self._named = None if named is None else tuple(dict.fromkeys(named))
+        self._session = Session(redis, DaemonConnections(redis, self._see_to_scripts))
+        self._upkeep = Upkeep(self._session, named=named is not None)
+        self._names = Names(redis, self._session)
+        self._waiter: Listener | None = None
+        self._walked = -1  # the number of names when the last walk began
+        self._look_at = 0.0  # the time of the next look at names and scripts, monotonic seconds
+        self._pace = Pace()
+        self._may_load = True
+        self._changed = False  # the list of names has changed since the walk over it began
+        self._heard: tuple[Any, ...] = ()  # the partitions with a marker that it blocks on
+        self._deaf: dict[str, float] = {}  # keys of another type -> until when to ignore them
+        self._stopping = False  # no Event: a signal handler that sets one may wait for its own lock
+        self._running = False
+        self._pulse = Pulse(math.inf)
+        self._pulse.trouble = NOT_HEARD
+
+    def health(self) -> Health:
+        """Say whether this daemon is live and ready; any thread may ask, and nothing is sent.
+
+        It is live while its loop moves (60 s at most); and ready while it runs, is not told to
+        stop, and a server answers.
+        """
+        if not self._running:
+            return Health(live=True, ready=False, reasons=("it does not run",))
+        return self._pulse.health(stopping=self._stopping)
+
+    def run_once(self) -> int:
+        """Do one bounded step for each queue; if one queue fails, the others go on.
+
+        A partitioned queue gets one step in each partition, all in one round trip. The call checks
+        about 1000 unknown names. If a master is away, only one of its queues is tried.
+
+        Returns:
+            The number of tasks and groups that moved; call again at once until it is 0.
+
+        Raises:
+            RedisError: No server can be reached; nothing is lost, call again later.
+        """
+        away = self._look()
+        moved, answered, fault = self._upkeep.step(list(self._upkeep.queues))
+        if not answered and (fault := fault or away):
+            raise fault
+        self._listen()
+        return moved
+
+    def _round(self) -> bool:
+        """Step the queues that are due, some in each round trip; then check some names.
+
+        Returns:
+            True if a server has answered; False also if nothing was asked.
+
+        Raises:
+            RedisError: No server can be reached.
+        """
+        now = time.monotonic()
+        _, answered, fault = self._upkeep.step(self._upkeep.moments.due(now, QUEUES_A_STEP))
+        if now >= self._upkeep.glance_at and not fault:
+            seen, fault = self._upkeep.glance()
+            answered = answered or seen
+            if seen and self._upkeep.counted not in (-1, self._walked):
+                self._look_at = min(self._look_at, self._names.rested_at)
+        if now >= self._look_at and not (fault and self._none_in_reach(answered)):
+            refused = self._look()
+            fault = fault or refused
+            answered = answered or (refused is None and self._named is None)
+        if fault and self._none_in_reach(answered):
+            raise fault
+        self._listen()
+        return answered
+
+    def _none_in_reach(self, answered: bool) -> bool:
+        """Return True, after an error, if no server is there; in a cluster, if no master is."""
+        clustered = self._session.connections.nodes.clustered
+        return not answered and (not clustered or self._upkeep.all_away)
+
+    # Names
+
+    def _look(self) -> RedisError | None:
+        """Check some names, and that the server knows the scripts; return the error."""
+        now = time.monotonic()
+        try:
+            if not self._session.checked:
+                self._session.check_server()
+            if now >= self._look_at:
+                self._see_to_scripts()
+            if self._named is not None:
+                rest = LOOK_SECONDS if self._upkeep.glances else RECHECK_SECONDS
+                self._look_at = now + (AWAY_SECONDS if self._pulse.trouble else rest)
+                self._attend(self._named)
+                return None
+            if not self._names.walking:
+                self._walked = self._upkeep.counted
+            self._changed = self._changed and self._names.walking
+            queues = self._upkeep.queues
+            self._attend(self._names.look(queues, full=len(queues) >= MOST_QUEUES))
+            if self._names.walking:
+                self._look_at = now
+            else:
+                for name in self._names.gone.intersection(queues):
+                    self._upkeep.leave(name)
+                self._look_at = self._names.rested_at
+                if not self._changed:
+                    rest = RECHECK_SECONDS if self._walked < 0 else LOOK_SECONDS
+                    self._look_at = max(self._look_at, now + rest)
+            self._upkeep.troubles.discard(REGISTRY)
+        except RedisError as error:
+            self._upkeep.troubles.note(REGISTRY, error)
+            self._look_at = now + AWAY_SECONDS
+            return None if isinstance(error, ResponseError) else error
+        return None
+
+    def _attend(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._upkeep.queues:
+                continue
+            if len(self._upkeep.queues) >= MOST_QUEUES and self._named is None:
+                self._upkeep.troubles.note(REGISTRY, ConfigurationError(_TOO_MANY))
+                return
+            self._upkeep.attend(name)
+
+    def _see_to_scripts(self) -> None:
+        """Load the scripts if the server has forgotten them, for users who may not load them."""
+        if not self._may_load:
+            return
+        try:
+            if not scripts_there(self._redis):
+                load_scripts(self._redis)
+                about = fields("scripts_loaded")
+                log.info(
+                    "scheduler: loaded the scripts, which the server had forgotten", extra=about
+                )
+            self._pulse.trouble = ""
+        except RedisError as error:
+            self._may_load = not forbidden(error)
+            if not isinstance(error, ResponseError):  # no queue may exist that would show it
+                self._pulse.trouble = NOT_HEARD
+
+    # Sleeping
+
+    def run(self) -> None:
+        """Run until `stop`: step while there is work, then sleep until the next event."""
+        pause = 0.0
+        names = ", ".join(self._named or ()) or "all known queues"
+        log.info("scheduler: upkeep of %s", names, extra=fields("scheduler_begins"))
+        self._running = True
+        while not self._stopping:
+            self._pulse.move(LOOP)
+            try:
+                answered = self._round()
+                if answered:
+                    self._pulse.hear(answered=True)
+                    self._pulse.trouble = ""
+                if answered and pause:
+                    about = fields("server_back")
+                    log.info("scheduler: the server answers again", extra=about)
+                    pause = 0.0
+                self._sleep()
+            except RedisError as error:
+                self._look_at = 0.0  # the next round sends something in any case
+                self._pulse.trouble = NOT_HEARD
+                pause = longer_pause(pause)
+                about = fields("server_error", seconds=pause, error=error_line(error))
+                log.warning("scheduler: next try in %.1f s: %s", pause, error, extra=about)
+                self._rest(pause)
+        self._running = False
+        if self._waiter:
+            self._waiter.withdraw()
+            self._waiter.close()
+        self._session.close()
+        log.info("scheduler: stopped", extra=fields("scheduler_ended"))
+
+    def stop(self) -> None:
+        """Let `run` end after its current step; any thread and any signal handler may call this."""
+        self._stopping = True
+
+    def _listen(self) -> None:
+        """Block on the markers of the queues, with the partitions that the steps have found."""
+        heard = tuple(queue.partitions for queue in self._upkeep.queues.values())
+        now = time.monotonic()
+        again = [key for key, until in self._deaf.items() if until <= now]
+        if self._waiter and heard == self._heard and not again:
+            return
+        for key in again:
+            del self._deaf[key]
+        self._heard = heard
+        ticks = [(tick, name) for name, q in self._upkeep.queues.items() for tick in q.ticks]
+        owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
+        owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
+        if self._waiter:  # it may have removed a marker
+            self._waiter.close()
+            self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
+            self._upkeep.hurry(now)
+        self._waiter = Listener(self._session.connections.nodes, [marker for marker, _ in owners])
+        self._waiter.owners = [name for _, name in owners]
+
+    def _sleep(self) -> None:
+        while self._waiter and not self._stopping:
+            self._pulse.move(LOOP)
+            now = time.monotonic()
+            first = min(self._look_at, self._upkeep.glance_at, self._upkeep.moments.first())
+            patience = min(first - now, STOP_CHECK_SECONDS)
+            if patience <= 0:
+                return
+            try:
+                marker = self._waiter.wait(patience)
+            except ResponseError as refusal:
+                self._ignore_broken(self._waiter, refusal)
+                return
+            if marker is not None:
+                self._woken(self._waiter, marker)
+                return
+            if time.monotonic() < now + patience:  # its connection has failed
+                self._look_at = min(self._look_at, now + AWAY_SECONDS)
+                self._upkeep.hurry(now + AWAY_SECONDS)
+
+    def _ignore_broken(self, waiter: "Listener", refusal: ResponseError) -> None:
+        """Stop blocking on keys of another type: one of them makes the server refuse the block.
+
+        Raises:
+            ResponseError: The block was refused for another reason.
+        """
+        self._waiter = None
+        broken = waiter.broken()
+        waiter.close()
+        if not broken:
+            raise refusal
+        for key in broken:
+            self._upkeep.troubles.note(key, refusal)
+            self._deaf[key] = time.monotonic() + DEAF_SECONDS
+
+    def _woken(self, waiter: "Listener", marker: Marker) -> None:
+        key, name = waiter.markers[marker.number], waiter.owners[marker.number]
+        now = time.monotonic()
+        if self._pace.again(key, now):  # before the step, which sees all changes until then
+            with suppress(ResponseError):
+                ask(self._redis, "ZREMRANGEBYRANK", key, 0, SWEPT - 1)
+        if name is None:
+            self._changed = True
+            self._look_at = min(self._look_at, max(now, self._names.rested_at))
+        elif name in self._upkeep.queues:
+            self._upkeep.moments[name] = now
+        self._rest(self._pace.wait_seconds(now))
+
+    def _rest(self, seconds: float) -> None:
+        """Sleep for so long, or until a stop."""
+        until = time.monotonic() + seconds
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, STOP_CHECK_SECONDS))
+
+
+def run_daemon(
+    url: str,
+    queue_names: Sequence[str] | None = None,
+    on_made: Callable[[Scheduler], object] | None = None,
+) -> None:
+    """Run a scheduler until SIGTERM or SIGINT; the second signal kills the process.
+
+    Args:
+        url: The URL of the server, as for `DPQ.from_url`.
+        queue_names: The queues to serve; None means all registered queues.
+        on_made: A function that is called with the scheduler before it runs.
+
+    Raises:
+        ConfigurationError: The URL or a name is wrong.
+    """
+    opened = open_url(url)
+    scheduler = Scheduler(opened.client, queue_names)
+    if on_made:
+        on_made(scheduler)
+
+    def stop(number: int, _: FrameType | None) -> None:
+        said = signal.Signals(number).name
+        about = fields("scheduler_stopping", reason=said)
+        log.info("scheduler: %s; stopping", said, extra=about)
+        signal.signal(number, signal.SIG_DFL)
+        scheduler.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    try:
+        scheduler.run()
+    finally:
+        opened.close()

@@ -1,0 +1,68 @@
+"""Limits in numbers and words: what a window allows, promises and has left, and when it is done."""
+
+from typing import Any
+
+from dpq import LimitState, Quota, RateLimit
+from dpq.model.rates import span
+from dpq.views.words import number
+
+
+def window_text(window: RateLimit) -> str:
+    """Write a window in words: `10 in 1 s`, `200 000 tokens in 1 m`."""
+    unit = f" {window.unit}" if window.unit else ""
+    units = int(window.rate) if float(window.rate).is_integer() else window.rate
+    shown = number(units) if isinstance(units, int) else f"{units:g}"
+    return f"{shown}{unit} in {span(window.per)}"
+
+
+def quota_text(quota: Quota) -> str:
+    """Write a quota in words: `25 000 000 tokens a day (Europe/Berlin)`."""
+    unit = f" {quota.unit}" if quota.unit else ""
+    kept = (
+        f", {quota.reserve.units} from priority {quota.reserve.priority}" if quota.reserve else ""
+    )
+    spread = ", spread evenly" if quota.spread else ""
+    each = f"an {quota.period}" if quota.period == "hour" else f"a {quota.period}"
+    return f"{number(quota.amount)}{unit} {each} ({quota.timezone}{spread}{kept})"
+
+
+def promise(window: RateLimit) -> str:
+    """Say what a window promises."""
+    most = window.rate + window.burst - 1  # of a moving window the burst is 1
+    whole = int(most) if float(most).is_integer() else int(most) + 1
+    unit = window.unit or "requests"
+    return f"never more than {number(whole)} {unit} in any {span(window.per)}"
+
+
+def gauges(state: LimitState) -> list[dict[str, Any]]:
+    """Describe the windows of a limit as gauges: all that a browser needs to count them on."""
+    found = []
+    for i, window in enumerate(state.windows):
+        learned = state.rate if i == 0 and state.rate else window.rate
+        slack = window.slack if window.slack is not None else state.slack
+        left = state.units_left[i] if i < len(state.units_left) else None
+        found.append(
+            {
+                "text": window_text(window),
+                "promise": promise(window),
+                "left": left,
+                "burst": window.at_once,
+                "a_second": learned / (window.per + slack),
+                "unit": window.unit,
+            }
+        )
+    return found
+
+
+def drain_ms(state: LimitState, now_ms: float) -> float | None:
+    """Compute when the tasks of a scope that wait will have begun, if each costs one request.
+
+    The latest of its windows counts: opens + (waiting - units left) / rate. None without a rate.
+    """
+    times = []
+    for gauge in gauges(state):
+        if gauge["unit"] == "" and gauge["left"] is not None:
+            missing = max(0.0, state.waiting - max(0.0, gauge["left"]))
+            times.append(missing / gauge["a_second"] * 1000)
+    opens = state.opens_at.timestamp() * 1000 if state.opens_at else now_ms
+    return max(opens, now_ms) + max(times) if times and state.waiting else None

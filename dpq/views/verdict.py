@@ -1,0 +1,67 @@
+"""The verdict on a queue: how it goes, when its backlog is done, and why.
+
+The pages, `dpq top`, the command line and the API show these sentences, and make none of their own.
+"""
+
+from dpq import Drain
+from dpq.model.rates import span
+from dpq.views.sampler import Snapshot
+from dpq.views.words import LONGEST, until
+
+
+def say_verdict(snapshot: Snapshot) -> str:
+    """Say in a few words when the backlog will be done, as far as the last seconds tell."""
+    come, done, _ = snapshot.rates
+    if snapshot.survey.paused_until:
+        return "paused"
+    if not snapshot.backlog:
+        return "nothing waits"
+    if come is None or done is None:
+        return "counting"
+    if done * 3600 < snapshot.backlog * 0.01:
+        return "held back by limits" if snapshot.survey.closed else "stalled"
+    if abs(come - done) < 0.05:
+        return "as many come as end"
+    if come > done:
+        return f"growing by {come - done:.1f}/s"
+    return f"clears in {span(snapshot.backlog / (done - come))}"
+
+
+def is_unattended(snapshot: Snapshot) -> bool:
+    """Return True if tasks wait, and neither a worker nor any other consumer is seen."""
+    return bool(
+        snapshot.backlog
+        and not snapshot.workers
+        and not snapshot.stats.invisible
+        and snapshot.rates.done == 0
+        and not snapshot.rates.deferred
+    )
+
+
+def say_state(snapshot: Snapshot, now_ms: float) -> str:
+    """Say the verdict in the width of a column: also until when a queue is paused."""
+    paused = snapshot.survey.paused_until
+    if paused.isdecimal():
+        return f"paused, {until(float(paused), now_ms)}"
+    if is_unattended(snapshot) and not paused:
+        return "nobody works"
+    return say_verdict(snapshot)
+
+
+def drain_text(drain: Drain) -> str:
+    """Write a drain time: `clears in 35 m (group 'gpt': 10/min)`."""
+    when = f" in {span(drain.seconds)}" if drain.state == "clears" and drain.seconds else ""
+    return f"{drain.state}{when}" + ("" if drain.state == "empty" else f" ({drain.because})")
+
+
+def say_drain(drain: Drain) -> str:
+    """Say when all that is due will have begun, and why then."""
+    if drain.state in ("empty", "none due"):
+        return drain.because
+    if drain.state == "unknown":
+        return "no limit says when it is done, and too little was seen to tell"
+    if drain.seconds is None:
+        return f"{drain.state}: {drain.because}"
+    if drain.seconds > LONGEST:
+        return f"not before it is opened: {drain.because}"
+    return f"all begun in {span(drain.seconds)}: {drain.because}"

@@ -1,0 +1,104 @@
+"""Short texts about a queue for screens, safe for a terminal whatever is stored."""
+
+from dpq import Event, Forecast, LimitState
+from dpq.model.display import shown
+from dpq.model.rates import span
+from dpq.model.reports import WorkerInfo
+from dpq.protocol.values import moment_of
+from dpq.views.event_text import event_text
+from dpq.views.sampler import Snapshot
+
+NONE = "-"
+
+LONGEST = 20 * 365 * 86400.0
+"""Seconds: delays end sooner; what is later is closed until somebody opens it."""
+
+
+def number(value: float | None) -> str:
+    """Write a number with thin spaces between thousands."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return text.replace(",", "\u202f")
+
+
+def count(value: int) -> str:
+    """Write a number of tasks in at most 6 characters."""
+    if value < 100_000:
+        return str(value)
+    return f"{value / 1000:.0f}k" if value < 10_000_000 else f"{value / 1e6:.0f}M"
+
+
+def rate(value: float | None) -> str:
+    """Write tasks per second; a dash before there are two samples."""
+    if value is None:
+        return NONE
+    return f"{value:.1f}" if value < 1000 else count(round(value))
+
+
+def until(at_ms: float | None, now_ms: float) -> str:
+    """Write how long it is until a moment: `12 s`, `now` when it has come."""
+    if at_ms is None:
+        return NONE
+    return span((at_ms - now_ms) / 1000) if at_ms - now_ms >= 1000 else "now"
+
+
+def oldest(snapshot: Snapshot) -> str:
+    """Write for how long the oldest ready task has been due."""
+    seconds = snapshot.stats.oldest_ready_seconds
+    return NONE if seconds is None else span(seconds)
+
+
+def why(closed: LimitState) -> str:
+    """Say why a group is closed."""
+    reason = str(closed.reason or "about to open")
+    return "rate limited, one task tries" if reason == "probe" else reason
+
+
+def opens(closed: LimitState, now_ms: float) -> str:
+    """Say when a closed group opens."""
+    if closed.opens_at is None:
+        if closed.open:
+            return "now"
+        return "when opened" if closed.reason == "closed by hand" else "when a task ends"
+    return until(closed.opens_at.timestamp() * 1000, now_ms)
+
+
+def coming(task: Forecast, now_ms: float) -> str:
+    """Say when a task starts, and what holds it back until then."""
+    about = "" if task.exact else "~"
+    when = until(task.starts_at.timestamp() * 1000, now_ms)
+    group = f"  {task.group}" if task.group else ""
+    payload = f"  {task.payload[:60]}" if task.payload else ""
+    because = "" if task.because == "now" else f"  ({task.because})"
+    return shown(f"{about + when:>9}  {task.priority:g}{group}{payload}{because}")
+
+
+def happened(event: Event, now_ms: float) -> str:
+    """Say what has happened, and how long ago."""
+    kind, detail, until_ms = event_text(event)
+    if until_ms is not None:
+        detail += f" {moment_of(until_ms).astimezone():%H:%M:%S}"
+    about = "  ".join(each for each in (event.group, event.member, event.task_id, detail) if each)
+    ago = span(max(0.0, now_ms - event.at.timestamp() * 1000) / 1000)
+    return shown(f"{ago:>9} ago  {kind}  {about[:100]}")
+
+
+def worker(info: WorkerInfo) -> str:
+    """Say what a worker does, and since when its longest handler runs."""
+    longest = ""
+    if info.longest_seconds is not None:
+        longest = f", the longest for {span(info.longest_seconds)}"
+    late = f", silent for {span(info.seen_seconds)}" if info.seen_seconds > 20 else ""
+    return shown(f"{info.name}: {info.running} of {info.concurrency} run{longest}{late}")
+
+
+def counts(snapshot: Snapshot) -> str:
+    """Write the tasks of a queue by state, and its rates."""
+    stats, rates = snapshot.stats, snapshot.rates
+    return (
+        f"ready {stats.ready}   waiting {stats.waiting}   delayed {stats.delayed}   "
+        f"invisible {stats.invisible}   dead {stats.dead}\n"
+        f"in {rate(rates.come)}/s   out {rate(rates.done)}/s   "
+        f"given back {rate(rates.deferred)}/s   oldest {oldest(snapshot)}"
+    )
