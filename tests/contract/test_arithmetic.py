@@ -27,6 +27,7 @@ class Rules(NamedTuple):
 
     windows: list[RateLimit | Quota]
     more: Mapping[str, Any] = MappingProxyType({})
+    gaps: tuple[float, ...] = (0, 0, 0.07, 0.4, 1.3, 11)  # seconds between two tasks
     budget: str = ""  # what stands behind the seconds of the reset that the host tells
 
 
@@ -40,8 +41,9 @@ RULES = {
     "many units": Rules([RateLimit(30_000_000, 60, 1000, unit="t")]),
     "reserve": Rules([RateLimit(4, 1, 5, KEEPS, slack=0), RateLimit(900, 60, 900, slack=0)]),
     "learned slack": Rules([RateLimit(2, 1, 2), RateLimit(9, 7, 4, slack=0)]),
-    "adaptive": Rules([RateLimit(3, 1, 2, adaptive=LEARNS)]),
+    "adaptive": Rules([RateLimit(3, 1, 2, adaptive=LEARNS)], gaps=(0, 0, 0, 0.07, 0.4)),
     "moving": Rules([RateLimit(4, 2, moving=True, slack=0.125)]),
+    "moving, in slots": Rules([RateLimit(90, 7, moving=True)], gaps=(0, 0.03, 0.08, 0.2)),
     "moving, with a reserve": Rules(
         [RateLimit(400, 7, reserve=Reserve(90, 1), moving=True, unit="t"), RateLimit(5, 1, 2)]
     ),
@@ -101,7 +103,7 @@ class Vectors:
 
     def meet_something(self) -> None:
         """Let time pass; a lease may end, a task may meet a 429, the host may tell its limit."""
-        self.clock.advance(self.random.choice([0, 0, 0.07, 0.4, 1.3, 11]))
+        self.clock.advance(self.random.choice(self.rules.gaps))
         what = self.random.random()
         if self.held and what < 0.3:
             task = self.held.pop(0)
@@ -109,7 +111,7 @@ class Vectors:
             gate.ended(task.id, task.member or "")
             self.q.ack(task)
             self.compare(gate)
-        elif self.held and what < 0.36:
+        elif self.held and what < 0.42:
             task = self.held.pop()
             self.q.rate_limited(task, self.random.choice([0.3, 4]))
             self.q.cancel(task.id)
