@@ -13,7 +13,7 @@ from functools import partial
 from benchmarks._harness import Bench, Result, Target, run_one, server_clock, wait_until
 from dpq import Push, Scheduler, Worker
 from dpq.protocol.scripts import script
-from dpq.queue.base import operations_of
+from dpq.queue.base import operations_named
 from dpq.registry.all_queues import after_opening
 from dpq.server import Server
 
@@ -112,7 +112,7 @@ def many() -> list[Result]:
         scheduler = Scheduler(bench.client())
         send = scheduler._session.send_all
         for at in range(0, MANY, A_CALL):
-            queues = [operations_of(f"q{n}") for n in range(at, at + A_CALL)]
+            queues = [operations_named(f"q{n}") for n in range(at, at + A_CALL)]
             send([queue.open(create=True) for queue in queues])
             send([after_opening(q, lambda q: q.push_many([Push(payload=1)])) for q in queues])
             redis.sadd("{dpq}:queues", *(f"q{n}" for n in range(at, at + A_CALL)))

@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,14 +30,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.drain import Drain, DrainLook, drain_of
+from dpq import DPQ
+from dpq.model.drain import Drain
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
-from dpq.views.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
+from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +56,6 @@ WITHIN_SECONDS = 5.0
 
 FRESH_SECONDS = 1.0
 """Seconds that a reading is shared by all scrapers."""
-
-LOOKS_SECONDS = 300.0
-"""Seconds over which the ends of tasks are counted for the drain time."""
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -171,18 +169,12 @@ class Reading(NamedTuple):
 
 
 class Meter:
-    """Reads one queue for scrapes, and keeps which groups have labels, and looks at its ends."""
+    """Reads one queue for scrapes, and keeps which groups have labels."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        snapshot: Callable[[], Snapshot],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Take the watch of a queue, and what reads its snapshot; `clock` tells seconds."""
-        self.watch, self._snapshot, self._clock = watch, snapshot, clock
+    def __init__(self, watch: Watch, snapshot: Callable[[], Snapshot]) -> None:
+        """Take the watch of a queue, and what reads its snapshot."""
+        self.watch, self._snapshot = watch, snapshot
         self._groups: list[str] = []
-        self._looks: deque[tuple[float, Sequence[DrainLook]]] = deque()
         self._allowed: dict[tuple[str, ...], float] = {}
         self._read_ms = math.inf
         self._unlabelled = 0
@@ -196,7 +188,7 @@ class Meter:
         """
         session = session_of(self.watch.queue)
         snapshot = self._snapshot()
-        looks = session.run(session.operations.drain_look)
+        drain = self.watch.drain()
         groups = self._chosen()
         found = session.run(self.watch.browser.states, groups)
         self._groups = [state.group for state in found.states[2:] if state.group and _own(state)]
@@ -205,7 +197,6 @@ class Meter:
         # No counter may fall, and the totals were read a moment before.
         self._unlabelled = max(self._unlabelled, snapshot.stats.rate_limited - labelled)
         allowed = self._allow(states, found.now_ms)
-        drain = self._drain(looks)
         return Reading(snapshot, drain, states, found.now_ms, allowed, self._unlabelled)
 
     def _chosen(self) -> list[str]:
@@ -232,13 +223,6 @@ class Meter:
         }
         self._read_ms = now_ms
         return self._allowed
-
-    def _drain(self, looks: Sequence[DrainLook]) -> Drain:
-        now, kept = self._clock(), self._looks
-        while kept and kept[0][0] < now - LOOKS_SECONDS:
-            kept.popleft()
-        kept.append((now, looks))
-        return drain_of(looks, kept[0][1] if now - kept[0][0] >= RATE_SECONDS else None)
 
 
 def _own(state: LimitState) -> bool:
@@ -278,7 +262,7 @@ class Exporter:
     ) -> None:
         self._directory, self._clock = directory, clock
         self._read_snapshot = snapshot or (lambda name, watch: watch.read())
-        self._meters: OrderedDict[str, Meter] = OrderedDict()
+        self._meters = Kept(directory, self._meter)
         self._lock = threading.Lock()
         self._unread: set[str] = set()
         self._looking: threading.Thread | None = None
@@ -326,7 +310,7 @@ class Exporter:
         names = self._directory.names()
         table, times = _Table(), []
         for name in names[:OPEN_QUEUES]:
-            meter = self._meter(name)
+            meter = self._meters.get(name)
             if meter is None:
                 continue
             try:
@@ -357,19 +341,9 @@ class Exporter:
                     told = value if info[setting] == good else 1 - value
                     yield GaugeMetricFamily(name, about, value=told)
 
-    def _meter(self, name: str) -> Meter | None:
-        queue = self._directory.get(name)
-        if queue is None:
-            return None
-        meter = self._meters.get(name)
-        if meter is None or meter.watch.queue is not queue:
-            watch = Watch(queue)
-            meter = Meter(watch, lambda: self._read_snapshot(name, watch), self._clock)
-            self._meters[name] = meter
-        self._meters.move_to_end(name)
-        while len(self._meters) > OPEN_QUEUES:
-            self._meters.popitem(last=False)
-        return meter
+    def _meter(self, queue: DPQ[Any]) -> Meter:
+        watch = Watch(queue, self._clock)
+        return Meter(watch, lambda: self._read_snapshot(queue.queue_name, watch))
 
 
 def _up(value: int) -> Metric:

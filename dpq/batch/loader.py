@@ -21,22 +21,21 @@ from redis.exceptions import NoPermissionError
 from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
 from dpq.batch.errors import BatchError
 from dpq.batch.job import BatchJob
+from dpq.batch.lines import SLICE_LINES
 from dpq.batch.progress import Progress
 from dpq.batch.reader import Batch, Reader, Request
 from dpq.batch.results import Results, hash_text
+from dpq.model.validation import MAX_SECONDS
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.queue.inside import session_of
 from dpq.registry.names import absent
 
 BATCH_KEY = "batch"
-LOADED_SECONDS = 315_360_000
-"""Seconds: ten years, the longest delay. A file that is loaded stays so."""
+LOADED_SECONDS = MAX_SECONDS
+"""Seconds: the longest delay. A file that is loaded stays so."""
 
 KNOWN_SECONDS = 86_400
 """Seconds: a day. Machines that were to share a batch have begun by then."""
-
-SLICE = 200
-"""Lines that are pushed in one round trip."""
 
 
 class Loader:
@@ -135,7 +134,7 @@ class Loader:
         """Push what has no result yet, as far as is known by now."""
         await asyncio.to_thread(self._results.read_on)
         wanted = (each for each in self._reader.requests() if not self._results.has(each.line))
-        while some := list(islice(wanted, SLICE)):
+        while some := list(islice(wanted, SLICE_LINES)):
             await batches.extend(leased, self._job.visibility)  # ends if the lease is lost
             await self._queue.push_many([self._as_push(each) for each in some])
 

@@ -11,9 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import typer
-
-from dpq.cli._options import SELDOM
+from dpq.cli._options import option
 from dpq.cli._port import Port
 from dpq.model.log_fields import fields
 from dpq.model.reports import Health
@@ -48,22 +46,17 @@ class HealthSource:
 
 HealthPort = Annotated[
     int | None,
-    typer.Option(
-        metavar="PORT",
+    option(
+        "PORT",
+        "Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free one.",
+        unset="",
+        seldom=True,
         min=0,
         max=65535,
-        help="Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free one.",
-        show_default=False,
-        rich_help_panel=SELDOM,
     ),
 ]
 HealthHost = Annotated[
-    str,
-    typer.Option(
-        metavar="ADDRESS",
-        help="The address of --health-port; 0.0.0.0 for all.",
-        rich_help_panel=SELDOM,
-    ),
+    str, option("ADDRESS", "The address of --health-port; 0.0.0.0 for all.", seldom=True)
 ]
 LOCAL = "127.0.0.1"
 

@@ -70,14 +70,31 @@ SELDOM = "Seldom needed"
 """The panel of a long help for what few users need: the everyday options stand before it."""
 
 
+def option(
+    metavar: str,
+    text: str,
+    *names: str,
+    unset: str | bool = True,
+    seldom: bool = False,
+    **more: Any,
+) -> Any:
+    """Make an option that takes a value.
+
+    Args:
+        metavar: The value in capitals.
+        text: Its help.
+        names: Its names, if they are not that of the parameter.
+        unset: The default in the help; "": none is shown.
+        seldom: Put it into the panel of what few users need.
+        more: Other arguments of `typer.Option`.
+    """
+    panel = SELDOM if seldom else more.pop("rich_help_panel", None)
+    more |= {"metavar": metavar, "help": text, "show_default": unset or False}
+    return typer.Option(*names, rich_help_panel=panel, **more)
+
+
 def _url(help_text: str) -> Any:
-    return typer.Option(
-        envvar="DPQ_URL",
-        metavar="URL",
-        callback=_inherit,
-        help=help_text,
-        rich_help_panel="Where",
-    )
+    return option("URL", help_text, envvar="DPQ_URL", callback=_inherit, rich_help_panel="Where")
 
 
 AnyUrl = Annotated[
@@ -87,12 +104,8 @@ AnyUrl = Annotated[
 Url = Annotated[str, _url("The server (all forms: dpq --help).")]
 Queue = Annotated[
     str,
-    typer.Option(
-        envvar="DPQ_QUEUE",
-        metavar="NAME",
-        callback=_inherit,
-        help="The queue's name.",
-        rich_help_panel="Where",
+    option(
+        "NAME", "The queue's name.", envvar="DPQ_QUEUE", callback=_inherit, rich_help_panel="Where"
     ),
 ]
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
@@ -110,20 +123,12 @@ Token = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
 Priority = Annotated[
-    float,
-    typer.Option(
-        parser=number,
-        metavar="NUMBER",
-        help="Higher runs first: any 64-bit int, or float.",
-    ),
+    float, option("NUMBER", "Higher runs first: any 64-bit int, or float.", parser=number)
 ]
 NewPriority = Annotated[
-    float | None,
-    typer.Option(
-        parser=number, metavar="NUMBER", help="The new priority.", show_default="unchanged"
-    ),
+    float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)
 ]
-Delay = Annotated[float, typer.Option(metavar="SECONDS", help="Seconds until the task is ready.")]
+Delay = Annotated[float, option("SECONDS", "Seconds until the task is ready.")]
 OfReason = Annotated[
     str | None, typer.Option(help="Only tasks that died for this reason.", show_default="any")
 ]

@@ -17,6 +17,7 @@ from dpq.cli._options import (
     Queue,
     Url,
     Yes,
+    option,
     read_cost,
 )
 from dpq.cli._terminal import talk
@@ -33,19 +34,15 @@ def update(
     priority: NewPriority = None,
     delay: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Make it ready so many seconds from now.",
-            show_default="unchanged",
-        ),
+        option("SECONDS", "Make it ready so many seconds from now.", unset="unchanged"),
     ] = None,
     cost: Annotated[
         Any,
-        typer.Option(
+        option(
+            "UNITS",
+            "Requests that it takes of every limit; or by unit, as in tokens=1800.",
+            unset="unchanged",
             parser=read_cost,
-            metavar="UNITS",
-            help="Requests that it takes of every limit; or by unit, as in tokens=1800.",
-            show_default="unchanged",
         ),
     ] = None,
     url: Url = DEFAULT_URL,
@@ -129,11 +126,7 @@ def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
 def scripts(
     show: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Print this script as a server gets it, and load nothing.",
-            show_default="none",
-        ),
+        option("NAME", "Print this script as a server gets it, and load nothing.", unset="none"),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:

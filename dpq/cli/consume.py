@@ -17,6 +17,7 @@ from dpq.cli._options import (
     TaskId,
     Token,
     Url,
+    option,
 )
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.leases import release_all
@@ -24,17 +25,12 @@ from dpq.model.queue_settings import DEFAULT_VISIBILITY
 
 
 def pop(
-    count: Annotated[
-        int, typer.Option("-n", metavar="COUNT", help="Pop at most so many tasks, up to 1000.")
-    ] = 1,
+    count: Annotated[int, option("COUNT", "Pop at most so many tasks, up to 1000.", "-n")] = 1,
     wait: Annotated[
-        float,
-        typer.Option(
-            metavar="[SECONDS]", help="Wait so long for a task; without a number, for ever."
-        ),
+        float, option("[SECONDS]", "Wait so long for a task; without a number, for ever.")
     ] = 0,
     visibility: Annotated[
-        float, typer.Option(metavar="SECONDS", help="No other consumer gets the task for so long.")
+        float, option("SECONDS", "No other consumer gets the task for so long.")
     ] = DEFAULT_VISIBILITY,
     ack: Annotated[
         bool, typer.Option("--ack", help="Finish each task after it is printed.")
@@ -96,10 +92,7 @@ def fail(
         typer.Option(help="The error; stored with the task.", show_default="none"),
     ] = None,
     delay: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Seconds until the next attempt.", show_default="the backoff"
-        ),
+        float | None, option("SECONDS", "Seconds until the next attempt.", unset="the backoff")
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
@@ -125,19 +118,11 @@ def release(
     delay: Delay = 0,
     priority: NewPriority = None,
     worker: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Give back what the worker of this name holds.", show_default=False
-        ),
+        str | None, option("NAME", "Give back what the worker of this name holds.", unset="")
     ] = None,
     older_than: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="Give back what was popped so long ago, or before.",
-            show_default=False,
-        ),
+        option("SECONDS", "Give back what was popped so long ago, or before.", unset="", min=0),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Give back all running tasks.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,

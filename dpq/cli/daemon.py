@@ -8,7 +8,7 @@ import typer
 
 from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._log import Log
-from dpq.cli._options import DEFAULT_URL, Url, given
+from dpq.cli._options import DEFAULT_URL, Url, given, option
 from dpq.cli.metrics import MetricsHost, MetricsPort, serve_metrics
 from dpq.scheduler import Scheduler, run_daemon
 from dpq.transport.connect import open_url
@@ -20,11 +20,11 @@ def scheduler(
     ctx: typer.Context,
     queue: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
+        option(
+            "NAME",
+            "A queue to serve; repeat it for more. Variable: names with spaces between.",
+            unset="all known queues",
             envvar="DPQ_QUEUES",
-            help="A queue to serve; repeat it for more. Variable: names with spaces between.",
-            show_default="all known queues",
             rich_help_panel="Where",
         ),
     ] = None,

@@ -17,6 +17,7 @@ from dpq.cli._options import (
     TaskIds,
     Url,
     Yes,
+    option,
 )
 from dpq.cli.change import confirm
 from dpq.cli.look import show_tasks
@@ -26,9 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="List, replay or purge dead letters
 
 @app.command("list")
 def list_dead(
-    count: Annotated[
-        int, typer.Option("-n", metavar="COUNT", help="Show at most so many tasks.")
-    ] = 100,
+    count: Annotated[int, option("COUNT", "Show at most so many tasks.", "-n")] = 100,
     reason: OfReason = None,
     group: OfGroup = None,
     json: Json = False,
@@ -47,8 +46,7 @@ def replay(
     reason: OfReason = None,
     group: OfGroup = None,
     rate: Annotated[
-        float | None,
-        typer.Option(metavar="NUMBER", help="Tasks per second.", show_default="all at once"),
+        float | None, option("NUMBER", "Tasks per second.", unset="all at once")
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,

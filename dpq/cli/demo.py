@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import dpq
+from dpq.cli._options import option
 from dpq.server import find_binary
 
 _PACKAGE = Path(dpq.__file__).parent
@@ -26,9 +27,7 @@ def demo(
         int | None,
         typer.Option(min=1, help="Crawl at most so many pages.", show_default="all"),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Write the comparison to this PNG file.")
-    ] = None,
+    plot: Annotated[Path | None, option("PATH", "Write the comparison to this PNG file.")] = None,
     no_web: Annotated[bool, typer.Option("--no-web", help="No dashboard beside it.")] = False,
     serve: Annotated[
         bool,
@@ -39,20 +38,10 @@ def demo(
         ),
     ] = False,
     port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="The port of --serve; 0 takes a free one."
-        ),
+        int, option("PORT", "The port of --serve; 0 takes a free one.", min=0, max=65535)
     ] = 8429,
     web_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT",
-            min=0,
-            max=65535,
-            help="The dashboard's port.",
-            show_default="a free one",
-        ),
+        int, option("PORT", "The dashboard's port.", unset="a free one", min=0, max=65535)
     ] = 0,
 ) -> None:
     """Crawl the standard library from two hosts with limits, in four ways; compare the times.

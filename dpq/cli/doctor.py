@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from dpq import DPQ, Problem
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
 from dpq.registry.all_queues import inspect_server, missing_queue
@@ -17,10 +17,8 @@ def doctor(
     ] = False,
     partitions: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="The queue's number of partitions, if its settings are lost.",
-            show_default="as it has",
+        option(
+            "N", "The queue's number of partitions, if its settings are lost.", unset="as it has"
         ),
     ] = None,
     json: Json = False,

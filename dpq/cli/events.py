@@ -10,7 +10,7 @@ import typer
 
 from dpq import Event, Slot
 from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._render import slots_table
 from dpq.cli._terminal import emit, tables, talk
 from dpq.model.display import shown
@@ -23,13 +23,8 @@ AT_ONCE = 1000
 LOOK_SECONDS = 0.5
 """Seconds between two looks of --follow: soon enough for who reads along, and cheap."""
 
-After = Annotated[
-    str,
-    typer.Option(metavar="ID", help="Only what came after this event.", show_default="the newest"),
-]
-Count = Annotated[
-    int, typer.Option("-n", metavar="COUNT", min=1, max=AT_ONCE, help="Events at most.")
-]
+After = Annotated[str, option("ID", "Only what came after this event.", unset="the newest")]
+Count = Annotated[int, option("COUNT", "Events at most.", "-n", min=1, max=AT_ONCE)]
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
 ]
@@ -88,10 +83,8 @@ def _moment(at: datetime, timespec: str) -> str:
 def history(
     seconds: Annotated[
         float,
-        typer.Option(
-            metavar="SECONDS",
-            min=1,
-            help="How far back: minutes up to a day (86400), else quarters of an hour.",
+        option(
+            "SECONDS", "How far back: minutes up to a day (86400), else quarters of an hour.", min=1
         ),
     ] = 3600,
     json: Json = False,

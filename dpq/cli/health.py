@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from dpq import QueueStats, WorkerInfo
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._terminal import FAILED, say
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
@@ -40,29 +40,26 @@ def health(
     ] = None,
     worker: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="Each queue has a worker on this host, with a heartbeat younger than this. "
+        option(
+            "SECONDS",
+            "Each queue has a worker on this host, with a heartbeat younger than this. "
             "Workers send one every 10 s.",
-            show_default="not checked",
+            unset="not checked",
+            min=0,
         ),
     ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The host for --worker.", show_default="this one"),
-    ] = None,
+    host: Annotated[str | None, option("NAME", "The host for --worker.", unset="this one")] = None,
     oldest: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
+        option(
+            "SECONDS",
+            "The oldest ready task of each queue is due for less than this.",
+            unset="not checked",
             min=0,
-            help="The oldest ready task of each queue is due for less than this.",
-            show_default="not checked",
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.001, help="The server answers within this.")
+        float, option("SECONDS", "The server answers within this.", min=0.001)
     ] = WITHIN_SECONDS,
     json: Json = False,
     url: Url = DEFAULT_URL,

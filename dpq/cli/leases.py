@@ -7,7 +7,7 @@ import typer
 
 from dpq import DPQ
 from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._render import leases_table
 from dpq.cli._terminal import emit, tables, talk
 from dpq.model.display import shown
@@ -21,23 +21,13 @@ def leases(
         str | None,
         typer.Argument(metavar="[QUEUE]", help="The queue.", show_default="that of --queue"),
     ] = None,
-    count: Annotated[
-        int, typer.Option("-n", metavar="COUNT", min=0, help="Show at most so many leases.")
-    ] = 100,
+    count: Annotated[int, option("COUNT", "Show at most so many leases.", "-n", min=0)] = 100,
     worker: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Only those of the worker of this name.", show_default="all"
-        ),
+        str | None, option("NAME", "Only those of the worker of this name.", unset="all")
     ] = None,
     older_than: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="Only of tasks that were popped so long ago.",
-            show_default="all",
-        ),
+        option("SECONDS", "Only of tasks that were popped so long ago.", unset="all", min=0),
     ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,

@@ -7,7 +7,7 @@ import typer
 from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
 from dpq.cli import _rates
 from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url, option
 from dpq.cli._render import group_sheet, limit_table, scope_name
 from dpq.cli._terminal import emit, tables, talk
 from dpq.model.limits import EVERY_GROUP
@@ -22,20 +22,14 @@ groups = typer.Typer(
 )
 
 OfGroup = Annotated[
-    str | None,
-    typer.Option(
-        "--group", metavar="NAME", help="The limit of this group.", show_default="the whole queue"
-    ),
+    str | None, option("NAME", "The limit of this group.", "--group", unset="the whole queue")
 ]
 OfEveryGroup = Annotated[
     bool,
     typer.Option("--every-group", help="The limit of each group that has none of its own."),
 ]
 OneMember = Annotated[
-    str | None,
-    typer.Option(
-        "--member", metavar="NAME", help="A member of its pool.", show_default="the whole group"
-    ),
+    str | None, option("NAME", "A member of its pool.", "--member", unset="the whole group")
 ]
 GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
 
@@ -64,76 +58,75 @@ def set_limit(
     group: OfGroup = None,
     every_group: OfEveryGroup = False,
     concurrency: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Tasks that may run at once.", show_default="any number"),
+        int | None, option("N", "Tasks that may run at once.", unset="any number")
     ] = None,
     burst: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        option(
+            "N",
+            "Units that may go at once after a pause; with one RATE only.",
+            unset="1: evenly",
             parser=_rates.burst,
-            help="Units that may go at once after a pause; with one RATE only.",
-            show_default="1: evenly",
         ),
     ] = None,
     reserve: Annotated[
         Reserve | None,
-        typer.Option(
-            metavar="UNITS:PRIORITY",
+        option(
+            "UNITS:PRIORITY",
+            "Keep so many units of the burst for tasks with at least this priority.",
+            unset="",
+            seldom=True,
             parser=_rates.reserve,
-            help="Keep so many units of the burst for tasks with at least this priority.",
-            show_default=False,
-            rich_help_panel=SELDOM,
         ),
     ] = None,
     adaptive: Annotated[
         Adaptive | None,
-        typer.Option(
-            metavar="FLOOR:CEILING[:STEP]",
-            parser=_rates.adaptive,
-            help="Learn the rate, starting at RATE, in units of its window. Until the first 429, "
+        option(
+            "FLOOR:CEILING[:STEP]",
+            "Learn the rate, starting at RATE, in units of its window. Until the first 429, "
             "STEP more (default 1) after each window that was used; then by where the 429s came.",
-            show_default=False,
-            rich_help_panel=SELDOM,
+            unset="",
+            seldom=True,
+            parser=_rates.adaptive,
         ),
     ] = None,
     slack: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
+        option(
+            "SECONDS",
+            "Make the window of the one RATE so much longer, for delays of the network.",
+            unset="learned from 429s",
+            seldom=True,
             parser=_rates.slack,
-            help="Make the window of the one RATE so much longer, for delays of the network.",
-            show_default="learned from 429s",
-            rich_help_panel=SELDOM,
         ),
     ] = None,
     member: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A key or proxy of the group; the limit holds for each. Give it several times.",
-            show_default=False,
-            rich_help_panel=SELDOM,
+        option(
+            "NAME",
+            "A key or proxy of the group; the limit holds for each. Give it several times.",
+            unset="",
+            seldom=True,
         ),
     ] = None,
     weight: Annotated[
         float | None,
-        typer.Option(
-            metavar="TURNS",
-            help="Turns of the group where others get one, with round robin.",
-            show_default="1",
-            rich_help_panel=SELDOM,
+        option(
+            "TURNS",
+            "Turns of the group where others get one, with round robin.",
+            unset="1",
+            seldom=True,
         ),
     ] = None,
     estimate: Annotated[
         int | None,
-        typer.Option(
-            metavar="UNITS",
-            parser=_rates.estimate,
-            help="Reserve so many units of the one RATE for a task that names no cost, until tasks "
+        option(
+            "UNITS",
+            "Reserve so many units of the one RATE for a task that names no cost, until tasks "
             "have told what they spent.",
-            show_default="0",
-            rich_help_panel=SELDOM,
+            unset="0",
+            seldom=True,
+            parser=_rates.estimate,
         ),
     ] = None,
     reset: Annotated[

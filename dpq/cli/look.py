@@ -10,7 +10,17 @@ from rich.live import Live
 
 from dpq import DPQ, Drain, TaskState
 from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, AnyTaskId, Json, Key, Queue, TaskId, Url
+from dpq.cli._options import (
+    DEFAULT_QUEUE,
+    DEFAULT_URL,
+    AnyTaskId,
+    Json,
+    Key,
+    Queue,
+    TaskId,
+    Url,
+    option,
+)
 from dpq.cli._render import all_queues, counts, dead_tasks, forecast_table, live_tasks
 from dpq.cli._terminal import Failed, emit, say, tables, talk
 from dpq.model.drain import MAX_OVER_SECONDS
@@ -22,15 +32,10 @@ from dpq.transport.connect import open_url
 
 
 def peek(
-    count: Annotated[
-        int, typer.Option("-n", metavar="COUNT", help="Show at most so many tasks.")
-    ] = 10,
+    count: Annotated[int, option("COUNT", "Show at most so many tasks.", "-n")] = 10,
     state: Annotated[TaskState, typer.Option(help="The state of the tasks.")] = TaskState.READY,
     after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID", help="Start after this task.", show_default="from the first one"
-        ),
+        str | None, option("ID", "Start after this task.", unset="from the first one")
     ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
@@ -75,18 +80,15 @@ def why(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -
 
 def forecast(
     count: Annotated[
-        int,
-        typer.Option(
-            "-n", metavar="COUNT", min=1, max=MAX_FORECAST, help="Show at most so many tasks."
-        ),
+        int, option("COUNT", "Show at most so many tasks.", "-n", min=1, max=MAX_FORECAST)
     ] = 20,
     run: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
+        option(
+            "SECONDS",
+            "Assume that each task runs so long.",
+            unset="until its lease would end",
             min=0,
-            help="Assume that each task runs so long.",
-            show_default="until its lease would end",
         ),
     ] = None,
     json: Json = False,
@@ -112,11 +114,11 @@ def forecast(
 def stats(
     watch: Annotated[
         float | None,
-        typer.Option(
-            metavar="[SECONDS]",
+        option(
+            "[SECONDS]",
+            "Repeat every so many seconds (without a number: 1) until Ctrl-C.",
+            unset="show once",
             min=0.1,
-            help="Repeat every so many seconds (without a number: 1) until Ctrl-C.",
-            show_default="show once",
         ),
     ] = None,
     json: Json = False,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._options import DEFAULT_URL, Url
+from dpq.cli._options import DEFAULT_URL, Url, option
 from dpq.cli._port import Port
 from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import ConfigurationError
@@ -18,18 +18,16 @@ LISTEN = "127.0.0.1:9377"
 
 MetricsPort = Annotated[
     int | None,
-    typer.Option(
-        metavar="PORT",
+    option(
+        "PORT",
+        "Answer scrapes of Prometheus on this port, as `dpq metrics` does; 0 takes a free "
+        "one. It needs the extra `metrics`.",
+        unset="none",
         min=0,
         max=65535,
-        help="Answer scrapes of Prometheus on this port, as `dpq metrics` does; 0 takes a free "
-        "one. It needs the extra `metrics`.",
-        show_default="none",
     ),
 ]
-MetricsHost = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="The address of --metrics-port; 0.0.0.0 for all.")
-]
+MetricsHost = Annotated[str, option("ADDRESS", "The address of --metrics-port; 0.0.0.0 for all.")]
 
 
 def metrics(
@@ -40,10 +38,7 @@ def metrics(
         ),
     ] = None,
     listen: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT", help="The address to listen on; port 0 takes a free one."
-        ),
+        str, option("HOST:PORT", "The address to listen on; port 0 takes a free one.")
     ] = LISTEN,
     url: Url = DEFAULT_URL,
 ) -> None:

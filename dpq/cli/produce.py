@@ -17,11 +17,11 @@ from dpq.cli._lines import push_lines
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
-    SELDOM,
     Delay,
     Priority,
     Queue,
     Url,
+    option,
     read_cost,
 )
 from dpq.cli._terminal import talk
@@ -44,12 +44,7 @@ def push(
         typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read."),
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="One JSON payload a line (NDJSON); - is stdin.",
-            show_default=False,
-        ),
+        Path | None, option("PATH", "One JSON payload a line (NDJSON); - is stdin.", unset="")
     ] = None,
     full: Annotated[
         bool,
@@ -62,105 +57,50 @@ def push(
     priority: Priority = 0,
     delay: Delay = 0,
     at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOMENT",
-            help="When it is ready, as 2026-12-24T18:00+01:00.",
-            show_default=False,
-        ),
+        str | None, option("MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", unset="")
     ] = None,
     group: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Tasks of one group share a limit.", show_default=False),
+        str | None, option("NAME", "Tasks of one group share a limit.", unset="")
     ] = None,
     key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A name that only one stored task has.",
-            show_default=False,
-        ),
+        str | None, option("NAME", "A name that only one stored task has.", unset="")
     ] = None,
     on_duplicate: Annotated[
         Duplicate,
-        typer.Option(
-            metavar="MODE",
-            help="If the key is taken: keep, update, raise_priority, rerun or error.",
-        ),
+        option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
     ] = Duplicate.KEEP,
     max_attempts: Annotated[
-        int,
-        typer.Option(metavar="N", help="Failed attempts until it is dead.", rich_help_panel=SELDOM),
+        int, option("N", "Failed attempts until it is dead.", seldom=True)
     ] = DEFAULT_MAX_ATTEMPTS,
     expires_in: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="If it has not started by then, it is dead.",
-            show_default=False,
-            rich_help_panel=SELDOM,
-        ),
+        option("SECONDS", "If it has not started by then, it is dead.", unset="", seldom=True),
     ] = None,
     cost: Annotated[
-        Any,
-        typer.Option(
-            parser=read_cost,
-            metavar="UNITS",
-            help="Units it takes of limits, also tokens=1800.",
-        ),
+        Any, option("UNITS", "Units it takes of limits, also tokens=1800.", parser=read_cost)
     ] = 1,
     every: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Run again every so many seconds.", show_default=False
-        ),
+        float | None, option("SECONDS", "Run again every so many seconds.", unset="")
     ] = None,
     cron: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EXPR",
-            help="Run again at the times of 'M H D M W'.",
-            show_default=False,
-        ),
+        str | None, option("EXPR", "Run again at the times of 'M H D M W'.", unset="")
     ] = None,
-    timezone: Annotated[
-        str, typer.Option(metavar="ZONE", help="Time zone of --cron.", rich_help_panel=SELDOM)
-    ] = "UTC",
+    timezone: Annotated[str, option("ZONE", "Time zone of --cron.", seldom=True)] = "UTC",
     visibility: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Length of its leases, not the consumer's.",
-            show_default=False,
-            rich_help_panel=SELDOM,
-        ),
+        option("SECONDS", "Length of its leases, not the consumer's.", unset="", seldom=True),
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Longest run of its handler, not the worker's.",
-            show_default=False,
-            rich_help_panel=SELDOM,
-        ),
+        option("SECONDS", "Longest run of its handler, not the worker's.", unset="", seldom=True),
     ] = None,
     member: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The member of its group's pool to run as.",
-            show_default=False,
-            rich_help_panel=SELDOM,
-        ),
+        option("NAME", "The member of its group's pool to run as.", unset="", seldom=True),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Spread a new queue over N slots of a cluster.",
-            show_default=False,
-            rich_help_panel=SELDOM,
-        ),
+        option("N", "Spread a new queue over N slots of a cluster.", unset="", seldom=True),
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,

@@ -12,7 +12,7 @@ import typer
 from dpq import Quota, RateLimit
 from dpq.batch import BatchJob, BatchOutcome, run_batch
 from dpq.cli import _rates
-from dpq.cli._options import SELDOM, named
+from dpq.cli._options import SELDOM, named, option
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.worker.base import MAX_CONCURRENCY
@@ -33,109 +33,89 @@ def run(
     url: Annotated[str, typer.Option("--url", help="The address of the API.")],
     limit: Annotated[
         list[RateLimit] | None,  # and quotas: typer takes no union
-        typer.Option(
+        option(
+            "RATE",
+            "A limit of the API, as 500/m. Repeat it for more.",
             "--limit",
-            metavar="RATE",
+            unset="",
             parser=_rates.rate,
-            help="A limit of the API, as 500/m. Repeat it for more.",
-            show_default=False,
         ),
     ] = None,
     slack: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            parser=_rates.slack,
-            help="Make each --limit without a slack of its own so much longer, for delays of the "
+        option(
+            "SECONDS",
+            "Make each --limit without a slack of its own so much longer, for delays of the "
             "network.",
-            show_default="learned from 429s",
-            rich_help_panel=SELDOM,
+            unset="learned from 429s",
+            seldom=True,
+            parser=_rates.slack,
         ),
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The answers, one JSON line each, on the disk before a request counts as done.",
-            show_default="FILE.results.jsonl",
+        option(
+            "FILE",
+            "The answers, one JSON line each, on the disk before a request counts as done.",
+            unset="FILE.results.jsonl",
         ),
     ] = None,
     also: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
+        option(
+            "FILE",
+            "Answers that another machine has saved: not sent again; --ordered merges them.",
+            unset="",
+            seldom=True,
             exists=True,
             dir_okay=False,
-            help="Answers that another machine has saved: not sent again; --ordered merges them.",
-            show_default=False,
-            rich_help_panel=SELDOM,
         ),
     ] = None,
     ordered: Annotated[
         bool, typer.Option("--ordered", help="At the end, put the answers into the file's order.")
     ] = False,
     header: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'NAME: VALUE'", help="A header of each request.", show_default=False),
+        list[str] | None, option("'NAME: VALUE'", "A header of each request.", unset="")
     ] = None,
     header_env: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="'NAME: VARIABLE'",
-            help="A header with the value of an environment variable, as in "
+        option(
+            "'NAME: VARIABLE'",
+            "A header with the value of an environment variable, as in "
             "'Authorization: Bearer VARIABLE'.",
-            show_default=False,
+            unset="",
         ),
     ] = None,
     workers: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=MAX_CONCURRENCY, help="Requests that are open at once, here."
-        ),
+        int, option("N", "Requests that are open at once, here.", min=1, max=MAX_CONCURRENCY)
     ] = 64,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What shares the limit in the queue.",
-            show_default="the API's host",
-            rich_help_panel=SELDOM,
-        ),
+        option("NAME", "What shares the limit in the queue.", unset="the API's host", seldom=True),
     ] = None,
     cost_from: Annotated[
         str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="The field of a line that says its tokens, as in metadata.tokens.",
-            show_default="estimated: characters / 4 + the longest answer",
-            rich_help_panel=SELDOM,
+        option(
+            "FIELD",
+            "The field of a line that says its tokens, as in metadata.tokens.",
+            unset="estimated: characters / 4 + the longest answer",
+            seldom=True,
         ),
     ] = None,
     timeout: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.001,
-            help="Longest time of an answer.",
-            rich_help_panel=SELDOM,
-        ),
+        float, option("SECONDS", "Longest time of an answer.", seldom=True, min=0.001)
     ] = 600.0,
     attempts: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Failed attempts until a request is dead; a 429 is none.",
-            rich_help_panel=SELDOM,
-        ),
+        option("N", "Failed attempts until a request is dead; a 429 is none.", seldom=True, min=1),
     ] = 10,
     visibility: Annotated[
         float,
-        typer.Option(
-            metavar="SECONDS",
+        option(
+            "SECONDS",
+            "Time after which requests of a process that was killed are sent again.",
+            seldom=True,
             min=0.1,
-            help="Time after which requests of a process that was killed are sent again.",
-            rich_help_panel=SELDOM,
         ),
     ] = 30.0,
     retry_dead: Annotated[
@@ -157,19 +137,19 @@ def run(
     ] = False,
     redis: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="The queue's server; DPQ_URL, or --url before the command, name it too.",
-            show_default="a private one, in SAVE.queue",
+        option(
+            "URL",
+            "The queue's server; DPQ_URL, or --url before the command, name it too.",
+            unset="a private one, in SAVE.queue",
             rich_help_panel="Where",
         ),
     ] = None,
     queue: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The queue's name; DPQ_QUEUE, or --queue before the command, name it too.",
-            show_default="of FILE and its content",
+        option(
+            "NAME",
+            "The queue's name; DPQ_QUEUE, or --queue before the command, name it too.",
+            unset="of FILE and its content",
             rich_help_panel="Where",
         ),
     ] = None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._options import DEFAULT_URL, Url
+from dpq.cli._options import DEFAULT_URL, Url, option
 from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import ConfigurationError
 from dpq.transport.connect import open_url
@@ -34,18 +34,14 @@ def web(
         bool, typer.Option("--write", help="Allow changes. Without it, pages only show.")
     ] = False,
     token_env: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The variable with the token to log in with: at least 32 characters.",
-        ),
+        str, option("NAME", "The variable with the token to log in with: at least 32 characters.")
     ] = TOKEN_VARIABLE,
     name: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HOST",
-            help="A name under which browsers reach it; repeat it for more.",
-            show_default="the address, and the names of this machine",
+        option(
+            "HOST",
+            "A name under which browsers reach it; repeat it for more.",
+            unset="the address, and the names of this machine",
         ),
     ] = None,
     badge: Annotated[

@@ -10,7 +10,7 @@ import typer
 from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._job import Job, work
 from dpq.cli._log import Log
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Url, named
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Url, named, option
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import workers_table
@@ -27,11 +27,11 @@ MAX_PROCESSES = 256
 
 Queues = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "NAME",
+        "A queue; repeat it for more. Variable: names with spaces between.",
         "--queue",
-        metavar="NAME",
         envvar="DPQ_QUEUES",
-        help="A queue; repeat it for more. Variable: names with spaces between.",
         rich_help_panel="Where",
     ),
 ]
@@ -48,22 +48,12 @@ def worker(
         ),
     ],
     concurrency: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=MAX_CONCURRENCY,
-            help="Handlers that run at once, in each process.",
-        ),
+        int, option("N", "Handlers that run at once, in each process.", min=1, max=MAX_CONCURRENCY)
     ] = 1,
     prefetch: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=MAX_PREFETCH,
-            help="Tasks popped ahead, beyond those that run.",
-            rich_help_panel=SELDOM,
+        option(
+            "N", "Tasks popped ahead, beyond those that run.", seldom=True, min=0, max=MAX_PREFETCH
         ),
     ] = 0,
     order: Annotated[
@@ -75,35 +65,22 @@ def worker(
     ] = "strict",
     visibility: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Length of a lease; it is extended while the handler runs.",
-            rich_help_panel=SELDOM,
-        ),
+        option("SECONDS", "Length of a lease; it is extended while the handler runs.", seldom=True),
     ] = None,
     time_limit: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Longest run of a handler; after it, the attempt fails."
-        ),
+        float | None, option("SECONDS", "Longest run of a handler; after it, the attempt fails.")
     ] = None,
     grace: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="Time for handlers to finish after a signal.",
-            rich_help_panel=SELDOM,
-        ),
+        float, option("SECONDS", "Time for handlers to finish after a signal.", seldom=True, min=0)
     ] = DEFAULT_GRACE,
     processes: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        option(
+            "N",
+            "Run so many child processes; one that dies is started again.",
+            unset="only this one",
             min=1,
             max=MAX_PROCESSES,
-            help="Run so many child processes; one that dies is started again.",
-            show_default="only this one",
         ),
     ] = None,
     reload: Annotated[

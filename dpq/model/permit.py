@@ -5,7 +5,7 @@
 
 import secrets
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from dpq.model.cost import write_cost
 from dpq.model.errors import ConfigurationError, LimitTimeoutError
@@ -134,6 +134,7 @@ class PermitAnswer(NamedTuple):
     members: tuple[str, ...] = ()
 
 
+@dataclass(slots=True, eq=False)
 class HeldPermit:
     """A permit that is a lease, in the form in which leases are extended.
 
@@ -144,16 +145,13 @@ class HeldPermit:
         scope: The group, and behind a TAB the member of its pool; "" without a group.
     """
 
-    __slots__ = ("group", "id", "member", "scope")
+    token: ClassVar = 0
+    visibility: ClassVar = None
 
-    token = 0
-    visibility = None
-
-    def __init__(self, id_: str, group: str | None, member: str, scope: str) -> None:
-        self.id = id_
-        self.group = group
-        self.member = member
-        self.scope = scope
+    id: str
+    group: str | None
+    member: str
+    scope: str
 
 
 class Caller:

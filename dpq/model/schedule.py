@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from cronsim import CronSim, CronSimError
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import MAX_SECONDS, milliseconds
 from dpq.model.zones import zone, zone_name
 
 MAX_LINE_CHARACTERS = 300
@@ -24,9 +23,6 @@ looks at, contain each date that comes every 28 years."""
 
 MAX_PERIOD_DIGITS = 15
 """Digits of a stored period in ms at most; more mean damage."""
-
-_AT = "@"
-"""The sign in a spec for the first time of a cron line, until the server's clock is known."""
 
 
 class Schedule(NamedTuple):
@@ -48,11 +44,8 @@ class Later(NamedTuple):
     line: str
 
 
-def named_schedule(
-    every: Any, cron: Any, timezone: Any, delay_ms: int, expires_ms: int
-) -> tuple[str, str]:
-    """Check the schedule of a push; return its part of the spec, and its cron line ("" for
-    `every`).
+def require_schedule(every: Any, cron: Any, timezone: Any, delay_ms: int) -> str | None:
+    """Check the schedule of a push; return its cron line, or None for `every`.
 
     Raises:
         ConfigurationError: An argument is out of its bounds, or two exclude each other.
@@ -62,7 +55,7 @@ def named_schedule(
             raise ConfigurationError(
                 f"timezone is {timezone!r} without cron: give cron, or leave out timezone"
             )
-        return f"e {expires_ms} 0 {milliseconds('every', every, least=0.001)}", ""
+        return None
     if every is not None:
         raise ConfigurationError(f"every is {every!r} and cron is {cron!r}: give one of them")
     if delay_ms:
@@ -70,15 +63,11 @@ def named_schedule(
             f"delay is {delay_ms / 1000} s and cron is {cron!r}: the first run is cron's next "
             "time; leave out the delay"
         )
-    line = cron_line(cron, timezone)
-    return f"c {expires_ms} {_AT} {line}", line
+    return cron_line(cron, timezone)
 
 
-def named_moment(at: Any) -> tuple[str, str]:
-    """Check the moment when a push is to be due.
-
-    Returns:
-        The sign for its delay, and a line with the moment, until the server's clock is known.
+def moment_ms(at: Any) -> int:
+    """Check the moment when a push is to be due; return it in ms.
 
     Raises:
         ConfigurationError: The moment is no datetime with a time zone.
@@ -87,19 +76,7 @@ def named_moment(at: Any) -> tuple[str, str]:
         raise ConfigurationError(
             f"at is {at!r}: it must be a datetime with a time zone, as datetime.now(UTC) has"
         )
-    return _AT, f"{_AT}{round(at.timestamp() * 1000)}"
-
-
-def with_first(spec: str, line: str, now_ms: int) -> str:
-    """Put the first time of a cron line, or the ms until a moment, into a spec."""
-    if line.startswith(_AT):
-        wait = int(line.removeprefix(_AT)) - now_ms
-        if wait > MAX_SECONDS * 1000:
-            raise ConfigurationError(
-                "at is more than 10 years from now: it must be within 315360000 seconds"
-            )
-        return spec.replace(f" {_AT} ", f" {max(wait, 0)} ", 1)
-    return spec.replace(f" {_AT} ", f" {next_times(line, now_ms, 1)[0]} ", 1)
+    return round(at.timestamp() * 1000)
 
 
 def cron_line(cron: Any, timezone: Any) -> str:

@@ -40,7 +40,7 @@ def warn_of_costs(queue_name: str, texts: Iterable[str]) -> None:
 def warn_of_units(queue_name: str, units: Iterable[str]) -> None:
     """Warn of units of a limit that are likely to be misspelt."""
     for unit in units:
-        hint = "" if unit in USUAL else nearest(unit, USUAL, LIKENESS)
+        hint = "" if unit in ("", *USUAL) else nearest(unit, USUAL, LIKENESS)
         if unit == "requests":
             hint = "; requests are what a limit without a unit counts"
         if hint:

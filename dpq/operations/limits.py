@@ -7,11 +7,11 @@ from typing import Any
 
 from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
+from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
-from dpq.model.limits import EVERY_GROUP, Adaptive, RateLimit, Reserve, limit_rules, write_rules
+from dpq.model.limits import EVERY_GROUP
 from dpq.model.permit import Caller
-from dpq.model.pools import add_pool, group_weight, member_name, pool_members
-from dpq.model.quota import Quota, split_quotas, write_quotas
+from dpq.model.pools import member_name
 from dpq.model.task import Task
 from dpq.model.uncounted import warn_of_costs, warn_of_units
 from dpq.model.validation import label, milliseconds
@@ -24,56 +24,24 @@ from dpq.protocol.values import read_texts
 class LimitOperations(CommandMaker):
     """Every operation about limits, on one partition."""
 
-    def set_limit(
-        self,
-        rate: float | str | Quota | Sequence[RateLimit | Quota] | None,
-        per: float | None,
-        burst: int,
-        group: str | None,
-        concurrency: int | None,
-        adaptive: Adaptive | None,
-        reserve: Reserve | None,
-        slack: float | None = None,
-        members: Sequence[str] | None = None,
-        weight: float | None = None,
-        reset: bool = False,
-    ) -> Steps[None]:
+    def set_limit(self, rules: LimitRules) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
-        rest, quotas = split_quotas(rate)
-        windows = limit_rules(
-            rest, per, burst, concurrency, adaptive, reserve, slack, quotas, weight
-        )
-        names, turns = pool_members(members, group), group_weight(weight, group)
-        heavy = int(any(w.reserve for w in windows) or any(quota.reserve for quota in quotas))
-        field, rules = _field(group), write_rules(windows, concurrency)
-        warn_of_units(
-            self.queue_name, [*(w.unit for w in windows), *(quota.unit for quota in quotas)]
-        )
-        return self._set_rules(field, rules, heavy, quotas, names, turns, reset=reset)
+        warn_of_units(self.queue_name, rules.units)
+        now_ms = 0
+        if rules.quotas:  # they carry the clock changes of 10 years from the server's time on
+            seen = yield self._command("view", [self._now(), ""], read_texts)
+            now_ms = int(seen[6])
+        anew = [secrets.randbelow(10**15)] if rules.reset else []
+        yield from self._set(rules.group, rules.text(now_ms), int(rules.reserves), anew)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
-        return self._set_rules(_field(group), "", 0)
+        return self._set(group, "", 0, [])
 
-    def _set_rules(
-        self,
-        field: str,
-        rules: str,
-        heavy: int,
-        quotas: Sequence[Quota] = (),
-        members: Sequence[str] = (),
-        weight: float | None = None,
-        *,
-        reset: bool = False,
-    ) -> Steps[None]:
+    def _set(self, group: str | None, text: str, heavy: int, anew: Sequence[int]) -> Steps[None]:
         walk, cursor = "set", "0"
-        anew = [secrets.randbelow(10**15)] if reset else []
-        if quotas:  # they carry the clock changes of 10 years from the server's time on
-            seen = yield self._command("view", [self._now(), ""], read_texts)
-            rules += write_quotas(quotas, int(seen[6]))
-        rules = add_pool(rules, members, weight)
         while walk != "done":
-            args = [self._now(), field, rules, heavy, walk, cursor, *anew]
+            args = [self._now(), _field(group), text, heavy, walk, cursor, *anew]
             command = self._command("set_limit", args, unless_refused(read_texts))
             walk, cursor, *costs = yield command
         warn_of_costs(self.queue_name, costs)
@@ -193,4 +161,4 @@ def _is_group(name: str) -> bool:
 def _field(group: str | None) -> str:
     if group is None:
         return "queue"
-    return "groups" if group == EVERY_GROUP else "group:" + label("group", group)
+    return "groups" if group == EVERY_GROUP else f"group:{group}"

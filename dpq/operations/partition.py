@@ -10,40 +10,40 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from dpq.model.cost import write_cost, write_spent
+from pydantic_core import to_json
+
+from dpq.model.cost import write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError
 from dpq.model.interrupts import expected
-from dpq.model.pools import member_name
-from dpq.model.priority import EXACT_INT, encode_priority
-from dpq.model.schedule import Later, claim, named_moment, named_schedule, with_first
+from dpq.model.priority import encode_priority
+from dpq.model.schedule import Later, claim
 from dpq.model.signals import Scope, require_scope, status_text
-from dpq.model.task import Cost, OnDuplicate, P, Push, Task
+from dpq.model.task import Cost, P, Task
 from dpq.model.validation import (
     MAX_BATCH,
     delay_milliseconds,
     error_line,
-    label,
     milliseconds,
     one_line,
     whole_number,
 )
 from dpq.operations.base import BATCH_BYTES, in_batches
-from dpq.operations.description import MAX_ATTEMPTS, Description
+from dpq.operations.description import Description
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
+from dpq.operations.pushing import Checked, Options, needs_clock, with_times
 from dpq.operations.repair import RepairOperations
 from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same
-from dpq.protocol.keys import INLINE_BYTES
 from dpq.protocol.placement import mark_of
-from dpq.protocol.records import COMMON_ATTEMPTS, PIN, SPENT
+from dpq.protocol.records import SPENT
 from dpq.protocol.refusals import Code, unless_refused
 from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
@@ -74,11 +74,6 @@ LEAST_PLAIN_MS = 10_000
 EXTEND_BATCH = 250
 """Leases extended in one round trip. Source: benchmarks/README.md."""
 
-_USUAL = Push(None)[4:]
-"""Most pushes say nothing behind their group."""
-
-_MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
-
 
 class Partition(
     LimitOperations,
@@ -96,8 +91,6 @@ class Partition(
         super().__init__(queue, index, count, make)
         self._mark = mark_of(index)  # the beginning of its ids
         self._backoff = queue.backoff
-        self._max_attempts = queue.default_max_attempts
-        self._most = "" if self._max_attempts == COMMON_ATTEMPTS else str(self._max_attempts)
         self._visibility_ms = queue.visibility_ms
         self._read_batch = partial(replies.read_batch, queue.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
@@ -106,59 +99,44 @@ class Partition(
 
     # Adding
 
-    def push(self, push: Push[P], trace: str = "") -> Steps[str]:
-        """Add one task; `trace` is the traceparent that it is to carry, or ""."""
-        ids: list[str] = yield from self._push([self.checked(push, trace)])
-        return ids[0]
-
-    def checked(self, push: Push[P], trace: str = "") -> Checked:
-        """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
-        if not isinstance(push, Push):
-            raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
-        payload, priority, delay, group = push[:4]
-        if (
-            trace
-            or push[4:] != _USUAL
-            or delay != 0
-            or type(priority) is not int
-            or type(push.cost) is not int
-            or not -EXACT_INT <= priority <= EXACT_INT
-        ):
-            return self._prepare(*push, trace)
-        # What `_prepare` makes of most tasks of most queues, in a third of the time.
-        group = "" if group is None else label("group", group)
-        body = self._codec.encode(payload)
-        if len(body) > INLINE_BYTES:
-            return f"f{self._max_attempts} 1 0 {priority} 0 1 k\t{group}\t", body, "", ""
-        return str(-priority), f"{self._most} {priority}\t{group}\n".encode() + body, "", ""
-
-    def push_checked(self, pushes: Iterable[Checked]) -> Steps[list[str]]:
+    def push_all(self, pushes: Iterable[Checked]) -> Steps[list[str]]:
         """Add any number of checked tasks."""
         ids: list[str] = []
         batch: list[Checked] = []
         size = 0
-        for prepared in pushes:
-            size += len(prepared[1])
+        for checked in pushes:
+            size += len(checked[1])
             if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
                 ids += yield from self._push(batch)
-                batch, size = [], len(prepared[1])
-            batch.append(prepared)
+                batch, size = [], len(checked[1])
+            batch.append(checked)
         if batch:
             ids += yield from self._push(batch)
         return ids
 
-    def _push(self, batch: list[Checked]) -> Steps[list[str]]:
+    def push_one(self, checked: Checked) -> Steps[str]:
+        """Add a checked task."""
+        ids: list[str] = yield from self._push((checked,))
+        return ids[0]
+
+    def _push(self, batch: Sequence[Checked]) -> Steps[list[str]]:
         ids = new_ids(len(batch), self._mark if self._count > 1 else None)
         args: list[Any] = [self._now()]
+        keys: dict[int, str] = {}
         now_ms, asks = None, False
-        for id_, (spec, body, _, line) in zip(ids, batch, strict=True):
-            if line:
-                if now_ms is None:  # the server's clock, since this machine's may be wrong
-                    ask = self._command("push", [self._now()], replies.read_time)
-                    now_ms = yield ask._replace(needs_confirmation=False)
-                spec = with_first(spec, line, now_ms)
-            args += (id_, spec, body)
-            asks = asks or (spec[0] == "f" and self._is_new_cost(spec))
+        for id_, (spec, body) in zip(ids, batch, strict=True):
+            if not isinstance(spec, str):
+                if needs_clock(spec):
+                    if now_ms is None:  # the server's clock, since this machine's may be wrong
+                        ask = self._command("push", [self._now()], replies.read_time)
+                        now_ms = yield ask._replace(needs_confirmation=False)
+                    spec = with_times(spec, now_ms)
+                if "key" in spec:
+                    keys[len(args) // 3] = spec["key"]
+                asks = asks or ("cost" in spec and self._is_new_cost(spec))
+                args += (id_, to_json(spec), body)
+            else:
+                args += (id_, spec, body)
         if self._count > 1 or asks:
             args.append(f"{max(1, self._count)}?" if asks else self._count)
         elif _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
@@ -168,94 +146,21 @@ class Partition(
                 return ids
             self._short_push.refuse()
             self._short_push.expect(True)  # after a while
-        keys = [prepared[2] for prepared in batch]
-        command = self._command(
-            "push", args, lambda reply: replies.read_ids(self.queue_name, ids, keys, reply)
-        )
+        command = self._command("push", args, partial(replies.read_ids, self.queue_name, ids, keys))
         while (yield command):  # no queue yet, or it was dropped since this client opened it
             yield from self._make()
         return ids
 
-    def _is_new_cost(self, spec: str) -> bool:
+    def _is_new_cost(self, options: Options) -> bool:
         """Return True if no task of its group has cost so much: the server looks at its limits."""
-        cost = spec.split(" ", 2)[1]
-        if cost == "1":
-            return False
-        group, is_new = spec.split("\t", 2)[1], False
-        for part in cost.split(","):
+        group, is_new = options.get("group", ""), False
+        for part in options["cost"].split(","):
             unit, _, units = part.rpartition("=")
             if int(units) > self._costs.get((group, unit), -1):
                 self._costs[group, unit], is_new = int(units), True
         if len(self._costs) > MOST_COSTS:
             self._costs.clear()
         return is_new
-
-    def _prepare(
-        self,
-        payload: P,
-        priority: float,
-        delay: float | timedelta,
-        group: str | None,
-        key: str | None,
-        on_duplicate: OnDuplicate,
-        max_attempts: int | None,
-        expires_in: float | None,
-        cost: Cost,
-        every: float | None,
-        cron: str | None,
-        timezone: str,
-        at: datetime | None,
-        visibility: float | None,
-        time_limit: float | None,
-        member: str | None = None,
-        trace: str = "",
-    ) -> Checked:
-        text, residual = encode_priority(priority)
-        delay_ms = delay_milliseconds(delay) if delay != 0 else 0
-        due: int | str = delay_ms
-        expires = 0 if expires_in is None else milliseconds("expires_in", expires_in, least=0.001)
-        attempts = self._max_attempts
-        if max_attempts is not None:
-            attempts = whole_number("max_attempts", max_attempts, 1, MAX_ATTEMPTS)
-        mode = _MODES.get(on_duplicate) if isinstance(on_duplicate, str) else None
-        if mode is None:
-            raise ConfigurationError(
-                f"on_duplicate is {on_duplicate!r}: it must be one of {', '.join(_MODES)}"
-            )
-        group = "" if group is None else label("group", group)
-        key = "" if key is None else label("key", key)
-        units = 1 if cost == 1 and type(cost) is int else write_cost(cost)
-        line = ""
-        if every is not None or cron is not None or timezone != "UTC":
-            schedule, line = named_schedule(every, cron, timezone, delay_ms, expires)
-            mode += schedule
-        if at is not None:
-            if delay_ms or line:
-                raise ConfigurationError(
-                    f"at and {'cron' if line else 'delay'} are both given: give one of them"
-                )
-            due, line = named_moment(at)
-        if visibility is not None or time_limit is not None or trace:
-            own = [
-                0 if seconds is None else milliseconds(name, seconds, least=0.001)
-                for name, seconds in (("visibility", visibility), ("time_limit", time_limit))
-            ]
-            mode += f"\x1f{own[0]} {own[1]} {trace}".rstrip(" ")
-        if member is not None:
-            if not group:
-                raise ConfigurationError(
-                    f"member is {member!r}, but the task has no group: a member belongs to the "
-                    "pool of a group, so give its group"
-                )
-            mode += PIN + member_name(member)
-        body = self._codec.encode(payload)
-        ordinary = len(mode) == 1 and units == 1 and residual == "1" and not (key or due or expires)
-        if ordinary and len(body) <= INLINE_BYTES and text.lstrip("-").isdecimal():
-            most = "" if attempts == COMMON_ATTEMPTS else attempts
-            head = f"{most} {text}\t{group}\n"  # as it stands in a short record
-            return str(-int(text)), head.encode() + body, "", ""
-        spec = f"f{attempts} {units} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
-        return spec, body, key, line
 
     # Taking
 
@@ -541,13 +446,9 @@ class Partition(
         return self._ask("next_event", [self._now()], replies.read_wait)
 
 
-Checked = tuple[str, bytes, str, str]
-"""A checked push: its spec (see push.lua), its payload, its key, its cron line."""
-
-
 def _goes_short(push: Checked) -> bool:
     """Say whether a push is plain, and of no group."""
-    return push[0][0] != "f" and push[1].find(b"\t\n", 0, 40) > 0
+    return isinstance(push[0], str) and push[1].find(b"\t\n", 0, 40) > 0
 
 
 def _is_plain(task: Task[Any]) -> bool:

@@ -21,11 +21,10 @@ from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
+from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
-from dpq.model.limits import EVERY_GROUP, Adaptive, RateLimit, Reserve, limit_rules
+from dpq.model.limits import EVERY_GROUP
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
-from dpq.model.pools import group_weight, pool_members
-from dpq.model.quota import Quota, split_quotas
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
@@ -33,8 +32,9 @@ from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_n
 from dpq.operations import foresight, history
 from dpq.operations.base import PAGE
 from dpq.operations.description import Description
-from dpq.operations.partition import PUSH_BATCH, Checked, Partition
+from dpq.operations.partition import PUSH_BATCH, Partition
 from dpq.operations.pop import PartitionPop
+from dpq.operations.pushing import Checked, PushChecker
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
 from dpq.operations.workers import NOTHING, Doing, lease_info
@@ -76,6 +76,7 @@ class QueueOperations(Generic[P]):
     def __init__(self, description: Description[P], ask: int) -> None:
         """Build the operations of a queue; a pop compares `ask` of its partitions."""
         self.description = description
+        self._pushes = PushChecker(description)
         self.ask = whole_number("ask", ask, 1, MAX_PARTITIONS)
         self.forget()
 
@@ -126,8 +127,6 @@ class QueueOperations(Generic[P]):
         parts = self.partitions
         if len(parts) == 1:
             return parts[0]
-        group = None if group is None else label("group", group)
-        key = None if key is None else label("key", key)
         home = home_of(group, key, len(parts))
         return parts[next(self._turns) % len(parts) if home is None else home]
 
@@ -201,7 +200,8 @@ class QueueOperations(Generic[P]):
 
     def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task to the partition of its group, of its key, or to the next in turn."""
-        return self._home(push.group, push.key).push(push, trace)
+        checked = self._pushes.check(push, trace)
+        return self._home(push.group, push.key).push_one(checked)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks, to many partitions in each round trip.
@@ -210,7 +210,7 @@ class QueueOperations(Generic[P]):
         """
         parts = self.partitions
         if len(parts) == 1:
-            return parts[0].push_checked(map(parts[0].checked, pushes, itertools.repeat(trace)))
+            return parts[0].push_all(map(self._pushes.check, pushes, itertools.repeat(trace)))
         return self._push_spread(parts, pushes, trace)
 
     def _push_spread(
@@ -222,10 +222,10 @@ class QueueOperations(Generic[P]):
         while window := list(itertools.islice(coming, most)):
             batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
             for index, push in enumerate(window):
-                checked = parts[0].checked(push, trace)
+                checked = self._pushes.check(push, trace)
                 batches[self._home(push.group, push.key)][index] = checked
             found = yield from all_of(
-                [part.push_checked(batch.values()) for part, batch in batches.items()]
+                [part.push_all(few.values()) for part, few in batches.items()]
             )
             ids += _in_order(len(window), zip(batches.values(), found, strict=True))
         return ids
@@ -551,50 +551,31 @@ class QueueOperations(Generic[P]):
 
     # Limits and groups
 
-    def set_limit(
-        self,
-        rate: float | str | Quota | Sequence[RateLimit | Quota] | None,
-        per: float | None,
-        burst: int,
-        group: str | None,
-        concurrency: int | None,
-        adaptive: Adaptive | None,
-        reserve: Reserve | None,
-        slack: float | None = None,
-        members: Sequence[str] | None = None,
-        weight: float | None = None,
-        reset: bool = False,
-    ) -> Steps[None]:
+    def set_limit(self, rules: LimitRules) -> Steps[None]:
         """Limit a group, or every group without a limit of its own."""
-        rest, quotas = split_quotas(rate)
-        limit_rules(rest, per, burst, concurrency, adaptive, reserve, slack, quotas, weight)
-        pool_members(members, group)
-        group_weight(weight, group)
-        count = len(self.partitions)
+        group, count = rules.group, len(self.partitions)
         if group is None and count > 1:
             raise ConfigurationError(
                 f"queue {self.description.name!r} has {count} partitions, which cannot share a "
                 "limit of the whole queue. Either limit one group and push into it (group='all'), "
                 "limit every group ('*'), or use a queue of one partition"
             )
-        if weight is not None and weight < 1 and count > 1:
+        if rules.weight is not None and rules.weight < 1 and count > 1:
             raise ConfigurationError(
-                f"weight is {weight!r}, and queue {self.description.name!r} has {count} "
+                f"weight is {rules.weight!r}, and queue {self.description.name!r} has {count} "
                 "partitions: there it must be 1 or more; multiply the weights of all groups"
             )
-        every = group is None or group == EVERY_GROUP
-        parts = self.partitions if every else [self._group(str(group))]
-        rules = (
-            *(rate, per, burst, group, concurrency, adaptive, reserve, slack),
-            *(members, weight, reset),
-        )
-        return _done([self._noted(part, part.set_limit(*rules)) for part in parts])
+        parts = self._limited_by(group)
+        return _done([self._noted(part, part.set_limit(rules)) for part in parts])
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """Remove a limit."""
-        every = group is None or group == EVERY_GROUP
-        parts = self.partitions if every else [self._group(str(group))]
+        parts = self._limited_by(group)
         return _done([self._noted(part, part.clear_limit(group)) for part in parts])
+
+    def _limited_by(self, group: str | None) -> Sequence[Partition[P]]:
+        """Find the partitions that store the limit of a group, of every group, or of the queue."""
+        return self.partitions if group in (None, EVERY_GROUP) else [self._group(group)]
 
     def delay_group(
         self, group: str, seconds: float | None, member: str | None = None

@@ -153,12 +153,12 @@ class Call:
             return ""
         return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
-    def checked(self, verb: Callable[..., Steps[Any]], *args: Any) -> Steps[Any]:
+    def checked(self, verb: Callable[..., Steps[Any]], *args: Any, sent: int = 0) -> Steps[Any]:
         """Call a verb; end the span if it refuses its arguments."""
         try:
             return verb(self._queue, *args)
         except Exception as error:
-            self.end(error)
+            self.end(error, sent)
             raise
 
     def follow(self, steps: Steps[Any], sent: int = 0) -> Steps[Any]:

@@ -77,7 +77,8 @@ class Wrappers:
             call = begin(self._telemetry, queue, "push", "send", pushed=given)
             if call is None:
                 return verb(queue, given)
-            return call.follow(call.checked(verb, given, call.traceparent), sent=1)
+            steps = call.checked(verb, given, call.traceparent, sent=1)
+            return call.follow(steps, sent=1)
 
         return push
 

@@ -113,7 +113,10 @@ def all_of(operations: Iterable[Steps[T]]) -> Steps[list[T]]:
     Raises:
         Exception: The first error of an operation, once all of them have ended.
     """
-    results = yield from together(list(operations))
+    steps = list(operations)
+    if len(steps) == 1:
+        return [(yield from steps[0])]
+    results = yield from together(steps)
     for result in results:
         if isinstance(result, Exception):
             raise result

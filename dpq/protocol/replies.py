@@ -182,10 +182,11 @@ def read_time(reply: list[Any]) -> int:
     return int(reply[1])
 
 
-def read_ids(queue_name: str, ids: list[str], keys: list[str], reply: list[Any]) -> bool:
+def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: list[Any]) -> bool:
     """Read the reply of push; replace ids by those of the tasks that have the keys already.
 
-    It warns of costs that a limit does not count as they are.
+    `keys` are the keys of the tasks, by their index. It warns of costs
+    that a limit does not count as they are.
 
     Returns:
         True if the queue does not exist yet: create it, and push again.

@@ -318,7 +318,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         batch: Batch[P],
     ) -> list[Task[P]]:
         """Wait for tasks, after a first look that has found none."""
-        from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
+        from dpq.transport.watches import owned_markers, waiter_argument, watches_after
 
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
@@ -340,7 +340,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
-        from dpq.transport.waiter import begun
+        from dpq.transport.watches import begun
 
         known = self._operations
         if known.settings is None and not known.description.named:
@@ -798,20 +798,22 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/design.md, "Limits".
         """
-        await self._session.run(
-            self._operations.set_limit,
+        from dpq.model.limit_rules import LimitRules
+
+        rules = LimitRules.checked(
             rate,
             per,
             burst,
-            group,
-            concurrency,
-            adaptive,
-            reserve,
-            slack,
-            members,
-            weight,
-            reset,
+            group=group,
+            concurrency=concurrency,
+            adaptive=adaptive,
+            reserve=reserve,
+            slack=slack,
+            members=members,
+            weight=weight,
+            reset=reset,
         )
+        await self._session.run(self._operations.set_limit, rules)
 
     async def clear_limit(self, group: str | None = None) -> None:
         """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
@@ -1026,7 +1028,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/design.md, "Forecast".
         """
-        from dpq.model.drain import MAX_OVER_SECONDS, drain_of
+        from dpq.model.drain import MAX_OVER_SECONDS
+        from dpq.model.draining import drain_of
 
         if over is None:
             return drain_of(await self._session.run(self._operations.drain_look))

@@ -31,7 +31,7 @@ from dpq.transport.cluster import ask, forbidden
 from dpq.transport.connect import open_url
 from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.transport.session import Session
-from dpq.transport.waiter import Marker
+from dpq.transport.watches import Marker
 from dpq.worker.pulse import Pulse
 
 __all__ = ["Scheduler", "run_daemon"]

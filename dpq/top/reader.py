@@ -5,8 +5,6 @@ server is asked less often, and a terminal that is stopped or held asks nothing.
 """
 
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -16,7 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 from dpq import DPQ, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
 from dpq.queue.inside import session_of
-from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
+from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 
 CLOSED_SHOWN = 20
 """Closed groups that are read of one queue: those that open first."""
@@ -79,8 +77,8 @@ class Reader:
 
         With `remembers` it stores a slot of each queue's history a minute, as workers do.
         """
-        self._directory, self._hear, self._remembers = directory, hear, remembers
-        self._watches: OrderedDict[str, Watch] = OrderedDict()
+        self._directory, self._hear = directory, hear
+        self._watches = Kept(directory, lambda queue: Watch(queue, remembers=remembers))
         self._asked: SimpleQueue[tuple[Sequence[str], str] | None] = SimpleQueue()
         self._busy = threading.Event()
         self._ahead_ms = 0.0
@@ -131,21 +129,9 @@ class Reader:
             return found._replace(fault=str(error) or type(error).__name__)
         return found._replace(names=all_names, details=details, ahead_ms=self._ahead_ms)
 
-    def _watch(self, name: str) -> Watch | None:
-        queue = self._directory.get(name)
-        if queue is None:
-            return None
-        watch = self._watches.get(name)
-        if watch is None or watch.queue is not queue:
-            watch = self._watches[name] = Watch(queue, time.monotonic, remembers=self._remembers)
-        self._watches.move_to_end(name)
-        while len(self._watches) > OPEN_QUEUES:
-            self._watches.popitem(last=False)
-        return watch
-
     def _read_queue(self, found: Round, name: str) -> None:
         try:
-            if watch := self._watch(name):
+            if watch := self._watches.get(name):
                 found.snapshots[name] = watch.read()
                 self._ahead_ms = watch.ahead_ms
         except (DPQError, ResponseError) as error:
@@ -159,7 +145,7 @@ class Reader:
             return None
 
     def _read_details(self, name: str) -> Details | None:
-        watch = self._watch(name)
+        watch = self._watches.get(name)
         if watch is None:
             return None
         run, closed = session_of(watch.queue).run, list[LimitState]()

@@ -11,7 +11,6 @@ open on a connection of its own, and the client watches the socket with its own 
 Must not decide anything about tasks.
 """
 
-import math
 import os
 import socket
 import time
@@ -19,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from selectors import EVENT_READ, DefaultSelector
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -28,14 +27,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from dpq.model.interrupts import raise_interruption
-from dpq.protocol.replies import Batch
+from dpq.transport import watches
 from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.idle import Idle
 from dpq.transport.spin import can_read
-
-RECHECK_SECONDS = 10.0
-"""Seconds until a waiter looks again without a marker; the first time half of that. So a lost
-wake-up delays a task at most so long. lua/lib/notice.lua has the same in ms."""
+from dpq.transport.watches import Marker, Watch, time_left
 
 RECHECKS_OF_A_BLOCK = 3
 """Looks without a marker during one block on the server. A waiter whose machine is gone takes one
@@ -68,18 +64,6 @@ MOST_BLOCKS = 64
 more queues polls the others. By default a server takes 10 000 clients at most."""
 
 _SHORTEST_BLOCK = 0.001  # 0 would block for ever
-
-
-class Marker(NamedTuple):
-    """A marker that a waiter has taken out, and now owns.
-
-    Attributes:
-        number: Index of the waiter's marker, from 0.
-        moment: The time to look, ms of the server's clock; 0 for now.
-    """
-
-    number: int
-    moment: float
 
 
 class Waiter:
@@ -334,7 +318,8 @@ def longest_block(nodes: Nodes) -> float:
     """Return the most seconds of a block on the server."""
     if nodes.fails_over:
         return FAILOVER_RECHECK_SECONDS
-    return RECHECKS_OF_A_BLOCK * RECHECK_SECONDS if nodes.direct else RECHECK_SECONDS
+    recheck = watches.RECHECK_SECONDS
+    return RECHECKS_OF_A_BLOCK * recheck if nodes.direct else recheck
 
 
 def block_seconds(nodes: Nodes, left: float) -> float:
@@ -384,59 +369,6 @@ def handing_on(markers: Sequence[str], owned: Iterable[Marker]) -> Iterator[tupl
         yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))
 
 
-class Watch:
-    """The state of a waiter for one partition that it found empty: when to look again, and why.
-
-    Args:
-        now_ms: The server's clock at the look, ms.
-        wait_ms: The ms until the waiter is to look again; None if another waiter does.
-        recheck_ms: The ms until it looks again at the latest, as the queue says; None if it does
-            not exist.
-        first: This waiter has not waited yet. A lost wake-up is then found in half of the time.
-
-    Attributes:
-        moment: The moment that it watches for, ms of the server's clock; None for none.
-        called: A marker said "look now".
-        look_at: The time to look again without a marker, monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        now_ms: float,
-        wait_ms: float | None,
-        recheck_ms: float | None = None,
-        *,
-        first: bool = False,
-    ) -> None:
-        self._looked = looked = time.monotonic()
-        self._offset = looked - now_ms / 1000  # never too early: the reply took its time
-        recheck = RECHECK_SECONDS / 2 if first else RECHECK_SECONDS
-        if recheck_ms is not None:
-            recheck = min(recheck, recheck_ms / 1000)
-        self.look_at = looked + recheck
-        self.moment: float | None = None
-        self.called = False
-        if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
-            self.marker_received(now_ms + wait_ms)
-
-    def hurry(self) -> None:
-        """Look as early as a first time: the waiter does not hear all markers."""
-        self.look_at = min(self.look_at, self._looked + RECHECK_SECONDS / 2)
-
-    def marker_received(self, moment: float) -> None:
-        """Take in a marker: watch for its moment; for 0, look now."""
-        if moment == 0:
-            self.called, self.look_at = True, -math.inf
-            return
-        self.moment = moment
-        self.look_at = min(self.look_at, moment / 1000 + self._offset)
-
-    @property
-    def mine(self) -> str:
-        """The moment as the script pop takes it; "0" for none."""
-        return f"{self.moment:.3f}" if self.moment else "0"
-
-
 def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
     """Sleep until it is time to look again; False if `until` has passed before.
 
@@ -456,52 +388,6 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
             break
         watches[marker.number].marker_received(marker.moment)
     return True
-
-
-def time_left(watches: Sequence[Watch], until: float) -> float:
-    """Return the seconds until the first watch is to look, or the caller's patience ends."""
-    return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
-
-
-def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
-    """Make the watches of a waiter after a pop; keep those of partitions without a new look.
-
-    A partition that gave a task is not watched any more.
-    """
-    if batch.looks is None:
-        if batch.tasks:
-            return []
-        look = (batch.now_ms, batch.next_event_ms, batch.recheck_ms)
-        return [Watch(*look, first=not before)]
-    count = len(before) or 1 + max(batch.looks)
-    watches = [*before] or [Watch(0, None)] * count
-    for partition, look in batch.looks.items():
-        watches[partition] = Watch(*look, first=not before)
-    return watches
-
-
-def begun(batch: Batch[Any]) -> bool:
-    """Return True if a pop of a queue that did not exist before shows that it has begun."""
-    return not (batch.tasks or batch.failed) and batch.recheck_ms is not None
-
-
-def waiter_argument(watches: Sequence[Watch]) -> str:
-    """Encode pop's `waiter` argument: per partition the watched moment, "" where it is not due.
-
-    If none is due, all partitions are asked.
-    """
-    now = time.monotonic()
-    due = [watch.look_at <= now for watch in watches]
-    if not any(due):
-        return " ".join(watch.mine for watch in watches)
-    return " ".join(watch.mine if look else "" for watch, look in zip(watches, due, strict=True))
-
-
-def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
-    """List the markers that the watches took in, and have not looked for."""
-    called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
-    moments = ((number, watch.moment) for number, watch in enumerate(watches))
-    return called + [Marker(number, moment) for number, moment in moments if moment is not None]
 
 
 class Waiters:

@@ -25,8 +25,6 @@ from dpq.transport.waiter import (
     MOST_BLOCKS,
     PAUSE_AFTER_FAULT,
     REPLY_TIMEOUT,
-    Marker,
-    Watch,
     block_command,
     block_seconds,
     connection_to,
@@ -36,8 +34,8 @@ from dpq.transport.waiter import (
     markers_maybe_lost,
     patience,
     read_marker,
-    time_left,
 )
+from dpq.transport.watches import Marker, Watch, time_left
 
 
 class AsyncWaiter:

@@ -8,16 +8,19 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
-from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
+from dpq.model.drain import Drain, DrainLook, Scope
+from dpq.model.draining import closed_longest, drain_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
 from dpq.queue.inside import operations_of, session_of
 from dpq.transport.cluster import forbidden
+
+T = TypeVar("T")
 
 KEPT_SECONDS = 300
 """Seconds that samples are kept: what a sparkline shows."""
@@ -219,6 +222,30 @@ class Watch:
     def closed_longest(self, most: int) -> list[Scope]:
         """Return the groups that a 429 or a hand has closed, as of the last look at the drain."""
         return closed_longest(self._looks[-1][1], most) if self._looks else []
+
+
+class Kept(Generic[T]):
+    """One thing for each of the queues that were looked at last, made anew with its queue."""
+
+    def __init__(self, directory: Directory, make: Callable[[DPQ[Any]], T]) -> None:
+        """Take the queues, and what makes the thing of one."""
+        self._directory, self._make = directory, make
+        self._kept: OrderedDict[str, tuple[DPQ[Any], T]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> T | None:
+        """Return the thing of a queue; None if there is no such queue."""
+        queue = self._directory.get(name)
+        if queue is None:
+            return None
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is None or kept[0] is not queue:
+                kept = self._kept[name] = queue, self._make(queue)
+            self._kept.move_to_end(name)
+            while len(self._kept) > OPEN_QUEUES:
+                self._kept.popitem(last=False)
+            return kept[1]
 
 
 def rates_of(samples: list[Sample]) -> Rates:

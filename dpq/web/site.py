@@ -1,9 +1,7 @@
 """The dashboard of one process, and one call to it, which every page and API route is given."""
 
 import hashlib
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -17,7 +15,7 @@ from dpq.model.drain import Drain
 from dpq.queue.inside import session_of
 from dpq.registry.names import no_such_queue
 from dpq.views.charts import Span, Story, story
-from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
+from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 from dpq.views.shared import Shared
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
@@ -64,8 +62,7 @@ class Site:
         self.exporter: Any = None  # of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
         self.templates = environment()
-        self._watches: OrderedDict[str, Watch] = OrderedDict()
-        self._lock = threading.Lock()
+        self._watches = Kept(directory, lambda queue: Watch(queue, remembers=access.write))
 
     def watch(self, name: str) -> Watch:
         """Return the watch of a queue.
@@ -73,17 +70,10 @@ class Site:
         Raises:
             Refused: 404, there is no such queue.
         """
-        queue = self.directory.get(name)
-        if queue is None:
+        watch = self._watches.get(name)
+        if watch is None:
             raise Refused(404, no_such_queue(name, self.directory.names()))
-        with self._lock:
-            watch = self._watches.get(name)
-            if watch is None or watch.queue is not queue:
-                watch = self._watches[name] = Watch(queue, remembers=self.guard.access.write)
-            self._watches.move_to_end(name)
-            while len(self._watches) > OPEN_QUEUES:
-                self._watches.popitem(last=False)
-            return watch
+        return watch
 
     def now_ms(self) -> int:
         """Return the clock of the server of the queues, as far as it was seen."""

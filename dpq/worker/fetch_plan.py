@@ -25,7 +25,7 @@ from dpq.protocol.replies import Batch
 from dpq.queue.inside import operations_of
 from dpq.queue.refusals import log_refused
 from dpq.transport.cluster import forbidden
-from dpq.transport.waiter import Marker, Watch, owned_markers, waiter_argument, watches_after
+from dpq.transport.watches import Marker, Watch, owned_markers, waiter_argument, watches_after
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.queue_order import AskOrder
 from dpq.worker.run_state import RunState

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Sequence
 
 from dpq.transport.connections_async import AsyncConnections
-from dpq.transport.waiter import RECHECK_SECONDS, Marker, Watch, owned_markers
 from dpq.transport.waiter_async import AsyncWaiter, sleep
+from dpq.transport.watches import RECHECK_SECONDS, Marker, Watch, owned_markers
 
 
 class AsyncWakeUps:

@@ -64,7 +64,7 @@ def test_a_wait_spans_the_cluster(
     cluster: Cluster, q: DPQ[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A waiting pop is woken from every partition, by pushes and by moments; a daemon looks too."""
-    for module in ("transport.waiter", "scheduler.upkeep"):  # nobody is saved by looking again
+    for module in ("transport.watches", "scheduler.upkeep"):  # nobody is saved by looking again
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", LONG)
     other: DPQ[Any] = DPQ(q.redis, q.queue_name)
     names = [f"{number}" for number in range(99)]

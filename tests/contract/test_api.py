@@ -91,12 +91,6 @@ def test_a_payload_comes_back_unchanged(q: DPQ[Any], payload: Any) -> None:
     assert type(popped) is type(payload)
 
 
-def test_nan_survives(q: DPQ[Any]) -> None:
-    """NaN inside a payload comes back as NaN."""
-    q.push({"value": math.nan})
-    assert math.isnan(q.pop().task.payload["value"])
-
-
 def test_a_payload_that_fits_no_more_is_buried_and_the_next_task_returned(
     redis: Redis, queue_name: str
 ) -> None:

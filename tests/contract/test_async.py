@@ -43,7 +43,7 @@ from dpq import (
 )
 from dpq.protocol.keys import key_of
 from dpq.server import Server
-from dpq.transport import waiter as waiters
+from dpq.transport import watches
 from dpq.transport.waiter_async import AsyncWaiter
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
@@ -73,7 +73,7 @@ def closed_at_the_end() -> Iterator[None]:
 
 BLOCKING_ONLY = {
     "test_a_decoding_client_serves_as_well": "has a twin below",
-    "test_a_server_that_is_too_old_is_refused": "has a twin below",
+    "test_a_server_that_is_too_old_is_refused": "the session is made from that of asyncio",
     "test_threads_share_one_queue_object": "tasks do: below",
     "test_a_queue_object_survives_a_fork": "has a twin below",
     "test_many_pushes_go_in_bounded_batches": "the commands are the same",
@@ -91,7 +91,7 @@ start, waiting = _module.start, _module.waiting
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -185,18 +185,6 @@ async def test_a_contradiction_is_told_at_the_first_call(
     follower = opened()
     await follower.stats()
     assert follower.order == "lifo"
-
-
-class Old(Other):
-    async def info(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {"redis_version": "6.0.16"}
-
-
-async def test_an_old_server_is_refused(opened: Opened, redis: Redis) -> None:
-    """Redis before 6.2 is a ConfigurationError at the first call."""
-    queue = opened(client=Old(**address_of(redis)))
-    with pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16.*6\.2"):
-        await queue.push("a")
 
 
 async def test_first_calls_ask_for_the_settings_once(opened: Opened, redis: Redis) -> None:

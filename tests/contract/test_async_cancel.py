@@ -15,7 +15,7 @@ from kit.waiting import blocked
 from redis import Redis
 
 from dpq import AsyncDPQ, Push, RateLimited, Task
-from dpq.transport import waiter as waiters
+from dpq.transport import watches
 
 PATIENCE = 120.0  # seconds until a test gives up
 MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends
@@ -33,7 +33,7 @@ Opened = Callable[..., Queue]
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -67,23 +67,13 @@ def test_a_bad_setting_is_refused_at_construction(
     assert redis.keys(f"dpq:{{{queue_name}}}:*") == []
 
 
-def endless() -> list[Any]:
-    inside: list[Any] = []
-    inside.append(inside)
-    return inside
-
-
 @pytest.mark.parametrize(
     ("payload", "told"),
     [
-        (object(), "object has no JSON form"),
-        (lambda: 0, "function has no JSON form"),
-        (endless(), "list has no JSON form"),
         ({"a": object()}, "dict has no JSON form"),
-        ("\ud800", "str has no JSON form"),
         ("x" * 1_048_577, "1048579 bytes, and max_payload_bytes is 1048576"),
     ],
-    ids=["object", "function", "endless", "nested", "surrogate", "oversized"],
+    ids=["object", "oversized"],
 )
 def test_a_payload_without_a_json_form_is_refused(
     q: DPQ[Any], unchanged: None, payload: Any, told: str
@@ -93,16 +83,6 @@ def test_a_payload_without_a_json_form_is_refused(
         q.push(payload)
     with pytest.raises(PayloadError, match=told):
         q.push_many([Push(payload="good"), Push(payload=payload)])
-
-
-@pytest.mark.parametrize("payload", ["5", 1.5, None, [1]])
-def test_a_payload_of_the_wrong_type_is_refused(
-    redis: Redis, queue_name: str, q: DPQ[Any], unchanged: None, payload: Any
-) -> None:
-    """A typed queue takes its type only."""
-    typed: DPQ[dict[str, int]] = DPQ(redis, queue_name, payload_type=dict[str, int])
-    with pytest.raises(PayloadError, match="does not fit the queue's type"):
-        typed.push(payload)
 
 
 @pytest.mark.parametrize("action", ["get", "update", "cancel"])

@@ -28,7 +28,8 @@ from dpq import (
     RateLimit,
     Reserve,
 )
-from dpq.model.drain import DrainLook, Scope, drain_of
+from dpq.model.drain import DrainLook, Scope
+from dpq.model.draining import drain_of
 from dpq.model.gates import Gate
 from dpq.protocol.keys import key_of
 from dpq.testing import Clock, QueueFactory
@@ -537,7 +538,7 @@ HEAVY = st.sampled_from([[1], [1, 7], [2, {"t": 60}], [{"t": 3}, {"t": 40}, {"t"
 def test_drain_is_the_last_start_that_is_foreseen(
     redis: Redis, queue_name: str, limits: Any, tasks: Any, costs: list[Any], before: Any
 ) -> None:
-    """Within a factor of 1.5, where limits alone decide: windows, quotas, units, heavy tasks."""
+    """To the step of the clock, where limits alone decide: windows, quotas, units, heavy tasks."""
     clock = Clock(BEGIN)
     with QueueFactory(redis, clock) as make:
         q = make(queue_name + uuid.uuid4().hex[:4])
@@ -558,8 +559,7 @@ def test_drain_is_the_last_start_that_is_foreseen(
         assert drain.backlog == len(found)
         if found:
             assert drain.seconds is not None
-            said, true = drain.seconds + 1, found[-1].in_seconds + 1
-            assert said / 1.5 <= true <= said * 1.5, drain
+            assert drain.seconds == pytest.approx(found[-1].in_seconds, abs=0.002), drain
         q.drop()
 
 

@@ -27,7 +27,7 @@ from redis.connection import AbstractConnection
 from support import address_of
 
 from dpq import DPQ, AsyncDPQ
-from dpq.transport import waiter
+from dpq.transport import watches
 
 MOST_LINES = 20_000  # no call has so many: a guard against a test that never ends
 
@@ -162,7 +162,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was interrupted while it watched for a moment wakes nobody: the next looks by itself."""
-    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 0.5)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.5)
 
 
 def opened(kind: str, redis: Redis, name: str) -> DPQ[Any]:

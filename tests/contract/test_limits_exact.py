@@ -25,10 +25,6 @@ from dpq.server import Server
 PROCESSES = 8
 LEASE_MS = 600_000
 
-QUEUE = [RateLimit(60, 1, 5), RateLimit(100, 2, 20)]
-DEFAULT = [RateLimit(12, 1, 3)]
-OWN = [RateLimit(8, 0.5, 2), RateLimit(12, 1, 4)]
-
 CONSUME = """
 import json, os, sys
 from redis import Redis
@@ -108,43 +104,6 @@ def most_in_any(grants: Sequence[Grant], per: float) -> int:
         sum(grant.cost for grant in grants if start.at <= grant.at < start.at + per * 1000)
         for start in grants
     )
-
-
-def test_no_window_sees_more_than_its_limit_however_many_pop(
-    redis: Redis, queue_name: str, consumers: Callable[[], list[Any]]
-) -> None:
-    """In any span of `per` at most rate + burst - 1 units are granted, of the queue and of each
-    group, costs included, by limits that were set while all consumers ran already; and all run."""
-    q: DPQ[Any] = DPQ(redis, queue_name)
-    q.set_limit(QUEUE)
-    q.set_limit(DEFAULT, group="*")
-    q.set_limit(OWN, group="x")
-    groups = ["x", "y", "z", None, None]
-    costs = [1, 2, 1, 3, 1, 1, 1]
-    count = 90
-
-    q.push_many(
-        Push(n, group=groups[n % len(groups)], cost=costs[n % len(costs)], priority=n % 3)
-        for n in range(count)
-    )
-    wait_for(lambda: q.stats().acked == count, seen=q.stats)
-    for scope in (None, "*", "x"):
-        q.clear_limit(scope)
-    q.push_many(Push("stop") for _ in range(PROCESSES))
-    written = consumers()
-    assert len(written) == PROCESSES
-    everything = (Grant(*grant) for grants in written for grant in grants)
-    grants = [grant for grant in everything if grant.payload != "stop"]
-    assert sorted(grant.payload for grant in grants) == list(range(count))
-    limited = [(grants, QUEUE)]
-    for group, windows in {"x": OWN, "y": DEFAULT, "z": DEFAULT}.items():
-        limited.append(([grant for grant in grants if grant.group == group], windows))
-    for granted, windows in limited:
-        for window in windows:
-            allowed = window.rate + window.burst - 1
-            assert most_in_any(granted, window.per) <= allowed, (granted, window)
-    assert q.check() == []
-    q.close()
 
 
 def test_no_member_of_a_pool_sees_more_than_its_limit(

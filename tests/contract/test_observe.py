@@ -7,7 +7,9 @@ import asyncio
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -96,38 +98,44 @@ def crossed(host: Host) -> None:
     assert len(host.windows) >= 3
 
 
-@pytest.mark.parametrize("group", ["api.example", None])
-def test_threads_cross_a_limit_that_nobody_has_set(
-    live: DPQ, host: Host, group: str | None
-) -> None:
-    """Each tells what it has heard before it ends its task."""
-    live.push_many(Push(n, group=group) for n in range(TASKS))
+def test_consumers_cross_a_limit_that_nobody_has_set(live: DPQ, host: Host, server: Any) -> None:
+    """Who holds a lease tells what the host has said before the task ends, a worker of each kind
+    with its end."""
+    live.push_many(Push(n, group="api.example") for n in range(TASKS))
+    done: Counter[str] = Counter()
 
     def consume() -> None:
         while len(host.statuses) < TASKS:
             with live.lease(timeout=0.5) as task:
                 if task is not None:
                     assert live.observe(task, host.get())
-
-    threads = [threading.Thread(target=consume) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    crossed(host)
-    assert live.check() == []
-
-
-def test_workers_cross_it(live: DPQ, host: Host) -> None:
-    """What a handler has observed is told with the end of its task."""
-    live.push_many(Push(n, group="api.example") for n in range(TASKS))
+                    done["lease"] += 1
 
     def handle(task: Task[Any], context: Context) -> None:
         context.observe(host.get())
+        done["Worker"] += 1
 
-    worker = Worker(live, handle, concurrency=6)
-    worker.run(until_empty=True)
+    async def handle_async(task: Task[Any], context: Context) -> None:
+        response = await asyncio.to_thread(host.get)
+        context.observe(status=response.status, headers=response.headers)
+        done["AsyncWorker"] += 1
+
+    async def work_async() -> None:
+        async with AsyncDPQ.from_url(server.url, live.queue_name) as q:
+            await AsyncWorker(q, handle_async, concurrency=2).run(until_empty=True)
+            assert await q.observe("other", headers={"RateLimit": "limit=9, remaining=5, reset=9"})
+            assert (await q.group("other")).budgets[0].left == 5
+
+    def work() -> None:
+        Worker(live, handle, concurrency=2).run(until_empty=True, signals=False)
+
+    with ThreadPoolExecutor() as threads:
+        calls = (consume, consume, work, lambda: asyncio.run(work_async()))
+        for running in [threads.submit(call) for call in calls]:
+            running.result()
     crossed(host)
+    assert set(done) == {"lease", "Worker", "AsyncWorker"}
+    assert live.check() == []
 
 
 @pytest.mark.parametrize("kind", ["Worker", "AsyncWorker"])
@@ -154,24 +162,6 @@ def test_a_returned_answer_is_observed(live: DPQ, server: Any, kind: str) -> Non
     assert [budget.left for budget in live.group("a").budgets] == [5]
     assert not live.group("b").budgets
     assert live.size() == 0
-
-
-def test_async_workers_cross_it(live: DPQ, host: Host, server: Any) -> None:
-    """The same method, which is no coroutine."""
-    live.push_many(Push(n, group="api.example") for n in range(TASKS))
-
-    async def handle(task: Task[Any], context: Context) -> None:
-        response = await asyncio.to_thread(host.get)
-        context.observe(status=response.status, headers=response.headers)
-
-    async def run() -> None:
-        async with AsyncDPQ.from_url(server.url, live.queue_name) as q:
-            await AsyncWorker(q, handle, concurrency=6).run(until_empty=True)
-            assert await q.observe("other", headers={"RateLimit": "limit=9, remaining=5, reset=9"})
-            assert (await q.group("other")).budgets[0].left == 5
-
-    asyncio.run(run())
-    crossed(host)
 
 
 def test_callers_cross_short_windows(redis: Redis, queue_name: str) -> None:

@@ -38,7 +38,7 @@ from dpq.protocol.keys import key_of
 from dpq.protocol.placement import home_of, partition_of, tags_of
 from dpq.registry.all_queues import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
-from dpq.transport import waiter as waiters
+from dpq.transport import watches
 
 engines = pytest.mark.fakeredis
 PATIENCE = 120.0
@@ -333,6 +333,26 @@ def test_groups_take_turns(make: Make) -> None:
 # Limits
 
 
+def test_the_limit_of_a_group_is_exact(make: Make, clock: Clock) -> None:
+    """No window of a group's limit grants more than it may, nor much less."""
+    q = make(ask=2)
+    q.set_limit(3, 1, burst=2, group="*")
+    q.set_limit(1, 1, group="slow")
+    q.push_many(Push(n, group=("a", "b", "slow")[n % 3]) for n in range(60))
+    granted: list[tuple[int, str]] = []
+    for _ in range(50):
+        granted += [(clock.ms, str(task.group)) for task in q.pop_many(20)]
+        clock.advance(0.1)
+    for group, most in (("a", 4), ("b", 4), ("slow", 1)):
+        moments = [at for at, of in granted if of == group]
+        assert max(sum(at <= m < at + 1000 for m in moments) for at in moments) <= most
+        assert len(moments) >= 5 * (1 if group == "slow" else 3) - 1
+    assert {state.group for state in q.limits()} == {None, "*", "slow"}
+    assert q.limits()[0].in_flight == len(granted)
+    q.clear_limit("*")
+    assert q.group("a").windows == ()
+
+
 @engines
 def test_a_limit_of_the_queue_is_refused(make: Make) -> None:
     """Parts of a limit could not keep its promise; the error says what can."""
@@ -535,7 +555,7 @@ def test_a_waiting_pop_follows(
     make: Make, redis: Redis, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that waits already when the queue is made finds its partitions at its next look."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     got = start(early.pop, timeout=LONG)
     q = make("", 4, clock=None)
@@ -549,7 +569,7 @@ def test_a_waiting_pop_follows(
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("transport.waiter", "scheduler.upkeep"):
+    for module in ("transport.watches", "scheduler.upkeep"):
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", 60.0)
 
 
@@ -679,7 +699,7 @@ def test_a_worker_that_came_first(
     redis: Redis, make: Make, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that was there before the queue works off all of its partitions."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     seen: list[Any] = []
     worker = Worker(early, lambda task: seen.append(task.payload))

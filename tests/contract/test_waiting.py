@@ -23,6 +23,7 @@ from redis.retry import Retry
 from dpq import DPQ, Push, Task
 from dpq.server import Server
 from dpq.transport import waiter as waiters
+from dpq.transport import watches
 
 SOON = 0.3  # seconds until something is due
 
@@ -31,7 +32,7 @@ engines = pytest.mark.fakeredis
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -222,7 +223,7 @@ def test_an_idle_waiter_asks_nothing(
 ) -> None:
     """At an empty queue a waiter sends nothing for seconds, with the real recheck time."""
     monkeypatch.undo()
-    assert waiters.RECHECK_SECONDS == 10
+    assert watches.RECHECK_SECONDS == 10
     popped = start(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     redis.config_resetstat()
@@ -408,7 +409,7 @@ def test_the_looks_of_an_idle_waiter_cost_one_command_each(
     waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its block stays for many looks, and a queue that does not exist is not opened each time."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
     monkeypatch.setattr(waiters, "RECHECKS_OF_A_BLOCK", 10 * LONG)
     monkeypatch.setattr(waiters, "SHORT_SECONDS", 0.0)
     popped = start(waiting.pop, timeout=LONG)
@@ -435,7 +436,7 @@ def test_a_queue_begins_while_a_waiter_looks(
     partitions: int,
 ) -> None:
     """A waiter that has heard of no queue finds all partitions of the new one, and its tasks."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
     popped = [start(waiting.pop, timeout=LONG) for _ in range(4)]
     wait_for_waiters(redis, 4)
     with DPQ[Any](redis, waiting.queue_name, partitions=partitions) as other:

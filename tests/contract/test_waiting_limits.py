@@ -18,9 +18,10 @@ from redis import Redis
 from dpq import DPQ, Push, RateLimit, Task
 from dpq.protocol.command import Command
 from dpq.protocol.keys import key_of
-from dpq.transport import waiter as waiters
+from dpq.transport import watches
 from dpq.transport.cluster import Nodes
-from dpq.transport.waiter import Marker, Waiter
+from dpq.transport.waiter import Waiter
+from dpq.transport.watches import Marker
 
 SOON = 0.1  # seconds until the next unit
 
@@ -29,7 +30,7 @@ Pop = Callable[..., "Future[Any]"]
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from dpq import (
     Worker,
 )
 from dpq.model import schedule
-from dpq.transport import waiter
+from dpq.transport import watches
 
 THREADS_ONLY = (
     "test_a_generator_is_no_handler",  # it asks both
@@ -172,7 +172,7 @@ def test_the_last_ack_ends_a_drain(
     q: DPQ[Any], redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when it was sent for itself, while all threads waited for a task."""
-    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
     q.push("a")
 
     def handler(task: Task[Any]) -> None:

@@ -274,8 +274,8 @@ def test_the_endpoint_of_a_worker(
     assert ask(address, "live")[0] == 200
     (tmp_path / "go").touch()
     assert process.wait(PATIENCE_S) == 0
-    wait_for(lambda: any("worker_ended" in line for line in said), lambda: said)
-    assert {"worker_begins", "worker_stopping"} <= {json.loads(line).get("event") for line in said}
+    told = {"worker_begins", "worker_stopping", "worker_ended"}
+    wait_for(lambda: told <= {json.loads(line).get("event") for line in said}, lambda: said)
 
 
 def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:

@@ -19,12 +19,11 @@ import pytest
 from redis import Redis
 from support import PATIENCE_S, wait_for
 
-import dpq.server.embedded
 from dpq.model.errors import ConfigurationError
-from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embedded
-from dpq.server.embedded import _own_group, _require_safe_way
+from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embedded, private
+from dpq.server.private import _own_group, require_safe_way
 
-ROOT = Path(dpq.server.embedded.__file__).parents[2]
+ROOT = Path(private.__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("scratch")
 
 BINARIES = find_all_binaries()
@@ -453,18 +452,18 @@ def test_a_runtime_directory_that_others_reach_is_not_used(
         monkeypatch.setattr(os, "geteuid", lambda: 12345678)
     shared = scratch / "shared"
     shared.mkdir(mode=0o777)
-    monkeypatch.setattr("dpq.server.embedded.SHARED", str(shared))
+    monkeypatch.setattr("dpq.server.private.SHARED", str(shared))
     if fault == "another user's":  # this process's user has made both
         (shared / "dpq-12345678").mkdir(mode=0o700)
         with pytest.raises(ConfigurationError, match=r"dpq-12345678 is not a directory of user"):
-            dpq.server.embedded._new_socket(scratch / ("x" * 120))
+            private.new_socket(scratch / ("x" * 120))
     else:
-        socket = dpq.server.embedded._new_socket(scratch / ("x" * 120))
+        socket = private.new_socket(scratch / ("x" * 120))
         assert socket.parent == shared / f"dpq-{os.geteuid()}"
         assert socket.parent.stat().st_mode & 0o777 == 0o700
         socket.parent.chmod(0o755)
         with pytest.raises(ConfigurationError, match="set XDG_RUNTIME_DIR"):
-            dpq.server.embedded._new_socket(scratch / ("x" * 120))
+            private.new_socket(scratch / ("x" * 120))
 
 
 def for_others(data: Path) -> set[str]:
@@ -478,7 +477,7 @@ def for_others(data: Path) -> set[str]:
 
 @every_binary
 def test_nobody_else_can_read_what_is_stored(scratch: Path, binary: Binary) -> None:
-    """In a directory that all may enter no file is for others, nor one of an older release."""
+    """Where all may enter no file is for others, nor one that a copy has left readable."""
     data = scratch / "data"
     before = os.umask(0o022)
     try:
@@ -527,7 +526,7 @@ def test_a_directory_that_others_may_replace_is_refused(
     above = scratch / "above"
     above.mkdir()
     above.chmod(mode)
-    monkeypatch.setattr("dpq.server.embedded._own_group", lambda gid: False)
+    monkeypatch.setattr("dpq.server.private._own_group", lambda gid: False)
     with pytest.raises(ConfigurationError, match=rf"{above} above .*mode {mode:o}.*chmod go-w"):
         Server.join(above / "x" / "data")
     assert list(above.iterdir()) == []
@@ -541,8 +540,8 @@ def test_a_directory_that_nobody_else_can_replace_is_used(
     above = scratch / "above"
     above.mkdir()
     above.chmod(mode)
-    monkeypatch.setattr("dpq.server.embedded._own_group", lambda gid: own)
-    _require_safe_way(above / "data")
+    monkeypatch.setattr("dpq.server.private._own_group", lambda gid: own)
+    require_safe_way(above / "data")
 
 
 def test_a_directory_below_that_of_another_user_is_refused(
@@ -559,7 +558,7 @@ def test_a_directory_below_that_of_another_user_is_refused(
 
     monkeypatch.setattr(Path, "stat", owned)
     with pytest.raises(ConfigurationError, match=rf"{above} above it belongs to user 12345"):
-        _require_safe_way(above / "data")
+        require_safe_way(above / "data")
 
 
 def test_whose_group_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """What the fuzzers have found, each planted by hand: the damage hits itself, and nothing else."""
 
+import json
 import time
 
 import pytest
@@ -163,7 +164,8 @@ def test_what_comes_by_hand_beyond_the_clients_bounds_breaks_nothing(redis, q, q
     q.push("before")
     called = script("push")
     keys = [key_of(queue_name, part) for part in called.parts]
-    spec = f"f3 1 0 5 0 1 k\t{'g' * 200}\t{'k' * 200}"
+    names = {"group": "g" * 200, "key": "k" * 200}
+    spec = json.dumps({"priority": "5", "max_attempts": 3} | names)
     redis.eval(called.text, len(keys), *keys, clock.ms, "i" * 200, spec, b'"%b"' % (b"x" * 2**21))
     task = q.pop().task
     assert (len(task.group), len(task.key), len(task.id)) == (200, 200, 200)

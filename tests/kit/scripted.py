@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from dpq import QueueStats, Task
 from dpq.protocol.replies import Batch
 from dpq.queue.lease_renewal import Leases
-from dpq.transport.waiter import Marker, Watch
+from dpq.transport.watches import Marker, Watch
 from dpq.worker.deliveries import Deliveries
 from dpq.worker.fetch_plan import FetchPlan
 from dpq.worker.outcomes import Done

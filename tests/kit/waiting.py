@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 from support import PATIENCE_S, wait_for
 
-from dpq.transport import waiter
+from dpq.transport import watches
 from dpq.worker import wakeups_async
 
 PATIENCE = float(PATIENCE_S)
@@ -40,7 +40,7 @@ def wait_for_idle(redis: Redis, count: int = 1) -> None:
 
 def recheck(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let what waits, of either kind, look by itself after so many seconds."""
-    for module in (waiter, wakeups_async):
+    for module in (watches, wakeups_async):
         monkeypatch.setattr(module, "RECHECK_SECONDS", seconds)
 
 

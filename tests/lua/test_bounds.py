@@ -1,5 +1,6 @@
 """Bounds that hold on the server, whoever calls the scripts."""
 
+import json
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ def call(q: DPQ[Any], script: str, *args: Any) -> Any:
 
 
 def spec(group: str = "", key: str = "") -> str:
-    return f"f3 1 0 0 0 1 k\t{group}\t{key}"
+    names = {name: text for name, text in (("group", group), ("key", key)) if text}
+    return json.dumps({"priority": "0", "max_attempts": 3} | names)
 
 
 def plain(group: str = "", body: bytes = b"1") -> tuple[str, bytes]:
@@ -43,6 +45,32 @@ def test_names(q: DPQ[Any], wrong: str, push: tuple[Any, ...]) -> None:
         call(q, "push", "good", spec(), b"1", *push)
     with pytest.raises(ResponseError, match=f"the {wrong} is too long"):
         call(q, "push", "good", *plain(), *push)
+    assert q.size() == 1
+    assert not q.check()
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ({"priority": "x"}, "priority is no number"),
+        ({"priority": 5}, "priority is no text"),
+        ({"priority": None}, "priority is no text"),
+        ({"cost": 2}, "cost is no text"),
+        ({"member": "a\tb"}, "member has control characters"),
+        ({"delay": "5"}, "delay is out of its bounds"),
+        ({"delay": -1}, "delay is out of its bounds"),
+        ({"every": 0.5}, "every is out of its bounds"),
+        ({"max_attempts": 1_000_001}, "max_attempts is out of its bounds"),
+        ({"urgent": True}, "urgent is not known"),
+        ({"notes": "\x1fx"}, "notes is not known"),
+    ],
+)
+def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str) -> None:
+    """A wrong or unknown option is refused, and nothing of its batch is stored."""
+    q.push("before")
+    options = json.dumps({"priority": "0"} | option)
+    with pytest.raises(ResponseError, match=f"the {wrong}"):
+        call(q, "push", "good", spec(), b"1", "a", options, b"1")
     assert q.size() == 1
     assert not q.check()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import LeaseLostError, TaskNotFoundError
+from dpq import TaskNotFoundError
 
 PLACES = {
     "ready": lambda q: q.push("x", key="k", group="g"),
@@ -36,14 +36,6 @@ def test_unknown(q, probe):
     assert probe.stored() == before
 
 
-def test_twice(q):
-    """A second cancel says that the task is not found."""
-    task_id = q.push("x")
-    q.cancel(task_id)
-    with pytest.raises(TaskNotFoundError):
-        q.cancel(task_id)
-
-
 def test_dead(q, probe):
     """A dead task cannot be cancelled and stays."""
     task_id = q.push("x")
@@ -52,17 +44,6 @@ def test_dead(q, probe):
     with pytest.raises(TaskNotFoundError):
         q.cancel(task_id)
     assert probe.stored() == before
-
-
-def test_running(q, probe):
-    """The holder of a cancelled task acks in vain and has lost its lease."""
-    task_id = q.push("x")
-    task = probe.pop()
-    q.cancel(task_id)
-    assert q.ack(task) is False
-    with pytest.raises(LeaseLostError):
-        q.extend(task, 1)
-    assert q.stats().acked == 0
 
 
 def test_head(q, probe):

@@ -35,13 +35,6 @@ def test_finds_damage_on_a_later_page(q, probe):
     assert q.check() == [Problem(kind="no payload", subject=last)]
 
 
-def test_changes_nothing(q, probe, ids):
-    """A check leaves everything as it was."""
-    before = probe.stored()
-    q.check()
-    assert probe.stored() == before
-
-
 def test_page_is_bounded(q, probe, clock):
     """One call looks at about `count` entries and says where to go on."""
     for i in range(1000):

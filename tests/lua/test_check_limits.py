@@ -73,11 +73,3 @@ def test_page_is_bounded(server, q, clock, probe):
     cursor, *found = probe.call("check_limits", clock(), "invisible", "0", 10)
     assert cursor != b"0"
     assert found == []
-
-
-def test_changes_nothing(q, clock, probe, ids):
-    """A check leaves everything as it was."""
-    clock.advance(100)
-    before = probe.stored()
-    q.check()
-    assert probe.stored() == before

@@ -64,11 +64,3 @@ def test_several(q, probe):
     assert reply[::4] == [b"ready", b"", b"delayed"]
     assert reply[3::4] == [b'"a"', b"", b'"b"']
     assert reply[5:7] == [b"0", b""]
-
-
-def test_touches_nothing(q, probe):
-    """Looking changes nothing, what is overdue included."""
-    task_id = q.push("x", delay=5)
-    before = probe.stored()
-    q.get(task_id)
-    assert probe.stored() == before

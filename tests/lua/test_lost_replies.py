@@ -612,8 +612,9 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_look(server, q, probe, lossy, lose, name):
-    """The second look shows what is there, nothing of it twice, and takes nothing."""
+def test_look(server, q, clock, probe, lossy, lose, name):
+    """The second look shows what is there, nothing of it twice, and changes nothing: neither then
+    nor when everything is overdue."""
     q.set_limit(1, 10, burst=3, concurrency=2, group="g")
     q.push("running", group="g")
     q.pop()
@@ -624,6 +625,8 @@ def test_look(server, q, probe, lossy, lose, name):
     look, shown = LOOKS[name]
     with lose(name):
         assert look(lossy) == shown
+    clock.advance(100)
+    look(lossy)
     assert probe.stored() == before
 
 

@@ -143,7 +143,8 @@ def test_what_was_spent_replaces_what_was_reserved(
     assert payloads(q) == ["next"]
 
 
-def test_a_delivery_that_has_left_changes_nothing(q: DPQ[Any], clock: Any) -> None:
+@pytest.mark.parametrize("spent", [0, 5000])
+def test_a_delivery_that_has_left_changes_nothing(q: DPQ[Any], clock: Any, spent: int) -> None:
     """What it has spent counts at the moment of its grant, which no window holds any more."""
     q.set_limit([TOKENS], group="g")
     q.push("old", group="g", cost={"tokens": 900})
@@ -151,7 +152,7 @@ def test_a_delivery_that_has_left_changes_nothing(q: DPQ[Any], clock: Any) -> No
     clock.advance(60.001)
     q.push("new", group="g", cost={"tokens": 600})
     take(q)
-    q.spent(old, tokens=5000)
+    q.spent(old, tokens=spent)
     assert left(q) == 400
     q.push("other", group="g", cost={"tokens": 1})
     q.ack(old)

@@ -49,12 +49,6 @@ def test_dead(q, clock):
     assert [task.reason for task in q.peek(state="dead")] == ["first", "second"]
 
 
-@pytest.mark.parametrize("state", TaskState)
-def test_empty(q, state):
-    """An empty state has no tasks to show."""
-    assert q.peek(state=state) == []
-
-
 @pytest.mark.many_calls
 def test_many(q):
     """Any number of tasks comes, in pages."""

@@ -1,5 +1,6 @@
 """Pools: a group whose tasks run as one of several members, each with a limit of its own."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -433,7 +434,7 @@ def test_lost_limits_of_a_pool(q, clock, probe):
 def test_foreign_pins(q, probe):
     """What is pushed by other means than DPQ keeps to the same bounds."""
     q.push(1)
-    spec = f"f10 1 0 5 0 1 k\x1e{'x' * 101}\tg\t"
+    spec = json.dumps({"priority": "5", "group": "g", "member": "x" * 101})
     with pytest.raises(ResponseError, match="the member is too long"):
         probe.call("push", "", "some-id-of-nobody", spec, "1")
     with pytest.raises(ResponseError, match="too long"):

@@ -2,8 +2,6 @@
 
 import pytest
 
-from dpq import LeaseLostError
-
 STATES = ["ready", "delayed", "invisible", "waiting", "dead"]
 
 
@@ -65,15 +63,6 @@ def test_waiting_only(q, probe):
         q.push(i, group="ab"[i % 2])
     assert q.purge("waiting") == 4
     assert probe.drain() == [0, 1]
-
-
-def test_holder(q):
-    """The holder of a purged task acks in vain and has lost its lease."""
-    running = fill(q)
-    q.purge("invisible")
-    assert q.ack(running[0]) is False
-    with pytest.raises(LeaseLostError):
-        q.fail(running[1])
 
 
 @pytest.mark.many_calls

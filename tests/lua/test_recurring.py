@@ -3,6 +3,7 @@
 The clock begins at 2023-11-14 22:13:20 UTC.
 """
 
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -266,7 +267,7 @@ def test_the_clock_of_the_server(redis, q, probe):
 def test_first_time_that_has_passed(q, clock, probe):
     """A cron time that passes between the question for the time and the push is run at once."""
     q.push("open")
-    spec = f"f10 1 0 0 0 1 kc 0 {clock.ms - 1} {LINE}\t\t"
+    spec = json.dumps({"priority": "0", "cron": LINE, "first": clock.ms - 1})
     assert probe.call("push", clock.ms, "late", spec, b"1") == [0]
     assert q.get("late").state == "ready"
     assert q.get("late").scheduled_at == START

@@ -35,6 +35,26 @@ def dead_by_its_lease(q, clock, probe):
     return task
 
 
+def replayed(q, clock, probe):
+    """The task was dead, and somebody else has it after a replay."""
+    task = probe.pop()
+    q.bury(task, "no")
+    q.dead.replay()
+    probe.pop()
+    return task
+
+
+def gone_by(remove):
+    """Somebody has removed the task; an ack then says that nothing is left."""
+
+    def gone(q, clock, probe):
+        task = probe.pop()
+        remove(q, task)
+        return task
+
+    return gone
+
+
 def settled_by(verb):
     """The holder itself has ended the delivery; to say the same again is no error."""
 
@@ -54,6 +74,9 @@ ENDS = {
     "released": (settled_by("release"), {"ack", "release"}),
     "failed": (settled_by("fail"), {"ack", "fail"}),
     "buried": (settled_by("bury"), {"ack", "bury"}),
+    "replayed": (replayed, set()),
+    "cancelled": (gone_by(lambda q, task: q.cancel(task.id)), {"ack"}),
+    "purged": (gone_by(lambda q, task: q.purge("invisible")), {"ack"}),
 }
 """How a delivery is over, and what may be said of it all the same: see the tests of those verbs."""
 

@@ -60,15 +60,6 @@ def test_named(q, clock, probe):
     assert q.stats().dead == 2
 
 
-def test_twice(q, clock, probe):
-    """A second replay changes nothing."""
-    ids = bury(q, clock, 0)
-    q.dead.replay(ids)
-    before = probe.stored()
-    assert q.dead.replay(ids) == 0
-    assert probe.stored() == before
-
-
 @pytest.mark.many_calls
 def test_chosen(q):
     """Letters are chosen by reason, group and condition, over more than one page."""
@@ -108,29 +99,6 @@ def test_groups(q, clock, probe):
     assert [probe.state(task_id) for task_id in ids] == ["waiting", "waiting"]
     clock.advance(60)
     assert probe.drain() == [0, 1]
-
-
-def test_fences_the_last_holder(q, clock, probe):
-    """Whoever pops a replayed task takes it from the holder under whom it died."""
-    q.push("x")
-    task = probe.pop()
-    q.bury(task, "r")
-    q.dead.replay()
-    again = probe.pop()
-    before = probe.stored()
-    for act in (
-        lambda: q.ack(task),
-        lambda: q.extend(task, 1),
-        lambda: q.release(task),
-        lambda: q.fail(task),
-        lambda: q.bury(task, "r"),
-        lambda: q.set_visibility(task, 1),
-        lambda: q.rate_limited(task, 1),
-    ):
-        with pytest.raises(LeaseLostError):
-            act()
-    assert probe.stored() == before
-    assert q.ack(again) is True
 
 
 @pytest.mark.parametrize("verb", ["bury", "fail"])

@@ -105,7 +105,7 @@ def test_as_push(q, clock, probe, redis, order):
 UNPUSHED = {
     "known": lambda probe: [probe.call("push", 0, *PUSHED[3:]), *PUSHED][1:],
     "group": lambda probe: [*PUSHED, "c", "0", " 0\tg\n1"],
-    "full": lambda probe: [*PUSHED, "c", "f9 1 0 0 0 1 k\t\t", "1"],
+    "full": lambda probe: [*PUSHED, "c", '{"priority":"0","max_attempts":9}', "1"],
     "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
     "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
     "partitions": lambda probe: [*PUSHED, "2"],

@@ -88,16 +88,6 @@ def test_oldest_counts_from_being_due(q, clock):
     assert q.stats().oldest_ready_seconds == 6
 
 
-def test_touches_nothing(q, clock, probe):
-    """Counting changes nothing, what is overdue included."""
-    q.push("x", delay=1)
-    q.push("y")
-    clock.advance(5)
-    before = probe.stored()
-    q.stats()
-    assert probe.stored() == before
-
-
 def test_each_total_has_a_name() -> None:
     """Totals and their short names in the Lua are those of `QueueStats`, each once."""
     text = resources.files("dpq.protocol").joinpath("lua", "lib", "totals.lua").read_text()

@@ -119,13 +119,6 @@ def test_not_found(q, probe, way):
     assert probe.stored() == before
 
 
-def test_nothing_to_change(q):
-    """A call that names neither is refused."""
-    task_id = q.push("x")
-    with pytest.raises(ConfigurationError, match="changes nothing"):
-        q.update(task_id)
-
-
 def test_lifo(q, clock, probe):
     """In a LIFO queue, too, a changed task keeps its place among its new equals."""
     queue = DPQ(q.redis, q.queue_name, order="lifo", clock=clock)

@@ -211,18 +211,6 @@ def test_unknown(q):
         q.why("nobody")
 
 
-def test_changes_nothing(q, clock, probe):
-    """Asking leaves everything as it was."""
-    ids = [q.push(i, group="g", delay=i) for i in range(4)]
-    clock.advance(1)
-    q.set_limit(1, 10, group="g")
-    q.pop()
-    before = probe.stored()
-    for task_id in ids:
-        q.why(task_id)
-    assert probe.stored() == before
-
-
 def test_the_window_that_is_spent(q):
     """Of several windows it names the unit that is missing; and the length, if two have it."""
     tokens = RateLimit(600, 60, 100, slack=0, unit="tokens")

@@ -92,7 +92,7 @@ write | the options of a task are lost when it comes back | lua/options
 - .. task.options .. task.schedule
 + .. task.schedule
 merge | an update by key leaves the old options | lua/options
-- task.options = options ..
+- task.options = option.notes ..
 + task.options = task.options ..
 QueueOperations.finish | a Release is a failed attempt
 | contract/worker::test_release_gives_back_uncounted
@@ -524,7 +524,7 @@ fail.lua | a run that fails for good is the last | lua/recurring
 ack.lua | a finished task keeps its key | lua/ack
 -       redis.call('HDEL', keys, key)
 claim | a key that is taken is no error | lua/push
-- elseif mode == 'e' then
+- elseif option.on_duplicate == 'error' then
 + elseif false then
 claim | a key may go to another group | lua/push
 - elseif group ~= (
@@ -821,7 +821,7 @@ Codec.encode | the longest payload is one too long | unit/codec contract/bad_inp
 Codec.encode.body | aliases are lost | unit/codec contract/hardened
 - self._adapter.dump_json(valid, by_alias=True)
 + self._adapter.dump_json(valid)
-Partition.push_checked | a batch of pushes has no bound on its bytes
+Partition.push_all | a batch of pushes has no bound on its bytes
 | contract/api::test_large_payloads_go_in_batches_of_bounded_bytes
 - (batch and size > BATCH_BYTES)
 + False
@@ -954,8 +954,14 @@ text_of | windows of other units are forgotten | lua/units
 moment_text | what a window is paid for is rounded down to a ms | lua/pop_limits
 - part * 10000 + 0.5
 + 0
+free_together | more tasks run together than a burst allows | lua/pop_limits
+- math.min(most, rule.burst)
++ most
+settle | tasks that run together pay nothing | lua/pop_limits
+- if taken > 0 then
++ if false then
 set_more | what a gate has beside its windows is not stored | lua/pop_limits
--   gate.plain = false
+-   gate.plain, gate.simple = false, false
 +
 has_ended | gates are forgotten while their grants count | lua/slack
 - return until_ms <= instant
@@ -1195,8 +1201,8 @@ lining.free_in | one caller of a pool goes at a time | lua/acquire
 - sum = is_full and sum or sum +
 + sum = is_full and sum or 0 +
 charge | a booking is charged as if it were now | lua/acquire
-- math.max(window.owed, moment or instant)
-+ math.max(window.owed, instant)
+- local rules, at = gate.rules, moment or instant
++ local rules, at = gate.rules, instant
 bound_of | a booking is forgotten when the gate is read again | lua/acquire
 - (gate.booked and MOST_AHEAD_MS or 0)
 + 0
@@ -1256,7 +1262,7 @@ Port._meet | a port waits for those who take no answer | unit/port
 + asyncio.timeout(600)
 
 # Embedded
-_require_safe_way | an embedded server is put below a directory that all may write
+require_safe_way | an embedded server is put below a directory that all may write
 | daemon/server::test_a_directory_that_others_may_replace_is_refused
 | daemon/server::test_a_directory_that_nobody_else_can_replace_is_used
 - elif writable and not status.st_mode & stat.S_ISVTX:

@@ -38,7 +38,7 @@ from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
-from dpq.transport import waiter, waiter_async
+from dpq.transport import waiter, waiter_async, watches
 from dpq.transport.script_loading import load_scripts
 from dpq.worker import fetch_plan
 
@@ -496,7 +496,7 @@ def test_a_moment_is_handed_on(login, redis, face, more, monkeypatch):
 
     It is refused that right once, and asks no more.
     """
-    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
     stage = login("dpq-consumer", *more.split())
     stage.owner().register()
 

@@ -26,7 +26,7 @@ from topology import SERVICE, Node, Sentinels
 from dpq import DPQ, AsyncDPQ, Scheduler, Task
 from dpq.server import Binary, Server, find_binary
 from dpq.transport import waiter as waiters
-from dpq.transport import waiter_async
+from dpq.transport import waiter_async, watches
 from dpq.transport.connect import open_url
 from dpq.transport.waiter import Waiter
 from dpq.transport.waiter_async import AsyncWaiter
@@ -218,7 +218,7 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
 
 def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not even end a block in time is given up, and found again later."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
     for module in (waiters, waiter_async):
         monkeypatch.setattr(module, "REPLY_TIMEOUT", 0.1)
     node = Node(find_binary())

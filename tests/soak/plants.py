@@ -90,8 +90,8 @@ watch | nobody watches for what is due | too late
 
 # Order, limits
 add_full | what a double loses is lost | out of order
-- local order = residual ..
-+ local order = '1' ..
+- option.residual ..
++ '1' ..
 enter | a better newcomer waits behind its group's head | out of order
 - best and (score < best or score == best and member < first)
 + false

@@ -130,7 +130,7 @@ lease | a lease of its own counts for nothing | rare
 - own > 0 and own <=
 + own < 0 and own <=
 merge | an update leaves the options as they were | rare
-- task.options = options ..
+- task.options = option.notes ..
 + task.options = task.options or
 fence | a settled delivery acts again | rare
 - '[fbr]'
@@ -157,8 +157,8 @@ behind | negative scores wait in the wrong order | rare
 - '7', 4095 - high, 2 ^ 53 - low
 + '7', high, low
 add_full | what a double loses is lost | rare PLAIN
-- local order = residual ..
-+ local order = '1' ..
+- option.residual ..
++ '1' ..
 due | a due task waits one millisecond more | rare
 - string.format('%.17g', instant) or stamp
 + string.format('%.17g', instant) or '(' .. stamp

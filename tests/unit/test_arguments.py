@@ -10,7 +10,7 @@ from fakeredis import FakeRedis
 from kit.scripted import a_task
 from redis.asyncio import Redis as AsyncRedis
 
-from dpq import DPQ, Adaptive, Backoff, ConfigurationError, Push, RateLimit, Reserve, TaskState
+from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, TaskState
 from dpq.model.task import task_state
 from dpq.model.validation import label, milliseconds, one_line, whole_number
 
@@ -149,46 +149,11 @@ CASES: list[Case] = [
     ),
     *labels("a member", lambda q, v: q.set_limit(1, 1, group="g", members=["a", v]), "x" * 101),
     ("tilde", "member is", lambda q, v: q.set_limit(1, 1, group="g", members=["a", v]), ["~a"]),
-    (
+    (  # all else of a limit is in test_limits.py
         "set_limit rate",
         "rate is .* from 0.001 to 1000000000",
         lambda q, v: q.set_limit(v, 1),
         [0, -1, 0.0009, 10**9 + 1, math.nan, math.inf, True],
-    ),
-    (
-        "set_limit per",
-        f"per is .* {A_DURATION}",
-        lambda q, v: q.set_limit(1, v, group="a"),
-        [0.0009, *BAD_DURATION],
-    ),
-    (
-        "set_limit burst",
-        "burst is .* from 1 to 1000000000",
-        lambda q, v: q.set_limit(1, 1, v, group="*"),
-        [0, 10**9 + 1, 1.5, True, None],
-    ),
-    (
-        "set_limit concurrency",
-        "concurrency is .* from 1 to 1000000",
-        lambda q, v: q.set_limit(concurrency=v),
-        BAD_COUNT,
-    ),
-    ("set_limit without per", "per is missing", lambda q, v: q.set_limit(v), [5]),
-    ("set_limit windows", "RateLimit", lambda q, v: q.set_limit([v]), [5]),
-    ("set_limit text", "UNITS/TIME", lambda q, v: q.set_limit(v), ["ten/s"]),
-    ("set_limit adaptive", "Adaptive", lambda q, v: q.set_limit(1, 1, adaptive=v), [5]),
-    ("set_limit reserve", "Reserve", lambda q, v: q.set_limit(1, 1, reserve=v), [5]),
-    (
-        "set_limit small burst",
-        "burst is 3",
-        lambda q, v: q.set_limit(1, 1, v, reserve=Reserve(3, 1)),
-        [3],
-    ),
-    (
-        "set_limit low rate",
-        "from adaptive.floor 4",
-        lambda q, v: q.set_limit(v, 1, adaptive=Adaptive(4, 9)),
-        [3],
     ),
     ("dead.list n", "n is .*from 0 to", lambda q, v: q.dead.list(v), [-1, 1.5, True, None]),
     ("dead.replay ids", AN_ID, lambda q, v: q.dead.replay([v]), NO_ID),
@@ -267,14 +232,6 @@ def test_bad_setting(name, bound, values):
             DPQ(Nowhere(), **({"queue_name": "name"} | {name: bad}))
         assert name in str(caught.value)
         assert repr(bad)[:30] in str(caught.value) or "bytes" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["base", "factor", "cap", "jitter"])
-def test_bad_backoff(name):
-    """A backoff out of its bounds names the argument, the value and the bounds."""
-    for value in (-1, math.nan, math.inf, True, "1"):
-        with pytest.raises(ConfigurationError, match=f"{name} is {value!r}: .* from"):
-            Backoff(**{name: value})
 
 
 @pytest.mark.parametrize("bad", [None, "redis://localhost", object()])

@@ -4,6 +4,7 @@ import re
 import time
 
 import pytest
+from pydantic_core import from_json
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import ConfigurationError, Push, Task
@@ -20,12 +21,13 @@ def test_keys_are_those_of_the_header(operations):
 
 
 def test_push(operations):
-    """A push is an id, a spec of one line, and the payload."""
+    """A push is an id, options by name, and the payload."""
     [_, task_id, spec, body] = next(
         operations.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
     ).args
     assert re.fullmatch(r"[A-Za-z0-9_-]{19}", task_id)
-    assert spec == "f10 1 500 9007199254740993 0 0998 k\tg\t"
+    options = {"priority": "9007199254740993", "residual": "0998", "delay": 500, "group": "g"}
+    assert from_json(spec) == options
     assert body == b'{"a":1}'
 
 
@@ -49,10 +51,10 @@ def test_plain_push(operations, priority, score):
     ],
 )
 def test_full_push(operations, more):
-    """What needs more than a plain record says so in its spec; its payload stands alone."""
+    """What needs more than a plain record has options; its payload stands alone."""
     push = Push(**{"payload": "x" * 510} | more)
     [_, _, spec, body, *asks] = next(operations.push_many([push])).args
-    assert spec.startswith("f")
+    assert from_json(spec).keys() >= {"priority"} | more.keys() - {"payload"}
     assert asks == (["1?"] if "cost" in more else [])
     assert body == f'"{push.payload}"'.encode()
 

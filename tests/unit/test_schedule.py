@@ -5,8 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dpq import ConfigurationError
-from dpq.model.schedule import Later, claim, cron_line, named_schedule, next_times, with_first
+from dpq import ConfigurationError, Push
+from dpq.model.schedule import Later, claim, cron_line, next_times, require_schedule
+from dpq.operations.pushing import PushChecker, with_times
+from dpq.queue.base import operations_named
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -22,26 +24,29 @@ def times(line, after_ms, count):
     return [datetime.fromtimestamp(at / 1000, zone).strftime("%d %H:%M %z") for at in found]
 
 
+def checked(**options):
+    return PushChecker(operations_named("schedules").description).check(Push(None, **options))[0]
+
+
 def test_every():
     """Seconds become milliseconds; there is no cron line."""
-    assert named_schedule(3600, None, "UTC", 5, 0) == ("e 0 0 3600000", "")
-    assert named_schedule(0.001, None, "UTC", 0, 70) == ("e 70 0 1", "")
+    assert checked(every=3600, delay=0.005) == {"priority": "0", "delay": 5, "every": 3_600_000}
+    assert checked(every=0.001) == {"priority": "0", "every": 1}
 
 
 def test_cron():
     """A cron expression becomes a line with its zone, and its first time comes with the clock."""
-    schedule, line = named_schedule(None, " */5  * * * * ", "Europe/Berlin", 0, 9)
-    assert line == "*/5 * * * * Europe/Berlin"
-    assert schedule == f"c 9 @ {line}"
-    spec = with_first(f"10 1 0 0 0 1 k{schedule}\tg @ \tkey", line, ms("2026-01-01T10:02"))
-    assert spec == f"10 1 0 0 0 1 kc 9 {ms('2026-01-01T10:05')} {line}\tg @ \tkey"
+    options = checked(cron=" */5  * * * * ", timezone="Europe/Berlin", group="@")
+    assert options["cron"] == "*/5 * * * * Europe/Berlin"
+    timed = with_times(options, ms("2026-01-01T10:02"))
+    assert timed == options | {"first": ms("2026-01-01T10:05")}
 
 
-@pytest.mark.parametrize("every", [0, -1, 315_360_001, float("nan"), "60", True, None])
+@pytest.mark.parametrize("every", [0, -1, 315_360_001, float("nan"), "60", True])
 def test_bad_every(every):
     """What is no duration from 1 ms to 10 years is refused, and named."""
     with pytest.raises(ConfigurationError, match=r"every is .*: it must be seconds from 0.001"):
-        named_schedule(every, None, "UTC", 0, 0)
+        checked(every=every)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +97,11 @@ def test_bad_zone(zone):
 def test_what_excludes_each_other():
     """Two schedules, cron and a delay, and a zone without cron are refused."""
     with pytest.raises(ConfigurationError, match="give one of them"):
-        named_schedule(5, "* * * * *", "UTC", 0, 0)
+        require_schedule(5, "* * * * *", "UTC", 0)
     with pytest.raises(ConfigurationError, match="leave out the delay"):
-        named_schedule(None, "* * * * *", "UTC", 5, 0)
+        require_schedule(None, "* * * * *", "UTC", 5)
     with pytest.raises(ConfigurationError, match="without cron"):
-        named_schedule(5, None, "Europe/Berlin", 0, 0)
+        require_schedule(5, None, "Europe/Berlin", 0)
 
 
 def test_next_is_later():

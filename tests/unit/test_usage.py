@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpq.batch.reader import tokens_used
 from dpq.model import usage
+from dpq.model.cost import MAX_COST
 from dpq.model.usage import (
     MOST_BYTES,
     Answer,
@@ -171,6 +173,28 @@ def test_what_is_read_of_the_cache_counts_towards_no_limit():
     told = {"input_tokens": 5, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 900}
     answer = Answer(200, {}, None, True, {**told, "output_tokens": 7})
     assert anthropic_usage(answer) == {"tokens": 32, "input_tokens": 25, "output_tokens": 7}
+
+
+@pytest.mark.parametrize("nonsense", [-1, True, 1.5, "7", None])
+def test_what_is_no_count_is_not_said(nonsense: Any) -> None:
+    """A cost is a whole number from 0: nothing else that an answer names becomes one."""
+    told = {"input_tokens": nonsense, "output_tokens": nonsense, "total_tokens": nonsense}
+    assert openai_usage(Answer(200, {}, None, True, told)) is None
+    assert anthropic_usage(Answer(200, {}, None, True, told)) is None
+    assert tokens_used({"usage": told}) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"total_tokens": 9, "prompt_tokens": 5}, 9),
+        ({"input_tokens": 4, "output_tokens": 5}, 9),
+        ({"total_tokens": 10**12}, MAX_COST),
+    ],
+)
+def test_a_batch_counts_the_tokens_of_either_form(usage: dict[str, int], tokens: int) -> None:
+    """A batch does not know whose API it asks; a cost has a bound."""
+    assert tokens_used({"usage": usage}) == tokens
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 
 from dpq.protocol.replies import Batch
-from dpq.transport import waiter
-from dpq.transport.waiter import Watch, begun, block_seconds, sleep, watches_after
+from dpq.transport import waiter, watches
+from dpq.transport.waiter import block_seconds, sleep
+from dpq.transport.watches import Watch, begun, watches_after
 
 NOW = 1000.0
 
 
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiter, "time", SimpleNamespace(monotonic=lambda: NOW))
+    for module in (waiter, watches):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: NOW))
 
 
 def nodes(**facts: bool) -> Any:

@@ -64,13 +64,16 @@ if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
   local function limit()
     -- Needs: rules, keep, judge
     seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, see above
-    local judge_queue
-    judge_queue, at_last = queue_judge()
+    local judge_queue, settle
+    judge_queue, at_last, settle = queue_judge(most)
     if not grouped then
-      return judge_queue, nil, keep
+      return judge_queue, nil, function()
+        settle()
+        keep()
+      end
     end
     -- Needs: judge_groups
-    return group_judge(judge_queue)
+    return group_judge(judge_queue, settle)
   end
   if queue_limited then
     judge, crown, after_all = limit()

@@ -4,17 +4,15 @@
 --       tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
---                     "max priority TAB group LF", without the max if it is 10. Of others the spec is "f" and "max
---                     cost delay priority expires_in residual mode", the schedule if it has one (see recur; of a
---                     cron task `first` says when, of others the delay), its options (docs/storage.md), TAB, group,
---                     TAB, key; times in ms; mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or
---                     e(rror). Without a task the call only reads the time. Last, unless it is one: the number of
---                     partitions that the client knows; with a "?" behind it, it asks about costs
+--                     "max priority TAB group LF", without the max if it is 10. Of others the spec is their options
+--                     as a JSON object: {"priority":"5","key":"a","delay":2000} (options). Without a task the call
+--                     only reads the time. Last, unless it is one: the number of partitions that the client knows;
+--                     with a "?" behind it, it asks about costs
 --
 -- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id. A 0
 -- instead of an index: the text behind it names a cost that a limit does not count as it is (uncounted), if asked.
 -- Status 0: done. All others change nothing. 1: the queue does not exist: configure it and push again; 2: the time, ms,
--- follows; -3: the key is taken (mode e); -4: the key's holder is in another group; {-7, ...}: the client has a wrong
+-- follows; -3: the key is taken (error); -4: the key's holder is in another group; {-7, ...}: the client has a wrong
 -- number of partitions; {-8, ...}: it knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
 -- update sets the same values again; a repeated rerun may run the task once more.
@@ -26,30 +24,32 @@ if #args == 1 then
 end
 local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
-local group_of, wrong = bounded(args)
+local ids, group_of, others_too, wrong = bounded(args)
+local options = {}
+if others_too then
+  -- Needs: options
+  options, wrong = read_options(args)
+end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
 end
-local ids, holders, claims, fresh, keyed, met = {}, {}, nil, 0, false, false
-for i = 2, #args, 3 do
-  ids[#ids + 1] = args[i]
-end
+local holders, claims, fresh, keyed, met = {}, nil, 0, false, false
 local known = redis.call('HMGET', meta, unpack(ids))
 for i = 1, #ids do
   if not known[i] then
     fresh = fresh + 1
-    keyed = keyed or not group_of[3 * i - 1] and string.byte(args[3 * i], -1) ~= 9 -- it ends in a key
+    keyed = keyed or options[i] and options[i].key ~= ''
   end
 end
 if keyed then
   -- Needs: claim
   claims = {}
   for i, id in ipairs(ids) do
-    if not known[i] and not group_of[3 * i - 1] and string.byte(args[3 * i], -1) ~= 9 then
-      local holder, status = claim(claims, id, args[3 * i])
+    if not known[i] and options[i] and options[i].key ~= '' then
+      local holder, status = claim(claims, id, options[i])
       if status then
         return { status, i, holder }
       elseif holder then
@@ -75,8 +75,8 @@ if fresh > 0 then
   for i, id in ipairs(ids) do
     if not known[i] and not holders[i] then
       place = place + 1
-      add(id, args[3 * i], args[3 * i + 1], lifo and 999999999999999 - place or place,
-        group_of[3 * i - 1], batch)
+      add(id, options[i] or args[3 * i], args[3 * i + 1], lifo and 999999999999999 - place or place, group_of[i],
+        batch)
     end
   end
   redis.call('HSET', meta, unpack(batch.metas))
@@ -93,7 +93,7 @@ if batch.heavy then
 end
 if asks == '?' then
   -- Needs: costs
-  tell_uncounted(args, settings[10], reply)
+  tell_uncounted(options, #ids, settings[10], reply)
 end
 if keyed then
   for key, made in pairs(claims) do
@@ -110,7 +110,7 @@ if #delays > 0 or met or others[1] then
   admit() -- store new tasks where a later push of this batch can find them
   for i = 1, #ids do
     if holders[i] then
-      merge(holders[i], args[3 * i], args[3 * i + 1])
+      merge(holders[i], options[i], args[3 * i + 1])
       admit() -- a later push of this batch may find it again
       reply[#reply + 1] = i
       reply[#reply + 1] = holders[i]
@@ -119,7 +119,7 @@ if #delays > 0 or met or others[1] then
 end
 if settings[9] then
   -- Needs: pushed
-  note_pushes(args, known, holders, group_of)
+  note_pushes(args, options, known, holders, group_of)
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')

@@ -31,8 +31,9 @@ end
 local kind, expires_in, period = string.match(wait ~= '' and task.schedule or '', '^\t(%l) (%d+) %d+ (.*)$')
 go_on()
 if kind then
-  local due = string.format('%.0f', now + wait)
-  task.schedule, kind, task.expires = begin(table.concat({ kind, expires_in, due, period }, ' '), wait)
+  local cron = kind == 'c' and period
+  local option = { cron = cron, every = period, first = now + wait, delay = wait, expires_in = tonumber(expires_in) }
+  task.schedule, kind, task.expires = begin(option)
 end
 if cost ~= '' then
   recost(task, cost)

@@ -45,7 +45,7 @@ local function charge_more(gate, cost, id, moment)
 end
 
 local function charge(gate, cost, id, token, moment)
-  local rules = gate.rules
+  local rules, at = gate.rules, moment or instant
   if rules.ceiling > 0 and gate[1] then
     if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
       if gate.since > 0 and gate.used * 2 >= gate.rate then
@@ -66,8 +66,11 @@ local function charge(gate, cost, id, token, moment)
       if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
         refunds().granted(gate, i, token, moment)
       end
-      window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
-      window.owed = window.paid
+      local paid = window.owed
+      if units > 0 then
+        paid = (paid > at and paid or at) + time_of(units, window)
+      end
+      window.paid, window.owed = paid, paid
     end
     window.granted, gate.changed = window.granted and window.granted + units, true
   end

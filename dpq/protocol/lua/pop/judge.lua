@@ -1,41 +1,66 @@
 -- judge: apply the queue's own limit inside of pop.
 -- Keys: ready invisible tracked
 -- Needs: now, gate, opens, cost, estimate, callers, booked, charge
--- Gives: queue_judge(), which returns two
---        functions. judge(score, member, id, cost, group, token, raw, units): if the task may run, and has paid, true,
---        or what is to change in its record (estimate);
---        nil if the queue lets no task run. at_last(): when the queue's limit lets the next task run, and when the
---        lightest one; nil means now. Call keep after all of them.
-local function queue_judge()
+-- Gives: queue_judge(most), for a pop of so many tasks, which returns three functions. judge(score, member, id, cost,
+--        group, token, raw, units): if the task may run, and has paid, true, or what is to change in its record
+--        (estimate); nil if the queue lets no task run. at_last(): when the queue's limit lets the next task run, and
+--        when the lightest one; nil means now. settle(): to be called after all of them, and before keep.
+
+-- How many tasks of one unit may all run now. If one task of n units may, then n such tasks may, unless a burst is
+-- smaller than n. So they are asked for, and charged, as one.
+local function free_together(gate, most)
+  for i, rule in ipairs(gate.rules) do
+    most = (rule.unit ~= '' or gate[i].more) and 0 or math.min(most, rule.burst)
+  end
+  return gate.simple and most > 0 and free_now(gate, { [''] = most }) and most or 0
+end
+
+local function queue_judge(most)
   local queue, blocked, kept = gate_of(''), 0, nil
+  local together, taken = free_together(queue, most), 0
   local rules = queue.rules
   local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
   local idle = not (counts or queue.observed or queue.rest or is_awaited(queue)) and queue.opens == 0
     and queue.probe == '-'
 
+  local function settle()
+    if taken > 0 then
+      charge(queue, { [''] = taken })
+    end
+    together, taken = 0, 0
+  end
+
   -- `units` is the cost with what is reserved, if the group's judge has looked.
   local function judge(score, _, id, cost, _, token, raw, units)
-    local added
     if units and idle then
       return true
-    elseif not units then
+    elseif taken < together and cost == '1' then
+      taken = taken + 1
+      return true
+    end
+    settle()
+    local added
+    if not units then
       units = weigh(cost)
       if queue.rules.units then
         units, added = estimates().add(units, queue)
       end
     end
-    local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
-    local shut = at > instant or full(queue)
-    kept = not shut and not queue.plain and is_awaited(queue) and callers().kept(queue, score, raw)
-    if shut or kept then
-      blocked = kept or at
-      return nil
+    if not (queue.simple and free_now(queue, units)) then
+      local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
+      local shut = at > instant or full(queue)
+      kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
+      if shut or kept then
+        blocked = kept or at
+        return nil
+      end
     end
     charge(queue, units, id, token)
     return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimates().change(cost, added)
   end
 
   local function at_last()
+    settle()
     local least = opens_at(queue, weigh('1'), math.huge)
     if full(queue) and redis.call('EXISTS', ready) == 1 then
       redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease wakes a waiter
@@ -47,5 +72,5 @@ local function queue_judge()
     return at > instant and at or nil, least > instant and least or nil
   end
 
-  return judge, at_last
+  return judge, at_last, settle
 end

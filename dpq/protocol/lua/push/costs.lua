@@ -1,14 +1,14 @@
 -- costs: tell the caller of push of costs that a limit does not count as they are.
 -- Needs: rules, cost, uncounted
--- Gives: tell_uncounted(args, queue_rules, reply), for the arguments of push and the rules of the queue: it adds to the
---        reply a 0 and a text (uncounted) for each, of the first few groups and costs.
+-- Gives: tell_uncounted(options, most, queue_rules, reply), for the options of up to `most` tasks and the rules of the
+--        queue: it adds to the reply a 0 and a text (uncounted) for each, of the first few groups and costs.
 local MOST_LOOKED_AT = 16
 
-local function tell_uncounted(args, queue_rules, reply)
+local function tell_uncounted(options, most, queue_rules, reply)
   local looked_at, count = {}, 0
   seen.texts = { queue_rules }
-  for i = 3, #args, 3 do
-    local cost, group = string.match(args[i], '^f%d+ (%d%S*) [^\t]*\t([^\t]*)')
+  for i = 1, most do
+    local cost, group = options[i] and options[i].cost, options[i] and options[i].group
     local pair = cost and cost ~= '1' and cost .. '\t' .. group
     if pair and not looked_at[pair] and count < MOST_LOOKED_AT then
       looked_at[pair], count = true, count + 1

@@ -1,22 +1,22 @@
 -- merge: what a push does to the task that holds its key.
 -- Keys: invisible payload meta dead conf
--- Needs: now, record, body, begin, renew, revise, recost, marks
--- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
-local function merge(id, spec, body)
+-- Needs: now, record, body, begin, renew, revise, recost
+-- Gives: merge(id, option, body), for what on_duplicate says, unless it is an error.
+local function merge(id, option, body)
   local task = read(redis.call('HGET', meta, id) or '')
   if not task then
     return
   end
-  local max, cost, wait, priority, expires, residual, mode, schedule, options = string.match(spec,
-    '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\30\31]*)([^\t]*)')
-  expires = expires == '0' and '0' or string.format('%.0f', now + expires)
+  local cost, wait, priority, residual, how = option.cost, option.delay, option.priority, option.residual,
+    option.on_duplicate
+  local most, expires = string.format('%d', option.max_attempts), expires_at(option)
   local died = redis.call('ZSCORE', dead, id)
-  if mode == 'r' then
+  if how == 'raise_priority' then
     local old, new = tonumber(task.priority), tonumber(priority)
     if not died and (new > old or new == old and residual .. string.sub(task.order, -15) < task.order) then
       revise(id, task, priority, residual)
     end
-  elseif mode ~= 'k' then
+  elseif how ~= 'keep' then
     task.inline = inline(body, redis.call('HGET', conf, 'payloads'))
     if task.inline == '' then
       redis.call('HSET', payload, id, body)
@@ -24,22 +24,22 @@ local function merge(id, spec, body)
       redis.call('HDEL', payload, id)
     end
     recost(task, cost)
-    task.options = options .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
-    if cost ~= '1' or string.find(options, PIN, 1, true) then
+    task.options = option.notes .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
+    if cost ~= '1' or option.member then
       redis.call('HSET', conf, 'heavy', '1')
     end
-    if schedule ~= '' then
-      task.schedule, wait, expires = begin(schedule, wait, mode == 'u' and not died and task.schedule)
+    if option.every or option.cron then
+      task.schedule, wait, expires = begin(option, how == 'update' and not died and task.schedule)
       task.expires = wait and expires or task.expires
-    elseif mode == 'u' then
+    elseif how == 'update' then
       task.schedule = ''
     end
-    if mode == 'a' and redis.call('ZSCORE', invisible, id) then
-      task.again, task.max, task.expires = string.format('%.0f', now + wait), max, expires
+    if how == 'rerun' and redis.call('ZSCORE', invisible, id) then
+      task.again, task.max, task.expires = string.format('%.0f', now + wait), most, expires
     elseif died then
       renew(task, wait)
-      task.max, task.expires = max, expires
-    elseif mode == 'a' then -- a late ack of the old payload must not remove the new one
+      task.max, task.expires = most, expires
+    elseif how == 'rerun' then -- a late ack of the old payload must not remove the new one
       task.token, task.delivery, task.again = 0, '-', 0
     end
     revise(id, task, priority, residual, wait)

@@ -15,6 +15,9 @@ end
 local function next_at(group, headed)
   local gate, cost, rank, pin = gate_of(group), '1', math.huge, nil
   local score, member, heir
+  if gate.simple and not gate.rules.units and not heavy() and free_now(gate, weigh('1')) then
+    return 0
+  end
   if full(gate) then
     return math.max(gate.opens, now + 30000)
   end

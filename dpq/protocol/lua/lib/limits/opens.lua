@@ -1,7 +1,8 @@
--- opens: compute when a gate lets a task run.
+-- opens: compute when a gate lets a task run. dpq/model/gates.py computes the same for forecasts, with pace and charge;
+-- tests/contract/test_arithmetic.py compares them.
 -- Keys: conf
 -- Needs: now, pace, moving, budgets
--- Gives: free_now(gate, cost), true if a plain gate clearly lets a task run now, and opens_at need not be asked;
+-- Gives: free_now(gate, cost), true if a gate clearly lets a task run now, and opens_at need not be asked;
 --        opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
 --        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
 --        a reserve must leave the reserved units. The second value is the moment of its quotas alone, or 0.

@@ -2,12 +2,13 @@
 -- less work: what follows from the rules alone is computed once for each script.
 -- Needs: now, pace
 -- Gives: GATE, which gives a gate what it has not set; plain_gate(scope, rules, text), or nil if there is more to it.
---        Its `plain` is true until another field is set than it has at first; it is nil for all other gates.
+--        Its `plain` is true until another field is set than it has at first; so is `simple`, if there is no
+--        concurrency: then its windows alone say what may run. For all other gates both are nil.
 local EMPTY = { opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0, learned = 0, beside = 0, slack = 0,
   last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
 
 local function set_more(gate, name, value)
-  gate.plain = false
+  gate.plain, gate.simple = false, false
   rawset(gate, name, value)
 end
 
@@ -32,7 +33,8 @@ local function plain_gate(scope, rules, text)
   if not is_plain(rules) then
     return nil
   end
-  local gate = { scope = scope, rules = rules, plain = true, changed = false, out = false }
+  local gate = { scope = scope, rules = rules, plain = true, simple = rules.concurrency == 0, changed = false,
+    out = false }
   local own, met, at = rules.own, 0, nil
   if text then
     met, at = string.match(text, own and '^%- R:(%d+)()' or '^(%-)()')

@@ -1,7 +1,7 @@
 -- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
 -- pile up: with two checks for each group that empties, at most half of the gates are useless.
 -- Keys: groups conf limits gates
--- Needs: now, rules, gate, booked, budgets
+-- Needs: now, gate, booked, budgets
 -- Gives: prune(most), which returns how many it removed.
 
 -- True if a gate holds only grants, and they count no more.
@@ -13,17 +13,21 @@ local function has_ended(text)
   return until_ms <= instant
 end
 
+-- True if a window still counts what it has granted, as one of most gates does: the first one, or the last one.
+local function is_in_use(text)
+  local per, paid = string.match(text, '^%- (%d+)[a-z0-9_]*:([%d.]+)')
+  if not per and string.byte(text) == 45 then
+    per, paid = string.match(text, ' (%d+)[a-z0-9_]*:([%d.]+)[%d.:]* $')
+  end
+  return per and per ~= '0' and per + (tonumber(paid) or 0) > instant
+end
+
 local function prune(most)
   local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
-  local longest = 0
-  for _, rule in ipairs(rules_of('groups') or {}) do
-    longest = rule.per
-  end
   for i = 1, #drawn, 2 do
     local scope, text = drawn[i], drawn[i + 1]
-    local last = string.byte(text) == 45 and string.match(text, ' %d+[a-z0-9_]*:([%d.]+)[%d.:]* $') -- its last window
-    local in_use = last and last + longest > instant -- as most are
-    if last and not in_use and has_ended(text) then
+    local in_use = is_in_use(text)
+    if not in_use and has_ended(text) then
       drop[#drop + 1] = scope
     elseif not in_use then
       local gate = gate_of(scope)

@@ -1,0 +1,174 @@
+"""The drain time: when the backlog of a queue is gone. No I/O, no clock.
+
+If a partition's tasks were all read, a forecast says when the last one starts; else each limit
+says it for its tasks. Source: docs/design.md, "Forecast".
+"""
+
+import math
+from collections.abc import Sequence
+
+from dpq.model.clearing import Wanted
+from dpq.model.drain import Drain, DrainLook, DrainState, Scope
+from dpq.model.forecast import Candidate, View
+from dpq.model.forecasting import Forecasting
+from dpq.model.gates import ONE_REQUEST
+from dpq.model.limits import EVERY_GROUP
+from dpq.model.pools import UNTIL_OPENED_MS
+
+COVERED = 0.9
+"""The share of the backlog that limits must hold, so that they alone say when it is gone."""
+
+STALLED_PER_HOUR = 0.01
+"""The share of the backlog that must end in an hour; below it the queue is stalled."""
+
+PLAIN = (Wanted(ONE_REQUEST, math.inf),)
+"""A task of one request."""
+
+
+def closed_longest(looks: Sequence[DrainLook], most: int) -> list[Scope]:
+    """Find the groups that a 429 or a hand keeps closed, the last to open first."""
+    closed = [
+        scope
+        for look in looks
+        for scope in look.scopes
+        if scope.group and scope.gate.why in ("l", "h") and scope.gate.opens > look.now
+    ]
+    return sorted(closed, key=lambda scope: -scope.gate.opens)[:most]
+
+
+def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = None) -> Drain:
+    """Compute the drain time of all partitions; with an earlier look, by what has ended since."""
+    backlog = sum(look.backlog for look in looks)
+
+    def said(state: DrainState, because: str, seconds: float | None = None) -> Drain:
+        seconds = None if seconds is None else round(max(0.0, seconds), 6)
+        return Drain(seconds=seconds, state=state, because=because, backlog=backlog)
+
+    if not backlog:
+        return said(*_without_backlog(looks))
+    if all(look.paused_until == math.inf for look in looks):
+        return said("stalled", "the queue is paused")
+    by_limits, slowest, known = 0.0, "", True
+    for look in looks:
+        seconds, words, covers = _by_limits(look)
+        if seconds == math.inf:
+            return said("stalled", words)
+        known = known and covers
+        if seconds > by_limits or not slowest:
+            by_limits, slowest = max(by_limits, seconds), words or slowest
+    if before is not None:
+        elapsed = (looks[0].now - before[0].now) / 1000
+        came = sum(look.came for look in looks) - sum(look.came for look in before)
+        ended = sum(look.ended for look in looks) - sum(look.ended for look in before)
+        if elapsed > 0 and (came or ended or not known):
+            came_rate, rate = max(0, came) / elapsed, max(0, ended) / elapsed
+            rates = f"{came_rate:.3g} tasks come and {rate:.3g} end a second"
+            if not came and rate * 3600 < STALLED_PER_HOUR * backlog:
+                return said("stalled", rates)
+            if came_rate >= rate:
+                return said("will not drain", rates)
+            measured = backlog / (rate - came_rate)
+            if measured >= by_limits:
+                return said("clears", rates, measured)
+            return said("clears", slowest, by_limits)
+    if not known:
+        return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
+    return said("clears", slowest or "the limits let all of them start now", by_limits)
+
+
+def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float | None]:
+    """Say what is left of a queue of which no task is ready or waiting.
+
+    Returns:
+        The state; why; the seconds.
+    """
+    delayed, invisible = (
+        sum(getattr(look, of) for look in looks) for of in ("delayed", "invisible")
+    )
+    wait = min((look.next_due - look.now) / 1000 for look in looks)
+    if wait <= 0:
+        return "unknown", "delayed tasks are due: the next pop or a scheduler moves them", None
+    left = [f"{invisible} invisible"] * (invisible > 0)
+    if delayed:
+        left.append(f"{delayed} delayed, the first of them due in {wait:.1f} s")
+    if not any(look.exists for look in looks):
+        return "empty", "there is no such queue: the first push makes it", 0.0
+    if not left:
+        return "empty", "no live task is left", 0.0
+    return "none due", f"no task is due: {', '.join(left)}", 0.0
+
+
+def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
+    """Compute what the limits of one partition allow, in seconds.
+
+    Returns:
+        The seconds; what is slowest; False if limits alone do not say it.
+    """
+    latest, slowest = look.now, ""
+    if look.paused_until > look.now:
+        latest, slowest = look.paused_until, "the queue is paused"
+    held, covered, known = 0, not look.backlog, True
+    for scope in look.scopes:
+        gate = scope.gate
+        gate.look(look.now)
+        rates = gate.windows or gate.counted or gate.told or gate.members
+        rated = bool(rates) or gate.opens > look.now
+        covered = covered or (rated and scope.group in ("", EVERY_GROUP))
+        if not scope.waiting:
+            continue
+        if gate.unreadable:
+            return math.inf, scope.words("its limit cannot be read"), False
+        if gate.opens >= UNTIL_OPENED_MS:
+            return math.inf, scope.words("closed until it is opened"), False
+        held += scope.waiting if rated and scope.group else 0
+        if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
+            known = False  # it depends on how long tasks run
+            if not rates:
+                slowest = slowest or scope.words("as many tasks run as may, however long they do")
+    covered = covered or held >= COVERED * look.backlog
+    if known and all(len(scope.wanted) == scope.waiting for scope in look.scopes):
+        latest, words = _last_start(look, latest)
+        slowest = words or slowest
+    else:
+        for scope in look.scopes:
+            if not scope.waiting:
+                continue
+            at, words = scope.gate.clears_at(scope.waiting, scope.wanted or PLAIN, look.now)
+            if at > latest:
+                latest, slowest = at, scope.words(words)
+    if latest >= UNTIL_OPENED_MS:
+        return math.inf, slowest, False
+    return (latest - look.now) / 1000, slowest, covered and known
+
+
+def _last_start(look: DrainLook, instant: float) -> tuple[float, str]:
+    """Foresee when the last task starts, ms, of a partition whose tasks were all read.
+
+    Returns:
+        The moment; what holds the last task back, "" if nothing does.
+    """
+    view = View(instant, heavy=True, gates={scope.group: scope.gate for scope in look.scopes})
+    found = {scope.group: [*scope.wanted] for scope in look.scopes if scope.waiting}
+    for group, tasks in found.items():  # "" has all tasks: those without a known group stay there
+        for task in tasks if group else ():
+            found[""].remove(task)
+    for group, tasks in found.items():
+        heads = 1 if group else len(tasks)
+        best = sorted(tasks, key=lambda task: task.place)
+        view.ready += [_candidate(group, task) for task in best[:heads]]
+        view.waiting[group] = [_candidate(group, task) for task in best[heads:]]
+    count = sum(map(len, found.values()))
+    starts = Forecasting(view, grain=0.001, run_ms=0.0, lease_ms=0.0).run(count).starts
+    if len(starts) < count:
+        return math.inf, "the limits let no more tasks start"
+    if not starts or not starts[-1].task.reason:
+        return instant, ""
+    return starts[-1].at, starts[-1].task.because
+
+
+def _candidate(group: str, task: Wanted) -> Candidate:
+    requests = task.units.get("", 1)
+    named = {unit: units for unit, units in task.units.items() if unit}
+    return Candidate(
+        "", task.order, task.order, -task.rank, 0, group, None, requests, named, 0, None, None
+    )

@@ -1,0 +1,100 @@
+"""The rules of one limit: the arguments of `set_limit`, checked once. No I/O, no clock.
+
+`set_limit` of a queue makes the value, and `operations` sends it as it is:
+
+    LimitRules.checked(10, 1, group="a").text()  ->  "0|10 1000 1"
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpq.model.limits import (
+    EVERY_GROUP,
+    Adaptive,
+    RateLimit,
+    Reserve,
+    limit_rules,
+    write_rules,
+)
+from dpq.model.pools import add_pool, group_weight, pool_members
+from dpq.model.quota import Quota, split_quotas, write_quotas
+from dpq.model.validation import label
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitRules:
+    """A limit that is checked; only `checked` makes one.
+
+    Attributes:
+        group: A group, `"*"` for every group without a limit of its own, or None for the queue.
+        windows: Its windows, the shortest first.
+        quotas: Its quotas.
+        concurrency: Leases that exist at once, or None.
+        members: The names of a pool.
+        weight: Turns of its group, or None.
+        reset: Forget what was granted and counted.
+    """
+
+    group: str | None
+    windows: tuple[RateLimit, ...]
+    quotas: tuple[Quota, ...]
+    concurrency: int | None
+    members: tuple[str, ...]
+    weight: float | None
+    reset: bool
+
+    @classmethod
+    def checked(
+        cls,
+        rate: float | str | Quota | Sequence[RateLimit | Quota] | None = None,
+        per: float | None = None,
+        burst: int = 1,
+        *,
+        group: str | None = None,
+        concurrency: int | None = None,
+        adaptive: Adaptive | None = None,
+        reserve: Reserve | None = None,
+        slack: float | None = None,
+        members: Sequence[str] | None = None,
+        weight: float | None = None,
+        reset: bool = False,
+    ) -> "LimitRules":
+        """Check the arguments of `set_limit`.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or two exclude each other.
+        """
+        rest, quotas = split_quotas(rate)
+        windows = limit_rules(
+            rest, per, burst, concurrency, adaptive, reserve, slack, quotas, weight
+        )
+        return cls(
+            group=group if group in (None, EVERY_GROUP) else label("group", group),
+            windows=windows,
+            quotas=quotas,
+            concurrency=concurrency,
+            members=pool_members(members, group),
+            weight=group_weight(weight, group),
+            reset=reset,
+        )
+
+    @property
+    def _limits(self) -> list[RateLimit | Quota]:
+        return [*self.windows, *self.quotas]
+
+    @property
+    def units(self) -> list[str]:
+        """The units that it counts."""
+        return [each.unit for each in self._limits]
+
+    @property
+    def reserves(self) -> bool:
+        """True if it keeps units for higher priorities."""
+        return any(each.reserve for each in self._limits)
+
+    def text(self, now_ms: int = 0) -> str:
+        """Write the text of the hash `limits`; quotas carry the clock changes after `now_ms`."""
+        rules = write_rules(self.windows, self.concurrency)
+        if self.quotas:
+            rules += write_quotas(self.quotas, now_ms)
+        return add_pool(rules, self.members, self.weight)
