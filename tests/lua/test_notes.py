@@ -8,7 +8,7 @@ from redis import Redis
 from dpq import DPQ
 from dpq.protocol.keys import key_of
 from dpq.protocol.records import OPTIONS, PIN, RUNS_AS, SPENT, live_note, split_notes
-from dpq.protocol.scripts import sources
+from dpq.protocol.scripts import Sources, sources
 
 NOTES = """
 local record, mark, text = ARGV[1], ARGV[2], ARGV[3]
@@ -30,13 +30,14 @@ return taken.metas[2]
 
 
 def parts(*names: str) -> str:
-    """The texts of shared Lua files."""
-    return "\n".join(sources().shared[name] for name in names)
+    """The texts of shared Lua files, with all that they need."""
+    text = f"-- Keys: meta\n\n-- Needs: {', '.join(names)}\n"
+    return Sources({"parts": text}, sources().shared).script("parts").text
 
 
 @pytest.fixture
 def ask(redis: Redis) -> Any:
-    text = NOTES.format(parts("cost", "record", "notes"))
+    text = NOTES.format(parts("record", "notes"))
     return lambda *args: [x.decode() for x in redis.eval(text, 0, *args)]
 
 
@@ -67,7 +68,7 @@ def test_notes_stand_in_their_order(ask: Any, inline: str, schedule: str) -> Non
 
 def test_a_change_of_the_judge(redis: Redis) -> None:
     """The cost and the member stand in the record afterwards, and a short one becomes full."""
-    text = CHANGE.format(parts("cost", "record", "notes", "change"))
+    text = CHANGE.format(parts("change"))
     short = f"12 0 1 0 - 0 q{1795362914968:011x}000000000000001 5\tg\n7"
     changed = redis.eval(text, 0, short, "12")
     wanted = (

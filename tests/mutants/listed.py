@@ -466,7 +466,7 @@ pool_at | a pinned task runs as any member of its pool | lua/pools
 - (not pin or pin == name) and
 + true and
 leave | the end of a lease frees no member of a pool | lua/pools
-- live_note(task, '\28') or false }
+- live_note(task, RUNS_AS) or false }
 + false }
 add_ended | an ack frees no member of a pool | lua/pools
 - member or false
@@ -998,12 +998,12 @@ merge | a long payload stays behind a short one | lua/records
 take | the bytes bound counts a line feed | lua/pop
 - rest = counted and rest + 1
 + rest = counted and rest
-next_at | the cost of a head is read from its payload | lua/records
-- '^[^\t\n]*f%d+
-+ 'f%d+
+layout.lua | the cost of a head is read from its payload | lua/records
+- COST = '^[^\t\n]*f%d+
++ COST = 'f%d+
 rescue | a payload is lost with the record before it | lua/repair
-- bad record\t' .. inline
-+ bad record\t'
+- string.match(raw or '', '\n.*$') or ''
++ ''
 _behind_letter | a record without its letter is read | unit/replies
 - if text[:1] != "f":
 + if not text:

@@ -17,15 +17,13 @@ local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user wit
 local awaited, ids, reply, gone, gone_at, again, apart, told = there > 1, {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do ids[i / 2] = args[i] end
 local raws = redis.call('HMGET', meta, unpack(ids))
--- Needs: now, times
+-- Needs: now, times, claims, marks
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
-  local token, at = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 q()') -- short: neither key nor schedule
-  token = at and string.find(raw, '\n', at, true) and token
-    or string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 f[^\t\n]*\t[^\t\n]*\t\t[^\t\n]*\t[^\t\n]*\n') -- so is this one
+  local token, at = string.match(raw, SHORT_CLAIM)
+  token = at and string.find(raw, '\n', at, true) and token or string.match(raw, PLAIN_CLAIM)
   if not token then
-    token, rerun, key, recurs, rest = string.match(raw,
-      '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t\n]*\t[^\t\n]*\t?([^\t\n]*)\t?[^\t\n]*\t?[^\t\n]*(\t?)[^\n]*()')
+    token, rerun, key, recurs, rest = string.match(raw, CLAIM)
   end
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1] = i
@@ -33,7 +31,7 @@ for i, id in ipairs(ids) do
   else
     if token ~= claim then
       told = told or {}
-      told[id] = told[id] or string.match(claim, '\29(.*)$')
+      told[id] = told[id] or string.match(claim, SPENT .. '(.*)$')
     end
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i

@@ -11,8 +11,9 @@
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
+-- Needs: claims
 local raw = redis.call('EXISTS', tracked, trail) == 0 and redis.call('HGET', meta, id)
-local claim, at = string.match(raw or '', '^(%d+) %d+ %d+ %d+ %S 0 q()')
+local claim, at = string.match(raw or '', SHORT_CLAIM)
 if claim ~= token or not string.find(raw, '\n', at, true) or redis.call('ZREM', invisible, id) == 0 then
   return { -5 }
 end

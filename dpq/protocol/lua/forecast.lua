@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again.
 local time, most, queued, preview = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Needs: now, groups, rules, bare, member, gate_line
+-- Needs: now, groups, rules, bare, member, gate_line, layout
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local scopes, known, headed, tasks = { '' }, { [''] = true }, {}, {}
 
@@ -42,7 +42,7 @@ for letter, set in pairs({ r = ready, d = delayed, i = invisible }) do
   end
   for i, raw in ipairs(records_of(ids)) do
     if raw then
-      local group = string.match(raw, '^[^\t\n]*\t([^\t\n]*)') or ''
+      local group = string.match(raw, GROUP) or ''
       know(group)
       headed[group] = headed[group] or set == ready
       add(letter, found[2 * i - 1], found[2 * i], raw)

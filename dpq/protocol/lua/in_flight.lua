@@ -8,17 +8,17 @@
 -- Lost reply: safe to send again.
 local cursor = ARGV[1]
 
+-- Needs: layout, marks
 local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '500')
 local ids, reply = {}, { page[1] }
 for i = 1, #page[2], 2 do
   ids[#ids + 1] = page[2][i]
 end
 for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
-  local token, group = string.match(raw or '', '^(%d*)[^\t\n]*\t([^\t\n]*)')
-  local note, member
-  if raw and string.find(raw, '\28', 1, true) then
-    note, member = string.match(raw, '^[^\n]*\28(%d+) ([^\t\n]*)')
+  local group, member = string.match(raw or '', GROUP) or '', nil
+  if raw and string.find(raw, RUNS_AS, 1, true) then
+    member = string.match(raw, '^[^\n]*' .. RUNS_AS .. string.match(raw, '^%d*') .. ' ([^\t\n]*)')
   end
-  reply[#reply + 1] = (group or '') .. (member and note == token and '\t' .. member or '')
+  reply[#reply + 1] = group .. (member and '\t' .. member or '')
 end
 return reply

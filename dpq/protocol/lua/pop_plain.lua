@@ -17,7 +17,7 @@ local partitions = ARGV[5]
 
 max_bytes, partitions = tonumber(max_bytes or '4194304'), partitions or '1'
 
--- Needs: now
+-- Needs: now, undelivered
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'partition_count', 'paused_until', 'gated',
   'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
@@ -42,9 +42,9 @@ while n < 2 * most and not left and size <= max_bytes do
     ids[#ids + 1] = string.sub(popped[i], 17)
   end
   for i, raw in ipairs(redis.call('HMGET', meta, unpack(ids))) do
-    local digits, at = string.match(raw or '', '^q%x%x%x%x%x%x%x%x%x%x%x%d+() %-?%d+\t\n()')
+    local digits, group, at = string.match(raw or '', FRESH)
     size = at and size + #raw - at + 1 or size
-    if left or not at or digits < 28 or at > 402 or size > max_bytes and n > 0 then
+    if left or group ~= '' or digits < LEAST_DIGITS or at > MOST_BYTES or size > max_bytes and n > 0 then
       left = left or {}
       left[#left + 1], left[#left + 2] = popped[2 * i], popped[2 * i - 1]
     else

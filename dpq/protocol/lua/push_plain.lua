@@ -10,7 +10,7 @@
 -- Lost reply: the second call finds the tasks, and so does push.
 local time, args = ARGV[1], ARGV
 
--- Needs: now
+-- Needs: now, layout
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'partition_count',
   'payloads', 'trail_max_events')
 local format = settings[1]
@@ -37,7 +37,7 @@ local reached = redis.pcall('HINCRBY', stats, 'pushed', count)
 if not tonumber(reached) or reached < count or reached > 9e14 then -- as in draw
   return { -5 }
 end
-local metas, members, moment, n = {}, {}, string.format('q%011x', now), 0
+local metas, members, moment, n = {}, {}, string.format(SHORT_HEAD, now), 0
 for i = 1, count do
   local place = reached - count + i
   local order, id, at = string.format('%015d', lifo and 999999999999999 - place or place), ids[i], 3 * i

@@ -22,18 +22,18 @@ local told, status = ARGV[6], ARGV[7]
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
--- Needs: now, record, fence, gate, place, back, met, notes, event, trail
+-- Needs: now, record, fence, gate, place, back, met, notes, event, trail, marks
 local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
 told = told ~= '' and told
-if told or string.find(task.cost .. task.options, '[,\29]') then
+if told or string.find(task.cost .. task.options, '[,' .. SPENT .. ']') then
   -- Needs: true_up
   local is_told = true_up(task, told or '')
   told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
 end
-local member = scope == 'member' and live_note(task, '\28')
+local member = scope == 'member' and live_note(task, RUNS_AS)
 local closes = scope == 'queue' and '' or task.group
 local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id

@@ -23,7 +23,7 @@ local state, score, member, most, look = ARGV[1], ARGV[2], ARGV[3], tonumber(ARG
 local max_bytes, group, least, text = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9]
 local reason, fault, recurs, blind = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 
--- Needs: member, body, record, shape
+-- Needs: member, body, record, shape, layout
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
 local set, sizes = sets[state], max_bytes
 
@@ -72,7 +72,7 @@ end
 
 local passed, looked, reply = 0, 0, { 0, 0, 0, '', '' }
 local function passes(id, raw)
-  if group ~= '' and string.match(raw, '^[^\t\n]*\t([^\t\n]*)') ~= group then
+  if group ~= '' and string.match(raw, GROUP) ~= group then
     return false
   end
   if text ~= '' and not holds(id, raw) then

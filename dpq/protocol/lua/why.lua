@@ -11,7 +11,7 @@
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, score, rules, gate, opens, cost, notes, estimate
+-- Needs: now, record, groups, score, rules, gate, opens, cost, notes, estimate, marks
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -45,4 +45,4 @@ end
 local held = opens_at(queue, units, -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
   (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held),
-  note_of(task, '\30') or '' }
+  note_of(task, PIN) or '' }

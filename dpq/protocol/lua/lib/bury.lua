@@ -1,6 +1,6 @@
 -- bury: move tasks to the dead letters, which are capped by number and age.
 -- Keys: payload meta dead keys conf stats
--- Needs: now, record, event, trail
+-- Needs: now, record, event, trail, layout
 -- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops dead letters over the
 --        caps (100 000 tasks and 90 days, unless the queue has others).
 local function forget(id, task)
@@ -22,7 +22,7 @@ local function trim(most)
     redis.call('ZREM', dead, id)
     local raw = redis.call('HGET', meta, id)
     forget(id, raw and read(raw) or { key = '' })
-    note('dropped', group_in(raw or ''), '', id, '')
+    note('dropped', string.match(raw or '', GROUP) or '', '', id, '')
   end
   if #drop > 0 then
     redis.pcall('HINCRBY', stats, 'dropped', #drop)
@@ -30,19 +30,10 @@ local function trim(most)
   return #drop
 end
 
--- A record that cannot be read is replaced, so that the payload is not lost.
-local function rescue(id, raw)
-  local inline = string.match(raw or '', '\n.*$') or ''
-  redis.call('HSET', meta, id, '0 0 0 0 b 0 f' .. stamp .. ' 1000000000000000 1 0 1 0 0 0\t\t\tbad record\t' .. inline)
-  redis.call('ZADD', dead, stamp, id)
-  redis.pcall('HINCRBY', stats, 'buried', '1')
-  tell('dead', '', '', id, 'bad record')
-end
-
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
 
-local function bury(id, task, reason)
+local function die(id, task, reason)
   task.reason = reason
   redis.call('HSET', meta, id, write(task))
   redis.call('ZADD', dead, stamp, id)
@@ -51,5 +42,16 @@ local function bury(id, task, reason)
     redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
   end
   tell('dead', task.group, '', id, reason)
+end
+
+local function bury(id, task, reason)
+  die(id, task, reason)
   trim(2)
+end
+
+-- A record that cannot be read is replaced, so that the payload is not lost.
+local function rescue(id, raw)
+  local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
+  task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''
+  die(id, task, 'bad record')
 end

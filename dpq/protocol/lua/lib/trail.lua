@@ -1,8 +1,8 @@
 -- trail: note what happens to each task, if the queue keeps a trail of so many events (`trail_max_events`).
 -- Keys: conf trail
 -- Needs: now
--- Gives: note(kind, group, member, id, detail); group_in(raw), the group of a record. A user without the rights for it
---        notes nothing. docs/storage.md, "The trail".
+-- Gives: note(kind, group, member, id, detail). A user without the rights for it notes nothing. docs/storage.md,
+--        "The trail".
 local trail_kept
 
 local function note(kind, group, member, id, detail)
@@ -11,8 +11,4 @@ local function note(kind, group, member, id, detail)
     redis.pcall('XADD', trail, 'MAXLEN', '~', trail_kept, '*', 'kind', kind, 'group', group, 'member', member,
       'task', id, 'detail', string.sub(detail, 1, 500), 'at', stamp)
   end
-end
-
-local function group_in(raw)
-  return string.match(raw, '^[^\t\n]*\t([^\t\n]*)') or ''
 end

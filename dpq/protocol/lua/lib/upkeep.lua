@@ -1,6 +1,6 @@
 -- upkeep: do one bounded step of upkeep: leases that ran out, tasks that are due, groups that open.
 -- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, ended, place, bury, next, prune, notes, trail
+-- Needs: now, record, groups, ended, place, bury, next, prune, notes, trail, marks
 -- Gives: upkeep(most, quiet), which returns how many it moved (if `most`: call again).
 local function upkeep(most, quiet)
   local before, records = most, {}
@@ -22,7 +22,7 @@ local function upkeep(most, quiet)
     local task = raws[i] and read(raws[i])
     if task then
       if watched then
-        ended({ id, task.group, live_note(task, '\28') or false }, true)
+        ended({ id, task.group, live_note(task, RUNS_AS) or false }, true)
       end
       if there % 2 == 1 then
         note('lease_expired', task.group, '', id, 'delivery ' .. task.deliveries)

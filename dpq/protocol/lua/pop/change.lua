@@ -1,5 +1,5 @@
 -- change: write what the judge of pop has decided for a delivery into the record of its task.
--- Needs: record, notes
+-- Needs: record, notes, marks
 -- Gives: change(taken), for what take has taken. Each of its changes is {n, token, {cost = text, member = name}}: the
 --        record is in metas[n], with its counts after this delivery.
 local function change(taken)
@@ -8,7 +8,7 @@ local function change(taken)
     local task = read(taken.metas[n])
     task.cost = changes.cost or task.cost
     if changes.member then
-      set_note(task, '\28', token .. ' ' .. changes.member)
+      set_note(task, RUNS_AS, token .. ' ' .. changes.member)
     end
     taken.metas[n] = write(task)
   end

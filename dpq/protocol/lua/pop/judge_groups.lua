@@ -1,7 +1,7 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
---        booked, turns
+--        booked, turns, marks
 -- Gives: group_judge(judge_queue, settle), of the queue's limit (judge); it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
 --        closes it; for a group with members what is to change in the record has the member that the task runs as.
@@ -28,7 +28,7 @@ local function group_judge(judge_queue, settle)
       at = full(gate) and math.max(gate.opens, now + 30000) or free_now(gate, units) and 0
         or opens_at(gate, units, -score)
       if at <= instant and gate.rules.members then
-        at, mate = pool_at(gate, units, -score, pin_of(raw))
+        at, mate = pool_at(gate, units, -score, string.match(raw, PINNED))
       end
       if at <= instant and (is_awaited(gate) or mate and is_awaited(mate)) then -- or some want this member
         at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at

@@ -1,6 +1,6 @@
 -- lease: lease the tasks that pop has taken.
 -- Keys: invisible meta conf stats
--- Needs: now, times
+-- Needs: now, times, marks
 -- Gives: lease(taken, visibility, shut_until), for what take has taken, and a setting that is over now: the reply of
 --        pop, and the shortest lease, ms.
 
@@ -29,9 +29,8 @@ local function lease(taken, visibility, shut_until)
       count_time(begun, 1, base)
       again = again - 1
     end
-    -- Its options: the visibility, 0 for none, and the time limit. A short record has none.
-    if not base and string.find(record, '\31', 1, true) then
-      local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0)
+    if not base and string.find(record, OPTIONS, 1, true) then -- a short record has none
+      local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0) -- 0 for none
       if own > 0 and own <= 315360000000 then
         leases[i], least = string.format('%.0f', now + own), math.min(least, own)
       end

@@ -1,6 +1,6 @@
 -- step_up: the next head of a group whose head pop has taken out of ready.
 -- Keys: waiting groups meta
--- Needs: groups
+-- Needs: groups, order
 -- Gives: step_up(group, frame, at, turn, score, member, heir), for the frame of take, of which task `at` was the head;
 --        the last three as heir_of (groups) gives them, nil if nobody has looked. False if no task of the group waits.
 --        If the heir comes before the last task of the frame, it joins them. Else it is stored with those of other
@@ -12,7 +12,7 @@ local function join(frame, at, text, score, member)
     n = n + 1
     beside = tonumber(popped[2 * n])
   end
-  local id = string.sub(member, string.byte(member) == 49 and 17 or 20)
+  local id = id_of(member)
   table.insert(popped, 2 * n - 1, text)
   table.insert(popped, 2 * n - 1, member)
   table.insert(frame.ids, n, id)

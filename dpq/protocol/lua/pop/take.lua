@@ -2,14 +2,12 @@
 -- It removes sixteen at a time, which bounds the payloads in memory: a frame. If the heir of a group comes before the
 -- last one of a frame, it joins them (step_up). With round robin it removes one at a time, since each turn counts.
 -- Keys: ready waiting groups payload meta conf
--- Needs: now, apart
+-- Needs: now, apart, order, layout, undelivered
 -- Gives: take(taken, most, max_bytes, most_passed, judge, crown), with the judge and the crown of limits, or nil: it
 --        decides about one frame; true if pop has enough. It adds to `taken`: metas, the records to store; long, the
 --        payloads that have a field of their own, by id; bytes, the size of all payloads; rotten, tasks for the dead
 --        letters; passed, how many tasks did not come. In `taken`, token is the newest so far; changes has what a judge
 --        returned instead of true, a table of changes to the record (change).
-local FRESH = '^q%x%x%x%x%x%x%x%x%x%x%x%d+() %-?%d+\t([^\t\n]*)\n()' -- short, and never delivered
-
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
   taken.size = taken.size or crown and most > 1 and redis.call('HGET', conf, 'fairness') == 'round_robin' and 1 or 16
@@ -20,7 +18,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
   local ids, left, enough = {}, nil, false
   for i = 1, #popped, 2 do
     local member = popped[i]
-    ids[#ids + 1] = string.sub(member, string.byte(member) == 49 and 17 or 20)
+    ids[#ids + 1] = id_of(member)
   end
   local raws = redis.call('HMGET', meta, unpack(ids))
   local frame = crown and popped[3] and { popped = popped, ids = ids, raws = raws, heirs = {}, rising = {}, heads = {},
@@ -30,8 +28,8 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
     if raw and not enough then
       local digits, group, rest = string.match(raw, FRESH)
       local counted, at, cost, expires, body, reason, may = '0 1 0 - 0 ', 1, '1', '0', nil, nil, true
-      if not rest or digits < 28 or rest - #group > 402 then
-        counted, at, rest, cost, expires, group = apart(raw, taken)
+      if not rest or digits < LEAST_DIGITS or rest - #group > MOST_BYTES then
+        counted, at, rest, cost, expires, group = apart(raw)
         if counted and rest > #raw then
           body = redis.call('HGET', payload, id)
           reason = not body and 'payload missing'
@@ -46,7 +44,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
         rotten[#rotten + 1] = { id, raw, reason }
         taken.passed = taken.passed + 1
         if crown and not counted then -- its group goes on, if it was this one
-          group = string.match(raw, '^[^\t\n]*\t([^\t\n]*)') or ''
+          group = string.match(raw, GROUP) or ''
           group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
         end
       else

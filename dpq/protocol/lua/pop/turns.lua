@@ -1,6 +1,6 @@
 -- turns: with round robin, the turns of groups that have a weight.
 -- Keys: ready
--- Needs: groups
+-- Needs: groups, order
 -- Gives: end_turn(gate); passes(gate, score, shown), true if the group lets its turn pass; goes_on(gate, shown), after
 --        a grant; kept_turns, the turns of groups whose weight lets them run once more in the same turn.
 local kept_turns = {}
@@ -34,7 +34,6 @@ end
 local function goes_on(gate, shown)
   if gate.turn > 0 then
     gate.turn, gate.changed = math.max(millionths(gate.turn - 1), 0), true
-    local cut = string.byte(shown) == 49 and 1 or 4
-    kept_turns[gate.scope] = gate.turn >= 1 and string.sub(shown, cut + 1, cut + 15) or nil
+    kept_turns[gate.scope] = gate.turn >= 1 and sequence_of(shown) or nil
   end
 end

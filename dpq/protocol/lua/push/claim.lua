@@ -1,5 +1,6 @@
 -- claim: a push with a key meets the holder of the key, or claims it.
 -- Keys: meta keys
+-- Needs: layout
 -- Gives: claim(claims, id, option), for the claims so far, by key: the id of the holder, nil when the key was free;
 --        and when they may not meet, the status of push: -3 or -4.
 local function claim(claims, id, option)
@@ -12,7 +13,7 @@ local function claim(claims, id, option)
     return nil
   elseif option.on_duplicate == 'error' then
     return holder, -3
-  elseif group ~= (earlier and earlier.group or string.match(record, '^[^\t\n]*\t([^\t\n]*)')) then
+  elseif group ~= (earlier and earlier.group or string.match(record, GROUP)) then
     return holder, -4
   end
   return holder

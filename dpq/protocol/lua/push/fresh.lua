@@ -1,5 +1,5 @@
 -- fresh: a push adds a task.
--- Needs: now, begin, body, score
+-- Needs: now, begin, body, score, layout
 -- Gives: add(id, spec, body, place, group, batch), for the score and the group of a plain task, or the options of
 --        another: it adds to the batch what is to be stored, metas and payloads; where the task is to stand: delays,
 --        plain (ready), or others (group, score, member of ready, ...), where gather says; and heavy, when it costs
@@ -54,7 +54,7 @@ local function add(id, spec, body, place, group, batch)
     return add_full(id, option, text, place, batch)
   end
   local order, n = string.format('%d', 1000000000000000 + place), #batch.metas
-  batch.moment = batch.moment or string.format('q%011x', now)
+  batch.moment = batch.moment or string.format(SHORT_HEAD, now)
   batch.metas[n + 1], batch.metas[n + 2] = id, batch.moment .. string.sub(order, 2) .. body
   if group == '' then
     n = #batch.plain

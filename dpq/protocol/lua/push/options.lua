@@ -1,6 +1,7 @@
 -- options: what a task that is not plain says of itself: a JSON object. `Options` in operations/pushing.py says what
 -- each name means. A name that is left out has its usual value. Times are ms.
 -- JSON, since cmsgpack is not in fakeredis; by name, since three names are read in 0.33 us, a list of 14 in 0.59.
+-- Needs: marks
 -- Gives: read_options(args), for the arguments of push: the options of its tasks that are not plain, by their numbers;
 --        and an error that push is to answer, or nil. Of options `notes` are those of the record (notes).
 local USUAL = { residual = '1', max_attempts = 10, cost = '1', delay = 0, expires_in = 0, group = '', key = '',
@@ -36,11 +37,11 @@ local function read_options(args)
       end
       options[i / 3] = setmetatable(each, usual)
       if each.visibility or each.time_limit or each.trace then
-        each.notes = '\31' .. (each.visibility or 0) .. ' ' .. (each.time_limit or 0)
+        each.notes = OPTIONS .. (each.visibility or 0) .. ' ' .. (each.time_limit or 0)
           .. (each.trace and ' ' .. each.trace or '')
       end
       if each.member then
-        each.notes = each.notes .. '\30' .. each.member
+        each.notes = each.notes .. PIN .. each.member
       end
     end
   end

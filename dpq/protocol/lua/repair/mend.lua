@@ -1,6 +1,6 @@
 -- mend: mend one task: afterwards it is in one set, with its record, its payload and its key.
 -- Keys: ready delayed invisible waiting groups payload meta dead keys stats
--- Needs: now, record, problem, notice, ended, place, bury, diagnose, notes
+-- Needs: now, record, problem, notice, ended, place, bury, diagnose, notes, marks
 -- Gives: salvage(id), for an id without a readable record; mend(id, raw, torn, spoilt), which adds to `torn` the groups
 --        that must begin anew; spoilt as in diagnose.
 
@@ -34,7 +34,7 @@ local function clear(id, task, states, home, torn)
     end
   end
   if states.invisible and home ~= 'invisible' then
-    ended({ id, task.group, live_note(task, '\28') or false }, true)
+    ended({ id, task.group, live_note(task, RUNS_AS) or false }, true)
   end
   if states.ready then
     local member, heads = place_of(ready, id, task)

@@ -1,6 +1,6 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, notes, counted, tokens, booked, gate, gate_text
+-- Needs: now, record, problem, notes, counted, tokens, booked, gate, gate_text, marks
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
 --        that has ended", "caller in no line", or, for a member with a score, "lease not counted";
@@ -40,7 +40,7 @@ local function lease_fault(member, score)
     return score ~= '0' and problem('lease not counted', member, 'in tracked')
   end
   local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
-  local runs_as = task and live_note(task, '\28')
+  local runs_as = task and live_note(task, RUNS_AS)
   local fits = task and (scope == '' or task.group == scope or runs_as and scope == task.group .. '\t' .. runs_as)
   local holds = fits and redis.call('ZSCORE', invisible, id)
   local fault = not holds and member ~= '\t' and 'lease that has ended' or score ~= '0' and 'lease not counted'

@@ -1,7 +1,7 @@
 -- groups: keep the best task of each group, its head, in ready, and its other tasks in waiting. With round robin the
 -- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
--- Needs: hash_table
+-- Needs: hash_table, order
 -- Gives: score_text(score), behind(group, score, member), heir_of(group), head_of(group), head_in(text), lead(group,
 --        score, member, turn), lead_all(members, heads, former), succeed(group, turn), shut(group); admitted, how many
 --        tasks have become ready in this script.
@@ -65,7 +65,6 @@ local function lead(group, score, member, turn)
     fairness = fairness or 'none'
   end
   if fairness == 'round_robin' then
-    local cut = string.byte(member) == 49 and 1 or 4
     if timed and not turn then -- as in draw: turns are compared with those of other partitions
       local time, reached = redis.call('TIME'), tonumber(redis.call('HGET', conf, 'turns') or '') or 0
       reached = math.max(reached, time[1] * 100000 + math.floor(time[2] / 10))
@@ -78,7 +77,7 @@ local function lead(group, score, member, turn)
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
     end
     turn = turn or string.format('%015.0f', reached)
-    local shown = string.sub(member, 1, cut) .. turn .. string.sub(member, cut + 16)
+    local shown = string.sub(member, 1, residual_in(member)) .. turn .. id_of(member)
     head, member = score .. ' ' .. shown .. ' ' .. member, shown
   end
   redis.call('ZADD', ready, score, member)
@@ -117,7 +116,6 @@ local function shut(group)
     redis.call('ZREM', ready, shown)
     redis.call('ZADD', waiting, '0', behind(group, score, member))
     redis.call('HDEL', groups, group)
-    local cut = string.byte(member) == 49 and 1 or 4
-    return shown ~= member and string.sub(shown, cut + 1, cut + 15)
+    return shown ~= member and sequence_of(shown)
   end
 end

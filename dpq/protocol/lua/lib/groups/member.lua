@@ -1,5 +1,6 @@
 -- member: split a member of ready or waiting into its parts.
 -- Keys: ready waiting
+-- Needs: order
 -- Gives: split(set, member) -> id, order, group; the id is empty if it is no such member.
 local function split(set, member)
   local group
@@ -8,7 +9,7 @@ local function split(set, member)
     member = member or ''
   end
   if set == waiting or set == ready then
-    local length = string.byte(member) == 49 and 16 or 19
+    local length = residual_in(member) + 15
     return string.sub(member, length + 1), string.sub(member, 1, length), group
   end
   return member

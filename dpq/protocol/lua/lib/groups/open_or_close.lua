@@ -1,6 +1,6 @@
 -- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf
--- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked
+-- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
 -- Gives: next_at(group, headed), open_or_close(group); stirred, the groups that admit (place) still has to open or
 --        close; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
@@ -29,13 +29,10 @@ local function next_at(group, headed)
   if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then
     score, member, heir = heir_of(group)
     heir = heir or false
-    local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
-    local kind = raw and string.byte(raw) or 113 -- a short one costs 1
-    cost = kind == 102 and string.match(raw, '^f%d+ %d+ %d+ %S+ (%d%S*) ')
-      or kind < 100 and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
-      or '1'
+    local raw = score and redis.call('HGET', meta, id_of(member))
+    cost = raw and string.match(raw, COST) or '1' -- so does a short record
     rank = score and -score or rank
-    pin = raw and pool and pin_of(raw)
+    pin = raw and pool and string.match(raw, PINNED)
   end
   local units = weigh(cost)
   if gate.rules.units then

@@ -1,6 +1,6 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
--- Needs: now, notice, groups, score, keep, open_or_close, ended, notes, callers, booked, gate
+-- Needs: now, notice, groups, score, keep, open_or_close, ended, notes, callers, booked, gate, marks
 -- Gives: enter(id, task), arrive(score, member), leave(id, task, lapsed); admit(quiet), to be called after the last of
 --        them: it wakes a waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own
 --        limit lets no task run before `shut_until`.
@@ -32,7 +32,7 @@ end
 local function leave(id, task, lapsed)
   local group, member = task.group, task.order .. id
   if redis.call('ZREM', invisible, id) == 1 then
-    ended({ id, group, live_note(task, '\28') or false }, lapsed)
+    ended({ id, group, live_note(task, RUNS_AS) or false }, lapsed)
   elseif redis.call('ZREM', delayed, id) == 1 or redis.call('ZREM', dead, id) == 1 then
     return
   elseif group == '' then

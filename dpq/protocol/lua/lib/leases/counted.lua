@@ -1,19 +1,19 @@
 -- counted: which entry of tracked counts a lease for the concurrency of its group, or of the member that it runs as.
 -- Keys: tracked
--- Needs: gate, notes
+-- Needs: gate, notes, marks
 -- Gives: counted_as(id, task), the entry or nil; count_anew(id, task), under other rules than before;
 --        count_permits(group), which lets permits of members count for a group that is no pool any more.
 local function counted_as(id, task)
   local rules = task.group ~= '' and gate_of(task.group).rules
   if rules and rules.members then
-    local each = rules.each[live_note(task, '\28') or '']
-    return each and each.concurrency > 0 and task.group .. '\t' .. live_note(task, '\28') .. '\t' .. id or nil
+    local each = rules.each[live_note(task, RUNS_AS) or '']
+    return each and each.concurrency > 0 and task.group .. '\t' .. live_note(task, RUNS_AS) .. '\t' .. id or nil
   end
   return rules and rules.concurrency > 0 and task.group .. '\t' .. id or nil
 end
 
 local function count_anew(id, task)
-  local entry, member = counted_as(id, task), live_note(task, '\28')
+  local entry, member = counted_as(id, task), live_note(task, RUNS_AS)
   local scope = member and task.group .. '\t' .. member
   if entry and member and redis.call('ZREM', tracked, scope .. '\t' .. id) == 1 then -- else it would count twice
     local gate = gate_of(scope)

@@ -1,11 +1,11 @@
 -- ended: leases are over. Where somebody waits for that, it opens what was full.
 -- Keys: closed gates tracked
--- Needs: now, rules, gate, open_or_close
+-- Needs: now, rules, gate, open_or_close, layout, marks
 -- Gives: ended(leases, lapsed), of id, group, and the member of a pool that the delivery ran as, or false, ...;
 --        `lapsed` if they ran out. add_ended(leases, id, raw) adds one, by its record.
 local function add_ended(leases, id, raw)
-  local n, member = #leases, string.find(raw, '\28', 1, true) and string.match(raw, '^[^\n]*\28%d+ ([^\t\n]*)')
-  leases[n + 1], leases[n + 2], leases[n + 3] = id, string.match(raw, '^[^\t\n]*\t([^\t\n]*)'), member or false
+  local n, member = #leases, string.find(raw, RUNS_AS, 1, true) and string.match(raw, RAN_AS)
+  leases[n + 1], leases[n + 2], leases[n + 3] = id, string.match(raw, GROUP), member or false
 end
 
 -- The probe after a 429 has found the limit open, unless it came to nothing because its lease ran out.

@@ -3,7 +3,7 @@
 -- `end`, 13 digits of ms, it is forgotten, unless it has asked again. Its state is w, or c once it was called. The gate
 -- of the scope knows until when there may be callers (booked). docs/storage.md, "Permits".
 -- Keys: ready meta tracked
--- Needs: now, gate, groups, opens, pool, record
+-- Needs: now, gate, groups, opens, pool, record, order
 -- Gives: the_line(), which makes functions when it is first called: place_of(score, us), without the id;
 --        place_of_task(score, raw); best_of(gate), the place of the best task of the scope, or nil; free_in(gate), how
 --        many callers and tasks may begin now; first_of(gate, most, place), the first callers before that place, or of
@@ -35,7 +35,7 @@ local function the_line()
     if not score and gate.scope ~= '' then
       score, member = heir_of(gate.scope)
     end
-    local id = score and string.sub(member, string.byte(member) == 49 and 17 or 20)
+    local id = score and id_of(member)
     return id and lining.place_of_task(tonumber(score), redis.call('HGET', meta, id))
   end
 

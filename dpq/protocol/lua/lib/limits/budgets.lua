@@ -1,5 +1,6 @@
 -- budgets: what hosts have told to be left of their limits, as a gate keeps it, by unit. Layout: docs/storage.md,
 -- "Budgets".
+-- dpq/model/counted.py computes the same.
 -- Needs: now
 -- Gives: budgets(), which makes functions when it is first called: read(tokens), those that still hold, or nil;
 --        write(observed), their tokens; describe(unit, budget), what is left of one now, as text; at(budget, units),

@@ -1,6 +1,6 @@
 -- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/storage.md, "Budgets".
 -- Keys: invisible meta tracked
--- Needs: now, record, notes, booked
+-- Needs: now, record, notes, booked, marks
 -- Gives: under_way(gate), the number of leases of a scope, which are counted from the first budget on; told(gate, unit,
 --        left, ends, more, full, size, length): `more` is what leases will take; `full` what it refills to until then,
 --        or nil; `size` the whole limit, or nil, and `length` its window as far as the host says, ms.
@@ -29,7 +29,7 @@ local function under_way(gate)
     local ids = redis.call('ZRANGE', invisible, '0', MOST_COUNTED - 1, 'REV')
     for i, raw in ipairs(#ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}) do
       local task = read(raw or '')
-      local member = task and live_note(task, '\28')
+      local member = task and live_note(task, RUNS_AS)
       if task and (task.group == scope or task.group .. '\t' .. (member or '') == scope) then
         redis.call('ZADD', tracked, '0', scope .. '\t' .. ids[i])
       end

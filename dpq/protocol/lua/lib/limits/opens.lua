@@ -1,4 +1,5 @@
--- opens: compute when a gate lets a task run.
+-- opens: compute when a gate lets a task run. dpq/model/gates.py computes the same for forecasts, with pace and charge;
+-- tests/contract/test_arithmetic.py compares them.
 -- Keys: conf
 -- Needs: now, pace, moving, budgets
 -- Gives: free_now(gate, cost), true if a gate clearly lets a task run now, and opens_at need not be asked;

@@ -1,10 +1,10 @@
 -- pool: find the member of a pool that a task may run as. Layout: docs/storage.md, "Pools".
 -- Keys: gates
 -- Needs: now, gate, opens
--- Gives: pin_of(raw), the member that the record of a task pins it to, or nil; pool_at(gate, cost, rank, pin), for the
---        gate of a group with members: when the group and a member let the task run, ms, and the gate of that member:
---        of those that let it run now, the one that was granted least recently; granted_to(mate), to be called after a
---        grant; UNTIL_OPENED, the moment until which a scope is closed without an end.
+-- Gives: pool_at(gate, cost, rank, pin), for the gate of a group with members, and the member that the task is pinned
+--        to, or nil: when the group and a member let the task run, ms, and the gate of that member: of those that let
+--        it run now, the one that was granted least recently; granted_to(mate), to be called after a grant;
+--        UNTIL_OPENED, the moment until which a scope is closed without an end.
 local UNTIL_OPENED = 90000000000000 -- what delay_group writes for a closing without an end
 local grants = 0
 
@@ -12,10 +12,6 @@ local grants = 0
 local function granted_to(mate)
   grants = grants + 1
   mate.last, mate.changed = instant + grants / 4096, true
-end
-
-local function pin_of(raw)
-  return string.match(raw, '^[^\n]*\30([^\t\n\28-\31]*)')
 end
 
 local function pool_at(gate, cost, rank, pin)

@@ -1,5 +1,6 @@
 -- quota: count what a limit grants in calendar periods. Layout: docs/storage.md, "Quotas". Proof: docs/design.md,
 -- "Quotas". Its functions are made only for gates that have quotas.
+-- dpq/model/counted.py computes the same.
 -- Keys: conf
 -- Needs: now, rules, period
 -- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas of what a gate has counted (tokens): of each quota

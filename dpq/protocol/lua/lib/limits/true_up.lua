@@ -1,6 +1,6 @@
 -- true_up: replace what a delivery was charged by what it has told to have spent, once for each unit. Why that keeps to
 -- the bound: docs/design.md, "True-up".
--- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent
+-- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks
 -- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
 --        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
 --        admit (place). With `implied` the units are not counted as spent values (estimate). nothing_of(cost), the text
@@ -20,12 +20,12 @@ local function nothing_of(cost)
 end
 
 local function reserved_of(task)
-  local charged_then = string.match(live_note(task, '\29') or '', '^%S* (%S+)$')
+  local charged_then = string.match(live_note(task, SPENT) or '', '^%S* (%S+)$')
   return charged_then or task.cost -- else its cost has not changed since
 end
 
 local function true_up(task, told, implied)
-  local known, cost = string.match(live_note(task, '\29') or '', '^(%S*) ?(%S*)$')
+  local known, cost = string.match(live_note(task, SPENT) or '', '^(%S*) ?(%S*)$')
   local reserved, named = charged((cost or '') ~= '' and cost or task.cost)
   local fresh, notes = {}, known ~= '' and { known } or {}
   for unit, number in string.gmatch(told, '([a-z0-9_]*)=(%d+)') do
@@ -37,7 +37,7 @@ local function true_up(task, told, implied)
   if not next(fresh) then
     return false
   end
-  local scopes, member = { '', task.group ~= '' and task.group or nil }, live_note(task, '\28')
+  local scopes, member = { '', task.group ~= '' and task.group or nil }, live_note(task, RUNS_AS)
   scopes[#scopes + 1] = member and task.group .. '\t' .. member
   for _, scope in ipairs(scopes) do
     local gate, token, noted = gate_of(scope), tonumber(task.token), {}
@@ -70,6 +70,6 @@ local function true_up(task, told, implied)
       end
     end
   end
-  set_note(task, '\29', task.token .. ' ' .. table.concat(notes, ',') .. ((cost or '') ~= '' and ' ' .. cost or ''))
+  set_note(task, SPENT, task.token .. ' ' .. table.concat(notes, ',') .. ((cost or '') ~= '' and ' ' .. cost or ''))
   return true
 end

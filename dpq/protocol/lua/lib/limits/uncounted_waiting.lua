@@ -1,6 +1,6 @@
 -- uncounted_waiting: find the costs of waiting tasks that a limit does not count as they are.
 -- Keys: ready waiting meta
--- Needs: record, groups, cost, uncounted
+-- Needs: record, groups, cost, uncounted, order
 -- Gives: uncounted_waiting(group, of_queue, of_group), the texts (uncounted) of the first tasks that wait in a group,
 --        or in the queue (""), by the rules of the queue and of the group, or nil.
 local function uncounted_waiting(group, of_queue, of_group)
@@ -16,7 +16,7 @@ local function uncounted_waiting(group, of_queue, of_group)
     end
   end
   for i, member in ipairs(members) do
-    ids[i] = string.sub(member, string.byte(member) == 49 and 17 or 20)
+    ids[i] = id_of(member)
   end
   for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
     local task = read(raw or '')

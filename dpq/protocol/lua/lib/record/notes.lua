@@ -2,6 +2,7 @@
 -- optional, in this order: \31 visibility and time limit, \30 the member that the push pinned, \29 what this delivery
 -- has told of its cost, \28 the member that it runs as. The last two begin with the token of a delivery, and count for
 -- no other. Layout: docs/storage.md, "The record".
+-- Needs: marks
 -- Gives: note_of(task, mark), the text of a note or nil; live_note(task, mark), that of one with the live token, but
 --        without the token; set_note(task, mark, text), which removes it if the text is nil.
 local function note_of(task, mark)
@@ -15,7 +16,7 @@ end
 
 local function set_note(task, mark, text)
   local notes = ''
-  for _, each in ipairs({ '\31', '\30', '\29', '\28' }) do
+  for _, each in ipairs({ OPTIONS, PIN, SPENT, RUNS_AS }) do
     local said = note_of(task, each)
     if each == mark then
       said = text

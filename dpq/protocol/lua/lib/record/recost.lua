@@ -1,12 +1,12 @@
 -- recost: change the cost of a task. What its newest delivery was charged stays known, for what it tells later
 -- (true_up).
--- Needs: notes
+-- Needs: notes, marks
 -- Gives: recost(task, cost).
 local function recost(task, cost)
   if cost ~= task.cost and task.token ~= '0' then
-    local told, charged = string.match(live_note(task, '\29') or '', '^(%S*) ?(%S*)$')
+    local told, charged = string.match(live_note(task, SPENT) or '', '^(%S*) ?(%S*)$')
     charged = (charged or '') ~= '' and charged or task.cost
-    set_note(task, '\29', string.format('%s %s %s', task.token, told or '', charged))
+    set_note(task, SPENT, string.format('%s %s %s', task.token, told or '', charged))
   end
   task.cost = cost
 end
