@@ -1,8 +1,8 @@
 """The pop's own arithmetic of limits: what a gate lets run, and when. No I/O, no clock.
 
 `forecast` and `drain` compute with it. It does in doubles exactly what `lua/lib/limits/gate.lua`,
-`opens.lua`, `pace.lua`, `lua/pop/charge.lua` and `judge.lua` do: a change there is a change here, as
-`tests/contract/test_arithmetic.py` says. A new kind of limit is one more class like `Window`, or
+`opens.lua`, `pace.lua`, `lua/pop/charge.lua` and `judge.lua` do: a change there is a change here,
+as `tests/contract/test_arithmetic.py` says. A new kind of limit is one more class like `Window`, or
 those of `counted`. Times are ms.
 """
 

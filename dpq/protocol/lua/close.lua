@@ -8,12 +8,12 @@
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, ms = ARGV[1], ARGV[2]
 
--- Needs: now, go_on
+-- Needs: now, go_on, closing
 local gate = redis.call('HGET', conf, 'queue_gate') or '' -- docs/storage.md, "Gates": a partition has no rules
 local opens, probe = string.match(gate, '^(%d%S*) %S (%S+) ')
 opens = math.max(now + ms, tonumber(opens or 0) or 0)
 probe = (probe or '-') == '-' and 'p' or probe
 go_on()
-redis.call('HSET', conf, 'queue_gate', string.format('%.17g l ', opens) .. probe .. ' 0 0 0 ')
+redis.call('HSET', conf, 'queue_gate', closing(opens, 'l', probe))
 redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
 return 1

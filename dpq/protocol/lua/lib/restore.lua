@@ -1,7 +1,7 @@
 -- restore: restore lost settings from their copies; see lost. If all of conf is lost, so are the gate of the queue's
 -- own limit, which then counts as spent, and the turns, which go on behind all others.
 -- Keys: conf stats
--- Needs: now
+-- Needs: now, closing
 -- Gives: restore(lost), for what settings_lost (lost) gives.
 local function restore(lost)
   local known = {}
@@ -13,7 +13,7 @@ local function restore(lost)
   end
   if known.format then
     local shut = redis.call('HGET', stats, 'kept.shut_until')
-    shut = (tonumber(shut or 0) or 0) > now and shut .. ' l p 0 0 0 ' or known.queue_rules and '0 - - 0 0 0 '
+    shut = (tonumber(shut or 0) or 0) > now and closing(shut, 'l', 'p') or known.queue_rules and closing(0, '-', '-')
     if shut and not redis.call('HGET', conf, 'queue_gate') then -- "lost" is no number: it counts as spent
       redis.call('HSET', conf, 'queue_gate', shut .. (known.queue_rules and 'lost ' or ''))
     end

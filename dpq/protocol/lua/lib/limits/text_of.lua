@@ -1,5 +1,5 @@
 -- text_of: write the text of a gate. Layout: docs/storage.md, "Limits".
--- Needs: now, budgets, booked
+-- Needs: now, budgets, booked, closing
 -- Gives: text_of(gate), "- " if it holds nothing.
 local REPEATED_MS = 120000 -- so long a 429 that a permit has met, or a reset, may be told again
 
@@ -26,8 +26,7 @@ end
 local function head_of_text(gate)
   local text = '- '
   if gate.opens > 0 or gate.probe ~= '-' or gate.rules.ceiling > 0 or gate.rest and gate.rate > 0 then
-    text = string.format('%.17g %s %s %.17g %.17g %.17g ', gate.opens, gate.why, gate.probe, gate.rate,
-      gate.since, gate.used)
+    text = closing(gate.opens, gate.why, gate.probe, gate.rate, gate.since, gate.used)
   end
   if gate.learned + gate.beside > 0 and gate.rules[1] then
     text = text .. string.format('0:%.17g:%.17g', gate.learned, gate.beside)
