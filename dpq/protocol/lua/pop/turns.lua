@@ -1,4 +1,4 @@
--- turns: with round robin, the turns of groups that have a weight.
+-- turns: count the turns of groups that have a weight, with round robin.
 -- Keys: ready
 -- Needs: groups, order
 -- Gives: end_turn(gate); passes(gate, score, shown), true if the group lets its turn pass; goes_on(gate, shown), after
@@ -19,7 +19,7 @@ end
 -- pass until it has saved up a whole task. True if the turn passes.
 local function passes(gate, score, shown)
   local of_score, member, head = head_of(gate.scope)
-  if shown ~= head or shown == member or gate.turn >= 1 then -- no round robin, or in its turn
+  if shown ~= head or shown == member or gate.turn >= 1 then -- no round robin, or the group is in its turn
     return false
   end
   gate.turn, gate.changed = millionths(gate.turn + gate.rules.weight), true
