@@ -23,7 +23,7 @@ end
 
 local function notice(ms)
   local known = tonumber(redis.call('HGET', conf, 'next_event') or '')
-  if not known or not (now + ms >= known) then -- or it is NaN
+  if not known or not (now + ms >= known) then -- the stored number may be NaN
     redis.call('HSET', conf, 'next_event', string.format('%.17g', now + ms))
     if ms < 5000 then
       redis.call('ZADD', tick, '0', 'w')

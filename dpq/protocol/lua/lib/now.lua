@@ -1,4 +1,4 @@
--- now: read the clock. A script reads it once.
+-- now: read the clock.
 -- Wants: time, ms as an integer, or "" for the server's clock.
 -- Gives: now, whole ms;
 --        instant, the same with its fraction;

@@ -1,11 +1,11 @@
 -- estimate: compute what is reserved of a unit that a task does not name. It is the 95th percentile of what the last
--- twenty tasks without a value have spent. Until there are twenty, the first value of the limit fills the missing
--- places. The spent values stand in a gate as "Etokens:812:790 ", the newest last.
+-- twenty tasks that did not name the unit have spent. Until there are twenty, the first value of the limit fills the
+-- missing places. The spent values stand in a gate as "Etokens:812:790 ", the newest last.
 -- Needs: window_rule
 -- Gives: estimates(), which makes functions when it is first called:
---        add(cost, gate, queue), for what weigh (cost) gives. `gate` is the gate of a group, `queue` that of the queue;
---        for the queue's gate alone, `queue` is nil. It returns the cost with what is reserved, and the units that were
---        added, or nil;
+--        add(cost, gate, queue), for what weigh (cost) gives. `gate` is the gate of a group, `queue` that of the queue.
+--        For the queue alone, `gate` is its gate, and `queue` is nil. It returns the cost with what is reserved, and
+--        the units that were added, or nil;
 --        change(text, added), for a cost as text. It returns what is to change in the record, or true if nothing is;
 --        note(gate, unit, units), which stores a spent value.
 local estimating

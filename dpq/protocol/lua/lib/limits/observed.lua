@@ -8,7 +8,7 @@
 --        `size` is the whole limit, or nil. `length` is its window as far as the host says, ms.
 local MOST_COUNTED, SAME_MS = 400, 2000 -- so many leases are searched at most; hosts say whole seconds
 local MOST_MS = 86400000 -- as DAY_MS in budgets
-local ASKS_MS = 60000 -- a single answer is believed so far, or as far as a window of the scope
+local ASKS_MS = 60000 -- a single answer is believed this long, or as long as the longest window of the scope
 local PERIODS_MS = { H = 3600000, D = MOST_MS, W = MOST_MS, M = MOST_MS }
 
 -- Counts the leases that permits of a pool hold. Each stands in `tracked` under its member. If the permit may report

@@ -1,7 +1,7 @@
 -- text_of: write the text of a gate. Layout: docs/storage.md, "Limits".
 -- Needs: now, budgets, booked, closing
 -- Gives: text_of(gate), the text, which is "- " if the gate holds nothing.
-local REPEATED_MS = 120000 -- so long a call may be sent again, for a reset or a 429 of a permit
+local REPEATED_MS = 120000 -- how long a call for a reset, or for a 429 of a permit, may be sent again
 
 -- Writes a time as text. A double of that size has at most 12 bits behind the point, and four digits tell these apart.
 local function moment_text(ms)
