@@ -17,7 +17,6 @@ from dpq.model.uncounted import warn_of_costs, warn_of_units
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
-from dpq.protocol.refusals import unless_refused
 from dpq.protocol.values import read_texts
 
 
@@ -42,7 +41,7 @@ class LimitOperations(CommandMaker):
         walk, cursor = "set", "0"
         while walk != "done":
             args = [self._now(), _field(group), text, heavy, walk, cursor, *anew]
-            command = self._command("set_limit", args, unless_refused(read_texts))
+            command = self._command("set_limit", args, read_texts)
             walk, cursor, *costs = yield command
         warn_of_costs(self.queue_name, costs)
 
@@ -76,7 +75,7 @@ class LimitOperations(CommandMaker):
             args.append(costs.get(budget.unit, 0))
             args += ["" if value is None else value for value in (budget.full, budget.limit)]
             args.append(milliseconds("window", budget.window or 0))
-        return self._ask("observe", args, unless_refused(same))
+        return self._ask("observe", args, same)
 
     def close(self, retry_after: float) -> Steps[Any]:
         """Close this partition, since another partition of the queue has met a limit."""

@@ -44,7 +44,7 @@ from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same
 from dpq.protocol.placement import mark_of
 from dpq.protocol.records import SPENT
-from dpq.protocol.refusals import Code, unless_refused
+from dpq.protocol.refusals import Code
 from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
 
@@ -338,7 +338,7 @@ class Partition(
             raise ConfigurationError("spent tells nothing: give a cost, or units as in tokens=812")
         read = replies.read_lease("spent of", leased(task).id)
         args = [self._now(), task.id, task.token, told]
-        return self._ask("spent", args, unless_refused(lambda reply: bool(read(reply))))
+        return self._ask("spent", args, lambda reply: bool(read(reply)))
 
     def release(
         self,

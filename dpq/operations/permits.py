@@ -8,18 +8,13 @@ from dpq.model.task import P
 from dpq.model.validation import milliseconds
 from dpq.operations.base import PartitionBase
 from dpq.protocol.command import Steps, same
-from dpq.protocol.refusals import Code, require_same
+from dpq.protocol.refusals import Code
 
 
 def read_permit(reply: list[Any]) -> PermitAnswer | None:
-    """Read the reply of acquire; None if settings are lost.
-
-    Raises:
-        ConfigurationError: The client knows another format or number of partitions.
-    """
+    """Read the reply of acquire; None if settings are lost."""
     if reply[0] == Code.SETTINGS_LOST:
         return None
-    require_same(reply)
     if reply[0] == Code.NOT_FOUND:
         members = reply[1].decode().split("\t")[1:]
         return PermitAnswer(Code.NOT_FOUND, 0.0, members=tuple(members))

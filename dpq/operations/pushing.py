@@ -152,7 +152,8 @@ class PushChecker(Generic[P]):
             options["key"] = label("key", push.key)
             if push.on_duplicate != "keep":
                 options["on_duplicate"] = push.on_duplicate
-        if (cost := str(write_cost(push.cost))) != "1":
+        cost = "1" if type(push.cost) is int and push.cost == 1 else str(write_cost(push.cost))
+        if cost != "1":
             options["cost"] = cost
         if push.every is not None or push.cron is not None or push.timezone != "UTC":
             line = require_schedule(push.every, push.cron, push.timezone, delay_ms)

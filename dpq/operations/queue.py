@@ -479,10 +479,7 @@ class QueueOperations(Generic[P]):
 
     def promote(self) -> Steps[Promoted]:
         """Do one bounded step of upkeep in each partition."""
-        parts = self.partitions
-        if len(parts) == 1:
-            return (yield from parts[0].promote())
-        found = yield from all_of([part.promote() for part in parts])
+        found = yield from all_of([part.promote() for part in self.partitions])
         wait_ms = _soonest([each.wait_ms for each in found])
         gone = all(each.gone for each in found)
         pruned = sum(each.pruned for each in found)

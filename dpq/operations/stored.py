@@ -17,7 +17,6 @@ from dpq.model.validation import delay_milliseconds, number, whole_number
 from dpq.operations.base import BATCH_BYTES, PAGE, PartitionBase, in_batches
 from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, same, task_id, task_name
-from dpq.protocol.refusals import unless_refused
 from dpq.protocol.remembered import read_events, read_stats
 
 T = TypeVar("T")
@@ -100,7 +99,7 @@ class StoredOperations(PartitionBase[P]):
         name = task_name(id_, key)
         read = replies.read_change("update", name, self.queue_name)
         args = [self._now(), name.id, text, residual, wait, name.key, units]
-        return self._ask("update", args, unless_refused(read))
+        return self._ask("update", args, read)
 
     def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
         """Remove a live task."""

@@ -21,6 +21,7 @@ from dpq.model.task import Task, TaskName
 from dpq.model.validation import MAX_NAME_BYTES, label
 from dpq.protocol.durability import Unconfirmed
 from dpq.protocol.keys import key_of
+from dpq.protocol.refusals import require_same
 from dpq.protocol.scripts import Script, script
 
 T = TypeVar("T")
@@ -56,10 +57,11 @@ def parsed(command: Command[T], reply: Any) -> T:
     """Read a reply.
 
     Raises:
-        DPQError: The command's reader refuses the reply; or the stored data cannot be read, because
-            another program wrote into Redis.
+        DPQError: The script refuses this client, or the command's reader refuses the reply; or the
+            stored data cannot be read, because another program wrote into Redis.
     """
     try:
+        require_same(reply)
         return command.parse(reply)
     except DPQError:
         raise

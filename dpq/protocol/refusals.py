@@ -1,18 +1,15 @@
 """Refusals of scripts: their codes, and the errors for a client that knows other settings.
 
-`replies` and `operations` call it. `protocol/lua/lib/refusal.lua` is the other side.
+`command` calls it for each reply. `protocol/lua/lib/refusal.lua` is the other side.
 """
 
 import re
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.protocol.keys import queue_of
 from dpq.protocol.values import read_texts
-
-T = TypeVar("T")
 
 
 class Code(IntEnum):
@@ -32,28 +29,19 @@ class Code(IntEnum):
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
 
 
-def require_same(reply: list[Any]) -> None:
+def require_same(reply: Any) -> None:
     """Raise if a script refuses this client, since it knows other settings of the queue.
+
+    Every reply is looked at, before its reader is called: so no reader can forget it.
 
     Raises:
         ConfigurationError: The queue has another storage format or number of partitions.
     """
-    if reply[0] not in _OTHER:
+    if not isinstance(reply, list) or not reply or reply[0] not in _OTHER:
         return
     code, stored, known, key = reply
     refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
     raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
-
-
-def unless_refused(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Make a reader that first calls `require_same`, unless the reply is no list."""
-
-    def checked(reply: Any) -> T:
-        if isinstance(reply, list):
-            require_same(reply)
-        return read(reply)
-
-    return checked
 
 
 def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:

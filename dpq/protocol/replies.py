@@ -24,7 +24,7 @@ from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
 from dpq.model.uncounted import warn_of_costs
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
-from dpq.protocol.refusals import Code, require_same
+from dpq.protocol.refusals import Code
 from dpq.protocol.values import moment_of
 
 P = TypeVar("P")
@@ -151,7 +151,6 @@ def _nothing(reply: list[Any]) -> Batch[Any]:
         return Batch([], [], again=True)
     if reply[0] == Code.SETTINGS_LOST:
         return Batch([], [], lost=True)
-    require_same(reply)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     recheck_ms = reply[3] if len(reply) > 3 else None
     return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000, recheck_ms=recheck_ms)
@@ -193,11 +192,9 @@ def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: li
 
     Raises:
         DuplicateTaskError: A key is taken, and the push forbids that.
-        ConfigurationError: The task that has a key is in another group, or the queue has another
-            number of partitions than the client knows.
+        ConfigurationError: The task that has a key is in another group.
     """
     if reply[0] < 0:
-        require_same(reply)
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:
             raise DuplicateTaskError(key, None if holder in ids else holder)
@@ -346,12 +343,7 @@ class Promoted(NamedTuple):
 
 
 def read_promoted(reply: list[Any]) -> Promoted:
-    """Read the reply of promote.
-
-    Raises:
-        ConfigurationError: The client knows another number of partitions.
-    """
-    require_same(reply)
+    """Read the reply of promote."""
     pruned = reply[2] if len(reply) > 2 else 0
     return Promoted(reply[0], read_wait(reply[1]), gone=reply[1] == -2, pruned=pruned)
 
@@ -384,7 +376,6 @@ def read_wait(reply: int) -> int | None:
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
-    require_same(reply)
     texts = [text.decode("utf-8", "replace") for text in reply]
     found = [Problem(kind=k, subject=s, detail=d) for k, s, d in in_threes(texts[1:])]
     return texts[0], found

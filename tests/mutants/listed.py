@@ -1405,6 +1405,12 @@ Sender._refuse | a 503 at the begin of a run is a wrong address | unit/batch
 QueueOperations.finish | a limit forgets its status | lua/rate_limited
 - error.scope, cost, error.status)
 + error.scope, cost)
+_read_slot | a slot of a program that counts more is lost | unit/replies
+- long.get(name, name)
++ long[name]
+remember | a slot has counts without their names | lua/history
+- texts[#texts + 1], texts[#texts + 2] = names[i + 1], string.format('%.0f', count)
++ texts[#texts + 1] = string.format('%.0f', count)
 rate_limited.lua | a 503 is counted as a 429 | lua/rate_limited
 - STATUSES[status] or 'rate_limited_other'
 + 'rate_limited_other'

@@ -182,8 +182,8 @@ upkeep | the end of a lease ignores the bound on attempts | rare
 - tonumber(task.attempts) >= tonumber(task.max)
 + false
 charge | who pays late pays for the past | LIMITED
-- moment or instant) + time_of(units, window)
-+ 0) + time_of(units, window)
+- (paid > at and paid or at) + time_of(units, window)
++ paid + time_of(units, window)
 judge | the queue is not paid for a task of a group | LIMITED
 - local may = judge_queue(score, member, id, cost, group, token, raw, units)
 + local all = gate_of('')
@@ -217,20 +217,21 @@ full | one lease too many | LIMITED
 count_anew | who runs already does not count | rare LIMITED
 - redis.call('ZADD', tracked, '0', entry)
 ended | a failed task stays among those that run | rare FULL
-- redis.call('ZREM', tracked, group .. '\t' .. id) > 0
-+ true
+- redis.call('ZREM', tracked, unpack(others)) == 0
++ false
 ended | the end of a lease opens nothing | rare FULL
--     stirred[scope] = held or stirred[scope]
+- stirred[group] = more or stirred[group] or redis.call('ZSCORE', closed, group) and true
++ stirred[group] = stirred[group]
 meet | a 429 shortens a longer closing | rare
 - math.max(gate.opens, now + ms)
 + now + ms
 meet | nobody is a probe | rare
 - gate.probe == '-' and 'p' or gate.probe
 + gate.probe
-ended | one probe follows the other | rare
+end_probe | one probe follows the other | rare
 - again and 'p' or '-'
 + 'p'
-ended | a probe whose lease ran out was good | rare
+end_probe | a probe whose lease ran out was good | rare
 - lapsed or gate.why
 + gate.why
 lower | a 429 teaches nothing | rare LEARNS

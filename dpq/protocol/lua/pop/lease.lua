@@ -29,7 +29,7 @@ local function lease(taken, visibility, shut_until)
       count_time(begun, 1, base)
       again = again - 1
     end
-    if string.find(record, OPTIONS, 1, true) then
+    if not base and string.find(record, OPTIONS, 1, true) then -- a short record has none
       local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0) -- 0 for none
       if own > 0 and own <= 315360000000 then
         leases[i], least = string.format('%.0f', now + own), math.min(least, own)
