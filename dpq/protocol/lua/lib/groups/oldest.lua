@@ -1,5 +1,5 @@
 -- oldest: find out for how long the oldest ready task has been due. If more than 200 tasks are ready, it searches only
--- the first task of each of the 100 best priorities, and of the worst priority.
+-- the first task of some priorities: the 100 best, and the worst.
 -- Keys: ready meta conf
 -- Needs: now, record, member
 -- Gives: oldest_ready(), ms, or -1 if no task is ready.

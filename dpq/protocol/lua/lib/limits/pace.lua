@@ -27,10 +27,10 @@ local function reach_of(window, rule, slack)
   return rule.per + slack + time_of(rule.burst, window)
 end
 
--- Reads what the limit has learned: "0:learned:beside" in its gate. For a limit that learns its rate, `learned` is
--- where the last 429 was, and `beside` is the rate of the last clean window since. A third number follows if the climb
--- is slower than at first. For other limits, `learned` is the slack, ms, and `beside` is since when it holds. That
--- moment is the end of a closing; before it, the slack does not shrink.
+-- Reads what the limit has learned: "0:learned:beside" in its gate. If the limit learns its rate, `learned` is where
+-- the last 429 was. `beside` is the rate of the last clean window since. A third number follows if the climb is slower
+-- than at first. For other limits, `learned` is the slack, ms, and `beside` is since when it holds. That moment is the
+-- end of a closing; before it, the slack does not shrink.
 local function recall(gate, text)
   local learned, beside, climb = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+):?([%d.]*) ')
   learned, beside = math.min(tonumber(learned or 0) or 0, MOST_UNITS), math.min(tonumber(beside or 0) or 0, 1e15)

@@ -1,7 +1,7 @@
--- refunds: compute what a window gives back when a task has spent less than was reserved for it, and what it owes when
--- a task has spent more. The text of this stands behind the `paid` of a window: ":interval:most:over", then one to
--- three pairs ":token:slack". A pair means that the grants before `token` may get back at most `slack` ms. Proof:
--- docs/design.md, "True-up".
+-- refunds: compute what a window gives back for a task that has spent less than was reserved, and what it owes for
+-- more. The text of this stands behind the `paid` of a window: ":interval:most:over", then one to three pairs
+-- ":token:slack". A pair means that the grants before `token` may get back at most `slack` ms. Proof: docs/design.md,
+-- "True-up".
 -- Keys: conf
 -- Needs: now, debt
 -- Gives: refunds(), which makes functions when it is first called:

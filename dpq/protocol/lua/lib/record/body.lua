@@ -1,5 +1,5 @@
 -- body: find where the payload of a task stands. A short payload stands in the record itself, behind a line feed. A
--- longer payload has a field of its own, since each change of the record would write it again, to replicas and to the
+-- longer payload has a field of its own. Else each change of the record would write it again, to replicas and to the
 -- disk as well.
 -- Keys: payload
 -- Gives: inline(body, payloads), what stands behind the record: "" for a long payload. `payloads` is the queue's
