@@ -18,7 +18,7 @@ local doing = ARGV[6]
 
 -- Needs: now
 redis.pcall('HDEL', workers, '') -- as in go_on
-local more = id .. '\t' -- an own field: an older DPQ ignores it, and removes it after `forget` ms
+local more = id .. '\t' -- its own field: an older DPQ ignores it, and removes it after `forget` ms
 if about == '' or doing == '' then
   redis.call('HDEL', workers, more)
 end

@@ -19,7 +19,7 @@ local function extend(id, token, ms)
   if not redis.call('ZSCORE', invisible, id) then
     leave(id, task)
     local entry = counted_as(id, task)
-    if entry then -- it counts as running again
+    if entry then -- the task counts as running again
       redis.call('ZADD', tracked, '0', entry)
     end
   end

@@ -23,7 +23,7 @@ local task, refused = fence(id, token, 'f')
 if not task then
   return refused
 end
-local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted the attempt
+local counts = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended
 local spent, at, after = task.attempts + (counts and 1 or 0) >= tonumber(task.max), nil, nil
 if spent and task.schedule ~= '' then
   at, after = next_due(task, claim)

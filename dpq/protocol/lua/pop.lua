@@ -93,8 +93,8 @@ if most < 0 then
     return first
   end
 end
--- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
--- where a failover, or a restart without the newest data, has taken back what this queue has counted.
+-- Tokens are microseconds, but each is larger than the last token, whatever the clock says. A failover, or a restart
+-- without the newest data, may lose the last token. Tokens still grow then, since time goes on.
 local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
 token = last and last > token and last < 9e15 and last or token -- a larger number is not exact: damage
 -- Needs: take

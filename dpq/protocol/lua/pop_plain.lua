@@ -29,7 +29,7 @@ if not (soonest and soonest > instant and soonest <= now + visibility) or settin
   return { -5 }
 end
 local token = math.floor(instant * 1000)
-token = last and last > token and last < 9e15 and last or token -- as pop
+token = last and last > token and last < 9e15 and last or token -- as in pop
 local reply, leases, size, left, n = { now + visibility }, {}, 0, nil, 0
 local lease_end = string.format('%d', reply[1])
 while n < 2 * most and not left and size <= max_bytes do

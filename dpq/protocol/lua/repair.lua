@@ -21,7 +21,7 @@ if refused then
   return refused
 end
 -- Needs: record, notice, groups, place, next, member
-local torn, spoilt = {}, {} -- groups to begin anew; invalid cron lines
+local torn, spoilt = {}, {} -- `torn`: groups to begin anew; `spoilt`: invalid cron lines
 for i = 5, #args do
   spoilt[args[i]] = true
 end

@@ -53,7 +53,7 @@ if score ~= '' then
   end
   first = low
 end
-if group ~= '' and set == waiting then -- its tasks stand together
+if group ~= '' and set == waiting then -- the tasks of a group stand together
   first = math.max(first, redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\t'))
   stop = redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\n')
 end

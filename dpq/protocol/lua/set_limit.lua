@@ -108,7 +108,7 @@ elseif walk == 'closed' then
     count_permits(string.sub(field, 7))
     open_or_close(string.sub(field, 7))
   else
-    gate_of('') -- bound the grants of a tighter limit from now on, not from the next look
+    gate_of('') -- bound the grants of a tighter limit from now on, not from the next read on
   end
   walk = 'done'
 end

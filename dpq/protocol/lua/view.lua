@@ -108,7 +108,7 @@ for i = 2, #args do
     end
   end
   local later = tonumber(string.find('sqo', why, 1, true) and scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
-  if why == '' or later > at then -- the best task of the group needs more than one unit
+  if why == '' or later > at then -- the group's best task needs more than one unit
     at = later
     why = reason_of(gate, at, at > instant and 's' or '')
   end

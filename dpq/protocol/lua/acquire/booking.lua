@@ -35,8 +35,8 @@ local function standing(gate, place)
   return redis.call('ZLEXCOUNT', tracked, '[' .. gate.scope .. '\11', '(' .. gate.scope .. '\11' .. place)
 end
 
--- Callers farther away come back one by one, at the pace of the limit. If a booking leaves another limit idle until
--- then, callers book only 50 ms ahead.
+-- Callers whose moment is farther away ask again one after the other, at the pace of the limit. If a booking would
+-- leave another limit idle until its moment (`blocks`), callers book only 50 ms ahead.
 local function far_ahead(gate, line, at, cost, place, blocks)
   local ahead, pause = blocks and 50 or MOST_AHEAD_MS, 0
   if at - instant <= ahead then

@@ -31,7 +31,7 @@ local function queue_judge(most)
     together, taken = 0, 0
   end
 
-  -- `units` is the cost with what is reserved, if the group's judge has looked.
+  -- `units` is the cost with its estimates, if the judge of groups has computed it.
   local function judge(score, _, id, cost, _, token, raw, units)
     if units and idle then
       return true
@@ -68,7 +68,7 @@ local function queue_judge(most)
       local lease = redis.call('ZRANGE', invisible, '0', '0', 'WITHSCORES')[2]
       least = math.max(least, tonumber(lease or now + 30000))
     end
-    least = math.max(least, kept or 0) -- the tasks behind it are worse
+    least = math.max(least, kept or 0) -- the tasks behind a kept task are worse
     local at = math.max(blocked, least)
     return at > instant and at or nil, least > instant and least or nil
   end
