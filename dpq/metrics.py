@@ -1,8 +1,8 @@
 """The metrics of queues in Prometheus' text format; needs the extra `metrics`.
 
 `dpq web`, `dpq metrics` and `dpq scheduler --metrics-port` serve them. Counters are the totals that
-the server keeps, so they survive a restart of the exporter, and several exporters agree. What the
-server does not count is no metric here.
+the server keeps, so they survive a restart of the exporter, and several exporters agree. A value
+that the server does not count is no metric here.
 
 It has no timer: a scrape reads, once a second at most. Each read is bounded, whatever a queue
 holds. If the server does not answer, a scrape says `dpq_up 0`.
@@ -49,7 +49,7 @@ OTHER = "_other"
 """The label of all other groups."""
 
 PAGES = 10
-"""Pages of the list of limits that one scrape reads at most, to find such groups."""
+"""Pages of the list of limits that one scrape reads at most, to find groups with labels."""
 
 WITHIN_SECONDS = 5.0
 """Seconds that a scrape waits for the server: half of what Prometheus waits for a scrape."""
@@ -157,7 +157,7 @@ class Reading(NamedTuple):
 
     Attributes:
         allowed: The units that each limit's rate has allowed, by group, window and unit.
-        unlabelled: The limits that tasks met whose group has no labels.
+        unlabelled: The number of 429s of tasks whose group has no labels.
     """
 
     snapshot: Snapshot
@@ -169,10 +169,10 @@ class Reading(NamedTuple):
 
 
 class Meter:
-    """Reads one queue for scrapes, and keeps which groups have labels."""
+    """Reads one queue for scrapes, and remembers the groups with labels."""
 
     def __init__(self, watch: Watch, snapshot: Callable[[], Snapshot]) -> None:
-        """Take the watch of a queue, and what reads its snapshot."""
+        """Take the watch of a queue, and the function that reads its snapshot."""
         self.watch, self._snapshot = watch, snapshot
         self._groups: list[str] = []
         self._allowed: dict[tuple[str, ...], float] = {}
@@ -183,8 +183,8 @@ class Meter:
         """Read the queue.
 
         Raises:
-            RedisError: It cannot be read.
-            DPQError: The same.
+            RedisError: The queue cannot be read.
+            DPQError: The queue cannot be read.
         """
         session = session_of(self.watch.queue)
         snapshot = self._snapshot()
@@ -250,8 +250,8 @@ class Exporter:
 
     Args:
         directory: The queues.
-        snapshot: Returns the snapshot of a watch, if others read it as well; None: it is read.
-        clock: Tells seconds.
+        snapshot: Returns the shared snapshot of a watch; None: the exporter reads it itself.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class Exporter:
         return generate_latest(self.registry)
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: a registry reads no server to know the names."""
+        """Return nothing, so that a registry need not read a server for the names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -289,7 +289,7 @@ class Exporter:
         yield from found
 
     def _within(self, seconds: float) -> list[Metric]:
-        """Read in a thread of its own: no name server and no silent server holds a scrape up."""
+        """Read in another thread, so that a silent server or name server cannot delay a scrape."""
         found: list[list[Metric]] = []
         if self._looking is None or not self._looking.is_alive():
 
@@ -298,7 +298,7 @@ class Exporter:
                     found.append(self._read())
                 except (RedisError, OSError, DPQError):
                     found.append([_up(0)])
-                except Exception:  # a fault of ours: a scrape is no place for it
+                except Exception:  # log a fault of this program: a scrape must not end by it
                     log.exception("metrics: a scrape failed")
 
             self._looking = threading.Thread(target=look, name="dpq-metrics", daemon=True)
@@ -317,7 +317,8 @@ class Exporter:
                 reading = meter.read()
             except (RedisConnectionError, RedisTimeoutError):
                 raise
-            except (RedisError, DPQError) as error:  # of this queue: the others go on
+            # An error in one queue does not stop the others.
+            except (RedisError, DPQError) as error:
                 if name not in self._unread:
                     log.warning("metrics: queue %r cannot be read: %s", name, error_line(error))
                 self._unread.add(name)
@@ -332,7 +333,7 @@ class Exporter:
         return [_up(1), left_out, *self._server(names), *_families(table), *_histograms(times)]
 
     def _server(self, names: Sequence[str]) -> Iterator[Metric]:
-        """Read the settings of the server that endanger tasks; nothing if it does not tell them."""
+        """Read the settings of the server that endanger tasks; nothing if it does not show them."""
         queue = next(filter(None, map(self._directory.get, names)), None)
         with suppress(RedisError):
             info = {} if queue is None else queue.redis.info()
@@ -379,7 +380,7 @@ def _histograms(found: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
 
 
 def fill(table: _Table, queue: str, reading: Reading) -> None:
-    """Write down what is known of a queue."""
+    """Add the samples of a queue to the table."""
     snapshot, drain, states = reading.snapshot, reading.drain, reading.states
     stats, workers = snapshot.stats, snapshot.workers
     for name in STATES:
@@ -395,7 +396,7 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     table.set("dpq_workers", len(workers), queue)
     table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
     table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
-    closed = Counter(  # a spent limit closes its group once a task waits
+    closed = Counter(  # a spent limit closes its group as soon as a task waits
         str(state.reason)
         for state in states[1:]
         if state.reason and (state.waiting or state.reason in ("rate limited", "closed by hand"))
@@ -419,14 +420,14 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     for names, units in reading.allowed.items():
         table.set("dpq_limit_allowed_units", units, queue, *names)
     named = sum(state.waiting for state in states[1:])
-    if states[0].waiting >= named:  # read in one step, so it is
+    if states[0].waiting >= named:  # both were read in one step, so this holds
         table.set("dpq_group_waiting", states[0].waiting - named, queue, OTHER)
 
 
 def _rates(state: LimitState) -> dict[tuple[str, str], tuple[int, float]]:
     """Return the number and the rate, units a second, of each window, by its name and unit.
 
-    Of two windows of one length the slower one holds.
+    If two windows have the same length, the slower window holds.
     """
     found: dict[tuple[str, str], tuple[int, float]] = {}
     for number, window in enumerate(state.windows):

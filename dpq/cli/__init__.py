@@ -82,7 +82,7 @@ def root(
       dpq push '{"url": "https://example.org/later"}' --delay 10
       dpq stats
       dpq pop --wait              prints a task as JSON, with its id and token
-      dpq ack ID TOKEN            finishes it; if nobody does, it comes back
+      dpq ack ID TOKEN            finishes it; without an ack, it comes back
       dpq push < tasks.ndjson     adds one task for each line
       dpq worker shop:handlers    runs the functions of shop.py
       dpq limit set 10/s          at most 10 in any second, for all consumers

@@ -49,7 +49,7 @@ def metered(queues: Sequence[DPQ[Any]]) -> Iterator[None]:
 
     def look() -> None:
         while not over.wait(meter.bar.seconds):
-            with suppress(RedisError):  # the worker logs it
+            with suppress(RedisError):  # the worker logs this error
                 meter.show([queue.stats() for queue in queues])
 
     looking = threading.Thread(target=look, name="dpq-meter", daemon=True)

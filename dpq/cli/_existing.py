@@ -1,6 +1,6 @@
 """Queues that must exist: a misspelt name is refused, with the nearest one.
 
-Commands that look at a queue, or change what it holds, open it here. Those that may come before the
+Commands that look at a queue, or change its tasks, open it here. Commands that may come before the
 first push (`push`, `pop`, `worker`, `pause`, `limit set`, ...) do not.
 """
 
@@ -20,7 +20,7 @@ def existing(url: str, queue: str, *, awaited: bool = False) -> Iterator[DPQ[Any
     Args:
         url: The server.
         queue: The name.
-        awaited: Go on without the queue, which may come later, and only say that it is not there.
+        awaited: If the queue does not exist, only say so, and go on: it may come later.
 
     Raises:
         Failed: Nothing of a queue of this name is stored.

@@ -22,7 +22,7 @@ NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
 
 
 class HealthSource:
-    """Asks for the health of what runs, once there is something that runs.
+    """Asks for the health of the worker or scheduler, once it runs.
 
     Attributes:
         ask: Returns the health.

@@ -67,7 +67,7 @@ def work(job: Job) -> int:
 
 async def _work_async(job: Job, handlers: Any) -> int:
     code = _ended(await _run_async(job, handlers))
-    if code:  # asyncio would wait for handlers that it cannot cancel, such as threads
+    if code:  # asyncio would wait for handlers that it cannot cancel, as in threads
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

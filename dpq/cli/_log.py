@@ -22,8 +22,8 @@ from dpq.model.log_fields import FIELDS
 LogStyle = Literal["text", "json"]
 
 PIPE_BYTES = 4096
-"""Bytes of a line that several processes write to one pipe: a longer one may be torn. So what is
-too long is cut in its middle."""
+"""Bytes of a line that several processes write to one pipe: a longer line may be torn. So the
+longest field of such a line is cut in its middle."""
 
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 
@@ -40,7 +40,7 @@ class JsonLines(logging.Formatter):
         self._most_bytes = most_bytes
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record: when, how bad, by whom, what, and its fields."""
+        """Write a record: its time, level, logger, message and fields."""
         line: dict[str, Any] = {
             "time": _moment(record.created),
             "level": record.levelname,
@@ -71,14 +71,14 @@ def _moment(seconds: float) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # of a program that logs badly: the record is told, and its fault
+    except Exception:  # the program logs badly: write the record, and its fault
         return f"{record.msg!s}: its arguments do not fit: {traceback.format_exc(limit=0)}"
 
 
 def _json(line: dict[str, Any]) -> str:
     try:
         return json.dumps(line, default=str, allow_nan=False)
-    except ValueError:  # NaN and the infinities are no JSON: they are texts
+    except ValueError:  # NaN and the infinities are no JSON: write them as texts
         said = {
             name: value if isinstance(value, str | int | None) else str(value)
             for name, value in line.items()

@@ -52,7 +52,7 @@ def read_cost(text: str) -> Cost:
 
     The queue knows the bounds, and what a unit may be called.
     """
-    text = str(text)  # the default is a number
+    text = str(text)  # the default of the option is a number
     if text.isdecimal() and text.isascii():
         return int(text)
     units: dict[str, int] = {}
@@ -67,7 +67,7 @@ def read_cost(text: str) -> Cost:
 
 
 SELDOM = "Seldom needed"
-"""The panel of a long help for what few users need: the everyday options stand before it."""
+"""The panel of a long help for seldom needed options: the everyday options stand before it."""
 
 
 def option(
@@ -85,7 +85,7 @@ def option(
         text: Its help.
         names: Its names, if they are not that of the parameter.
         unset: The default in the help; "": none is shown.
-        seldom: Put it into the panel of what few users need.
+        seldom: Put the option into the panel of seldom needed options.
         more: Other arguments of `typer.Option`.
     """
     panel = SELDOM if seldom else more.pop("rich_help_panel", None)

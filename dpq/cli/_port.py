@@ -1,8 +1,8 @@
 """An HTTP port beside a daemon, for `--health-port`, `--metrics-port` and `dpq metrics`.
 
-It serves a WSGI application on an event loop in a thread of its own, and keeps what strangers can
-take within bounds: connections, bytes, seconds and threads. Each connection has one request. If the
-process has no file left, asyncio accepts again a second later. Must not know a queue.
+It serves a WSGI application on an event loop in a thread of its own. It bounds the connections,
+bytes, seconds and threads that strangers can take. Each connection has one request. If the process
+has no file number left, asyncio accepts again a second later. Must not know a queue.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Port:
         self._application, self._name = application, name
         self._loop = asyncio.SelectorEventLoop()
         self._over = asyncio.Event()
-        self._clients: dict[asyncio.StreamWriter, None] = {}  # the oldest first
+        self._clients: dict[asyncio.StreamWriter, None] = {}  # the oldest connection first
         self._complained = -COMPLAINT_SECONDS
         self._thread = threading.Thread(target=self._run, name=f"dpq-{name}", daemon=True)
 
@@ -142,7 +142,7 @@ async def _read_head(reader: asyncio.StreamReader) -> bytes:
             head += line
             if len(head) > MOST_BYTES:
                 return b""
-    except ValueError:  # the line is too long
+    except ValueError:  # a header line is too long
         return b""
     if not line:
         raise EOFError
@@ -166,7 +166,7 @@ def answer(head: bytes, application: Application) -> bytes:
     try:
         body = b"".join(application(environ, lambda *said: began.extend(said)))
         status, headers = began[:2]
-    except Exception:  # of this request: the port goes on
+    except Exception:  # an error in one request does not stop the port
         log.exception("a request failed: %s", path)
         status, headers, body = "500 Internal Server Error", [], b"its log has the details\n"
     said = _response(status, headers, body)

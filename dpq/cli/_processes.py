@@ -44,7 +44,7 @@ HEALTHY_SECONDS = 60.0
 """Seconds after which a child that dies has the first pause again."""
 
 SLACK_SECONDS = 5.0
-"""Seconds after a child's grace until it gets a second signal; after as long again it is killed."""
+"""Seconds after a child's grace until its second signal; after as long again, it is killed."""
 
 MOST_STARTS = 4
 """Starts of a child before the parent gives up, if no child at all has reached its first beat.
@@ -74,18 +74,18 @@ class Child:
         self.start_at = -math.inf
         self.pause = 0.0
         self.over = False
-        self.replaced_since = math.inf  # when it was signalled, to be replaced
-        self.signals_sent = 0  # to the running process
+        self.replaced_since = math.inf  # when the process was signalled, in order to replace it
+        self.signals_sent = 0  # the number of signals to the running process
         self.starts = 0
-        self.has_beat = False  # one of its processes has reached its first beat
+        self.has_beat = False  # True once one of its processes has sent a beat
         self.last_error = ""
         self.health = Health(live=True, ready=False)
-        self._told = 0.0  # when it was told
+        self._told = 0.0  # the time of the last report of health
         self._began = 0.0
-        self._reports: int | None = None  # the end of the pipe that the parent reads
+        self._reports: int | None = None  # the end of the pipe from which the parent reads
 
     def start(self) -> None:
-        """Start a process, in a group of its own: Ctrl-C is for the parent, which passes it on."""
+        """Start a process in its own group: only the parent gets Ctrl-C, and passes it on."""
         self._began = time.monotonic()
         self.replaced_since, self.signals_sent = math.inf, 0
         self.starts += 1
@@ -118,13 +118,13 @@ class Child:
                 self.has_beat = self.has_beat or kind == "beat"
                 self.last_error = text if kind == "said" else self.last_error
                 if kind == "health":
-                    with contextlib.suppress(ValueError):  # a line of the pipe is cut
+                    with contextlib.suppress(ValueError):  # the line was cut
                         self.health = Health.model_validate_json(text)
                         self._told = time.monotonic()
 
     @property
     def silent(self) -> bool:
-        """True if a process runs, but has not told of its health for long."""
+        """True if a process runs, but has not reported its health for `SILENT_SECONDS`."""
         return self.process is not None and time.monotonic() - self._told > SILENT_SECONDS
 
     def ended(self) -> None:
@@ -139,7 +139,7 @@ class Child:
             self._reports = None
 
     def send_signal(self, kill: bool = False) -> None:
-        """Send the process SIGTERM: the first lets it finish, the second does not. Or kill it."""
+        """Send SIGTERM to the process, or kill it. After the second SIGTERM it does not finish."""
         self.signals_sent += 1
         if self.process:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
@@ -234,13 +234,14 @@ class Parent:
             for number, handler in before.items():
                 signal.signal(number, handler)
             for child in self._children:
-                if child.process and child.process.poll() is None:  # the parent itself fails
+                # If the parent itself fails, a child may still run.
+                if child.process and child.process.poll() is None:
                     child.send_signal(kill=True)
                     child.process.wait()
                 child.ended()
 
     def _pass_on(self) -> None:
-        """Pass signals on: the first lets handlers finish, the second does not, the third kills."""
+        """Pass signals on: the first lets handlers finish, the second stops, the third kills."""
         while self._passed_on < self._signals:
             self._passed_on += 1
             log.info("stopping %d processes", sum(1 for each in self._children if each.process))
@@ -287,7 +288,7 @@ class Parent:
         elif code == 0:
             child.over = True
             log.info("%s", ending)
-        elif code == USAGE:  # the next one would say the same
+        elif code == USAGE:  # the next process would fail in the same way
             child.over, self._code = True, USAGE
             self._signals = max(1, self._signals)
         elif child.starts >= MOST_STARTS and not any(each.has_beat for each in self._children):
@@ -317,7 +318,7 @@ def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> 
 
 
 def instrumentation() -> dict[str, str]:
-    """Make what lets children be traced, if `opentelemetry-instrument` has started this process.
+    """Make the variables that trace children, if `opentelemetry-instrument` runs this process.
 
     That program adds a folder to PYTHONPATH; the process takes it away again for its children.
     """
@@ -346,12 +347,12 @@ def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
     Returns:
         A function to report a beat.
     """
-    os.set_inheritable(pipe, False)  # handlers may start programs of their own
+    os.set_inheritable(pipe, False)  # programs that handlers start must not get the pipe
     os.set_blocking(pipe, False)
     beaten = threading.Event()
 
     def write(line: str) -> None:
-        with contextlib.suppress(OSError):  # the parent is gone
+        with contextlib.suppress(OSError):  # the parent may have ended
             os.write(pipe, line.encode(errors="replace") + b"\n")
 
     def beat() -> None:

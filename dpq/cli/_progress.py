@@ -16,7 +16,7 @@ LINE_SECONDS = 5.0
 
 
 class Bar:
-    """A bar, or lines where there can be none.
+    """A bar, or lines where there can be no bar.
 
     Attributes:
         seconds: The seconds between two looks.
@@ -45,7 +45,7 @@ class Bar:
 
 @asynccontextmanager
 async def repeated(seconds: float, look: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Look again and again while the body runs; errors of the server are the worker's to log."""
+    """Look again and again while the body runs; the worker logs errors of the server."""
 
     async def go_on() -> None:
         while True:

@@ -33,7 +33,7 @@ class SourceWatch:
                         try:
                             yield path, os.stat(path).st_mtime_ns
                         except FileNotFoundError:
-                            continue  # gone between the two looks
+                            continue  # the file was removed between the two calls
 
 
 def sources_of(module_name: str) -> list[Path]:
@@ -41,7 +41,8 @@ def sources_of(module_name: str) -> list[Path]:
     here = Path.cwd()
     sys.path.insert(0, str(here))
     try:
-        spec = importlib.util.find_spec(module_name.partition(".")[0])  # imports nothing
+        # `find_spec` of a top name imports nothing.
+        spec = importlib.util.find_spec(module_name.partition(".")[0])
     except ValueError:
         spec = None
     finally:

@@ -46,7 +46,8 @@ def _table(
         numbers: The columns that are aligned to the right.
         wraps: The columns that wrap onto more lines if the table is narrow.
     """
-    whole = Text(shown(title), no_wrap=True, overflow="ignore")  # however narrow the table is
+    # A narrow table must not wrap or cut this line.
+    whole = Text(shown(title), no_wrap=True, overflow="ignore")
     made = Table(title=whole, title_justify="left", title_style="bold", pad_edge=False, box=None)
     for name in columns:
         side: Literal["left", "right"] = "right" if name in numbers else "left"
@@ -185,7 +186,8 @@ def counts(
     for field, times in (("wait p50, p95, p99", stats.wait), ("run p50, p95, p99", stats.run)):
         made.add_row(field, "-" if times is None else _percentiles(times))
     text = f"drain: {shown(drain_text(drain))}"
-    made.caption = Text(text, no_wrap=True, overflow="ignore")  # however narrow the table is
+    # A narrow table must not wrap or cut this line.
+    made.caption = Text(text, no_wrap=True, overflow="ignore")
     made.caption_justify, made.caption_style = "left", ""
     return made
 
@@ -195,7 +197,7 @@ def _percentiles(times: Times) -> str:
 
 
 def slots_table(title: str, slots: Sequence[Slot]) -> Table:
-    """Make a table of a history: what came and went since the slot before, and what there was."""
+    """Make a table of a history: the changes since the slot before, and the tasks of each state."""
     flows = ("pushed", "acked", "failed", "rate_limited", "buried")
     gauges = ("ready", "waiting", "delayed", "held", "dead", "closed_groups", "workers")
     names = tuple(name.replace("_", " ") for name in (*flows, *gauges))
@@ -332,7 +334,7 @@ def _quotas(state: LimitState) -> list[tuple[str, str]]:
 
 
 def _budgets(state: LimitState) -> list[tuple[str, str]]:
-    """Write what the host has said is left, and for how long."""
+    """Write the budgets that a host has named, and how long they hold."""
     return [
         (
             f"told by its host{f' ({budget.unit})' if budget.unit else ''}",
@@ -347,7 +349,7 @@ def _units(left: float) -> str:
 
 
 def _counts(state: LimitState) -> tuple[str, str]:
-    """Write the tasks in flight, with their limit, and those that wait; `-` for every group."""
+    """Write the tasks in flight, with their limit, and the waiting tasks; `-` for every group."""
     bound = "" if state.concurrency is None else f"/{state.concurrency}"
     if state.group == EVERY_GROUP:
         return f"-{bound}", "-"

@@ -42,7 +42,7 @@ class RunMeter(Progress):
         )
 
     def say(self, text: str) -> None:
-        """Tell something that a person may wait for."""
+        """Write a message for a waiting person."""
         talk(text)
 
     @asynccontextmanager
@@ -69,7 +69,7 @@ class RunMeter(Progress):
             self._seen.popleft()
         (then, before), (now, done) = self._seen[0], self._seen[-1]
         if self._limited_before is None:
-            self._limited_before = stats.rate_limited  # by earlier runs
+            self._limited_before = stats.rate_limited  # 429s of earlier runs
         rate = (done - before) / (now - then) if now > then else 0.0
         seconds = left / rate if rate > 0 else math.inf
         told = {
@@ -93,7 +93,7 @@ class RunMeter(Progress):
 
 
 def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
-    """Say how a run has ended, and what to do about what is left."""
+    """Say how a run has ended, and what to do about the rest."""
     if as_json:
         told = {name: getattr(outcome, name) for name in ("saved", "total", "dead", "left")}
         mine = {"sent_here": outcome.saved_here, "rate_limited_here": outcome.limited_here}
@@ -125,7 +125,7 @@ def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
 
 
 def _refusals(refused: Mapping[str, int]) -> str:
-    """Write how many requests got which answer, as in `429s 0, 503s 8`."""
+    """Write the number of requests for each refusing status, as in `429s 0, 503s 8`."""
     return ", ".join(
         f"{said}s {count}" if said.isdecimal() else f"{said} {count}"
         for said, count in sorted(refused.items())

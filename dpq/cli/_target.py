@@ -62,7 +62,7 @@ def _import(name: str) -> ModuleType:
                 f"there is no module {error.name!r}; {_modules_beside(error.name)}"
             ) from None
         fault: BaseException = error
-    except (Exception, SystemExit) as error:  # any error of the user's module
+    except (Exception, SystemExit) as error:  # the module of the user may raise any error
         fault = error
     talk("".join(traceback.format_exception(fault)).rstrip())
     raise ConfigurationError(f"module {name!r} cannot be imported: {fault!r}") from fault

@@ -104,7 +104,7 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
 
 
 def tell_warnings(ctx: typer.Context, *, of_servers: bool) -> None:
-    """Write each warning in one line, until the program ends; those of servers only if asked."""
+    """Write each warning in one line, until the program ends; those of servers if `of_servers`."""
     ctx.with_resource(warnings.catch_warnings())
     if not of_servers:
         warnings.simplefilter("ignore", ServerWarning)
@@ -112,7 +112,7 @@ def tell_warnings(ctx: typer.Context, *, of_servers: bool) -> None:
 
 
 class Program(TyperGroup):
-    """The program: shows every error as one clear line, with the password in the URL masked."""
+    """The program: shows each error as one line, with the password in the URL masked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Accept `-v` also behind the command."""
@@ -123,7 +123,7 @@ class Program(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError as error:  # the reader of stdout has ended
+        except BrokenPipeError as error:  # the program that reads stdout has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
@@ -167,7 +167,7 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
     if ctx.params.get("verbose"):
         lines = [*traceback.format_exception(error), *lines]
     url = str(ctx.params.get("url"))
-    if ":" in url:  # else it holds no password, and may be a part of any text
+    if ":" in url:  # a URL without ":" has no password, and may be a part of any text
         lines = [line.replace(url, mask(url)) for line in lines]
     talk("".join(lines))
     if on_failure:

@@ -131,8 +131,8 @@ def release(
 ) -> None:
     """Give a task back; the attempt does not count, and its position stays.
 
-    Or give back what others hold, after a question: see first what `dpq leases` lists. Each task is
-    ready at once. So it may run again while its holder, if that is alive, still works on it.
+    Or give back the leases of other consumers, after a question; `dpq leases` lists them. Each task
+    is ready at once. So it may run again while its worker, if that is alive, still works on it.
 
     \b
       dpq release ID TOKEN

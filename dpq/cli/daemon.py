@@ -48,7 +48,7 @@ def scheduler(
 
     with ExitStack() as stack:
         if metrics_port is not None:
-            opened = open_url(url)  # a client of its own: no scrape holds the upkeep up
+            opened = open_url(url)  # scrapes have their own client, so that none delays the upkeep
             stack.callback(opened.close)
             names = queue or before
             served = serve_metrics(opened.client, names, metrics_host, metrics_port)

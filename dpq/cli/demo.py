@@ -49,12 +49,13 @@ def demo(
     It prints the address of a dashboard, if the packages of the extra `web` are installed. With
     `--serve` it crawls nothing: it is the host, on 127.0.0.1.
     """
-    folders = (_PACKAGE / "examples", _PACKAGE.parent / "examples")  # of the wheel, of a checkout
+    # The folders of a wheel and of a checkout.
+    folders = (_PACKAGE / "examples", _PACKAGE.parent / "examples")
     examples = next(folder for folder in folders if (folder / "crawler.py").exists())
-    if serve:  # in this process, which gets the signals
+    if serve:  # replace this process, so that the server gets the signals
         site = [str(examples / "_stdlib_site.py"), "--rate", str(rate), "--port", str(port)]
         os.execv(sys.executable, [sys.executable, *site])  # noqa: S606 - no shell
-    find_binary()  # if there is no server, its error says so in one line
+    find_binary()  # without a Redis server it raises an error of one line
     command = [sys.executable, str(examples / "crawler.py"), "--rate", str(rate)]
     if modules is not None:
         command += ["--modules", str(modules)]

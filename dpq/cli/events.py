@@ -18,10 +18,10 @@ from dpq.protocol.values import moment_of
 from dpq.views.event_text import event_text
 
 AT_ONCE = 1000
-"""Events in one call: as many as a call may bring."""
+"""Events in one call, which is the most that a call returns."""
 
 LOOK_SECONDS = 0.5
-"""Seconds between two looks of --follow: soon enough for who reads along, and cheap."""
+"""Seconds between two looks of --follow: soon enough for a reader, and cheap for the server."""
 
 After = Annotated[str, option("ID", "Only what came after this event.", unset="the newest")]
 Count = Annotated[int, option("COUNT", "Events at most.", "-n", min=1, max=AT_ONCE)]

@@ -71,7 +71,7 @@ def health(
       dpq health mails --oldest 300                 for an alarm
       dpq health mails --worker 30                  for a container that runs a worker
     """
-    warnings.simplefilter("ignore")  # a probe says the same a thousand times a day
+    warnings.simplefilter("ignore")  # a probe would repeat a warning a thousand times a day
     limits = _Limits(worker, host or socket.gethostname(), oldest)
     checks = _within(timeout, lambda: _checks(url, names or [queue], limits), url)
     for each in checks:
@@ -90,7 +90,7 @@ class _Limits(NamedTuple):
 
 
 def _within(seconds: float, look: Callable[[], list[Check]], url: str) -> list[Check]:
-    """Look in a thread of its own: no name server and no silent server holds this up."""
+    """Look in another thread, so that a silent server or name server cannot delay the answer."""
     found: list[list[Check]] = []
 
     def run() -> None:

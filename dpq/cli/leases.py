@@ -1,4 +1,4 @@
-"""`dpq leases` lists who holds what; and the part of `dpq release` that gives many tasks back."""
+"""`dpq leases` lists running tasks; `release_all` is the part of `dpq release` for many tasks."""
 
 import sys
 from typing import Annotated, Any
@@ -33,10 +33,10 @@ def leases(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Show who holds what since when: the running tasks, the longest held first.
+    """Show the running tasks, the longest held first: which worker holds each, and since when.
 
-    A worker tells every 10 seconds what it holds; a lease without a worker is younger than that, or
-    its holder is no worker, or it is gone.
+    A worker reports its leases every 10 seconds. A lease without a worker is younger than that, or
+    its holder is no worker, or its worker is gone.
     """
     with existing(url, name or queue) as q:
         found = q.held(count, worker=worker, older_than=older_than)
@@ -51,7 +51,7 @@ def leases(
 
 
 def release_all(q: DPQ[Any], worker: str | None, older_than: float | None, yes: bool) -> None:
-    """Give back all leases that are named so, in steps; ask before."""
+    """Give back all leases of a worker or of an age, in steps; ask before."""
     found = q.held(MOST, worker=worker, older_than=older_than)
     more = _unnamed(q, worker) if worker is not None else 0
     if not found:

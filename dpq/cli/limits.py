@@ -43,7 +43,7 @@ def _scope(group: str | None, every_group: bool) -> str | None:
 @app.command("set")
 def set_limit(
     rates: Annotated[
-        list[RateLimit] | None,  # and quotas: typer takes no union
+        list[RateLimit] | None,  # quotas too, but typer takes no union
         typer.Argument(
             metavar="RATE",
             parser=_rates.rate,

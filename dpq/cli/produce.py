@@ -134,11 +134,11 @@ def _tell_of_throw_away(url: str) -> None:
 
 
 def _source(payload: str | None, file: Path | None, full: bool) -> AbstractContextManager[BinaryIO]:
-    """Open the source of the lines; an empty one if there is a payload."""
+    """Open the source of the lines; if there is a payload, an empty source."""
     if payload is not None:
         if full or file:
             raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
-        _value(payload)  # refused before a server is asked
+        _value(payload)  # a bad payload is refused before a server is asked
         return BytesIO()
     if file and file != Path("-"):
         return file.open("rb")

@@ -32,7 +32,7 @@ def run(
     ],
     url: Annotated[str, typer.Option("--url", help="The address of the API.")],
     limit: Annotated[
-        list[RateLimit] | None,  # and quotas: typer takes no union
+        list[RateLimit] | None,  # quotas too, but typer takes no union
         option(
             "RATE",
             "A limit of the API, as 500/m. Repeat it for more.",
@@ -189,7 +189,7 @@ def run(
         again=again,
         retry_dead=retry_dead,
     )
-    root.params["url"] = job.server  # errors mask its password
+    root.params["url"] = job.server  # errors mask the password of this URL
     outcome = run_batch(job, partial(RunMeter, as_json=json))
     tell_outcome(outcome, job.answers, as_json=json)
     raise typer.Exit(exit_code(outcome))
@@ -199,12 +199,13 @@ def exit_code(outcome: BatchOutcome) -> int:
     """Return the exit code of a run."""
     if outcome.left and not outcome.stopped:
         return INTERRUPTED
-    lost = outcome.missing and outcome.began_idle  # else others have worked beside this process
+    # Other processes may have worked on a run that was not idle.
+    lost = outcome.missing and outcome.began_idle
     return FAILED if outcome.stopped or outcome.dead or lost else 0
 
 
 def _with_slack(limits: list[RateLimit | Quota], slack: float | None) -> list[RateLimit | Quota]:
-    """Give the windows that name no slack this one; None leaves it to be learned."""
+    """Give a slack to the windows that name none; None lets DPQ learn it."""
     if slack is None:
         return limits
     if not limits:

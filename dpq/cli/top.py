@@ -46,7 +46,7 @@ def top(
 
     opened = open_url(url)
     with closing(opened), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a line on the screen would tear it
+        warnings.simplefilter("ignore")  # a warning would damage the screen
         if handler := ctx.find_root().meta.get("dpq.log"):
             handler.setLevel(logging.CRITICAL + 1)
         known: Any = Known(opened.client)

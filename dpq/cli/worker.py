@@ -151,7 +151,8 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
     environment = {} if job.url is None else {"DPQ_URL": job.url}
     changed = None
     if reload:
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # its times are whole seconds: too coarse
+        # A .pyc names its source by whole seconds, too coarse for --reload.
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
         changed = SourceWatch(sources_of(job.target.partition(":")[0])).changed
     parent = Parent(children(words, environment), job.settings["grace"], changed)
     if job.source:

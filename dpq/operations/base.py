@@ -78,7 +78,8 @@ class PartitionBase(CommandMaker, Generic[P]):
         read = partial(agree, self.queue_name, named)
         args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
         command = self._command("configure", args, read)
-        return once(command._replace(needs_confirmation=False))  # see SettingsWatch
+        # `Confirmation` confirms settings with the first task.
+        return once(command._replace(needs_confirmation=False))
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""
@@ -93,9 +94,10 @@ class PartitionBase(CommandMaker, Generic[P]):
         """Add the queue to the registry if possible; an error is ignored, and the queue works.
 
         Reasons for an error: the Redis user may not write the registry, its key has another type,
-        or its master is away. All queues share the registry, and it must stop none of them.
+        or its master is away. All queues share the registry, and its errors must stop no queue.
         """
-        yield [self._command("register", [self.queue_name], same)]  # the answer may be an error
+        # `same` accepts an error as the answer.
+        yield [self._command("register", [self.queue_name], same)]
 
     def unregister(self) -> Steps[Any]:
         """Remove the queue from the registry."""
@@ -109,7 +111,7 @@ class PartitionBase(CommandMaker, Generic[P]):
         """Restore lost settings and limits, before a task runs without them.
 
         Raises:
-            ConfigurationError: They were restored before, and are lost again.
+            ConfigurationError: Settings or limits were restored before, and are lost again.
         """
         if restored:
             raise ConfigurationError(

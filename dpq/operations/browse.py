@@ -57,8 +57,8 @@ class Filter:
         reason: The reason of dead tasks, with "#" for each number; "" for any.
         fault: The first 200 bytes of their last error, in the same way; None for any.
         recurring: Recurring tasks only.
-        payloads: Look for the text in payloads, too. Where they may not be seen, no search may
-            look into them: it would read them letter by letter.
+        payloads: Look for the text in payloads, too. If a user may not see payloads, no search
+            may look into them: many searches would find a payload letter by letter.
     """
 
     state: TaskState = TaskState.READY
@@ -81,10 +81,10 @@ class Found(NamedTuple):
 
     Attributes:
         tasks: The tasks.
-        looked: How many tasks were looked at for this page.
-        left: How many tasks stand behind the last one that was looked at.
-        positions: Where the next page begins, for each partition.
-        passed: How many tasks passed.
+        looked: The number of tasks that were looked at for this page.
+        left: The number of tasks behind the last task that was looked at.
+        positions: The start of the next page, for each partition.
+        passed: The number of tasks that passed the filter.
     """
 
     tasks: list[Task[Any]]
@@ -101,7 +101,7 @@ class Survey(NamedTuple):
         now_ms: The server's clock.
         paused_until: "", "inf", or ms.
         closed: Groups that are closed.
-        opens_ms: The time when the first of them opens, or None.
+        opens_ms: The time when the first closed group opens, or None.
         limits: Limits of groups that are set.
         heads: Groups with a task that is ready.
         due_ms: The time when the next delayed task is due, or None.
@@ -175,7 +175,7 @@ class Explained(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A task of a page, with what sorts it and where it stands."""
+    """A task of a page, with the values that sort it, and its position."""
 
     sort: Any
     position: Position

@@ -20,7 +20,7 @@ def chosen_by(
 
 
 def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
-    """Make a list of one id or several, each once; None for all."""
+    """Make a list of one id or several, without duplicates; None for all."""
     if ids is None:
         return None
     return [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))

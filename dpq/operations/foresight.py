@@ -27,7 +27,8 @@ BEHIND = 700
 PREVIEW_BYTES = 4 * PREVIEW_CHARACTERS
 
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
-"""Groups that a drain time is computed from: with a limit of their own; the largest; closed."""
+"""Numbers of groups from which a drain time is computed: groups with a limit of their own, the
+largest groups, and the closed groups that open last."""
 
 
 def forecast(
@@ -38,7 +39,7 @@ def forecast(
     run_ms = None if run is None else milliseconds("run", run)
     args = [count + MORE, BEHIND, PREVIEW_BYTES]
     views = yield from all_of([part.report("forecast", args, read_view) for part in parts])
-    grain = 1.0 if queue.clock else 0.001  # a given clock has whole ms, the server's us
+    grain = 1.0 if queue.clock else 0.001  # a given clock counts ms; the server's clock counts us
     lease_ms = queue.visibility_ms
     found = [
         Forecasting(view, grain=grain, run_ms=run_ms, lease_ms=lease_ms).run(count)

@@ -1,4 +1,4 @@
-"""The operations about what a queue remembers: its history and its events. No I/O."""
+"""The operations on the history and the events of a queue. No I/O."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _POSITION = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 
 def remember(parts: Sequence[Partition[Any]]) -> Steps[list[int]]:
-    """Store a slot of each partition, if nobody has done so in this minute."""
+    """Store a slot of each partition, unless this minute has one."""
     return all_of([part.report("remember", [], int) for part in parts])
 
 
@@ -41,7 +41,7 @@ def history(parts: Sequence[Partition[Any]], seconds: float) -> Steps[list[Slot]
 
 
 def _summed(found: Sequence[list[Slot]]) -> list[Slot]:
-    """Add up the partitions; one without a slot counts as it stood in its last one."""
+    """Add up the partitions; a partition without a slot counts as in its last slot."""
     rows: dict[int, dict[int, Slot]] = {}
     for part, slots in enumerate(found):
         for slot in slots:
@@ -70,7 +70,8 @@ class _Found(NamedTuple):
     """An event, the partition that it comes from, and its moment among the events around it.
 
     Attributes:
-        moment: Not before the events that stand before it in its stream: a clock may go back.
+        moment: The time of the event; not less than that of earlier events of its stream, since a
+            clock may go back.
     """
 
     event: Event
@@ -95,19 +96,19 @@ def events(
         result, last = _merged(found, behind, most)
         if result or last == behind or not after:
             return result
-        behind = last  # all of them stand in the first partition as well: read on
+        behind = last  # the first partition has all these events as well: read on
 
 
 def _merged(
     found: Sequence[list[Event]], behind: Sequence[str], most: int
 ) -> tuple[list[Event], list[str]]:
-    """Make one stream of those of the partitions; return also the positions behind it."""
+    """Join the streams of the partitions into one; return also the positions behind it."""
     ordered = sorted(_in_order(found), key=lambda one: (one.moment, _numbers(one.event.id)))
     seen = [not (one.part and _is_everywhere(one.event)) for one in ordered]
     surplus = 0 if any(behind) else max(0, sum(seen) - most)
     result: list[Event] = []
     last = [position or "0-0" for position in behind]
-    if not any(behind):  # each partition goes on behind what was left out of it
+    if not any(behind):  # each partition goes on before its first event of this read
         last = [_before(each[0].id) if each else "0-0" for each in found]
     for (event, part, _), is_seen in zip(ordered, seen, strict=True):
         if len(result) == most:
@@ -129,7 +130,7 @@ def _in_order(found: Sequence[list[Event]]) -> Iterator[_Found]:
 
 
 def _is_everywhere(event: Event) -> bool:
-    """Say if each partition tells the same: a pause, or a limit that holds for all."""
+    """Return True if each partition has this event: a pause, or a limit that holds for all."""
     return event.kind in ("paused", "resumed") or (
         event.kind == "limit_set" and event.group in ("", "*")
     )

@@ -16,7 +16,7 @@ from dpq.protocol.values import moment_of, read_texts
 def read_limits(
     groups: Sequence[str | None], running: Mapping[str, int], texts: Sequence[str]
 ) -> list[LimitState]:
-    """Read the reply of view; `running` counts the running tasks by group, None is the queue."""
+    """Read the reply of view; `running` counts the running tasks by group (None: the queue)."""
     states = []
     for i, group in enumerate(groups):
         rules, opens, why, rate, left, waiting, now_ms, lines = texts[8 * i : 8 * i + 8]
@@ -60,7 +60,7 @@ def read_limits(
 
 
 def _read_quotas(rules: str, counts: Sequence[str]) -> tuple[QuotaState, ...]:
-    """Read what is left of each quota: `LEFT:RESET`; of the default of all groups nothing is."""
+    """Read what is left of each quota: `LEFT:RESET`; the default of all groups has no units."""
     quotas = read_quotas(rules)
     states = []
     for quota, text in zip(quotas, counts or [f"{q.amount}:" for q in quotas], strict=True):
@@ -75,7 +75,7 @@ def _opens_at(ms: str) -> datetime | None:
 
 
 def _in_flight(running: Mapping[str, int], group: str | None) -> int:
-    """Count the running tasks of a group, whatever members they run as; None is the queue."""
+    """Count the running tasks of a group with all its members; None is the queue."""
     if group is None:
         return sum(running.values())
     return sum(count for name, count in running.items() if name.partition("\t")[0] == group)
@@ -108,7 +108,7 @@ def _member(
 
 
 def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
-    """Read what a host has said is left, as `lua/lib/limits/tokens.lua` writes it."""
+    """Read the budgets that a host has named, as `lua/lib/limits/tokens.lua` writes them."""
     texts = (text.split(":") for text in told.split())
     return tuple(
         Budget(
@@ -231,20 +231,20 @@ _CLOSED = {
 
 
 def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
-    """Say why a limit lets no task run; of a spent one, which window or quota."""
+    """Say why a limit lets no task run; if units are spent, name the window or quota."""
     closed = _quota_spent(shut) or _CLOSED.get(shut.reason or "")
     return closed or _spent(windows, shut.units_left)
 
 
 def _quota_spent(shut: LimitState | MemberState) -> str | None:
-    """Name the quota that opens when its next period begins; None if none does."""
+    """Name the quota that opens when its next period begins; None if there is no such quota."""
     spent = (state for state in shut.quotas if state.resets_at == shut.opens_at)
     found = next(spent, None) if shut.reason == "quota" else None
     return f"its quota of {quota_text(found.quota)} is spent" if found else None
 
 
 def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
-    """Name the window that opens last, by its unit; and by its length if others have that unit."""
+    """Name the window that opens last by its unit; add its length if other windows share it."""
     missing = [
         (1 - left) * window.per / window.rate
         for window, left in zip(windows, units_left, strict=False)

@@ -27,7 +27,7 @@ class LimitOperations(CommandMaker):
         """Limit the queue, a group, or every group without a limit of its own."""
         warn_of_units(self.queue_name, rules.units)
         now_ms = 0
-        if rules.quotas:  # they carry the clock changes of 10 years from the server's time on
+        if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
             seen = yield self._command("view", [self._now(), ""], read_texts)
             now_ms = int(seen[6])
         anew = [secrets.randbelow(10**15)] if rules.reset else []
@@ -48,7 +48,7 @@ class LimitOperations(CommandMaker):
     def delay_group(
         self, group: str, seconds: float | None, member: str | None = None
     ) -> Steps[Any]:
-        """Close a group or a member of its pool for some seconds or until it is opened, or open."""
+        """Close a group or a member of its pool: for some seconds, or for ever; or open it."""
         ms = "inf" if seconds is None else milliseconds("seconds", seconds)
         name = "" if member is None else member_name(member)
         return self._ask("delay_group", [self._now(), label("group", group), ms, name], same)
@@ -56,7 +56,7 @@ class LimitOperations(CommandMaker):
     def observe(
         self, target: Task[Any] | Caller | str | None, budgets: Sequence[Budget]
     ) -> Steps[Any]:
-        """Store what a host says is left, of a group, a member of its pool, or the queue."""
+        """Store the budgets that a host has named, of a group, a member of its pool or a queue."""
         task, costs = None, {"": 1}
         if isinstance(target, Task):
             task, costs = target, {**(target.costs or {}), "": target.cost}
@@ -102,7 +102,7 @@ class LimitOperations(CommandMaker):
         return states
 
     def _limited(self) -> Steps[set[str]]:
-        """Read the fields of limits; with lost ones, which are restored before a task runs."""
+        """Read the fields of limits, also of lost limits, which are restored before a task runs."""
         fields: set[str] = yield from self._names("limits")
         fields |= yield from self._names("copies")
         return fields

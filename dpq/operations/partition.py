@@ -51,11 +51,11 @@ from dpq.protocol.task_ids import new_ids
 T = TypeVar("T")
 
 UPKEEP_BATCH = 100
-"""Tasks moved by one step of upkeep: 0.5 to 1 ms of server time, under 5 ms also if others use the
-server's core. Source: benchmarks/README.md, "A million tasks"."""
+"""Tasks moved by one step of upkeep: 0.5 to 1 ms of server time. It is under 5 ms even if other
+processes use the server's core. Source: benchmarks/README.md, "A million tasks"."""
 
 MOST_COSTS = 10_000
-"""Groups and units whose largest cost is remembered."""
+"""Pairs of a group and a unit whose largest cost is remembered."""
 
 PUSH_BATCH = 125
 """Tasks in one round trip of push_many: under 5 ms of server time, also into a closed group of a
@@ -66,10 +66,10 @@ POP_BATCH = 125
 have limits. Source: benchmarks/README.md."""
 
 ACK_BATCH = 250
-"""Tasks in one round trip of ack_many: each may open its group, if it held the last lease."""
+"""Tasks in one round trip of ack_many: each may open its group, if it had the last lease."""
 
 LEAST_PLAIN_MS = 10_000
-"""A shorter lease is watched, which the short way of pop cannot."""
+"""Milliseconds of the shortest lease that the short way of pop can give: it watches no leases."""
 
 EXTEND_BATCH = 250
 """Leases extended in one round trip. Source: benchmarks/README.md."""
@@ -89,13 +89,13 @@ class Partition(
     ) -> None:
         """Describe one partition; the arguments are those of `PartitionBase`."""
         super().__init__(queue, index, count, make)
-        self._mark = mark_of(index)  # the beginning of its ids
+        self._mark = mark_of(index)  # the beginning of the ids of this partition
         self._backoff = queue.backoff
         self._visibility_ms = queue.visibility_ms
         self._read_batch = partial(replies.read_batch, queue.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
         self._short_push.expect(True)
-        self._costs: dict[tuple[str, str], int] = {}  # the largest so far, by group and unit
+        self._costs: dict[tuple[str, str], int] = {}  # the largest cost so far, by group and unit
 
     # Adding
 
@@ -127,7 +127,8 @@ class Partition(
         for id_, (spec, body) in zip(ids, batch, strict=True):
             if not isinstance(spec, str):
                 if needs_clock(spec):
-                    if now_ms is None:  # the server's clock, since this machine's may be wrong
+                    # Ask for the server's clock, since this machine's clock may be wrong.
+                    if now_ms is None:
                         ask = self._command("push", [self._now()], replies.read_time)
                         now_ms = yield ask._replace(needs_confirmation=False)
                     spec = with_times(spec, now_ms)
@@ -145,14 +146,14 @@ class Partition(
                 self._short_push.expect(True)
                 return ids
             self._short_push.refuse()
-            self._short_push.expect(True)  # after a while
+            self._short_push.expect(True)  # try the short way again after a while
         command = self._command("push", args, partial(replies.read_ids, self.queue_name, ids, keys))
-        while (yield command):  # no queue yet, or it was dropped since this client opened it
+        while (yield command):  # there is no queue yet, or it was dropped meanwhile
             yield from self._make()
         return ids
 
     def _is_new_cost(self, options: Options) -> bool:
-        """Return True if no task of its group has cost so much: the server looks at its limits."""
+        """Return True if this is the largest cost of its group so far: the server checks limits."""
         group, is_new = options.get("group", ""), False
         for part in options["cost"].split(","):
             unit, _, units = part.rpartition("=")
@@ -187,17 +188,18 @@ class Partition(
         failed: Exception | None = None
         size = 0
         restored = False
-        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS  # else the queue is nearly empty
+        # A waiter that has watched means a nearly empty queue.
+        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS
         short = known and self._short_pop.is_open()
         while True:
             count = min(most - len(tasks), POP_BATCH)
             who = "" if tasks else waiter  # a caller that has tasks does not wait
-            room = max(most_bytes - size, 0)  # the first comes in any case
+            room = max(most_bytes - size, 0)  # the first task comes in any case
             args: list[Any] = [self._now(), count, ms, room]
             if not short:
                 args += (UPKEEP_BATCH, who, self._count)
             elif room == BATCH_BYTES and self._count == 1:
-                args.pop()  # both are as usual
+                args.pop()  # `room` and the count have their usual values
             else:
                 args.append(self._count)
             try:
@@ -212,7 +214,8 @@ class Partition(
                 for task, reason in batch.unreadable:
                     bury = self._buried(task, reason)
                     with suppress(LeaseLostError):
-                        yield bury._replace(needs_confirmation=False)  # there are tasks to hand out
+                        # No confirmation: there are tasks to hand out.
+                        yield bury._replace(needs_confirmation=False)
                         buried.append((task.id, reason))
                 for task, failed in batch.refused:
                     with suppress(LeaseLostError):
@@ -222,12 +225,12 @@ class Partition(
                     raise
                 return Batch(
                     tasks, [], failed=failed, buried=buried
-                )  # what is leased must reach the caller
+                )  # leased tasks must reach the caller
             if failed and not tasks:
                 return Batch([], [], failed=failed, buried=buried)
             size += batch.size
             if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
-                short = False  # there may be more, of other kinds
+                short = False  # pop may find more tasks, which pop_plain refuses
                 continue
             if batch.lost and not tasks:
                 restored = yield from self._restore(restored)
@@ -280,7 +283,7 @@ class Partition(
     def ack_many(
         self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
     ) -> Steps[list[bool]]:
-        """Finish tasks; `costs` are what they have spent, one for each."""
+        """Finish tasks; `costs` are the units that they have spent, one entry for each task."""
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
@@ -292,7 +295,7 @@ class Partition(
             batch = [task for task, _ in some]
             codes: list[Any] = [None] * len(batch)
             todo: Sequence[int] = range(len(batch))
-            while todo:  # once more for the cron tasks that need a later time
+            while todo:  # repeat for the cron tasks that need a later time
                 args: list[Any] = [self._now()]
                 for i in todo:
                     task = leased(batch[i])
@@ -332,7 +335,7 @@ class Partition(
         return once(self._of_holder("set_visibility", "set_visibility of", task, ms))
 
     def spent(self, task: Task[P], cost: Cost | None, units: Mapping[str, int]) -> Steps[bool]:
-        """Replace what a delivery was charged by what it has spent; False if it said so before."""
+        """Replace a delivery's charge by what it has spent; False if that was reported before."""
         told = write_spent(cost, units)
         if not told:
             raise ConfigurationError("spent tells nothing: give a cost, or units as in tokens=812")
@@ -447,19 +450,20 @@ class Partition(
 
 
 def _goes_short(push: Checked) -> bool:
-    """Say whether a push is plain, and of no group."""
+    """Return True if a push is plain, and has no group."""
     return isinstance(push[0], str) and push[1].find(b"\t\n", 0, 40) > 0
 
 
 def _is_plain(task: Task[Any]) -> bool:
-    """Guess whether the short ways are for tasks like this one."""
+    """Return True if the short ways probably serve tasks like this one."""
     return task.deliveries == 1 and task.group is None and task.key is None
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:
     """Make the token for ack and fail; for a cron task it also names the next times."""
     if later:
-        return claim(task.token, later, 4)  # a few, for a line of seconds on a slow network
+        # Four times, for a cron line of seconds on a slow network.
+        return claim(task.token, later, 4)
     if task.cron is None or task.scheduled_at is None:
         return task.token
     due_ms = round(task.scheduled_at.timestamp() * 1000)

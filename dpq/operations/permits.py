@@ -26,7 +26,7 @@ class PermitOperations(PartitionBase[P]):
     """Every operation about permits, on one partition."""
 
     def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
-        """Take units of a limit, or learn when they are there; `now` is the caller's clock."""
+        """Take units of a limit, or learn when they will be free; `now` is the caller's clock."""
         request, left, restored = caller.request, caller.remaining(now), False
         while True:
             args = [
@@ -50,7 +50,7 @@ class PermitOperations(PartitionBase[P]):
         return bool(member)
 
     def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
-        """End the lease of a permit, and tell what it has spent."""
+        """End the lease of a permit, and report what it has spent."""
         args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment]
         yield self._command("permit", args, same)
 

@@ -103,7 +103,8 @@ class PartitionPop(Generic[P]):
         self._parts = parts
         self._ask = ask
         self._all = range(len(parts))
-        self._heads: list[Head | None] = [None] * len(parts)  # None: no ready task at the last look
+        # None: the last look found no ready task.
+        self._heads: list[Head | None] = [None] * len(parts)
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
 
     def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
@@ -192,13 +193,13 @@ class PartitionPop(Generic[P]):
         """Look at some partitions, and take the best tasks of all of them.
 
         Returns:
-            The partitions that a pop found empty, or that failed; those that a look found empty.
+            The partitions that a pop found empty, or that failed; the ones that a look found empty.
         """
         count = max(-(-2 * taken.left // len(partitions)), 2)
         found = yield from self._look(partitions, count, looking, taken)
         order = _best(found, count, taken.left)
         shares = Counter(order)
-        size = taken.bytes_left // max(len(order), 1)  # for each task
+        size = taken.bytes_left // max(len(order), 1)  # bytes for each task
         results = yield from together(
             [
                 self._parts[p].pop(share, visibility, taking[p], size * share)
@@ -210,7 +211,7 @@ class PartitionPop(Generic[P]):
         for partition, batch in batches.items():
             seen = found[
                 partition
-            ]  # if all are taken, the last one: its group may have a next head
+            ]  # if all tasks are taken, keep the last: its group may have a next head
             heads = seen[shares[partition] :] or seen[-1:]
             self._heads[partition] = None if partition in over else heads[0]
             if taking[partition] and not isinstance(batch, Exception):

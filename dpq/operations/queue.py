@@ -97,10 +97,10 @@ class QueueOperations(Generic[P]):
 
     def _divide(self, count: int) -> None:
         parts = tuple(Partition(self.description, i, count, self._make) for i in range(count or 1))
-        self._count = count  # 0 while it is not known
+        self._count = count  # 0 while the number is not known
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
         self._several = PartitionPop(parts, min(self.ask, count)) if count > 1 else None
-        self.partitions = parts  # last: from here on other threads see all of it
+        self.partitions = parts  # set last: from here on other threads see the whole change
 
     @property
     def markers(self) -> list[str]:
@@ -180,18 +180,18 @@ class QueueOperations(Generic[P]):
         except ConfigurationError:
             if not known:
                 raise
-        for count in counts:  # both, if the settings are lost, or a new queue has another number
+        for count in counts:  # two numbers, if settings are lost, or a new queue has another one
             parts = (Partition(self.description, i, count, self._make) for i in range(1, count))
             yield from all_of([part.drop() for part in parts])
         yield from first.drop()
         yield from first.unregister()
-        if "format" in (yield from first.stored_settings()):  # created again meanwhile
+        if "format" in (yield from first.stored_settings()):  # another client has created it again
             yield from first.enter()
 
     def _noted(self, part: Partition[P], operation: Steps[Any]) -> Steps[Any]:
         """Run an operation that writes settings; in partition 1 store the partition count first."""
         if part is self.partitions[0] and len(self.partitions) > 1:
-            # settings without that count would be those of a queue of one partition
+            # settings without that count would describe a queue of one partition
             yield from part.configure(create=True)
             yield from part.enter()
         return (yield from operation)
@@ -247,7 +247,7 @@ class QueueOperations(Generic[P]):
     def ack_many(
         self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
     ) -> Steps[list[bool]]:
-        """Finish tasks; `costs` are what they have spent."""
+        """Finish tasks; `costs` are the units that they have spent."""
         parts, given = self.partitions, list(tasks)
         told = None if costs is None else list(costs)
         if told is not None and len(told) != len(given):
@@ -342,8 +342,9 @@ class QueueOperations(Generic[P]):
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what it has spent. A signal says how the task goes on. Other errors fail the task.
-        KeyboardInterrupt, SystemExit and a cancelled asyncio task give it back, uncounted.
+        `cost` is what the delivery has spent. A signal says how the task goes on. Other errors fail
+        the task. KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back,
+        uncounted.
         """
         if error is None:
             return self.ack(task, cost)
@@ -584,7 +585,7 @@ class QueueOperations(Generic[P]):
     def observe(
         self, target: Task[Any] | Caller | str | None, budgets: Sequence[Budget]
     ) -> Steps[list[Budget]]:
-        """Store what a host says is left; of the whole queue, each partition gets its share."""
+        """Store the budgets that a host has named; those of the queue are shared by partitions."""
         whose, group = target, None
         if isinstance(target, Task):
             group, parts = target.group, [self._of(target.id)]
@@ -630,7 +631,7 @@ class QueueOperations(Generic[P]):
         return self._scope(caller.request.group).acquire(caller, now)
 
     def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
-        """End the lease of a permit, and tell what it has spent."""
+        """End the lease of a permit, and report what it has spent."""
         return self._scope(caller.request.group).end_permit(caller, member, told)
 
     def met_limit(
@@ -682,7 +683,7 @@ class QueueOperations(Generic[P]):
         return foresight.drain_look(self.partitions)
 
     def remember(self) -> Steps[list[int]]:
-        """Store a slot of the history, if nobody has done so in this minute."""
+        """Store a slot of the history, unless this minute has one."""
         return history.remember(self.partitions)
 
     def history(self, seconds: float) -> Steps[list[Slot]]:
@@ -733,7 +734,8 @@ class QueueOperations(Generic[P]):
 
     def _held(self, count: int, worker: str | None, older_than: float) -> Steps[list[LeaseInfo]]:
         pages = yield from all_of([part.all_leases() for part in self.partitions])
-        told = yield from self.partitions[0].told()  # afterwards: a beat may have come meanwhile
+        # Read after the leases: a heartbeat may have come meanwhile.
+        told = yield from self.partitions[0].told()
         leases = (
             lease_info(self.description.name, task, now_ms, index, told)
             for index, page in enumerate(pages)
@@ -750,7 +752,7 @@ class QueueOperations(Generic[P]):
         )
 
     def release_held(self, leases: Iterable[LeaseInfo]) -> Steps[int]:
-        """Give leases back, uncounted; return how many."""
+        """Give leases back, uncounted; return their number."""
         given = list(leases)
         for lease in given:
             if not isinstance(lease, LeaseInfo):
@@ -788,7 +790,7 @@ def _share(budget: Budget, parts: int) -> Budget:
 
 
 def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
-    """Join what a host has left of each unit: each partition has a share."""
+    """Join the budgets of all partitions, by unit: each partition has a share."""
     units = dict.fromkeys(budget.unit for budget in budgets)
     shares = ([b for b in budgets if b.unit == unit] for unit in units)
     return tuple(

@@ -18,8 +18,9 @@ CHECKED_PARTS = (
 )
 
 REPAIRED_PARTS = (
-    *(("repair_limits", part) for part in ("settings", "limits", "kept")),  # what all others read
-    ("repair", "waiting"),  # before the others: they take the next heads of groups from it
+    # All other parts read these.
+    *(("repair_limits", part) for part in ("settings", "limits", "kept")),
+    ("repair", "waiting"),  # first: the other parts take the next heads of groups from it
     ("repair_limits", "gates"),  # an unreadable gate would keep a group from being opened
     *(("repair", part) for part in ("ready", "groups", "closed", "meta", "payload")),
     *(("repair", part) for part in ("delayed", "invisible", "dead", "keys", "heads", "events")),
@@ -41,10 +42,10 @@ class RepairOperations(PartitionBase[P]):
         removed = yield from self._types(remove=True)
         if not self._count and (
             yield from self._types()
-        ):  # the settings, which say how many partitions
+        ):  # without the settings the number of partitions is unknown
             return removed
         if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
-            yield from self._make()  # so that clients which follow the queue find all partitions
+            yield from self._make()  # clients that follow the queue must find all partitions
         mended = yield from self._walk(REPAIRED_PARTS)
         if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
             yield from self._make()

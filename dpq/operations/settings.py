@@ -1,4 +1,4 @@
-"""The settings that a queue has on the server: reads them, and refuses those that contradict.
+"""The stored settings of a queue: reads them, and refuses a client that contradicts them.
 
 The first client that names a setting writes it to the server; see lua/configure.lua.
 """
@@ -44,7 +44,7 @@ def aging_rate(settings: dict[str, str]) -> float:
 
 
 def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[str, str]:
-    """Read the reply of configure: all stored settings; refuse those that contradict.
+    """Read all stored settings from the reply of configure; refuse a client that contradicts them.
 
     Raises:
         ConfigurationError: The queue has another format, or another value than the client names.

@@ -1,8 +1,8 @@
 """The short way of a verb: a script that does only what most queues need. No I/O.
 
-Such a script answers "ask the whole one" if there is something to decide, and has changed nothing.
-That costs a round trip more. So the short way is tried only after calls that it could have
-answered, and after a refusal not for a while.
+If there is something to decide, such a script changes nothing, and answers "ask the whole script".
+That costs one more round trip. So a call goes the short way only if it could have answered the call
+before. After a refusal, the next calls do not try it.
 """
 
 LONGEST_PAUSE = 63
@@ -13,7 +13,7 @@ FORGIVEN_AFTER = 64
 
 
 class Shortcut:
-    """A guess whether the next call can go the short way; threads may share it."""
+    """The decision whether the next call tries the short way; threads may share it."""
 
     def __init__(self) -> None:
         self._expected = False
@@ -22,14 +22,14 @@ class Shortcut:
         self._in_a_row = 0
 
     def is_open(self) -> bool:
-        """Say whether the next call is to try the short way."""
+        """Return True if the next call is to try the short way."""
         if self._left:
             self._left -= 1
             return False
         return self._expected
 
     def expect(self, plain: bool) -> None:
-        """Note whether a call could have gone the short way, or did."""
+        """Note whether a call has gone, or could have gone, the short way."""
         self._expected = plain
         if self._pause and plain:
             self._in_a_row += 1

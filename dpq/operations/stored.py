@@ -109,7 +109,7 @@ class StoredOperations(PartitionBase[P]):
 
     def purge(self, state: TaskState | None) -> Steps[int]:
         """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
-        # waiting before ready: if a head goes, the next waiting task of its group becomes ready
+        # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
         order = ("waiting", "ready", "delayed", "invisible", "dead")
         stats = yield from self.stats()
         removed = 0
@@ -188,7 +188,7 @@ class StoredOperations(PartitionBase[P]):
                 yield act([], done)
             return done
         stats = yield from self.stats()
-        start, left = 0, stats.dead  # tasks that die meanwhile come behind them
+        start, left = 0, stats.dead  # tasks that die meanwhile come behind these
         while left > 0:
             page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
             if not page:

@@ -1,4 +1,4 @@
-"""The operations about workers: their heartbeats, their list, and who holds what. No I/O."""
+"""The operations about workers: their heartbeats, their list, and their leases. No I/O."""
 
 import re
 from collections.abc import Sequence
@@ -15,16 +15,15 @@ from dpq.protocol.records import UNREADABLE, make_task
 from dpq.protocol.values import moment_of, read_texts
 
 FORGET_SECONDS = 60.0
-"""Seconds without a heartbeat after which a worker counts as gone: five were lost in a row."""
+"""Seconds without a heartbeat after which a worker counts as gone: five heartbeats are missing."""
 
 MOST_NAMED = 1000
-"""Leases that one heartbeat names, those that were taken first: 17 KB. Of further ones it tells the
-number only."""
+"""Leases that one heartbeat names, the oldest first: 17 KB. Further leases are only counted."""
 
 RELEASED_AT_ONCE = 100
 """Leases that are given back in one round trip: about 3 ms of server time."""
 
-_COUNT = r"(\d{1,15})"  # of more digits Python may refuse to make an int
+_COUNT = r"(\d{1,15})"  # Python may refuse to make an int of more digits
 
 _STORED = re.compile(
     rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT}\t([^\t]*)\t(.*)", re.DOTALL | re.ASCII
@@ -34,7 +33,7 @@ _DOING = re.compile(rf"{_COUNT} {_COUNT} (-?\d{{1,15}}) (\S+)(?:\t([\d :]*))?", 
 
 
 class Doing(NamedTuple):
-    """The work of a worker for one queue, as its heartbeat tells it.
+    """The work of a worker for one queue, as its heartbeat reports it.
 
     Attributes:
         leases: Id and token of each task that it holds.
@@ -65,10 +64,10 @@ NOTHING = Doing()
 
 
 class _Told(NamedTuple):
-    """The news of all heartbeats of a queue: its workers by id, and the worker of each delivery."""
+    """The heartbeats of a queue: its workers by id, and the worker of each delivery."""
 
     workers: dict[str, WorkerInfo]
-    holders: dict[str, str]  # token, or token:partition -> the id of the worker
+    holders: dict[str, str]  # the id of the worker by token, or by token:partition
 
 
 class WorkerOperations(CommandMaker):
@@ -115,7 +114,7 @@ class WorkerOperations(CommandMaker):
         return sorted(told.workers.values(), key=lambda worker: (worker.since, worker.name))
 
     def told(self, what: str = "leases") -> Steps[_Told]:
-        """Read what the heartbeats tell; with "leases" also who holds which delivery."""
+        """Read the heartbeats; with "leases" also the holder of each delivery."""
         found: dict[str, str] = {}
         cursor = "0"
         while True:
@@ -126,7 +125,7 @@ class WorkerOperations(CommandMaker):
                 return _read(self.queue_name, found, int(now))
 
     def all_leases(self) -> Steps[dict[str, tuple[Task[Any], float]]]:
-        """Read all leases, without payloads: by id the task, and the server's time, ms."""
+        """Read all leases by id, without payloads: each task, and the server's time, ms."""
         found: dict[str, tuple[Task[Any], float]] = {}
         cursor = b"0"
         while True:
@@ -137,7 +136,7 @@ class WorkerOperations(CommandMaker):
                 try:
                     end = moment_of(float(until))
                     task = make_task(Task, name, record, None, TaskState.INVISIBLE, end)
-                except UNREADABLE as error:  # check names it
+                except UNREADABLE as error:  # check reports the bad record
                     raise_interruption(error)
                 else:
                     found[name] = (task, float(now))
@@ -145,7 +144,7 @@ class WorkerOperations(CommandMaker):
                 return found
 
     def release_held(self, leases: Sequence[LeaseInfo]) -> Steps[int]:
-        """Give leases back, uncounted; return how many: those that have ended meanwhile stay."""
+        """Give leases back, uncounted; return their number, without leases that have ended."""
         done = 0
         for first in range(0, len(leases), RELEASED_AT_ONCE):
             batch = leases[first : first + RELEASED_AT_ONCE]
@@ -166,7 +165,7 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
     workers: dict[str, WorkerInfo] = {}
     holders: dict[str, str] = {}
     for worker, text in stored.items():
-        if told := _STORED.fullmatch(text):  # else another program has written into Redis
+        if told := _STORED.fullmatch(text):  # a text of another form was written by another program
             seen, since, running, concurrency, pid, host, name = told.groups()
             doing = _DOING.fullmatch(stored.get(f"{worker}\t", ""))
             _, holds, longest_ms, task, tokens = doing.groups() if doing else ("", 0, -1, "", None)
@@ -192,7 +191,7 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
 def lease_info(
     queue_name: str, task: Task[Any], now_ms: float, partition: int, told: _Told
 ) -> LeaseInfo:
-    """Say who holds a task, by what the heartbeats tell; the token is the time of the pop."""
+    """Describe a lease, with the holder that a heartbeat names; the token is the pop's time."""
     name = f"{task.token}:{partition}" if partition else str(task.token)
     worker = told.workers.get(told.holders.get(name, ""))
     holder: dict[str, Any] = {}

@@ -2,9 +2,9 @@
 
     dpq.otel.instrument()    # once in each process: all queues and workers, also older objects
 
-`push` notes the trace context of its span with the task, and consumers link to it. The verbs of
-`QueueOperations`, which both faces and all workers call, are wrapped then. So a process that does
-not instrument runs none of this. docs/tracing.md is for users.
+`push` stores the trace context of its span with the task, and consumers link to it. `instrument`
+wraps the verbs of `QueueOperations`, which both faces and all workers call. So a process without
+`instrument` runs none of this code. docs/tracing.md is for users.
 """
 
 import logging
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 SETTLING = ("ack", "fail", "bury", "release", "rate_limited", "set_visibility")
 """The verbs that end the delivery of one task."""
 
-_active: list[Telemetry] = []  # what `instrument` has made, or nothing
+_active: list[Telemetry] = []  # the telemetry that `instrument` has made; empty without
 _undo: list[Callable[[], None]] = []
 
 
@@ -77,7 +77,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Make no more spans and metrics; what is under way ends as it began."""
+    """Make no more spans and metrics; calls that are under way still end their spans."""
     _active.clear()
     while _undo:
         _undo.pop()()
@@ -93,7 +93,7 @@ class DPQInstrumentor:
     """The instrumentor that `opentelemetry-instrument` finds by its entry point."""
 
     def instrument(self, **options: Any) -> None:
-        """Call `instrument` with its arguments; others, as `skip_dep_check`, mean nothing."""
+        """Call `instrument` with its arguments; ignore others, such as `skip_dep_check`."""
         instrument(
             tracer_provider=options.get("tracer_provider"),
             meter_provider=options.get("meter_provider"),
@@ -118,7 +118,7 @@ def processing(queue: QueueBase[Any], task: Task[Any]) -> Iterator[trace.Span]:
         task: What pop returned.
 
     Yields:
-        The span; one that records nothing if the process is not instrumented.
+        The span. If the process is not instrumented, it is a span that records nothing.
     """
     if not _active:
         yield trace.INVALID_SPAN

@@ -20,7 +20,7 @@ Attributes = dict[str, Any]
 def type_name(error: BaseException) -> str:
     """Name the type of an error as `error.type` does: with its module, unless it is builtin."""
     if isinstance(error, GeneratorExit):
-        return "interrupted"  # the call was thrown away before its answer
+        return "interrupted"  # the caller has dropped the call before its answer
     kind = type(error)
     return (
         kind.__qualname__
@@ -91,7 +91,7 @@ def server_attributes(client: Any) -> Attributes:
     """Say where a client sends to: host and port, the path of a socket, a service of Sentinel."""
     pool = getattr(client, "connection_pool", None)
     named = getattr(pool, "connection_kwargs", None) or {}
-    nodes = getattr(client, "nodes_manager", client)  # of a cluster
+    nodes = getattr(client, "nodes_manager", client)  # a cluster client has a `nodes_manager`
     startup = getattr(nodes, "startup_nodes", None)
     if startup:
         first = next(iter(startup.values()))

@@ -45,7 +45,7 @@ _told: set[str] = set()
 
 
 def safely(function: Callable[..., T], *args: Any, **named: Any) -> T | None:
-    """Call a function of telemetry; log the first error of each kind, and return None then."""
+    """Call a function of telemetry; if it fails, return None, and log the first error of a kind."""
     try:
         return function(*args, **named)
     except Exception as error:
@@ -147,7 +147,7 @@ class Call:
 
     @property
     def traceparent(self) -> str:
-        """The context that the pushed tasks carry; "" if the span is not sampled: nobody has it."""
+        """The context that the pushed tasks carry; "" if the span is not sampled."""
         context = self.span.get_span_context()
         if not (context.is_valid and context.trace_flags.sampled):
             return ""
@@ -166,7 +166,8 @@ class Call:
         try:
             result = yield from steps
         except GeneratorExit as left:
-            if self._queue.partitions is self._partitions:  # else it begins again, in all of them
+            # If the partitions have changed, the operation begins again.
+            if self._queue.partitions is self._partitions:
                 self.end(left, sent)
             raise
         except BaseException as error:

@@ -97,7 +97,7 @@ class Wrappers:
         return push_many
 
     def popping(self, verb: Callable[..., Steps[Any]]) -> Callable[..., Steps[Any]]:
-        """Wrap `pop`. One that brings no task makes no span: an idle consumer would make most."""
+        """Wrap `pop`. A pop without a task makes no span: idle consumers would make most spans."""
 
         @wraps(verb)
         def pop(queue: QueueOperations[Any], most: int, *args: Any) -> Steps[Any]:

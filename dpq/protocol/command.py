@@ -45,7 +45,7 @@ class Command(NamedTuple, Generic[T]):
 
 
 PlainCommand = Sequence[str | bytes | float]
-"""A plain Redis command, as its words."""
+"""The words of a plain Redis command."""
 
 Together = Generator[list[Command[Any]], list[Any], list[Any]]
 """Several operations that run in step; see `together`."""
@@ -140,7 +140,7 @@ class Operation(Generic[T]):
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
         self._unconfirmed: Unconfirmed | None = None
-        self._action = ""  # the script that is not confirmed
+        self._action = ""  # the name of a script without a confirmation
 
     def begin(self) -> Sequence[Command[Any]] | None:
         """Return the first commands to send; None if the operation has ended.
@@ -171,7 +171,8 @@ class Operation(Generic[T]):
             except DPQError as error:
                 reply = error
             else:
-                if isinstance(reply, Later):  # nothing has changed: the operation asks again
+                # The script has changed nothing, and the operation asks again.
+                if isinstance(reply, Later):
                     self._unconfirmed = None
                 return self._resume(self._steps.send, reply)
         return self._resume(self._steps.throw, reply)
@@ -188,7 +189,7 @@ class Operation(Generic[T]):
             self.result = end.value
             return None
         commands = (request,) if isinstance(request, Command) else request
-        if self._unconfirmed:  # the whole cannot be confirmed any more, so the rest need not wait
+        if self._unconfirmed:  # one command is not confirmed, so the others need not wait
             return [command._replace(needs_confirmation=False) for command in commands]
         return commands
 
@@ -217,7 +218,7 @@ def together(operations: Sequence[Steps[Any]]) -> Together:
         try:
             following = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
-            if not expected(error):  # an interrupt ends all of them
+            if not expected(error):  # an interrupt ends all operations
                 raise
             results[index] = error
             return
@@ -228,7 +229,8 @@ def together(operations: Sequence[Steps[Any]]) -> Together:
             commands.extend(following)
 
     for index, steps in enumerate(operations):
-        advance(index, Operation(steps), None)  # arguments are checked before a server is asked
+        # The first step checks the arguments, before any command is sent.
+        advance(index, Operation(steps), None)
     while under_way:
         answered, under_way = under_way, []
         replies = yield commands
@@ -245,7 +247,7 @@ class CommandMaker:
 
     def __init__(self, queue_name: str, tag: str, clock: Callable[[], int] | None) -> None:
         self.queue_name = queue_name
-        self._tag = tag  # the text between the braces of its keys
+        self._tag = tag  # the text between the braces of the keys
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
 

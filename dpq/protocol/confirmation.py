@@ -57,12 +57,12 @@ class Confirmation:
     def exchange(self, commands: Sequence[Command[Any]], timeout: float | None) -> "Exchange":
         """Make the commands that confirm others: a write without effect, and WAIT.
 
-        A newer server waits only for what this connection has written. If a call is repeated and
-        finds its work done, it writes nothing; so there is a write without effect. For a drop it
+        A newer server waits only for what this connection has written. If a repeated call finds its
+        work done, it writes nothing. So a write without effect is added. For a drop that write
         comes before, and the drop removes it; behind the drop it would stay.
 
         Args:
-            commands: The commands to confirm; one of them at least needs it.
+            commands: The commands; at least one of them needs a confirmation.
             timeout: The client's own timeout, seconds.
         """
         milliseconds = wait_milliseconds(timeout)
@@ -81,8 +81,8 @@ class Confirmation:
     ) -> tuple[Sequence[Command[Any]], Callable[[list[Any]], list[Any]]]:
         """Add reads of the settings of partitioned queues, to be confirmed beside the first task.
 
-        The first partition has the settings, often on another server than the task. If its replica
-        has not got them and takes over, a later client would not find the task.
+        The first partition has the settings, often on another server than the task. If a replica
+        without these settings takes over, a later client would not find the task.
 
         Returns:
             All commands to send, and a function: it takes the replies to all, and returns those of
@@ -91,7 +91,8 @@ class Confirmation:
         reads: dict[str, Command[Any]] = {}
         for command in commands:
             name = queue_of(command.keys[0])
-            if command.script.name in ("configure", "drop"):  # the settings may change
+            # These scripts may change the settings.
+            if command.script.name in ("configure", "drop"):
                 self._confirmed_settings.discard(name)
             elif name not in self._confirmed_settings and _needs_settings(command):
                 called = script("configure")
@@ -149,8 +150,8 @@ class Exchange(NamedTuple):
     def read(self, replies: list[Any]) -> list[Any]:
         """Take the replies to all commands; return those of the scripts.
 
-        If the changes are not confirmed, each reply of a script that needs it is an `Unconfirmed`:
-        also an error, so that a call with an unknown script does not wait for a second time.
+        If the changes are not confirmed, each reply of a script that needs it is an `Unconfirmed`.
+        An error is marked too, so that a call with an unknown script does not wait a second time.
         """
         first, last = len(self.before), len(self.before) + len(self.commands)
         unconfirmed = judge(self.durability, replies[:first] + replies[last:])
@@ -164,7 +165,7 @@ class Exchange(NamedTuple):
 
 
 def judge(durability: Durability, answers: Sequence[Any]) -> Unconfirmed | None:
-    """Read the answers to the commands that confirm: None if all is confirmed.
+    """Read the answers to the commands that confirm; return None if all is confirmed.
 
     If one answer is an error, the last one says nothing about the changes of an earlier call.
     """

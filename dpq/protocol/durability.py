@@ -30,7 +30,7 @@ class Unconfirmed(NamedTuple):
             reply is missing.
         durability: The durability that was asked for.
         confirmed: The number of replicas, or disks, that have answered.
-        reason: The error, if it was not just the time.
+        reason: The error, if the cause was not just the time.
     """
 
     reply: Any
@@ -48,7 +48,7 @@ class Unconfirmed(NamedTuple):
 
 
 def error_in(reply: Any) -> Exception | None:
-    """Return the error that a reply is, or that it is marked with; None if it is no error."""
+    """Return the error in a reply, also in an `Unconfirmed` reply; None if there is none."""
     error = reply.reply if isinstance(reply, Unconfirmed) else reply
     return error if isinstance(error, Exception) else None
 
@@ -70,7 +70,7 @@ def wait_milliseconds(timeout: float | None) -> int:
 
 
 def require_direct(durability: Durability, direct: bool, client: Any) -> None:
-    """Refuse a client over which WAIT may take another connection than the script."""
+    """Refuse a client that may send WAIT over another connection than the script."""
     if not direct:
         kind = type(client)
         raise ConfigurationError(
@@ -81,7 +81,7 @@ def require_direct(durability: Durability, direct: bool, client: Any) -> None:
 
 
 def require_fsync(info: Mapping[str, Any]) -> None:
-    """Refuse a server that cannot say when something is on its disk."""
+    """Refuse a server that cannot say when a change is on its disk."""
     version = str(info.get("redis_version", ""))
     found = re.match(r"(\d+)\.(\d+)", version)
     if found and (int(found[1]), int(found[2])) < WAITAOF_SINCE:

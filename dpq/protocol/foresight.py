@@ -73,7 +73,7 @@ def read_view(reply: Sequence[Any]) -> View:
 
 
 def _add(view: View, letter: str, score: float, member: str, plan: Plan, raw: bytes) -> None:
-    """Put a task where it stands."""
+    """Add a task to the part of the view that its letter names."""
     id_ = member
     if letter == "w":
         text = member[len(plan.group) + 1 :]

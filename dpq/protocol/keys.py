@@ -19,12 +19,12 @@ PARTS = (
     "ready",  # ZSET: order and id -> score
     "delayed",  # ZSET: id -> due, ms
     "invisible",  # ZSET: id -> lease end, ms
-    "waiting",  # ZSET: group, score, order and id, behind a head or in a closed group
-    "groups",  # HASH: group -> its head
-    "closed",  # ZSET: group -> opens, ms
-    "payload",  # HASH: id -> payload that is too long for the record
-    "meta",  # HASH: id -> record, and payload
-    "dead",  # ZSET: id -> when, ms
+    "waiting",  # ZSET: group, score, order and id of tasks behind a head or in a closed group
+    "groups",  # HASH: group -> the head of the group
+    "closed",  # ZSET: group -> the time when it opens, ms
+    "payload",  # HASH: id -> a payload that is too long for the record
+    "meta",  # HASH: id -> record, and a short payload
+    "dead",  # ZSET: id -> the time of death, ms
     "keys",  # HASH: unique key -> id
     "conf",  # HASH: settings
     "stats",  # HASH: running totals, and copies of what people set
@@ -33,10 +33,10 @@ PARTS = (
     "limits",  # HASH: what is limited -> how
     "gates",  # HASH: group -> what its limit has granted
     "tracked",  # ZSET: leases whose end lets others run
-    "workers",  # HASH: worker -> when it was seen, and what it said
-    "history",  # HASH: minute or quarter of an hour -> what was counted and held then
+    "workers",  # HASH: worker -> its last heartbeat
+    "history",  # HASH: minute or quarter of an hour -> counts and states of that time
     "events",  # STREAM: the last thousand or so events that people want to see
-    "trail",  # STREAM: what happened to each task, if the queue keeps that
+    "trail",  # STREAM: the events of each task, if the queue keeps a trail
 )
 """The keys of a queue. Their number does not grow with its tasks or groups."""
 
@@ -47,8 +47,9 @@ _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
 def key_of(tag: str, part: str) -> str:
     """Name the key that a script's header calls `part`.
 
-    The braces keep all keys of one queue in one cluster slot, and the two that all queues share in
-    another. The tag between them is the queue's name, or that of one of its partitions.
+    The braces keep all keys of one queue in one cluster slot. They keep the two keys that all
+    queues share in another slot. The tag between the braces is the queue's name, or the tag of one
+    of its partitions.
     """
     return _SHARED.get(part) or f"dpq:{{{tag}}}:{part}"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 try:
     from hiredis import pack_command
-except ImportError:  # the extra `fast` has it
+except ImportError:  # the extra `fast` installs it
     pack_command = None  # type: ignore[assignment]
 
 from dpq.protocol.command import Command, PlainCommand

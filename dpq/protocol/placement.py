@@ -10,7 +10,8 @@ from functools import lru_cache
 MAX_PARTITIONS = 1024
 
 _SLOTS = 16384
-DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"  # as in ids
+# The same digits as in ids.
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _VALUES = {digit: value for value, digit in enumerate(DIGITS)}
 
 PLAIN_ID_LENGTH = 12

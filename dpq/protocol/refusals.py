@@ -32,7 +32,7 @@ _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
 def require_same(reply: Any) -> None:
     """Raise if a script refuses this client, since it knows other settings of the queue.
 
-    Every reply is looked at, before its reader is called: so no reader can forget it.
+    Every reply is checked before its reader is called, so no reader can forget the check.
 
     Raises:
         ConfigurationError: The queue has another storage format or number of partitions.
@@ -67,6 +67,7 @@ def read_settings(reply: list[bytes]) -> dict[str, str]:
     """Read the reply of configure; leave out a format that is no number, since it is damaged."""
     texts = read_texts(reply)
     settings = dict(zip(texts[::2], texts[1::2], strict=True))
-    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/lib/refusal.lua has it
+    # Lua/lib/refusal.lua has the same test.
+    if not re.fullmatch("[0-9]+", settings.get("format", "0")):
         del settings["format"]
     return settings

@@ -22,7 +22,7 @@ def read_stats(reply: Sequence[Any]) -> QueueStats:
 
 
 def _counts(names: Iterable[str], counts: Iterable[Any]) -> dict[str, Any]:
-    """Read names and counts; what is not named is 0, and models leave out names that they lack."""
+    """Read names and counts: a missing name counts 0, and models ignore unknown names."""
     found: dict[str, Any] = dict(zip(names, map(int, counts), strict=True))
     oldest = found.get("oldest_ready")
     wait, run = (Times.of(map(found.get, each, repeat(0))) for each in (_WAITS, _RUNS))
@@ -43,18 +43,18 @@ def read_slots(seconds: int) -> Callable[[list[Any]], list[Slot]]:
 
 
 def _read_slot(text: str, long: Mapping[str, str], seconds: int) -> Slot | None:
-    """Read a slot, also of a program that counts more, or less."""
+    """Read a slot, also if another version wrote it, which counts more or less."""
     try:
         at, *words = text.split()
         found = _counts([long.get(name, name) for name in words[::2]], words[1::2])
         found |= {"at": moment_of(int(at)), "seconds": seconds}
         return Slot(**found, oldest_due_seconds=found["oldest_ready"])
-    except (ValueError, LookupError):  # somebody wrote into Redis
+    except (ValueError, LookupError):  # another program wrote into Redis
         return None
 
 
 def read_events(reply: list[Any]) -> list[Event]:
-    """Read the reply of events; what somebody else wrote there is left out."""
+    """Read the reply of events; leave out entries that another program wrote."""
     found = []
     for place, fields in zip(reply[::2], reply[1::2], strict=True):
         texts = read_texts(fields)

@@ -53,7 +53,7 @@ class Batch(NamedTuple, Generic[P]):
             each with the reason: they are buried.
         refused: Leased tasks for which a validator of the payload's type raised an error of its
             own, each with that error: a failed attempt.
-        again: The upkeep is not done: ask again at once.
+        again: The upkeep is not done, so the caller must ask again at once.
         size: Bytes of all payloads.
         next_event_ms: The ms until time alone may let a task run; None if nothing is to come, or
             if another waiter watches that moment.
@@ -62,9 +62,9 @@ class Batch(NamedTuple, Generic[P]):
         failed: The last error of `refused`: the caller gets it if there are no tasks.
         looks: For a partitioned queue, `now_ms`, `next_event_ms` and `recheck_ms` of each partition
             that this waiter begins or stops to watch.
-        lost: Settings or limits are lost: restore them, and ask again.
+        lost: Settings or limits are lost. The caller must restore them, and ask again.
         recheck_ms: The ms after which a waiter must look again at the latest; None if the queue
-            does not exist. It is less where an older DPQ may use the queue.
+            does not exist. The time is shorter if an older DPQ may use the queue.
     """
 
     tasks: list[Task[P]]
@@ -86,7 +86,7 @@ class Look(NamedTuple):
 
     Attributes:
         first: Score and member of the best ready tasks, the best first; empty if none may run.
-        again: The upkeep is not done: ask again at once.
+        again: The upkeep is not done, so the caller must ask again at once.
         wait_ms: As `Batch.next_event_ms`.
         now_ms: As `Batch.now_ms`.
         lost: As `Batch.lost`.
@@ -141,7 +141,7 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
         except UNREADABLE as error:  # the other tasks of the batch must reach the caller
             raise_interruption(error)
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
-            record = record.partition(b" ")[0] + NO_RECORD[1:]  # its token
+            record = record.partition(b" ")[0] + NO_RECORD[1:]  # the token of the damaged record
             unreadable.append((make_task(Task, task_id, record, None, _INVISIBLE, until), reason))
     return Batch(tasks, unreadable, size=size, refused=refused)
 
@@ -184,8 +184,8 @@ def read_time(reply: list[Any]) -> int:
 def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: list[Any]) -> bool:
     """Read the reply of push; replace ids by those of the tasks that have the keys already.
 
-    `keys` are the keys of the tasks, by their index. It warns of costs
-    that a limit does not count as they are.
+    `keys` are the keys of the tasks, by their index. The function warns of
+    costs that a limit counts otherwise.
 
     Returns:
         True if the queue does not exist yet: create it, and push again.
@@ -225,12 +225,12 @@ def read_codes(ids: Sequence[str], reply: list[Any]) -> list[int | Later]:
 
 
 def first_of(reply: list[Any]) -> int:
-    """Read the reply of push_plain: 0 if the tasks are stored, else push is to be asked."""
+    """Read the reply of push_plain: 0 if the tasks are stored, else the caller must use push."""
     return int(reply[0])
 
 
 def is_done(reply: list[Any]) -> bool:
-    """Read the reply of ack_plain: False if ack is to be asked."""
+    """Read the reply of ack_plain: False if the caller must use ack."""
     return not reply
 
 
@@ -248,13 +248,13 @@ def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
 
 
 def read_fail(task_id: str) -> Callable[[int | bytes], int | Later]:
-    """Make a reader for fail."""
+    """Make a reader for the reply of fail."""
     read = read_lease("fail", task_id)
     return lambda reply: read(reply) if isinstance(reply, int) else read_later(reply, task_id)
 
 
 def read_lease(action: str, task_id: str) -> Callable[[int], int]:
-    """Make a reader for a call that needs the live token."""
+    """Make a reader for the reply to a call that needs the live token."""
 
     def read(reply: int) -> int:
         if reply == Code.LEASE_LOST:
@@ -265,7 +265,7 @@ def read_lease(action: str, task_id: str) -> Callable[[int], int]:
 
 
 def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int], None]:
-    """Make a reader for a call that needs a live task."""
+    """Make a reader for the reply to a call that needs a live task."""
 
     def read(reply: int) -> None:
         if reply == Code.NOT_FOUND:
@@ -370,7 +370,7 @@ def read_glance(reply: list[Any]) -> Glance:
 
 
 def read_wait(reply: int) -> int | None:
-    """Read the milliseconds until the next event, or None; what is closed until opened is none."""
+    """Read the ms until the next event; None if no event is to come by time alone."""
     return None if reply < 0 or reply > UNTIL_OPENED_MS / 2 else int(reply)
 
 

@@ -1,11 +1,11 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
-An operation is a file of `lua/`; what many share is in folders of `lua/lib/`, and what a few share
-in a folder of their name. A line `-- Needs: record, groups` brings those files in where it stands,
-after what they need themselves, and each one once for the block that it stands in.
+An operation is a file of `lua/`. Files that many operations share are in folders of `lua/lib/`;
+files that a few share are in a folder of their name. A line `-- Needs: record, groups` is replaced
+by these files, each after the files that it needs itself. A file comes in once for each block.
 
-The header of an operation is its contract: `-- Keys: ready meta` names its keys, here for the
-script and for the commands, which can only send what is declared there.
+The header of an operation is its contract: `-- Keys: ready meta` names its keys for the script
+and for the commands. So a command can only send keys that are declared there.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _HEADER = re.compile(r"--(?! Needs: )")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 
 
-@dataclass(frozen=True, eq=False)  # there is one of each, found by its identity
+@dataclass(frozen=True, eq=False)  # each script has one object, compared by identity
 class Script:
     """One atomic operation on the server.
 
@@ -54,7 +54,7 @@ class Sources:
         """Put one operation together, with all that it needs.
 
         Raises:
-            ValueError: A need is not there, or it needs itself.
+            ValueError: A needed file is missing, or needs itself.
         """
         source = self.operations[name]
         declared = _KEYS.search(source)
@@ -69,7 +69,7 @@ class Sources:
 
     def _resolved(self, name: str, body: str) -> Iterator[str]:
         """Put the files that each block needs into a text; blocks differ by their indentation."""
-        there: list[tuple[int, str]] = []  # how deep, and which file
+        there: list[tuple[int, str]] = []  # the indentation and the name of each file
         end = 0
         for line in _NEEDS.finditer(body):
             between, depth = body[end : line.start()], len(line[1])

@@ -12,7 +12,8 @@ from binascii import b2a_base64
 from dpq.protocol.placement import DIGITS, PLAIN_ID_LENGTH
 
 _BASE64 = (string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode()
-_AS_SORTED = bytes.maketrans(_BASE64, bytes(sorted(DIGITS.encode())))  # as sets and people sort
+# The digits in the order in which sorted sets and people sort them.
+_AS_SORTED = bytes.maketrans(_BASE64, bytes(sorted(DIGITS.encode())))
 
 TIME_DIGITS = 7
 """Digits for the ms since 1970 in an id: 42 bits, enough until 2109."""
@@ -26,8 +27,8 @@ def new_ids(count: int, mark: str | None) -> list[str]:
 
     Args:
         count: The number of ids.
-        mark: The mark of a partition. Then ids begin with it, and have no time: older clients
-            read them.
+        mark: The mark of a partition. Then ids begin with it and have no time, so that older
+            clients can read them.
     """
     text = secrets.token_urlsafe(9 * count)
     made = [text[i : i + PLAIN_ID_LENGTH] for i in range(0, len(text), PLAIN_ID_LENGTH)]

@@ -1,4 +1,4 @@
-"""The common part of `DPQ` and `AsyncDPQ`: their arguments, checked once and readable after.
+"""The common part of `DPQ` and `AsyncDPQ`: their arguments, checked once and readable later.
 
 Both queue classes derive from it; workers read its attributes. It sends nothing.
 """
@@ -38,7 +38,7 @@ DEFAULT_ASK = 2
 
 
 class QueueSettings(SharedSettings, total=False):
-    """The keyword arguments of `DPQ`, for type checkers; but for `payload_type`."""
+    """The keyword arguments of `DPQ` without `payload_type`, for type checkers."""
 
     default_visibility: float
     default_max_attempts: int
@@ -52,9 +52,9 @@ class QueueSettings(SharedSettings, total=False):
 class QueueBase(Generic[P]):
     """The constructor and the read-only attributes of `DPQ`."""
 
-    _opened: Any = None  # the client that from_url opened
+    _opened: Any = None  # the client that `from_url` has opened
     _leases: Leases
-    _session: Any  # blocking or asyncio
+    _session: Any  # a blocking or an asyncio session
 
     @overload
     def __init__(
@@ -212,7 +212,7 @@ class QueueBase(Generic[P]):
     def _refusal(self) -> str:
         """Say why this object sends nothing once it is closed.
 
-        "" if the client is the caller's: then a closed object connects again.
+        The result is "" if the client belongs to the caller: then a closed object connects again.
         """
         if not self._opened:
             return ""
@@ -274,7 +274,7 @@ class QueueBase(Generic[P]):
 
     @property
     def order(self) -> str:
-        """The order of equal priorities, as far as this client knows (it asks once)."""
+        """The order of equal priorities, as far as this client knows (the client asks once)."""
         return self._setting("order", "fifo")
 
     @property

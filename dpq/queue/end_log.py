@@ -1,7 +1,7 @@
-"""The log of how deliveries have ended: failures, 429s, closings, deaths and lost leases. No I/O.
+"""The log of the ends of deliveries: failures, 429s, closings, deaths and lost leases. No I/O.
 
-Both workers, `lease()` and `leases()` call it. Besides failures of handlers and bodies, a line says
-what the server has done, not what was asked for.
+Both workers, `lease()` and `leases()` call it. A failure of a handler or a body is logged at once.
+All other lines say what the server has done, not what was asked for.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_CLOSED = 1000
-"""Closings that are remembered, so that each is told once."""
+"""Closings that are remembered, so that each closing is logged once."""
 
 SAME_SECONDS = 1.0
-"""Seconds that a closing must be longer than one that was told, to be told again: of many tasks
-that meet a limit together, each names a time of its own."""
+"""Seconds by which a closing must outlast the logged closing to be logged again. If many tasks meet
+a limit together, each task names a slightly different end."""
 
 
 def name_of(task: Task[Any]) -> str | None:
-    """Return the name of a named task, by which a worker has found its handler; None for others."""
+    """Return the name by which a worker finds the handler of a task; None for an unnamed task."""
     name = task.payload.get("task") if isinstance(task.payload, Mapping) else None
     return name if isinstance(name, str) else None
 
@@ -49,7 +49,7 @@ def log_failed(
     traceback: bool,
     name: str | None = None,
 ) -> None:
-    """Log a failed attempt; a signal has no traceback. RateLimited and Release are none."""
+    """Log a failed attempt; a signal has no traceback. RateLimited and Release log nothing here."""
     if isinstance(error, RateLimited | Release):
         return
     line = error_line(error)
@@ -80,7 +80,8 @@ class EndLog:
     def __init__(self, worker: str | None = None, *, named: bool = False) -> None:
         self._worker = worker
         self._named = named
-        self._closed: dict[tuple[str, str], float] = {}  # until when, monotonic seconds
+        # The end of each logged closing, monotonic seconds.
+        self._closed: dict[tuple[str, str], float] = {}
 
     def lost(self, queue: str, task: Task[Any], action: str) -> None:
         """Log that a delivery could not be ended, since its lease is lost."""
@@ -97,7 +98,7 @@ class EndLog:
         return name_of(task) if self._named else None
 
     def ended(self, queue: str, task: Task[Any], error: BaseException) -> None:
-        """Log what the server has done with a task at an error."""
+        """Log what the server has done with a task after an error."""
         if isinstance(error, RateLimited):
             self._rate_limited(queue, task, error)
         elif isinstance(error, Reject):

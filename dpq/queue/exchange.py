@@ -4,9 +4,9 @@
 The transports for HTTP clients call it. All of them do the same:
 
     take(request, host)    wait for a permit; the limiter may refuse, or be away
-    send(...)              send, then report the answer
-    hear(part)             as the caller reads the body
-    end()                  the body has ended: tell what was spent, end the permit
+    send(...)              send the request, then report the answer
+    hear(part)             read each part of the body, as the caller reads it
+    end()                  the body has ended: report what was spent, end the permit
 
 Once the request is sent, no error of the limiter is raised: it is logged. An error of the client,
 or an interrupt, ends the permit and closes the answer.
@@ -34,7 +34,7 @@ S = TypeVar("S")
 log = logging.getLogger(__name__)
 
 BAD_REQUEST = 400
-"""The first status of answers that need not say what they have spent."""
+"""The first HTTP status of the answers that need not say what they have spent."""
 
 
 class Exchange(Generic[R]):
@@ -58,7 +58,7 @@ class Exchange(Generic[R]):
 
     @property
     def reads_body(self) -> bool:
-        """True if the parts of the body are to be heard."""
+        """True if `hear` must get the parts of the body."""
         return self._reader is not None
 
     def prepare(self, request: R) -> None:
@@ -71,7 +71,7 @@ class Exchange(Generic[R]):
 
         Args:
             response: The response.
-            encoding: The encoding of the parts that are heard; None if they are plain.
+            encoding: The encoding of the parts that `hear` gets; None if they are plain.
         """
         if self._options.spent and self.ends_with_body:
             _, headers = status_and_headers(response)
@@ -111,7 +111,7 @@ class Exchange(Generic[R]):
         send: Callable[[], S],
         close: Callable[[S], object],
     ) -> S:
-        """Prepare and send the request, and report its answer; `close` closes one."""
+        """Prepare and send the request, and report its answer; `close` closes an answer."""
         try:
             self.prepare(request)
             response = send()
@@ -124,7 +124,7 @@ class Exchange(Generic[R]):
             self._report(response)
         except THROWN_AWAY:
             raise
-        except BaseException as error:  # an interrupt: nobody else can close the answer
+        except BaseException as error:  # an interrupt: the caller has no answer to close
             try:
                 self.end(error)
             finally:
@@ -140,13 +140,13 @@ class Exchange(Generic[R]):
                 self._log("read an answer", error)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Tell what was spent, and end the permit; safe to repeat."""
+        """Report what was spent, and end the permit; safe to repeat."""
         if self.permit is not None:
             self._tell_spent()
             self.permit.end(error)
 
     def end_soon(self) -> None:
-        """Tell what was spent, and end the permit, without waiting for that."""
+        """Report what was spent, and end the permit, without waiting for the server."""
         if self.ends_with_body:
             self._queue._finish(self.end)
 
@@ -162,7 +162,7 @@ class Exchange(Generic[R]):
                 self.permit.spent(cost)
             elif answer.complete and answer.status < BAD_REQUEST:
                 self._options.say_unsaid(self._queue.queue_name, self.permit.group)
-        except Exception as error:  # the caller's function: its answer is not to be spoiled
+        except Exception as error:  # the caller's function: its error must not spoil the answer
             raise_interruption(error)
             self._log("say what an answer has spent", error, trace=True)
 

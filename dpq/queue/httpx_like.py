@@ -13,7 +13,7 @@ from dpq.queue.wire import PERMIT, Options
 
 
 class Body:
-    """A body whose end ends a permit."""
+    """The body of an answer; the end of the body ends the permit."""
 
     def __init__(self, inner: Any, exchange: Exchange[Any]) -> None:
         self._inner, self._exchange = inner, exchange
@@ -90,11 +90,11 @@ class TransportBase:
         return sent
 
     def _follow(self, response: Any, exchange: Exchange[Any]) -> bool:
-        """Follow the body of a response, if there is need; True if its end is here already."""
+        """Follow the body of a response, if needed; return True if the body has ended already."""
         response.extensions = {**response.extensions, PERMIT: exchange.permit}
         if not exchange.ends_with_body:
             return False
-        if response.is_closed:  # a transport for tests
+        if response.is_closed:  # the inner transport is a double for tests
             exchange.read_body(response)
             exchange.hear(response.content)
             exchange.body_ended()

@@ -1,9 +1,9 @@
 """`q.leases()`: a loop over tasks, whose leases are extended while the body runs.
 
-An asyncio queue calls it. A `for` does not say to its iterator how the body has ended. But a next
-step means that the body came to its end, and only that acks. So if a loop is left early, its last
-task is not acked. A `with` does say how it was left, so it ends the delivery at once. Must not send
-anything while an object is deleted.
+An asyncio queue calls it. A `for` does not tell its iterator how the body has ended. But if the
+`for` takes a next step, the body came to its end. Only such a step acks a task. So if a loop is
+left early, its last task is not acked. A `with` knows how its body was left, so it ends the
+delivery at once. The loop must not send anything while an object is deleted.
 """
 
 import logging
@@ -20,13 +20,13 @@ from dpq.queue.lease_renewal import Leases
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 1.0
-"""Seconds between two looks for live tasks that others hold: their acks wake no waiter."""
+"""Seconds between two looks for live tasks of other consumers: their acks wake no waiter."""
 
 
 class AsyncLeaseLoop(Generic[P]):
     """The tasks of a queue, one after the other; see `AsyncDPQ.leases`.
 
-    It remembers the task that it has handed out last.
+    The loop remembers the task that it has handed out last.
     """
 
     _task: Task[P] | None = None
@@ -52,7 +52,8 @@ class AsyncLeaseLoop(Generic[P]):
     def _leave(self) -> None:
         """Stop to extend the last task of an earlier `for`, so that its lease runs out."""
         if (task := self._hand_back()) is not None:
-            Leases.let_go(self._queue._leases, task)  # the keeper's would wait for a lock
+            # The `let_go` of the keeper would wait for a lock.
+            Leases.let_go(self._queue._leases, task)
 
     def _tell(self, error: Exception) -> None:
         event = "lease_lost" if isinstance(error, LeaseLostError) else "not_confirmed"
@@ -73,7 +74,8 @@ class AsyncLeaseLoop(Generic[P]):
         if done is not None and queue._leases.let_go(done):
             try:
                 await queue._finish(queue.ack, done)
-            except (LeaseLostError, NotConfirmedError) as error:  # done, or another's by now
+            # The task is done, or another consumer has it.
+            except (LeaseLostError, NotConfirmedError) as error:
                 self._tell(error)
         while not self._over:
             if tasks := await queue._take(1, 0 if self._until_empty else None, self._visibility):

@@ -1,4 +1,4 @@
-"""Renewal of leases while their tasks run: many in one call, at a third of their time.
+"""Renewal of leases while their tasks run: many leases in one call, at a third of their time.
 
 `DPQ` and the workers hold their leases here. It must not end a delivery.
 """
@@ -63,9 +63,10 @@ class Leases:
         self.queue_name = queue_name
         self.wake_at = float("inf")
         self._held: dict[Key, Lease] = {}
-        self._ending: dict[Key, Lease] = {}  # their work has ended, the ack is not answered
+        # Leases whose work has ended, and whose ack is not answered.
+        self._ending: dict[Key, Lease] = {}
         self._third = LINGER_SECONDS  # a third of the shortest lease so far
-        self._on_the_way: dict[Key, Lease] = {}  # being extended now
+        self._on_the_way: dict[Key, Lease] = {}  # leases that a call extends now
 
     def hold(self, tasks: Sequence[Task[Any]], seconds: float) -> list[Lease]:
         """Keep leases alive from now on; a task's own visibility comes before `seconds`."""
@@ -114,11 +115,11 @@ class Leases:
         raise NotImplementedError
 
     def _plan(self) -> float:
-        """Set `wake_at` and return it: the first due time, or a while if nothing is held.
+        """Set `wake_at` and return it: the first due time; if no lease is held, a later time.
 
         So quick tasks do not wake the keeper one by one.
         """
-        self.wake_at = float("inf")  # a lease that is held from here on wakes the keeper
+        self.wake_at = float("inf")  # a lease that begins from here on wakes the keeper
         dues = (lease.due for _, lease in self._kept())
         self.wake_at = min(dues, default=time.monotonic() + self._third)
         return self.wake_at
@@ -204,7 +205,7 @@ class Keeper(Leases):
     def _wake(self) -> None:
         with self._starting:
             self._closed = False
-            if self._thread is None or not self._thread.is_alive():  # a forked child has none
+            if self._thread is None or not self._thread.is_alive():  # a forked child has no thread
                 self._thread = threading.Thread(target=self._run, name="dpq-leases", daemon=True)
                 self._thread.start()
         self._news.set()
@@ -218,7 +219,7 @@ class Keeper(Leases):
                 with self._starting:
                     if (
                         self._closed or not self._kept()
-                    ):  # who comes after this starts another thread
+                    ):  # a lease that begins later starts another thread
                         self.wake_at, self._thread = float("inf"), None
                         return
             notified = self._news.wait(max(0.0, wait))
@@ -227,7 +228,7 @@ class Keeper(Leases):
                 try:
                     if leases:
                         self._extended(leases, self._extend(wanted(leases)))
-                except Exception:  # any error: a keeper that has ended extends nothing
+                except Exception:  # on any error the thread goes on, or no lease would be extended
                     self._put_off(leases)
                 finally:
                     self._on_the_way = {}

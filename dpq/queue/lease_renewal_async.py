@@ -26,7 +26,7 @@ class AsyncKeeper(Leases):
         self._extend = extend
         self._keeping: asyncio.Task[None] | None = None
         self._news: asyncio.Event | None = None
-        self._beat: asyncio.Future[None] | None = None  # done when nothing is on the way
+        self._beat: asyncio.Future[None] | None = None  # done when no extension is under way
 
     async def end(self, task: Task[Any]) -> bool:
         """Stop to extend a lease; no extension is under way when this returns."""
@@ -56,7 +56,7 @@ class AsyncKeeper(Leases):
             while self._kept():
                 try:
                     await self._beat_once(news)
-                except BaseException as error:  # the error of a signal handler, not of a call
+                except BaseException as error:  # a signal handler has raised this, not the call
                     if not passed_on(error):
                         raise
                     log.warning("interrupted while extending leases, next try soon", exc_info=True)
@@ -76,7 +76,7 @@ class AsyncKeeper(Leases):
         self._beat = beat = asyncio.get_running_loop().create_future()
         try:
             self._extended(leases, await self._extend(wanted(leases)))
-        except Exception:  # any error: a keeper that has ended extends nothing
+        except Exception:  # on any error the task goes on, or no lease would be extended
             self._put_off(leases)
         finally:
             self._on_the_way = {}

@@ -1,7 +1,7 @@
 """The life of a blocking queue object: its start, and how it waits. `DPQ` derives from it.
 
-life_async.py has the same names for asyncio, where they do something else: a call may be cancelled
-there, and a forked child must start again. So what uses these names can be one text for both.
+life_async.py has the same names for asyncio, but they do something else: a call may be cancelled
+there, and a forked child must start again. So the code that uses these names is one text for both.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -79,7 +79,7 @@ class QueueLife(QueueBase[P]):
         return call(*args, **named)
 
     def _finish_all(self) -> None:
-        """Wait for calls that nobody waits for: there are none."""
+        """Do nothing: a blocking queue has no calls in the background."""
 
     def __len__(self) -> int:
         return cast("int", cast("Any", self).size())

@@ -1,8 +1,8 @@
 """The life of an asyncio queue object: its start, and how it waits. `AsyncDPQ` derives from it.
 
-A call that is cancelled may have run all the same, as one whose reply is lost. Only a pop takes
-something: what a cancelled pop still gets is given back, uncounted, or its lease runs out. life.py
-is the counterpart for threads.
+A call that is cancelled may have run all the same, as if its reply were lost. Of all calls, only a
+pop takes tasks. The tasks of a cancelled pop are given back, uncounted, or their leases run out.
+life.py is the counterpart for threads.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -75,10 +75,10 @@ class AsyncQueueLife(QueueBase[P]):
 
     @property
     def _session(self) -> AsyncQueueSession[QueueOperations[P]]:
-        """The session. In a forked child the object starts again, and keeps those of the parent.
+        """The session. In a forked child the object starts again, and keeps the parent's objects.
 
-        Both share one epoll. If the child closed a connection, the parent's event loop would not
-        see its replies any more.
+        Parent and child share one epoll. If the child closed a connection, the parent's event loop
+        would not see the replies of the parent any more.
         """
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
             session = self._own_session
@@ -102,7 +102,7 @@ class AsyncQueueLife(QueueBase[P]):
     async def _take(
         self, most: int, timeout: float | None, visibility: float | None
     ) -> list[Task[P]]:
-        """Take tasks, and wait for them; what comes after a cancellation is given back."""
+        """Take tasks, and wait for them; tasks that come after a cancellation are given back."""
         stop = asyncio.get_running_loop().create_future()
         taking: asyncio.Task[list[Task[P]]] | None = None
         try:
@@ -111,7 +111,7 @@ class AsyncQueueLife(QueueBase[P]):
             return await asyncio.shield(taking)
         except THROWN_AWAY:
             raise
-        except BaseException:  # cancelled, or interrupted by a signal handler
+        except BaseException:  # the call is cancelled, or a signal handler has raised
             stop.set_result(None)
             if taking and not (taking.done() and (taking.cancelled() or taking.exception())):
                 self._finish(self._give_back, taking)
@@ -135,6 +135,6 @@ class AsyncQueueLife(QueueBase[P]):
         return asyncio.shield(task)
 
     async def _finish_all(self) -> None:
-        """Wait for calls that nobody waits for, at most `GIVE_BACK_SECONDS`."""
+        """Wait for the calls in the background, at most `GIVE_BACK_SECONDS`."""
         if self._background:
             await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)

@@ -56,15 +56,15 @@ class Permit:
         warn_of_costs(queue.queue_name, caller.costs)
 
     def spent(self, cost: Cost | None = None, **units: int) -> None:
-        """Tell what the request has spent: it replaces what was charged, as in `DPQ.spent`.
+        """Note what the request has spent; this replaces what was charged, as in `DPQ.spent`.
 
-        It travels with the end of the permit. The last value of each unit counts. It counts if the
-        permit took more than one request, or other units are limited; else nothing is to change.
+        The units travel with the end of the permit. The last value of each unit counts. If the
+        permit took one request and no other units are limited, nothing is to change.
 
         Raises:
             ConfigurationError: A value is out of its bounds.
         """
-        write_spent(cost, units)  # checks them
+        write_spent(cost, units)  # raises if a value is wrong
         given = cost if isinstance(cost, Mapping) else {} if cost is None else {"": cost}
         told = {**self._told, **given, **units}
         write_spent(told)
@@ -73,14 +73,14 @@ class Permit:
     def report(
         self, response: Any, headers: Headers | None = None, *, scope: Scope = "member"
     ) -> RateLimited | None:
-        """Tell what the host has answered.
+        """Report the answer of the host.
 
         A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
         pool, else the group (without a group, the queue) for all consumers and callers. The next
-        one is a probe. The request stays spent; other units are given back, unless `spent` was told
-        before. A longer closing is never shortened. What a good answer says is left is obeyed by
-        all (see `observe` of the queue). If the server cannot be told, that is logged: your request
-        is done.
+        task or permit is a probe. The request stays spent; other units are given back, unless
+        `spent` was called before. A longer closing is never shortened. If a good answer says what
+        is left, all callers and consumers obey it (see `observe` of the queue). If the report
+        cannot be sent, that is logged, and no error is raised: your request is done.
 
         Args:
             response: A response of requests, httpx, aiohttp or urllib; or the status of another
@@ -90,7 +90,7 @@ class Permit:
                 nothing else. Without a member, "member" is "group".
 
         Returns:
-            The limit, to raise it or to wait for it; None if the answer was none.
+            The limit, to raise it or to wait for it; None if the answer was no limit.
 
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
@@ -117,9 +117,9 @@ class Permit:
             )
 
     def close(self) -> None:
-        """End the permit, where it is a lease; the end of the `with` does it. Safe to repeat.
+        """End the permit, if it is a lease; the end of the `with` does it. Safe to repeat.
 
-        If the server cannot be told, that is logged, and the lease runs out by itself.
+        If the call fails, that is logged, and the lease runs out by itself.
         """
         if self._held:
             self._queue._finish(self._end_lease)
@@ -153,7 +153,7 @@ class Permit:
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:
-        """Log what the server could not be told: the request is done, and its answer counts."""
+        """Log an error of the server and go on: the request is done, and its answer counts."""
         try:
             yield
         except (DPQError, RedisError) as error:
@@ -178,18 +178,19 @@ class Permit:
 
     @property
     def leased(self) -> bool:
-        """The permit counts until it ends, for a concurrency or as a probe; or until its answer."""
+        """True while the permit is a lease: for a concurrency, as a probe, or until its answer."""
         return self._held is not None
 
     def _let_go(self) -> str:
-        """Return what is held, which ends now: it is not to be extended any more."""
+        """Return the name of the lease, which ends now, or ""; it is not extended any more."""
         held, self._held = self._held, None
         return held.member if held else ""
 
     def __del__(self) -> None:
-        """Stop to extend a permit that nobody has ended, so that its lease runs out."""
+        """Stop to extend a permit that was not ended, so that its lease runs out."""
         if held := getattr(self, "_held", None):
-            Leases.let_go(self._queue._leases, held)  # the keeper's would wait for a lock
+            # The `let_go` of the keeper would wait for a lock.
+            Leases.let_go(self._queue._leases, held)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(group={self.group!r}, waited={self.waited:.3f})"

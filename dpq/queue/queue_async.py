@@ -1,8 +1,8 @@
 """`AsyncDPQ`, the asyncio queue: hands operations to its session, and waits for tasks.
 
 Callers, workers, the scheduler and the command line use it. Data flows one way: caller -> queue ->
-command -> script -> reply. Nothing here decides about tasks. What waits, is cancelled or starts in
-another way in threads than in an event loop stands in the modules `life`.
+command -> script -> reply. Nothing here decides about tasks. Code that waits, is cancelled or
+starts in another way in threads than in an event loop stands in the modules `life`.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -249,7 +249,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             As `push`. The batches before the refused one stay.
         """
-        if isinstance(pushes, Iterator):  # it can be read only once
+        if isinstance(pushes, Iterator):  # an iterator can be read only once
             self._session.require_open()
             await self._session.ready(create=True)
         return await self._session.run(self._operations.push_many, pushes)
@@ -327,7 +327,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 watches = watches_after(batch)
                 while not batch.tasks and await sleep(waiter, watches, until):
                     batch = await self._look_again(most, visibility, waiter_argument(watches))
-                    if self._waiters is not waiters:  # the queue has begun, with partitions
+                    if self._waiters is not waiters:  # the queue now exists, and has partitions
                         watches = []
                         break
                     if batch.failed:
@@ -396,14 +396,15 @@ class AsyncDPQ(AsyncQueueLife[P]):
             else:
                 if self._leases.let_go(task):
                     await self._finish(self.ack, task)
-        finally:  # also where this was interrupted: nobody else would let it run out
+        finally:  # also after an interrupt: no other code would let the lease run out
             self._leases.let_go(task)
 
     async def _end_lease(self, task: Task[P], error: BaseException) -> None:
         """End the delivery of a task whose body has raised an error."""
         if self._leases.let_go(task):
-            failed = isinstance(error, Exception)  # an interrupt gives the task back
-            if failed:  # without the traceback: the caller gets the error itself
+            # An interrupt is no failure: the task is given back.
+            failed = isinstance(error, Exception)
+            if failed:  # without the traceback, since the caller gets the error itself
                 log_failed(None, self.queue_name, task, error, traceback=False)
             try:
                 await self._finish(self._end_delivery, task, error)
@@ -430,7 +431,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Each lease is extended while the body runs. The next step of the loop acks the task before
         it; so does `continue`. So `[task async for task in q.leases(...)]` finishes tasks that
-        nobody has worked on. If the body ends the delivery itself (`rate_limited`, `release`,
+        no code has worked on. If the body ends the delivery itself (`rate_limited`, `release`,
         `fail`, `bury`, `ack`, ...), the loop does not.
 
         If the loop is left early (`break`, `return`, an exception), its last task is not acked;
@@ -483,7 +484,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Args:
             task: What pop returned.
-            cost: What the task has spent, as in `spent`; None if it is what was reserved.
+            cost: The units that the task has spent, as in `spent`; None for the reserved units.
 
         Returns:
             False if the task was gone already (a retried ack).
@@ -500,7 +501,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Args:
             tasks: What pop returned.
-            costs: What each task has spent, as in `spent`, or None; one for each task.
+            costs: For each task the units that it has spent, as in `spent`; or None for all.
 
         Returns:
             For each task what `ack` returns.
@@ -528,12 +529,12 @@ class AsyncDPQ(AsyncQueueLife[P]):
         )
 
     async def spent(self, task: Task[P], cost: Cost | None = None, **units: int) -> bool:
-        """Tell what a running task has spent: `q.spent(task, tokens=812)`.
+        """Report what a running task has spent: `q.spent(task, tokens=812)`.
 
         It replaces what the task was charged when it was popped, in all windows of these units, of
         its group and of the queue. What it spent beyond that is paid before the next grant. What it
         did not spend is given back, as far as no window then exceeds its bound. The first value of
-        each unit counts; `ack`, `fail`, `bury`, `release` and `rate_limited` can tell one as well.
+        each unit counts. `ack`, `fail`, `bury`, `release` and `rate_limited` can report it as well.
 
         Args:
             task: What pop returned.
@@ -541,10 +542,10 @@ class AsyncDPQ(AsyncQueueLife[P]):
             units: Units by name.
 
         Returns:
-            False if this delivery has told all these units before (nothing changed).
+            False if this delivery has reported all these units before (nothing changed).
 
         Raises:
-            ConfigurationError: A value is out of its bounds, or nothing is told.
+            ConfigurationError: A value is out of its bounds, or no units are given.
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
 
@@ -578,7 +579,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             task: What pop returned.
             delay: Seconds, or a timedelta, until the task is ready: 0 to 10 years.
             priority: A new priority, or None to keep it.
-            cost: What the delivery has spent, as in `spent`.
+            cost: The units that the delivery has spent, as in `spent`.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
@@ -601,7 +602,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             task: What pop returned.
             error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
-            cost: What the delivery has spent, as in `spent`.
+            cost: The units that the delivery has spent, as in `spent`.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
@@ -844,8 +845,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             scope: What closes: `"member"`, `"group"`, `"queue"`, or `"task"` for this task alone.
                 For a task without a member, `"member"` is `"group"`; without a group that is
                 `"queue"`.
-            cost: What the delivery has spent, as in `spent`. Without it, the request stays spent,
-                and all other units count as not spent.
+            cost: The units that the delivery has spent, as in `spent`. Without it, the request
+                stays spent, and all other units count as not spent.
             status: The HTTP status of the answer, for events and counts; None counts as a 429.
 
         Raises:
@@ -926,12 +927,12 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Tasks and permits share the limit of the group and of the queue: together they are never
         granted more, and no task is needed. If units are missing, they are booked up to 5 s ahead,
         first come, first served, and the caller sleeps until then without asking again.
-        `await permit.report(response)` tells a 429 to all. If the body raises `RateLimited`, that
-        is reported, and raised further.
+        `await permit.report(response)` makes all callers obey a 429. If the body raises
+        `RateLimited`, that is reported, and raised further.
 
         A booking stays spent, also if the caller is interrupted while it sleeps. Callers and tasks
-        that wait for the same units stand in one line: the higher priority first, then who came
-        first. A paused queue grants permits: only `delay_group`, a 429 and limits hold callers up.
+        that wait for the same units stand in one line: the higher priority first, then the earlier
+        one. A paused queue grants permits: only `delay_group`, a 429 and limits hold callers up.
 
         With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until
         the end of the body. A caller keeps its place on the server, and is called when a lease is
@@ -1101,7 +1102,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
     async def held(
         self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
     ) -> list[LeaseInfo]:
-        """List the leases of this queue, the longest held first: who holds what since when.
+        """List the leases of this queue, the longest held first, with holders and times.
 
         All leases are read, in bounded steps, without their payloads. A task that `set_visibility`
         hides is not among them.

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def log_refused(queue_name: str, batch: Batch[Any]) -> None:
-    """Log what a pop has refused: the caller gets the other tasks, and not the errors."""
+    """Log the tasks that a pop has refused: the caller gets the other tasks, and not the errors."""
     if batch.failed:
         line = error_line(batch.failed)
         log.warning(
@@ -24,7 +24,7 @@ def log_refused(queue_name: str, batch: Batch[Any]) -> None:
             extra=fields("attempt_failed", queue=queue_name, error=line),
         )
     for task_id, text in batch.buried:
-        reason = text.partition("\n")[0]  # the rest shows a part of the payload
+        reason = text.partition("\n")[0]  # the other lines show a part of the payload
         log.info(
             "%s: task %s is dead: %s",
             *(queue_name, task_id, reason),

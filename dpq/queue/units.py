@@ -33,7 +33,7 @@ def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
                     listener.wait(ear, pause)
                 elif not caller.place and pause > 0:
                     time.sleep(pause)
-    except BaseException:  # interrupted: its units stay spent, its lease and its place need not
+    except BaseException:  # after an interrupt the units stay spent; the lease or the place ends
         if held := caller.held or caller.place:
             with suppress(DPQError, RedisError):
                 queue._session.run(queue._operations.end_permit, caller, held, "")

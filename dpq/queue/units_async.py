@@ -13,7 +13,7 @@ from dpq.queue.pauses_async import THROWN_AWAY
 
 
 async def take_units_async(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
-    """Async `take_units`; a cancelled caller's units stay spent, its lease ends."""
+    """Async `take_units`. If the caller is cancelled, its units stay spent, and its lease ends."""
     began = time.monotonic()
     caller = Caller(request, began)
     asking: asyncio.Task[PermitAnswer] | None = None

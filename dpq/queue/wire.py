@@ -33,7 +33,7 @@ Group = str | Callable[[R], str | None] | None
 """The group of a request: a name, or a function of the request; None takes its host."""
 
 WhenAway = Literal["raise", "pass"]
-"""The fate of a request whose limit cannot be asked."""
+"""The fate of a request while the limiter cannot be asked: an error, or no limit."""
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +41,10 @@ KEPT_BYTES = 150
 """Bytes of a long name that stay readable before its hash."""
 
 ASK_AGAIN_SECONDS = 1.0
-"""Seconds between two requests that ask a limiter which is away: each may wait for a timeout."""
+"""Seconds between two requests to a limiter that is away: each may wait for a timeout."""
 
 PERMIT = "dpq_permit"
-"""The name under which a request and its response have the permit."""
+"""The name under which a request and its response carry the permit."""
 
 
 _WAYS_OUT = {
@@ -65,7 +65,7 @@ def missing_extra(name: str, error: ImportError) -> ImportError:
 
 
 def group_name(name: str | None) -> str | None:
-    """Return a name that a group may have: a long or odd one is cut, with its hash behind.
+    """Return a valid name of a group: a long or odd name is cut, with its hash behind.
 
     So a strange host in a redirect fails no request. An empty name is None: the queue's limit.
     """
@@ -183,7 +183,7 @@ class Options(Generic[R, Q]):
 
 
 class Outage:
-    """The time in which the limiter cannot be asked, and what becomes of requests meanwhile.
+    """The time in which the limiter cannot be asked, and the fate of requests meanwhile.
 
     Args:
         passes: Requests are sent without a permit.
@@ -195,7 +195,7 @@ class Outage:
         self._ask_at = 0.0
 
     def asks(self) -> bool:
-        """Return True if a request is to ask; while the limiter is away, one does each second."""
+        """Return True if a request is to ask; while the limiter is away, one asks each second."""
         now = time.monotonic()
         if not self._passed or now >= self._ask_at:
             self._ask_at = now + ASK_AGAIN_SECONDS

@@ -1,7 +1,7 @@
-"""All queues of a server: their names, one question to many of them, and the server's setup.
+"""All queues of a server: their names, one question to many queues, and the server's setup.
 
-The scheduler, the sampler, the command line and the dashboard call it. What concerns the tasks of
-one queue stands in `queue/`.
+The scheduler, the sampler, the command line and the dashboard call it. Code about the tasks of one
+queue stands in `queue/`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ QUEUES_A_CALL = 100
 
 
 def inspect_server(queue: "DPQ[Any]") -> tuple[list[Problem], list[str]]:
-    """Look at how a queue's server is set up; a setting that it does not show counts as good.
+    """Check the setup of a queue's server; a setting that the server does not show counts as good.
 
     Returns:
         The problems that endanger tasks, and the rights that are missing to see all settings.
@@ -78,7 +78,7 @@ def known_queues(redis: Any) -> list[str]:
 def missing_queue(queue: "DPQ[Any]") -> str:
     """Say that a queue does not exist, with the nearest name; "" if anything of it is stored.
 
-    A user who may not look counts as one whose queue exists.
+    If the Redis user may not look, the queue counts as existing.
     """
     session = session_of(queue)
     session.ready()
@@ -97,7 +97,7 @@ def missing_queue(queue: "DPQ[Any]") -> str:
 
 
 def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
-    """Remove names from the list, and count those that were there; the queues themselves stay."""
+    """Remove names from the list; return how many were there. The queues themselves stay."""
     return int(ask(redis, "SREM", REGISTRY, *names))
 
 

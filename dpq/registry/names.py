@@ -1,7 +1,7 @@
 """The list of the names of all queues: finds the names that are queues. No I/O.
 
-The scheduler and the command line call it. A user who may write the list may write anything into
-it, so a name must not be trusted.
+The scheduler and the command line call it. A Redis user with the right to write the list may write
+any text into it, so a name must not be trusted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from dpq.protocol.scripts import script
 from dpq.transport.cluster import forbidden
 
 NAMES_SHOWN = 5
-"""Names of queues in an error that has no near one: enough to see which server answers."""
+"""Names of queues in an error without a near name: enough to see which server answers."""
 
 
 def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
@@ -35,7 +35,7 @@ def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
 
 
 def no_such_queue(name: str, names: Iterable[str]) -> str:
-    """Say that there is no queue of a name, with the nearest of the names that there are."""
+    """Say that there is no queue of a name; add the nearest name, or some names of queues."""
     known = sorted(names)
     near = get_close_matches(name, known, n=1)
     if near:
@@ -75,11 +75,11 @@ class Sieve:
 
     A producer may create a queue between the look and the removal. It first writes the settings,
     then it looks at the list. `is_queue` first removes the name, then it looks again. So at least
-    one of both sees the other. Either the producer finds the name missing and adds it, or
+    one of them sees the other. Either the producer finds the name missing and adds it, or
     `is_queue` finds the settings and adds it. A client that opens the queue later adds it anyway.
 
     Attributes:
-        may_remove: This user may change the list, as far as DPQ knows.
+        may_remove: The Redis user may change the list, as far as DPQ knows.
     """
 
     def __init__(self) -> None:

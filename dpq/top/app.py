@@ -25,19 +25,19 @@ EVERY_SECONDS = 1.0
 """Seconds between two rounds."""
 
 HANGUP = 129
-"""The exit status when the terminal is gone: as a shell reports SIGHUP."""
+"""The exit status if the terminal is gone, which is what a shell reports for SIGHUP."""
 
 
 def _terminal_is_gone() -> bool:
-    """Say if the terminal was closed though no SIGHUP came: reading it would spin for ever."""
+    """Return True if the terminal was closed without a SIGHUP: reading it would spin for ever."""
     if sys.__stdin__ is None or not hasattr(select, "poll"):
         return False
     try:
         poll = select.poll()
         poll.register(sys.__stdin__, 0)
-        return bool(poll.poll(0))  # asked for nothing, it tells of a hang-up alone
+        return bool(poll.poll(0))  # with no event asked for, poll reports only a hang-up
     except (OSError, ValueError):
-        return False  # a test has put something else there
+        return False  # in a test stdin has no file number
 
 
 class Heard(Message):
@@ -50,10 +50,10 @@ class Heard(Message):
 
 
 class Done(Message):
-    """An action that has ended, and how."""
+    """The end of an action, and its result."""
 
     def __init__(self, said: str, *, failed: bool) -> None:
-        """Take what to say."""
+        """Take the text to show."""
         super().__init__()
         self.said, self.failed = said, failed
 
@@ -69,7 +69,7 @@ class Top(App[None]):
     ]
 
     def __init__(self, directory: Directory, server: str, *, read_only: bool = False) -> None:
-        """Take the queues, what the server is called, and whether keys may act."""
+        """Take the queues and the name of the server; with `read_only` no key may act."""
         super().__init__()
         self._server, self._read_only = server, read_only
         self._reader = Reader(
@@ -98,15 +98,15 @@ class Top(App[None]):
 
     @property
     def fault(self) -> str:
-        """Return why the server did not answer the last round; "" if it did."""
+        """Return why the server did not answer the last round; "" if it has answered."""
         return self.round.fault
 
     def now_ms(self) -> float:
-        """Return the server's clock, as far as it was seen."""
+        """Return the server's clock, by its last answer."""
         return time.time() * 1000 + self.round.ahead_ms
 
     def known(self, name: str) -> tuple[Snapshot | None, str]:
-        """Return what was last read of a queue, and why it cannot be read now."""
+        """Return the last snapshot of a queue, and the reason why it cannot be read now."""
         return self._snapshots.get(name), self.round.faults.get(name, "")
 
     def details_of(self, name: str) -> Details | None:
@@ -114,7 +114,7 @@ class Top(App[None]):
         return self._details if self._details and self._details.name == name else None
 
     def line(self) -> str:
-        """Say which server it is, and what is wrong."""
+        """Name the server, and say what is wrong."""
         if self.fault:
             since = time.monotonic() - (self._away_since or time.monotonic())
             return (
@@ -133,7 +133,7 @@ class Top(App[None]):
 
     def _tick(self) -> None:
         if not self.is_headless and _terminal_is_gone():
-            os._exit(HANGUP)  # an orderly end would write to it, and wait for its answer
+            os._exit(HANGUP)  # an orderly end would write to the terminal, and wait for its answer
         self.ask()
         self._show()
 
@@ -154,7 +154,7 @@ class Top(App[None]):
             screen.show()
 
     def on_heard(self, heard: Heard) -> None:
-        """Show a round; of a server that did not answer, what it said before."""
+        """Show a round; if the server did not answer, show its answers before that."""
         found, first = heard.found, self.round.names is None
         if found.fault and self._away_since is None:
             self._away_since = time.monotonic()
@@ -168,12 +168,12 @@ class Top(App[None]):
         self._details = found.details or self._details
         self._show()
         if first and not found.fault:
-            self.ask()  # the names alone were known to be asked for
+            self.ask()  # the first round could ask only for the names
 
     # Actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer no key that acts if it is read-only."""
+        """Offer no key that acts if the program is read-only."""
         return not (action == "act" and self._read_only)
 
     def action_hold(self) -> None:
@@ -207,7 +207,7 @@ class Top(App[None]):
         ).start()
 
     def _act(self, action: Action, name: str, said: Mapping[str, str]) -> None:
-        """Act, in a thread of its own: many dead letters take a while."""
+        """Act in a thread of its own, since many dead letters take a while."""
         done: Any
         try:
             queue = self._reader.queue(name)
@@ -220,7 +220,7 @@ class Top(App[None]):
         self.post_message(done)
 
     def on_done(self, done: Done) -> None:
-        """Say how an action has ended, and look at what it has changed."""
+        """Say how an action has ended, and read its queue again."""
         self._acting = ""
         severity = "error" if done.failed else "information"
         self.notify(done.said, severity=severity, markup=False)  # type: ignore[arg-type]

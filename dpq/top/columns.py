@@ -15,7 +15,7 @@ class Column(NamedTuple):
         title: Its title.
         width: Its width.
         rank: Columns with a low rank stay in a narrow terminal.
-        text: What it says of a queue; takes the server's clock in ms.
+        text: A function of a snapshot and the server's clock in ms, which returns the cell.
     """
 
     title: str
@@ -39,7 +39,7 @@ def _closed(snapshot: Snapshot, now_ms: float) -> str:
 
 
 def _next(snapshot: Snapshot, now_ms: float) -> str:
-    """Say which comes first: a task that is due, a group that opens, or the end of a pause."""
+    """Name the next event: a due task, the opening of a group, or the end of a pause."""
     survey = snapshot.survey
     paused = survey.paused_until
     moments = [(survey.due_ms, "due"), (survey.opens_ms, "opens")]

@@ -16,7 +16,7 @@ from dpq.model.rates import span
 
 
 class Field(NamedTuple):
-    """A field of a question: its name, what stands before it, and what it holds at first."""
+    """A field of a question: its name, its label, and its first value."""
 
     name: str
     label: str
@@ -28,10 +28,10 @@ class Action(NamedTuple):
 
     Attributes:
         name: In the words of the footer.
-        question: What is asked; takes the queue's name and its dead letters.
-        note: What the action does, and does not.
-        fields: What it must know besides.
-        act: Does it, with the texts of the fields; returns what was done.
+        question: The text of the question; takes the queue's name and its number of dead letters.
+        note: A text about the effects of the action.
+        fields: The values that the action needs besides.
+        act: Acts with the texts of the fields; returns a text about the result.
     """
 
     name: str
@@ -45,7 +45,7 @@ def seconds_of(text: str) -> float:
     """Read seconds.
 
     Raises:
-        ConfigurationError: It is no number.
+        ConfigurationError: The text is no number.
     """
     try:
         return float(text)
@@ -131,7 +131,7 @@ ACTIONS = {
 class Question(ModalScreen[Mapping[str, str] | None]):
     """Asks before an action; gives the texts of its fields, or None for no."""
 
-    AUTO_FOCUS = ""  # `on_mount` says where it is
+    AUTO_FOCUS = ""  # `on_mount` sets the focus
     CSS = """
     Question { align: center middle; }
     #box { width: 64; max-width: 96%; height: auto; padding: 1 2; border: round $warning;

@@ -1,6 +1,6 @@
-"""A thread that reads queues for `dpq top`: nothing is read that nobody has asked for.
+"""A thread that reads queues for `dpq top`: it reads only what a screen has asked for.
 
-The terminal asks for a round once a second, and only after the last one was answered. So a slow
+The terminal asks for a round once a second, but not before the last round was answered. So a slow
 server is asked less often, and a terminal that is stopped or held asks nothing.
 """
 
@@ -17,10 +17,10 @@ from dpq.queue.inside import session_of
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 
 CLOSED_SHOWN = 20
-"""Closed groups that are read of one queue: those that open first."""
+"""Closed groups that are read of one queue, the first to open."""
 
 NEXT_SHOWN = 10
-"""Tasks that come next, of one queue."""
+"""The next tasks that are read of one queue."""
 
 EVENTS_SHOWN = 10
 """Events that are read of one queue."""
@@ -30,12 +30,12 @@ ENDING_SECONDS = 0.5
 
 
 class Details(NamedTuple):
-    """The details of the one queue that somebody looks at.
+    """The details of the chosen queue.
 
     Attributes:
         name: The name of the queue.
-        drain: When all that is due will have begun.
-        closed: Closed groups, those that open first.
+        drain: The time when all due tasks will have begun.
+        closed: Closed groups, the first to open.
         coming: The next tasks that start, each with its moment.
         events: Its last events, the newest first.
     """
@@ -53,10 +53,10 @@ class Round(NamedTuple):
     Attributes:
         names: The names of all queues; None if they could not be read.
         snapshots: The queues that were read.
-        faults: Queues that cannot be read, and why.
-        details: Of the queue that was asked for.
-        fault: The reason why the server did not answer; "" if it did.
-        ahead_ms: The server's clock, against this machine's.
+        faults: The queues that cannot be read, each with the reason.
+        details: The details of the queue that was asked for.
+        fault: The reason why the server did not answer; "" if it has answered.
+        ahead_ms: The ms by which the server's clock is ahead of this machine's.
     """
 
     names: Sequence[str] | None = None
@@ -73,9 +73,9 @@ class Reader:
     def __init__(
         self, directory: Directory, hear: Callable[[Round], object], *, remembers: bool = False
     ) -> None:
-        """Take the queues, and what hears of each round; it is called in the thread.
+        """Take the queues, and a function `hear`, which the thread calls with each round.
 
-        With `remembers` it stores a slot of each queue's history a minute, as workers do.
+        With `remembers` the reader stores a slot of each queue's history a minute, as workers do.
         """
         self._directory, self._hear = directory, hear
         self._watches = Kept(directory, lambda queue: Watch(queue, remembers=remembers))
@@ -97,7 +97,7 @@ class Reader:
         """Ask for the names of all queues, for some queues, and for the details of one ("": none).
 
         Returns:
-            False if the round before is not answered yet: then nothing is asked.
+            False if the round before is not answered yet. Then nothing is asked.
         """
         if self._busy.is_set():
             return False
@@ -140,7 +140,8 @@ class Reader:
     def _read_chosen(self, found: Round, name: str) -> Details | None:
         try:
             return self._read_details(name) if name in found.snapshots else None
-        except (DPQError, ResponseError) as error:  # the others can be read
+        # An error in one queue does not concern the others.
+        except (DPQError, ResponseError) as error:
             found.faults[name] = str(error)
             return None
 

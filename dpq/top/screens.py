@@ -42,11 +42,11 @@ class _Screen(Screen[None]):
 
     @property
     def ready(self) -> bool:
-        """Return True while its parts are there: not before its layout, nor while it ends."""
+        """Return True while the screen has its parts: after its layout, and before its end."""
         return self._laid_out and bool(self.query("#line")) and bool(self.query(DataTable))
 
     def on_mount(self) -> None:
-        """Show what is known, and ask at once."""
+        """Show the last round, and ask for a new round at once."""
         self._laid_out = True
         self.show()
         self.top.ask()
@@ -81,7 +81,7 @@ class _Screen(Screen[None]):
 
 
 def told_of(details: Details, now_ms: float) -> str:
-    """Say what is closed, and what comes next."""
+    """Name the closed groups and the next tasks."""
     said = [say_drain(details.drain)]
     said += [
         f"closed: {shown(str(each.group))}  {words.why(each)}, opens {words.opens(each, now_ms)}"
@@ -103,7 +103,7 @@ class Rows(DataTable[Text]):
 
 
 class Queues(_Screen):
-    """All queues: one row for each, those that are seen are read."""
+    """All queues, a row for each; only the visible rows are read."""
 
     CSS = """
     #line { height: 1; color: $text-muted; padding: 0 1; }
@@ -113,7 +113,8 @@ class Queues(_Screen):
     #none { padding: 1 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open_queue", "Details", priority=True),  # before the table's own
+        # Before the table's own binding of this key.
+        Binding("enter", "open_queue", "Details", priority=True),
         *ACTS,
     ]
 
@@ -147,7 +148,7 @@ class Queues(_Screen):
         return self._rows_of[row] if 0 <= row < len(self._rows_of) else ""
 
     def to_read(self) -> list[str]:
-        """Return the names of the rows that are seen, and a few behind them."""
+        """Return the names of the visible rows, and of a few rows below them."""
         first = max(0, int(self.table.scroll_offset.y))
         return self._rows_of[first : first + max(10, self.table.size.height)]
 
@@ -158,7 +159,7 @@ class Queues(_Screen):
             self.show()
 
     def on_screen_resume(self) -> None:
-        """Ask at once: the rounds before were about one queue."""
+        """Ask at once, since the rounds before were about one queue."""
         if self.ready:
             self.top.ask()
 
@@ -167,7 +168,7 @@ class Queues(_Screen):
         self.action_open_queue()
 
     def on_data_table_row_highlighted(self) -> None:
-        """Show what is known of another queue, and ask for more."""
+        """Show the last snapshot of another queue, and ask for its details."""
         self._show_panel()
         self.top.ask()
 
@@ -234,7 +235,7 @@ class Queues(_Screen):
 
 
 class Queue(_Screen):
-    """One queue: its tasks and rates, closed groups, what comes next, workers, what happened."""
+    """One queue: its tasks and rates, closed groups, next tasks, workers and last events."""
 
     CSS = """
     #line { height: 1; color: $text-muted; padding: 0 1; }
@@ -256,7 +257,7 @@ class Queue(_Screen):
         self._groups: list[str] = []
 
     def compose(self) -> ComposeResult:
-        """Lay out the parts below each other: they scroll in a small terminal."""
+        """Lay out the parts one below the other; in a small terminal they scroll."""
         yield Static(id="line")
         yield Static(Text(shown(self._queue)), id="title")
         with VerticalScroll(can_focus=False):
@@ -278,7 +279,7 @@ class Queue(_Screen):
         return self._queue
 
     def to_read(self) -> list[str]:
-        """Return the name of the queue: no other is read."""
+        """Return the name of the queue, since no other queue is read."""
         return [self._queue]
 
     def group(self) -> str:
@@ -291,7 +292,7 @@ class Queue(_Screen):
         self.dismiss()
 
     def show(self) -> None:
-        """Show what is known of the queue."""
+        """Show the last snapshot and the details of the queue."""
         self.say_fault()
         snapshot, fault = self.top.known(self._queue)
         now = self.top.now_ms()

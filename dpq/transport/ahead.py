@@ -1,7 +1,7 @@
 """A session that also sends ahead: the reply to an exchange is read later.
 
-`DPQ` has one, for workers of threads. A worker of asyncio has no need: its tasks run while an
-exchange is under way.
+`DPQ` has an `AheadSession`, for workers of threads. A worker of asyncio needs none: its tasks run
+while an exchange is under way.
 """
 
 from collections.abc import Callable, Sequence

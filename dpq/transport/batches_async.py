@@ -77,7 +77,7 @@ class Batches:
                 running = asyncio.create_task(self._run(batch, endpoint), name="dpq-confirmed")
                 self._under_way[running] = endpoint
                 running.add_done_callback(self._end)
-                batch = []  # its own task answers for it now
+                batch = []  # from here on the task `running` ends these calls
                 await asyncio.wait((running,), timeout=LONGEST_ALONE)
         except BaseException as error:
             if not _pass_on([*batch, *self._waiting], error):

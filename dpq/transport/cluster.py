@@ -44,8 +44,8 @@ from dpq.model.interrupts import interruption, raise_interruption
 T = TypeVar("T")
 
 RIDE_OUT_SECONDS = 3.0
-"""Seconds for which a call that no server has run is repeated. While a slot moves, two nodes have
-its keys, and a cluster that fails over refuses everything. redis-py alone repeats for 0.4 s."""
+"""Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
+two nodes. During a failover a cluster refuses every call. redis-py alone repeats for 0.4 s."""
 
 _PAUSE_SECONDS = 0.1
 
@@ -57,7 +57,7 @@ MISSING = RedisConnectionError("the connection was cut")
 _NOT_WRITTEN = "the handler is closed"
 """The words of uvloop's RuntimeError for a write to a connection that it has closed."""
 
-_REFUSALS = (AskError, TryAgainError, ClusterDownError)  # a MovedError is an AskError
+_REFUSALS = (AskError, TryAgainError, ClusterDownError)  # MovedError is a subclass of AskError
 
 
 class Node:
@@ -91,17 +91,17 @@ def own_connection(node: Node, **changes: Any) -> Any:
     """
     pool = getattr(node.client, "connection_pool", node.client)
     settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
-    if "maint_notifications_config" in settings:  # they need RESP3 or hiredis
+    if "maint_notifications_config" in settings:  # maintenance notifications need RESP3 or hiredis
         settings["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
         connection = pool.connection_class(**{**settings, **node.changes, **changes})
-    except RedisError as error:  # redis-py converts a ValueError
+    except RedisError as error:  # redis-py converts a ValueError of a signal handler
         raise_interruption(error)
         raise
-    except OSError as error:  # redis-py reads its version from a file, and none is left to open
+    except OSError as error:  # redis-py reads its version from a file, and no file number is left
         raise_interruption(error)
         raise RedisConnectionError(f"no connection can be made: {error}") from error
-    if heedful := _HEEDFUL.get(type(connection.retry)):  # not for subclasses of Retry
+    if heedful := _HEEDFUL.get(type(connection.retry)):  # a subclass of Retry is kept as it is
         connection.retry = heedful.like(connection.retry)
     return connection
 
@@ -111,7 +111,7 @@ class HeedfulRetry(Retry):
 
     @classmethod
     def like(cls, retry: Retry) -> Self:
-        """Make one with the settings of another."""
+        """Make a `HeedfulRetry` with the settings of a `Retry`."""
         return cls(retry._backoff, retry._retries, retry._supported_errors)
 
     def call_with_retry(
@@ -132,7 +132,7 @@ class HeedfulAsyncRetry(AsyncRetry):
 
     @classmethod
     def like(cls, retry: AsyncRetry) -> Self:
-        """Make one with the settings of another."""
+        """Make a `HeedfulAsyncRetry` with the settings of an `AsyncRetry`."""
         return cls(retry._backoff, retry._retries, retry._supported_errors)
 
     async def call_with_retry(
@@ -158,7 +158,7 @@ _HEEDFUL: dict[type, Any] = {Retry: HeedfulRetry, AsyncRetry: HeedfulAsyncRetry}
 
 
 def refused(error: object) -> bool:
-    """Return True for the answer of a server that does not hold the keys, and has run nothing."""
+    """Return True if a server has refused a command, since it does not hold the keys."""
     return isinstance(error, _REFUSALS)
 
 
@@ -177,8 +177,8 @@ def raise_if_demoted(error: ResponseError) -> ResponseError:
 def forbidden(error: object) -> bool:
     """Return True if the Redis user may not log in, or may not run the command.
 
-    The error comes again until the user is changed. For a command within a script some servers
-    send only a text.
+    The error comes again until the rights of the user are changed. If a script calls a forbidden
+    command, some servers send an error without its class, only with its text.
     """
     return isinstance(error, AuthenticationError | NoPermissionError) or (
         isinstance(error, ResponseError) and bool(_FORBIDDEN.search(str(error)))
@@ -190,7 +190,7 @@ def unspoiled(client: Any) -> Iterator[None]:
     """Close a client's idle connections after an interrupt, so that no call reads an old reply.
 
     If a call is interrupted between command and reply, redis-py still puts its connection back
-    into the pool. Before the next use it checks none that speaks RESP3.
+    into the pool. Before the next use it does not check connections that speak RESP3.
 
     Raises:
         BaseException: The error that interrupted the call, instead of redis-py's own.
@@ -217,7 +217,7 @@ def close_idle(client: Any) -> None:
 
 
 def _own_connection(client: Any) -> Any:
-    """Return the only connection of a client without a pool; None for others, and for doubles."""
+    """Return the connection of a single-connection client; None for all other clients."""
     return client.connection if isinstance(client, Redis | AsyncRedis) else None
 
 
@@ -261,7 +261,7 @@ async def unspoiled_async(client: Any) -> AsyncIterator[None]:
 
 
 def passed_on(error: BaseException) -> bool:
-    """Return True if an asyncio task may pass this error to those who wait for its result.
+    """Return True if an asyncio task may pass this error to the callers that wait for its result.
 
     asyncio itself raises KeyboardInterrupt and SystemExit out of the event loop.
     """
@@ -296,8 +296,8 @@ def writing() -> Iterator[None]:
 def reachable() -> Iterator[None]:
     """Convert the errors that redis-py lets pass, or raises for a cluster, into a `RedisError`.
 
-    One of them is a fault of redis-py: if ASK redirects it to a node without a slot, it raises
-    AttributeError. Another one is uvloop's: see `writing`.
+    The first of these errors is a fault of redis-py: if ASK redirects it to a node without a slot,
+    it raises AttributeError. The second error is raised by uvloop: see `writing`.
     """
     try:
         with writing():
@@ -354,13 +354,13 @@ class Nodes:
 
     Attributes:
         client: The client.
-        direct: DPQ may open connections beside the client's pool. Not for doubles, nor for
+        direct: DPQ may open connections beside the client's pool. False for test doubles, and for
             subclasses, which may change a command.
-        clustered: The client is a direct one, of a cluster.
+        clustered: The client is a direct client of a cluster.
         only: The server, if the client is not of a cluster.
         losses: The number of times that a master named by Sentinels was cut off or silent: then
             older connections are not used again.
-        unblocks: The user may call CLIENT UNBLOCK, as far as DPQ knows.
+        unblocks: The Redis user may call CLIENT UNBLOCK, as far as DPQ knows.
     """
 
     def __init__(self, client: Any) -> None:
@@ -469,7 +469,7 @@ class Nodes:
     def learn(self, error: ResponseError) -> None:
         """Tell the client the new node of a slot, which other nodes may not know yet."""
         if self.clustered and isinstance(error, MovedError):
-            with suppress(KeyError):  # no node has the slot: the client finds out later
+            with suppress(KeyError):  # if no known node has the slot, the client learns it later
                 self.client.nodes_manager.move_slot(error)
 
     def unblocks_no_more(self, refusal: ResponseError) -> None:
@@ -480,7 +480,7 @@ class Nodes:
 
     def lost(self, node: Node) -> None:
         """Look for the server that replaces a node which was cut off, or is silent."""
-        if self.finds_master:  # idle connections go to the same node, and would fail as well
+        if self.finds_master:  # idle connections lead to the same node, and would fail too
             self.losses += 1
             self.client.connection_pool.disconnect(inuse_connections=False)
         if self.clustered:

@@ -67,7 +67,7 @@ class Opened:
         server: The private server behind an `embedded:` URL.
     """
 
-    client: Any = field(repr=False)  # its repr may name a user
+    client: Any = field(repr=False)  # the repr of a client may show a user name
     label: str
     server: "Server | None" = None
 
@@ -211,12 +211,12 @@ def sentinel_of(client: Any) -> Any:
 
 
 class LateCluster(RedisCluster):
-    """A `RedisCluster` that connects when it is used first, as a plain client does.
+    """A `RedisCluster` that connects at its first use, as a plain client does.
 
-    redis-py's own connects when it is made; if that fails, there is no client.
+    A `RedisCluster` of redis-py connects in its constructor. If that fails, there is no client.
     """
 
-    connection_pool = None  # so that a look for it does not connect
+    connection_pool = None  # a class attribute, so that reading it does not connect
 
     def __init__(self, settings: Callable[[], dict[str, Any]]) -> None:
         self._settings = settings
@@ -249,7 +249,7 @@ class _Bounded(AbstractConnection):
     and repeats all of it. If an address drops packets, that takes minutes.
     """
 
-    _give_up = float("inf")  # monotonic
+    _give_up = float("inf")  # monotonic seconds
 
     @property
     def socket_connect_timeout(self) -> float:
@@ -294,7 +294,7 @@ class _Bounded(AbstractConnection):
 
     def _connect(self) -> Any:
         reply_timeout = self.socket_timeout
-        self.socket_timeout = self.socket_connect_timeout  # what the TLS handshake waits
+        self.socket_timeout = self.socket_connect_timeout  # the time limit of the TLS handshake
         try:
             # The next class of each combination below has one.
             return super()._connect()  # type: ignore[safe-super, no-untyped-call]

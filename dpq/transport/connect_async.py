@@ -82,7 +82,7 @@ def _client(url: str, label: str) -> Any:
 
 
 def _cluster(parsed: ParsedUrl, kind: type[aio.AbstractConnection]) -> Any:
-    """Make a cluster client, and put in the connection class, which redis-py's takes nowhere."""
+    """Make a cluster client, and set the connection class, for which redis-py has no argument."""
     client = aioredis.RedisCluster(
         startup_nodes=[ClusterNode(host.name, host.port) for host in parsed.hosts],
         retry=parsed.settings["retry"],
@@ -156,7 +156,7 @@ class _Bounded(aio.AbstractConnection):
                 await connecting
         except TimeoutError as error:
             raise_interruption(error)
-            await self.disconnect(nowait=True)  # it may have got as far as the handshake
+            await self.disconnect(nowait=True)  # the handshake may have begun
             raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
 
 

@@ -163,11 +163,11 @@ class Connections:
             return MISSING
         (reply,) = self._send(node, (command,), as_text=attempt.as_text)()
         if refused(error_in(reply)):
-            self.nodes.lost(node)  # the slot is elsewhere
+            self.nodes.lost(node)  # another node has the slot
         return reply
 
     def close(self) -> None:
-        """Close the connections that nobody uses now."""
+        """Close the connections that no call uses now."""
         for endpoint in list(self._endpoints.values()):
             endpoint.close()
 
@@ -191,7 +191,8 @@ class _Endpoint:
         """
         connection = self._take()
         try:
-            if self._finds_master and not connection.is_connected:  # else only `connect` does
+            # Otherwise only `connect` asks the Sentinels.
+            if self._finds_master and not connection.is_connected:
                 connection.connect_to(connection.connection_pool.get_master_address())
             connection.send_packed_command([packed])
         except (RedisConnectionError, RedisTimeoutError) as error:
@@ -199,7 +200,7 @@ class _Endpoint:
             raise_interruption(error)
             replies = self._broken(error, count)
             return lambda: replies
-        except BaseException as error:  # half a command may be sent
+        except BaseException as error:  # half of the command may be on the wire
             self._keep_closed(connection)
             raise_interruption(error)
             raise
@@ -253,7 +254,7 @@ class _Endpoint:
             except (RedisConnectionError, RedisTimeoutError) as error:
                 raise_interruption(error)
                 over = True
-            if over:  # no reply was due, so this is the server's end
+            if over:  # no reply was due, so the server has closed the connection
                 connection.disconnect()
         return connection
 

@@ -137,7 +137,7 @@ class AsyncConnections:
             return MISSING
         (reply,) = await self._exchange(node, (command,), as_text=attempt.as_text)
         if refused(error_in(reply)):
-            await self.nodes.lost_async(node)  # the slot is elsewhere
+            await self.nodes.lost_async(node)  # another node has the slot
         return reply
 
     async def execute(self, target: Node | str, *command: Any) -> Any:

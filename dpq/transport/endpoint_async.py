@@ -70,11 +70,11 @@ class AsyncEndpoint:
         try:
             with writing():
                 await connection.connect()
-        except Exception as error:  # also the fault of an interrupted redis-py
+        except Exception as error:  # also errors of redis-py itself after an interrupt
             raise_interruption(error)
             raise
         timeout = connection.socket_timeout
-        connection.socket_timeout = None  # _SharedConnection measures it
+        connection.socket_timeout = None  # `_SharedConnection` measures the timeout
         self.connection = _SharedConnection(connection, timeout)
         return self.connection
 
@@ -129,7 +129,7 @@ class _SharedConnection:
             raise
         finally:
             self._calls -= 1
-        if self._fault:  # it may have come just after the last reply
+        if self._fault:  # the fault may come just after the last reply
             raise self._fault
         return replies
 
@@ -152,7 +152,7 @@ class _SharedConnection:
                 if packed := [exchange.packed for exchange in to_send]:
                     with writing():
                         await self._connection.send_packed_command(packed, check_health=False)
-        except (RedisError, OSError) as error:  # the reader meets the same end of the connection
+        except (RedisError, OSError) as error:  # the reader gets the same error
             if found := interruption(error):
                 self._reader.cancel()
                 self._interrupted(found)
@@ -216,7 +216,7 @@ class _SharedConnection:
     async def aclose(self) -> None:
         """Close the connection; running calls get an error."""
         if self.usable():
-            await asyncio.sleep(0)  # a reader that is cancelled before it begins ends nothing
+            await asyncio.sleep(0)  # a reader that is cancelled before its start would end no call
             self._reader.cancel()
             await asyncio.wait((self._reader, self._writer))
 
@@ -235,5 +235,5 @@ class _Exchange:
     def end(self, error: BaseException | None = None) -> None:
         """Give the replies to the caller, with the error for each missing one."""
         self.replies += [error] * (self.count - len(self.replies))
-        if not self.future.done():  # its caller may have been cancelled
+        if not self.future.done():  # the caller may have been cancelled
             self.future.set_result(self.replies)

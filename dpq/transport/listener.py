@@ -1,14 +1,14 @@
-"""Listeners: hear which callers of a queue object may go, over one connection for all its threads.
+"""Listeners receive calls: messages that tell a waiting caller of a queue object to ask again.
 
-`queue/permits` uses them. A script that ends a lease calls the caller that comes first by a message
-of Redis Pub/Sub, which has the caller's id. Nothing is stored for that, and nothing is lost with a
-message: each caller asks again by itself every 2 s.
+`queue/permits` uses them. A queue object has one connection for all its threads. When a script ends
+a lease, it publishes the id of the caller that comes first (Redis Pub/Sub). Nothing is stored for
+that. If a message is lost, no caller is: each caller asks again by itself every 2 s.
 
     SUBSCRIBE dpq:calls:9Xk0_a3T   once, for all threads
     message   dpq:calls:9Xk0_a3T   the id of a caller, which asks now
 
-No thread of its own reads: of the threads that wait, one reads for all. If it may go, another one
-goes on. Must not decide who may go.
+A listener has no thread. One of the waiting threads reads for all. If that thread is called,
+another waiting thread goes on reading. A listener must not decide which caller may go.
 """
 
 import os
@@ -30,16 +30,16 @@ PREFIX = "dpq:calls:"
 """The beginning of the channels' names; lua/lib/leases/callers.lua has the same."""
 
 TRY_AGAIN_SECONDS = 30.0
-"""Seconds until a listener that could not subscribe tries again: the user may have no right to."""
+"""Seconds until a listener that could not subscribe tries again: the right may be missing."""
 
 
 class Ear:
     """A place where one caller waits.
 
     Attributes:
-        called: It was called.
-        woken: Set when it is called, or is to read for the others.
-        asleep: Its thread waits.
+        called: The caller was called.
+        woken: Set when the caller is called, or when its thread is to read for the others.
+        asleep: The thread of the caller waits.
     """
 
     __slots__ = ("asleep", "called", "woken")
@@ -63,22 +63,22 @@ class Subscription:
 
     @property
     def due(self) -> bool:
-        """True if the listener is to subscribe."""
+        """True if the listener is to subscribe now."""
         return not self.channel and time.monotonic() >= self._not_before
 
     def begun(self) -> None:
-        """Note that it hears."""
+        """Note that the listener is subscribed."""
         self.channel = self.name
 
     def lost(self, *, refused: bool = False) -> None:
-        """Note that it hears nothing; if it was refused, it does not try again at once."""
+        """Note that the subscription is lost; if it was refused, wait before the next try."""
         self.channel = ""
         if refused:
             self._not_before = time.monotonic() + TRY_AGAIN_SECONDS
 
 
 class Listener:
-    """Hears the calls for the threads of one queue object.
+    """Receives the calls for the threads of one queue object.
 
     Args:
         nodes: The servers behind a client; its pool is not used.
@@ -98,12 +98,12 @@ class Listener:
 
     @property
     def channel(self) -> str:
-        """The channel that callers name to the server; "" if none is heard."""
+        """The channel that callers name to the server; "" without a subscription."""
         return self._subscription.channel
 
     @contextmanager
     def ear(self, caller: str) -> Iterator[Ear]:
-        """Hear the calls of one caller, from before it asks first."""
+        """Receive the calls of one caller, from before its first question to the server."""
         if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
             self._start()
         ears, ear = self._ears, Ear()
@@ -114,7 +114,7 @@ class Listener:
             ears.pop(caller, None)
 
     def subscribe(self) -> bool:
-        """Begin to hear, if that is due. If it returns True, the caller asks once more.
+        """Subscribe, if that is due. If the result is True, the caller must ask once more.
 
         Raises:
             BaseException: The error of a signal handler.
@@ -122,7 +122,7 @@ class Listener:
         if not (self._nodes.direct and self._subscription.due):
             return False
         with self._reading:
-            if not self._subscription.due:  # another thread was first
+            if not self._subscription.due:  # another thread has subscribed meanwhile
                 return bool(self.channel)
             try:
                 _, self._connection = connection_to(self._nodes, self._key, Retry)
@@ -169,7 +169,7 @@ class Listener:
             raise_interruption(error)
             self._lost()
         except BaseException:
-            self._lost()  # perhaps within a message
+            self._lost()  # the reading may have stopped within a message
             raise
 
     def _call(self, caller: str) -> None:
@@ -178,7 +178,7 @@ class Listener:
             ear.woken.set()
 
     def _appoint(self) -> None:
-        """Let another caller read, if nobody does."""
+        """Let another caller read, if no thread reads."""
         if self.channel and not self._reading.locked():
             for ear in list(self._ears.values()):
                 if ear.asleep and not ear.woken.is_set():

@@ -16,7 +16,7 @@ from dpq.transport.waiter import REPLY_TIMEOUT, connection_to
 
 
 class AsyncListener:
-    """Hears the calls for the callers of one queue object.
+    """Receives the calls for the callers of one queue object.
 
     Args:
         connections: The shared connections of the queue.
@@ -33,14 +33,14 @@ class AsyncListener:
 
     @property
     def channel(self) -> str:
-        """The channel that callers name to the server; "" if none is heard."""
+        """The channel that callers name to the server; "" without a subscription."""
         if self._reading and self._reading.get_loop() is not asyncio.get_running_loop():
-            self._subscription.lost()  # its loop has ended
+            self._subscription.lost()  # the event loop of the connection has ended
         return self._subscription.channel
 
     @contextmanager
     def ear(self, caller: str) -> Iterator[asyncio.Event]:
-        """Hear the calls of one caller, from before it asks first."""
+        """Receive the calls of one caller, from before its first question to the server."""
         ear = self._ears[caller] = asyncio.Event()
         try:
             yield ear

@@ -73,7 +73,8 @@ class Resending:
         load = False
         if isinstance(error, NoScriptError) and not self._loaded:
             self._as_text = True
-            if isinstance(self.reply, Unconfirmed):  # the call has waited as long as it may
+            # The call has used up its wait for a confirmation.
+            if isinstance(self.reply, Unconfirmed):
                 self._own_tries, self._mark = 0, self.reply
             elif self._mark is None and not self._by_client:
                 self._own_tries = 1

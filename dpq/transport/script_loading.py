@@ -55,7 +55,7 @@ def load_scripts(client: Any) -> int:
 
 
 def load_instead(client: Any) -> None:
-    """Load every script for a user who may not call EVAL.
+    """Load every script, since the Redis user may not call EVAL.
 
     Raises:
         NoPermissionError: The user may not load them either; the error says how to go on.

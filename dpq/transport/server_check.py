@@ -24,7 +24,7 @@ _looked_at: set[str] = set()
 
 
 def keeps_nothing_on_purpose(redis: Any) -> bool:
-    """Return True for a client of a private server, whose URL says itself what it keeps."""
+    """Return True for the client of a private server, since its URL chooses what it keeps."""
     pool = getattr(redis, "connection_pool", None)
     path = getattr(pool, "connection_kwargs", {}).get("path")
     if not path:
@@ -65,5 +65,6 @@ def _run_id(info: Mapping[str, Any], label: str) -> str:
 def unreachable(label: str, error: Exception) -> str:
     """Say which server cannot be reached; if there is no Redis, also how to go on."""
     text = f"cannot reach {label}: {error}"
-    nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's text
+    # The last text is from asyncio.
+    nobody = ("connection refused", "no such file", "connect call failed")
     return f"{text}{NO_REDIS}" if any(part in text.lower() for part in nobody) else text

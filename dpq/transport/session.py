@@ -32,7 +32,7 @@ T = TypeVar("T")
 A = ParamSpec("A")
 
 NO_QUEUE = "there is no such queue: the first push makes it"
-"""The note at a task that is not found, if nothing of its queue is stored."""
+"""The text added to the error of a missing task, if nothing of its queue is stored."""
 
 MAKERS = ("push", "push_plain", "acquire")
 """The scripts that make a queue."""
@@ -212,7 +212,7 @@ class QueueSession(Session, Generic[Q]):
             self.require_open()
         if queue.settings is None:
             self.ready(create=makes_queue(commands))
-        if queue.partitions is not partitions:  # the queue was opened, and has several
+        if queue.partitions is not partitions:  # the queue was opened, and has several partitions
             operation = Operation(verb(*args, **named))
             commands = operation.begin()
         try:
@@ -240,7 +240,7 @@ class QueueSession(Session, Generic[Q]):
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Return True if an operation that begins so creates its queue: push and acquire do."""
+    """Return True if an operation with these first commands creates its queue."""
     return commands is not None and commands[0].script.name in MAKERS
 
 
@@ -248,5 +248,5 @@ def save_points(redis: Any, at: Any) -> str | None:
     """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
     try:
         return str((redis.config_get("save", **at)).get("save"))
-    except ResponseError:  # forbidden, as by many providers
+    except ResponseError:  # many providers forbid CONFIG GET
         return None

@@ -31,7 +31,7 @@ T = TypeVar("T")
 A = ParamSpec("A")
 
 NO_QUEUE = "there is no such queue: the first push makes it"
-"""The note at a task that is not found, if nothing of its queue is stored."""
+"""The text added to the error of a missing task, if nothing of its queue is stored."""
 
 MAKERS = ("push", "push_plain", "acquire")
 """The scripts that make a queue."""
@@ -211,7 +211,7 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
             self.require_open()
         if queue.settings is None:
             await self.ready(create=makes_queue(commands))
-        if queue.partitions is not partitions:  # the queue was opened, and has several
+        if queue.partitions is not partitions:  # the queue was opened, and has several partitions
             operation = Operation(verb(*args, **named))
             commands = operation.begin()
         try:
@@ -239,7 +239,7 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Return True if an operation that begins so creates its queue: push and acquire do."""
+    """Return True if an operation with these first commands creates its queue."""
     return commands is not None and commands[0].script.name in MAKERS
 
 
@@ -247,5 +247,5 @@ async def save_points_async(redis: Any, at: Any) -> str | None:
     """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
     try:
         return str((await redis.config_get("save", **at)).get("save"))
-    except ResponseError:  # forbidden, as by many providers
+    except ResponseError:  # many providers forbid CONFIG GET
         return None

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """A coroutine that runs once for all callers that ask meanwhile; cancelling one is harmless."""
+    """A coroutine that runs once for callers of the same time; a cancelled caller ends nothing."""
 
     def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
         self._start = start

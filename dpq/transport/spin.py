@@ -24,18 +24,17 @@ LOOKS_OF_REDIS_PY = 4
 
 LOST_SECONDS = 10e-6
 """Seconds that a thread may be without the processor while it looks. If it is longer, another
-process or thread has had the processor, and wants it again: each look takes from it."""
+process or thread needs the processor too, and each look takes time from it."""
 
 LOOKS_AT_ONCE = 40
-"""Looks until the thread offers the processor to others again. If nobody wants it, an offer takes
-less than a look. If another thread is ready to run, the scheduler might else leave it waiting for
-some ms."""
+"""Looks until the thread offers the processor to others again. If no other thread is ready to run,
+an offer takes less time than a look. Without offers a ready thread might wait for some ms."""
 
 MOST_SCRIPTS = 4
 """Scripts for which a thread looks longer; with more of them the reply takes too long."""
 
 HITS_FOR_A_MISS = 16
-"""Replies found in time that make up for one that was not."""
+"""Replies found in time that make up for one reply that was not found in time."""
 
 MOST_MISSES = 10
 """Doublings of the number of replies that are not looked for after a miss: up to 1024."""
@@ -54,7 +53,7 @@ class Spin:
 
     def __init__(self) -> None:
         self._misses = 0.0
-        self._skip = 0  # replies to come that are not looked for
+        self._skip = 0  # the number of coming replies for which the thread sleeps at once
 
     def until_readable(self, connection: Any, scripts: int) -> None:
         """Return when there is a reply to read, or when it is better to sleep until it comes.
@@ -80,7 +79,7 @@ class Spin:
                 if lost < LOST_SECONDS:
                     self._misses = max(self._misses - 1 / HITS_FOR_A_MISS, 0)
                     return
-                break  # found, but the thread did not have the processor all the time
+                break  # the reply is there, but the thread has lost the processor meanwhile
         self._misses = min(self._misses + 1, MOST_MISSES)
         self._skip = int(2**self._misses)
 
@@ -109,8 +108,9 @@ def _poller(connection: Any) -> Any:
     """Make a poller of the socket of a connection; None for TLS, which may have read ahead.
 
     `can_read` of redis-py also tells whether the server has closed the connection, by two more
-    system calls at each reply; here reading tells. It takes an OSError or a ValueError of a signal
-    handler for a closed socket. It is for TLS, and for what is no socket.
+    system calls at each reply; here the next read finds that out. `can_read` takes an OSError or a
+    ValueError of a signal handler for a closed socket. It is used for TLS, and for
+    connections without a plain socket.
     """
     own = getattr(connection, "_sock", None)
     if type(own) is not socket.socket or not hasattr(select, "poll"):

@@ -21,8 +21,9 @@ def check_certificates(options: Mapping[str, Any]) -> None:
         options: The arguments for redis-py's `SSLConnection`.
 
     Raises:
-        ConfigurationError: A file is missing or no such thing, a key does not fit its certificate
-            or needs its `ssl_password`, or `ssl_cert_reqs` is unknown. No content is quoted.
+        ConfigurationError: A file is missing or is not what its parameter says, a key does not fit
+            its certificate or needs its `ssl_password`, or `ssl_cert_reqs` is unknown. No
+            content is quoted.
     """
     wanted = options.get("ssl_cert_reqs", "required")
     if isinstance(wanted, str) and wanted not in _CHECKS:
@@ -45,7 +46,8 @@ def check_certificates(options: Mapping[str, Any]) -> None:
             context.load_cert_chain,
             certificate,
             key,
-            options.get("ssl_password") or "",  # None would ask at the terminal, and wait
+            # With None OpenSSL would ask at the terminal, and wait.
+            options.get("ssl_password") or "",
         )
 
 

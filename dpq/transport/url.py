@@ -22,17 +22,21 @@ from dpq.model.masking import SCHEMES
 from dpq.transport.cluster import HeedfulRetry
 from dpq.transport.tls import check_certificates
 
-CONNECT_TIMEOUT_S = 2.0  # one address; the kernel repeats a lost SYN after 1 s, so one may be lost
-CONNECT_SLACK_S = 0.7  # more for further addresses, TLS, HELLO and retries: under 3 s in all
-SOCKET_TIMEOUT_S = 10.0  # a reply: scripts take milliseconds, but an AOF fsync can stall seconds
-FAILOVER_TIMEOUT_S = 3.0  # the same where another server takes over: to go on within 5 s
-RETRIES = 2  # for a dropped connection; longer outages are for the caller's own loop
-BACKOFF_BASE_S = 0.1  # random, up to 0.2 and 0.4 s: clients do not come back in step
+# For one address. The kernel repeats a lost SYN after 1 s, so one SYN may be lost.
+CONNECT_TIMEOUT_S = 2.0
+CONNECT_SLACK_S = 0.7  # for further addresses, TLS, HELLO and retries: under 3 s in all
+# For one reply. Scripts take milliseconds, but an AOF fsync can stall a server for seconds.
+SOCKET_TIMEOUT_S = 10.0
+FAILOVER_TIMEOUT_S = 3.0  # for one reply if another server may take over: DPQ goes on within 5 s
+RETRIES = 2  # after a dropped connection; the caller's own loop handles longer outages
+BACKOFF_BASE_S = 0.1  # pauses are random, up to 0.2 and 0.4 s: clients do not return in step
 BACKOFF_CAP_S = 0.4
-HEALTH_CHECK_S = 0  # none: a PING in front costs a round trip and, at a dead peer, times out just
-# as the command would, which is then sent again; TCP keepalive (30 s, 3 x 5 s) finds the idle dead.
+# No health check: a PING before a command costs a round trip. If the server is dead, the PING times
+# out as the command would, and that is sent again. TCP keepalive (30 s, 3 x 5 s) finds dead idle
+# connections.
+HEALTH_CHECK_S = 0
 
-LEAST_CONNECT_S = 0.3  # of the share that each server gets where a URL names several
+LEAST_CONNECT_S = 0.3  # the least connect timeout for each server if a URL names several
 DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
 POOL_OPTIONS = {"max_connections"}
 _OF_THE_MASTER = {"username", "password", "db"}
@@ -45,7 +49,7 @@ def explained(label: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError, AttributeError, RedisError) as error:
         raise_interruption(error)
-        # The cause may quote the password, so it is told only where this module wrote it.
+        # The cause may quote the password, so the text shows a cause only if this module wrote it.
         why = f" ({error})" if isinstance(error, ConfigurationError) else ""
         if isinstance(error, TypeError):
             why = " (it has a parameter that redis-py does not know)"
@@ -113,10 +117,11 @@ def read_url(url: str) -> ParsedUrl:
         settings = _settings(url)
         return ParsedUrl("", (), "", settings.pop("connection_class", Connection), settings, {})
     if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
-        raise ConfigurationError("unknown scheme")  # it may hold the password
+        # The scheme is not shown, since it may hold the password.
+        raise ConfigurationError("unknown scheme")
     netloc = re.split("[/?#]", rest, maxsplit=1)[0]
     tail = rest.removeprefix(netloc)
-    parts = urlsplit(f"//host{tail}")  # which does not take several hosts in brackets
+    parts = urlsplit(f"//host{tail}")  # `urlsplit` refuses several hosts in brackets
     user, at, names = netloc.rpartition("@")
     hosts = tuple(_host(name, DEFAULT_PORTS[kind]) for name in names.split(","))
     service, _, database = ("", "", parts.path.strip("/"))
@@ -162,10 +167,11 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
         if not options.get("path"):
             raise ConfigurationError("the path to the socket is missing")
     elif not re.fullmatch(r"/?\d*", parts.path):
-        raise ConfigurationError("the path must be a database number")  # redis-py would take 0
+        # Redis-py would use database 0.
+        raise ConfigurationError("the path must be a database number")
     else:
-        # Redis Enterprise's relaxed timeouts are off: the ones above hold; and the pool looks
-        # whether an idle connection was closed meanwhile only with them off.
+        # The relaxed timeouts of Redis Enterprise are off, so that the timeouts above hold. Only
+        # then does the pool check whether an idle connection was closed meanwhile.
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
         options.setdefault("socket_keepalive", True)
     if options.get("connection_class") is SSLConnection:

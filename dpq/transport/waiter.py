@@ -34,16 +34,16 @@ from dpq.transport.spin import can_read
 from dpq.transport.watches import Marker, Watch, time_left
 
 RECHECKS_OF_A_BLOCK = 3
-"""Looks without a marker during one block on the server. A waiter whose machine is gone takes one
-marker at most, and none after the end of its block."""
+"""Looks without a marker during one block on the server. If the machine of a waiter has died, its
+block takes one marker at most, and none after the end of the block."""
 
 SHORT_SECONDS = 4.0
 """Seconds of a wait whose block does not outlast it: if a proxy hides from the server that the
 waiter has gone, the block ends soon."""
 
 FAILOVER_RECHECK_SECONDS = 2.0
-"""Seconds of a block if another server may take over from a silent one: the silent server is given
-up after this and `REPLY_TIMEOUT`. Each block costs one plain command."""
+"""Seconds of a block if another server may take over from a silent server. After this time and
+`REPLY_TIMEOUT` the waiter gives up the silent server. Each block costs one plain command."""
 
 REPLY_TIMEOUT = 2.0
 """Seconds to wait for a reply that a live server sends at once."""
@@ -63,7 +63,7 @@ MOST_BLOCKS = 64
 """Connections of one waiter to a cluster, where each slot needs its own. A worker or a daemon with
 more queues polls the others. By default a server takes 10 000 clients at most."""
 
-_SHORTEST_BLOCK = 0.001  # 0 would block for ever
+_SHORTEST_BLOCK = 0.001  # a block of 0 s would never end
 
 
 class Waiter:
@@ -89,8 +89,8 @@ class Waiter:
         """Wait for a marker, at most so long.
 
         Returns:
-            None if no marker came. If a connection fails, the wait ends early: the caller looks
-            again anyway.
+            None if no marker came. If a connection fails, the wait ends early, and the caller
+            looks again.
         """
         until = time.monotonic() + seconds
         try:
@@ -122,7 +122,7 @@ class Waiter:
             while (left := until - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
                     self._asked = key.data
-                    if self._asked.can_read(0):  # a part of a TLS record is no answer
+                    if self._asked.can_read(0):  # a part of a TLS record is no answer yet
                         return True
         return False
 
@@ -158,10 +158,10 @@ class _Block:
         """The keys, in the order in which a server looks at them."""
         self._node: Node | None = None
         self._connection: Any = None
-        self._client_id: int | None = None  # 0 if the user may not unblock it
+        self._client_id: int | None = None  # 0 if the Redis user may not call CLIENT UNBLOCK
         self._hung_up = False
         self.maybe_lost = False
-        """The connection was ended without an answer: the server may have sent a marker into it."""
+        """True if the connection was ended without an answer: a marker may be lost with it."""
         self.until: float | None = None
         """The time by which even a slow server answers, monotonic seconds; None: no block."""
 
@@ -179,7 +179,8 @@ class _Block:
         if self._connection is None:
             self._connect()
         if self._client_id is None:
-            self._connection.connect()  # it asks Sentinels where to go, as sending does not
+            # `connect` asks the Sentinels for the master; sending does not.
+            self._connection.connect()
             self._client_id = self._own_id() if self._nodes.unblocks else 0
         self._connection.send_command(*block_command(self.markers, seconds))
         self.until = time.monotonic() + seconds + REPLY_TIMEOUT
@@ -231,8 +232,9 @@ class _Block:
     def end(self) -> bool:
         """Make the server end the block; return True if there is an answer to read.
 
-        False if there is no block, or if another server holds the markers now. Then it is not worth
-        to wait for the silent server: a task was popped at the other one, and its lease runs.
+        The result is False if there is no block, or if another server holds the markers now. Then
+        a task was popped at that server, and its lease runs. So the waiter does not wait for the
+        silent server.
         """
         self.maybe_lost = False
         if self.until is None or self._node is None:
@@ -323,7 +325,7 @@ def longest_block(nodes: Nodes) -> float:
 
 
 def block_seconds(nodes: Nodes, left: float) -> float:
-    """Return the seconds of a block for a wait of `left` seconds; a long wait has others behind it.
+    """Return the seconds of a block for a wait of `left` seconds; a long wait has several blocks.
 
     Not for a double such as fakeredis, whose blocks end late, or whose reads end early.
     """
@@ -345,7 +347,7 @@ def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
 
 
 def cut(refusal: ResponseError) -> RedisError:
-    """Convert the refusal of a block: a connection error if the marker is on another node now."""
+    """Return the error for a refused block: a connection error if another node has the marker."""
     return RedisConnectionError(str(refusal)) if refused(refusal) else raise_if_demoted(refusal)
 
 
@@ -363,7 +365,8 @@ def markers_maybe_lost(markers: Sequence[str], blocks: Iterable[Any]) -> list[Ma
 def handing_on(markers: Sequence[str], owned: Iterable[Marker]) -> Iterator[tuple[Any, ...]]:
     """Make the commands that put back the markers that a waiter has taken out.
 
-    If the marker has a moment already, it stays: it is newer, and was set with the older in mind.
+    If the marker has a moment already, that moment stays: it is newer, and takes the older into
+    account.
     """
     for number, moment in sorted(set(owned)):
         yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))

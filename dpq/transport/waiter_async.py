@@ -184,7 +184,7 @@ class _Block:
         if self._nodes.of(self.markers[0]) is self._node:
             blocked = await self._unblock(self._node) if self._client_id else None
             if blocked is None:
-                if self._reading.done():  # perhaps cut: then there is nothing to hang up
+                if self._reading.done():  # perhaps cut: then there is no connection to hang up
                     return True
                 hang_up(self._connection._writer.get_extra_info("socket").fileno())
                 self._hung_up = await self._answered(HUNG_UP_SECONDS)
@@ -272,7 +272,7 @@ async def sleep(
             watch.hurry()
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
-        if marker:  # also if it came too late: `withdraw` passes it on
+        if marker:  # also a marker that came too late: `withdraw` passes it on
             watches[marker.number].marker_received(marker.moment)
         if stop.done():
             return False

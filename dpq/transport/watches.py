@@ -1,4 +1,4 @@
-"""The watches of a waiter: when it is to look again at each partition, and which markers it owns.
+"""The watches of a waiter: the time of its next look at each partition, and the markers it owns.
 
 `fetch_plan` and waits of a queue decide with them; `waiter` blocks at the server. A watch reads the
 clock, and does no other I/O.
@@ -53,7 +53,8 @@ class Watch:
         first: bool = False,
     ) -> None:
         self._looked = looked = time.monotonic()
-        self._offset = looked - now_ms / 1000  # never too early: the reply took its time
+        # The reply took time, so the watch never looks too early.
+        self._offset = looked - now_ms / 1000
         recheck = RECHECK_SECONDS / 2 if first else RECHECK_SECONDS
         if recheck_ms is not None:
             recheck = min(recheck, recheck_ms / 1000)
@@ -64,7 +65,7 @@ class Watch:
             self.marker_received(now_ms + wait_ms)
 
     def hurry(self) -> None:
-        """Look as early as a first time: the waiter does not hear all markers."""
+        """Look as early as in a first wait: the waiter does not block on all markers."""
         self.look_at = min(self.look_at, self._looked + RECHECK_SECONDS / 2)
 
     def marker_received(self, moment: float) -> None:

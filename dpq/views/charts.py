@@ -23,8 +23,8 @@ class Span(NamedTuple):
     Attributes:
         words: Its name.
         seconds: Its length.
-        bins: Bins that it is drawn in.
-        each: One bin in words.
+        bins: The number of bins in a chart.
+        each: The length of one bin in words.
         ask: Seconds of history to read. Beyond a day they come as quarters of an hour.
     """
 
@@ -56,9 +56,9 @@ class Chart(NamedTuple):
 
     Attributes:
         title: Its title.
-        unit: What stands behind each value.
+        unit: The text behind each value.
         lines: Its lines.
-        from_ms: When the first bin begins.
+        from_ms: The start of the first bin, ms.
         step_ms: The length of a bin.
         bars: Draw bars.
     """
@@ -72,7 +72,7 @@ class Chart(NamedTuple):
 
 
 class Story(NamedTuple):
-    """The history of a queue: charts, what was counted in all, and since when it is known."""
+    """The history of a queue: charts, the sums of its counts, and its start."""
 
     charts: list[Chart]
     totals: dict[str, int]
@@ -80,7 +80,7 @@ class Story(NamedTuple):
 
 
 def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
-    """Draw the history of a queue as far as it is known."""
+    """Make the charts of a queue from the slots that are known."""
     step = chosen.seconds * 1000 / chosen.bins
     first = (now_ms // step + 1) * step - chosen.seconds * 1000
     edges = [first + step * i for i in range(chosen.bins + 1)]
@@ -119,10 +119,10 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
 def counted(
     at: Sequence[float], totals: Sequence[int], edges: Sequence[float], *, whole: bool = False
 ) -> list[float | None]:
-    """Count what totals grew by between edges; None where nothing is known.
+    """Count the growth of totals between edges; None where no total is known.
 
-    Totals that fall are those of a queue that was made anew. Between two totals they grew evenly;
-    with `whole`, all at the later one, unless that is more than two bins away.
+    If totals fall, the queue was dropped and made anew. Totals grow evenly between two slots. With
+    `whole` all growth counts at the later slot, unless that is more than two bins away.
     """
     if len(at) < 2:
         return [None] * (len(edges) - 1)
@@ -173,7 +173,7 @@ def last_of(
 def percentiles(
     times: Sequence[Times | None], at: Sequence[float], edges: Sequence[float]
 ) -> dict[str, list[float | None]]:
-    """Read percentiles of what was added in each bin; None where nothing was."""
+    """Read percentiles of the times that each bin added; None for a bin without new times."""
     found: dict[str, list[float | None]] = {"p50": [], "p95": [], "p99": []}
     for left, right in pairwise(edges):
         before, after = bisect_right(at, left) - 1, bisect_right(at, right) - 1
@@ -189,11 +189,12 @@ class Limited(NamedTuple):
     """The 429s of a scope in the last day, and how its learned rate has changed.
 
     Attributes:
-        hits: How many the stream of events has of each status, as text; "" if it has none.
-        last: The last one.
-        marks: The moment of each, as a part of the day.
-        steps: The moments at which the rate changed, as parts of the day, and the rate from then
-            on; it begins with the first rate and ends with the present one. Empty if none is known.
+        hits: The number of 429s of each status in the stream of events, as text; "" for none.
+        last: The last 429.
+        marks: The moment of each 429, as a part of the day.
+        steps: The moments at which the rate changed, as parts of the day, each with the rate from
+            then on. The first step has the first rate, the last step the present rate. Empty if no
+            rate is known.
     """
 
     hits: str
@@ -231,7 +232,7 @@ def limited_by(events: Sequence[Event], rate: float | None, group: str, now_ms: 
 
 
 def read_learned(detail: str) -> tuple[float | None, float | None]:
-    """Read the rate of an event `learned`, and the one before: `4.5, was 9`."""
+    """Read the new rate of an event `learned`, and the old rate: `4.5, was 9`."""
     words = detail.split(", was ")
     try:
         return float(words[0]), float(words[1])

@@ -1,7 +1,7 @@
-"""Events as words: the dashboard, `dpq events`, `dpq trail` and `dpq top` say them alike.
+"""Events as words: the dashboard, `dpq events`, `dpq trail` and `dpq top` show the same words.
 
-The stream of events has numbers and the texts of limits as they are stored, and texts of others,
-which stay as they are. No I/O, no clock.
+The stream of events has numbers and the texts of limits as they are stored. It also has texts of
+other programs, which stay as they are. No I/O, no clock.
 """
 
 import re
@@ -14,7 +14,7 @@ from dpq.model.quota import read_quotas
 from dpq.model.rates import per_text, span
 
 KINDS = {"rate_limited": "429"}
-"""Kinds that are no words; of the others, `_` is a space. Another status stands in the detail."""
+"""Kinds with other words; in all others `_` becomes a space. Another status is in the detail."""
 
 MEMBERS_SHOWN = 3
 
@@ -27,7 +27,7 @@ class EventText(NamedTuple):
     """An event in words.
 
     Attributes:
-        kind: What happened, as in `429`, `503` or `limit set`.
+        kind: The kind of the event, as in `429`, `503` or `limit set`.
         detail: More about it, or "".
         until_ms: The moment that belongs behind the detail, or None.
     """
@@ -38,11 +38,11 @@ class EventText(NamedTuple):
 
 
 def event_text(event: Event) -> EventText:
-    """Say an event in words; a detail that is not known stays as it is."""
+    """Write an event in words; a detail of an unknown form stays as it is."""
     kind, detail = kind_text(event.kind), event.detail
     if event.kind == "limit_set":
         return EventText(kind, _limit_text(detail))
-    if event.kind in ("dead", "failed", "by_hand"):  # the words of another program
+    if event.kind in ("dead", "failed", "by_hand"):  # the detail is the text of another program
         return EventText(kind, detail)
     if event.kind == "learned":
         return EventText(kind, f"a rate of {detail}")
@@ -56,7 +56,7 @@ def event_text(event: Event) -> EventText:
 
 
 def kind_text(kind: str) -> str:
-    """Say the kind of an event in words."""
+    """Write the kind of an event in words."""
     return KINDS.get(kind, kind.replace("_", " "))
 
 
@@ -65,7 +65,8 @@ def _limit_text(rules: str) -> str:
         windows, concurrency = read_rules(rules)
         quotas = read_quotas(split_pool(rules)[0])
         _, members, weight = split_pool(rules)
-    except (ValueError, TypeError, LookupError):  # `removed`, another form, or a cut text
+    # The text is `removed`, has another form, or was cut.
+    except (ValueError, TypeError, LookupError):
         return rules
     said = [
         _counted(per_text(one.rate, one.per), one.unit)

@@ -1,4 +1,4 @@
-"""Limits in numbers and words: what a window allows, promises and has left, and when it is done."""
+"""Limits in numbers and words: what a window allows, promises and has left, and its drain time."""
 
 from typing import Any
 
@@ -27,15 +27,15 @@ def quota_text(quota: Quota) -> str:
 
 
 def promise(window: RateLimit) -> str:
-    """Say what a window promises."""
-    most = window.rate + window.burst - 1  # of a moving window the burst is 1
+    """Write the promise of a window."""
+    most = window.rate + window.burst - 1  # a moving window has a burst of 1
     whole = int(most) if float(most).is_integer() else int(most) + 1
     unit = window.unit or "requests"
     return f"never more than {number(whole)} {unit} in any {span(window.per)}"
 
 
 def gauges(state: LimitState) -> list[dict[str, Any]]:
-    """Describe the windows of a limit as gauges: all that a browser needs to count them on."""
+    """Describe the windows of a limit as gauges: a browser goes on counting the units by itself."""
     found = []
     for i, window in enumerate(state.windows):
         learned = state.rate if i == 0 and state.rate else window.rate
@@ -55,9 +55,10 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
 
 
 def drain_ms(state: LimitState, now_ms: float) -> float | None:
-    """Compute when the tasks of a scope that wait will have begun, if each costs one request.
+    """Compute when all waiting tasks of a scope will have begun, if each costs one request.
 
-    The latest of its windows counts: opens + (waiting - units left) / rate. None without a rate.
+    The latest time of its windows counts: opens + (waiting - units left) / rate. None without a
+    rate.
     """
     times = []
     for gauge in gauges(state):

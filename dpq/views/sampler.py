@@ -1,7 +1,7 @@
-"""Queues that somebody looks at: found by name, with rates and samples of the last minutes.
+"""Reads of queues for screens: a queue is found by name, and has rates and samples of 5 minutes.
 
-The dashboard, `dpq top` and the metrics read queues through it. It has no thread and no timer:
-those that look say when to read, once a second at most.
+The dashboard, `dpq top` and the metrics read queues through it. It has no thread and no timer: its
+callers say when to read, once a second at most.
 """
 
 import threading
@@ -23,16 +23,16 @@ from dpq.transport.cluster import forbidden
 T = TypeVar("T")
 
 KEPT_SECONDS = 300
-"""Seconds that samples are kept: what a sparkline shows."""
+"""Seconds that samples are kept, which a sparkline shows."""
 
 RATE_SECONDS = 10.0
-"""Seconds over which rates are counted: shorter ones jump."""
+"""Seconds over which rates are counted: over a shorter time, rates jump."""
 
 KNOWN_FOR = 5.0
 """Seconds between two looks at the list of names."""
 
 EVENTS = 1000
-"""Events that are kept of a queue: as many as the queue keeps."""
+"""Events of a queue that are kept here, about as many as the queue keeps."""
 
 REMEMBER_SECONDS = 60.0
 """Seconds between two slots of a queue's history."""
@@ -48,11 +48,11 @@ class Directory(Protocol):
         """List the names."""
 
     def get(self, name: str) -> DPQ[Any] | None:
-        """Return the queue of a name; None if there is none."""
+        """Return the queue of a name; None if there is no such queue."""
 
 
 class Named:
-    """Queues that were given."""
+    """The queues that the caller has given."""
 
     def __init__(self, queues: Iterable[DPQ[Any]]) -> None:
         """Take the queues."""
@@ -111,7 +111,7 @@ class Sample(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Tasks per second over the last seconds of those that look; None before two samples."""
+    """Tasks per second over the last `RATE_SECONDS`; None before two samples."""
 
     come: float | None
     done: float | None
@@ -139,7 +139,7 @@ class Snapshot(NamedTuple):
 
 
 class Watch:
-    """A queue that is looked at: its snapshot, and the samples of the last minutes."""
+    """The readings of one queue: its snapshot, and the samples of the last minutes."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Watch:
 
         Args:
             queue: The queue.
-            clock: Tells seconds.
+            clock: Returns the time in seconds.
             remembers: Store a slot of the queue's history each minute, as workers do.
         """
         self.queue = queue
@@ -163,7 +163,7 @@ class Watch:
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
         self.may_see_events = True
         self._events: deque[Event] = deque(maxlen=EVENTS)
-        self.ahead_ms = 0.0  # the server's clock, against this machine's
+        self.ahead_ms = 0.0  # the ms by which the server's clock is ahead
 
     def read(self) -> Snapshot:
         """Read the queue in one round trip; call it once a second at most."""
@@ -174,7 +174,7 @@ class Watch:
         backlog = stats.ready + stats.waiting
         samples = self._samples
         if samples and stats.pushed < samples[-1].pushed:
-            samples.clear()  # dropped, and made anew
+            samples.clear()  # the queue was dropped and made anew
         samples.append(
             Sample(now, backlog, stats.pushed, stats.acked, stats.deferred, stats.buried)
         )
@@ -187,20 +187,20 @@ class Watch:
             self._remembered = now
             try:
                 session_of(self.queue).run(operations_of(self.queue).remember)
-            except ResponseError as error:  # as with a full memory: whoever looks may go on
-                self._remembers = not forbidden(error)  # this user may only look
+            except ResponseError as error:  # also if the memory is full: the reading goes on
+                self._remembers = not forbidden(error)  # False if this Redis user may only read
 
     def events(self) -> list[Event]:
-        """Read what has happened since the last look; return all that is known, oldest first.
+        """Read the events since the last call; return all known events, the oldest first.
 
-        A user who may not read events is told so by `may_see_events`, and asks no more.
+        If the Redis user may not read events, `may_see_events` becomes False, and no call is sent.
         """
         if not self.may_see_events:
             return []
         after = self._events[-1].id if self._events else ""
         try:
             self._events += self.queue.events(after, EVENTS)
-        except ConfigurationError:  # another number of partitions
+        except ConfigurationError:  # the number of partitions has changed
             self._events.clear()
             self._events += self.queue.events("", EVENTS)
         except ResponseError as error:
@@ -210,7 +210,7 @@ class Watch:
         return list(self._events)
 
     def drain(self) -> Drain:
-        """Say when all that is due will have begun: by the limits, and by what has ended lately."""
+        """Say when all due tasks will have begun: by the limits, and by the tasks ended lately."""
         look = session_of(self.queue).run(operations_of(self.queue).drain_look)
         now = self._clock()
         while self._looks and self._looks[0][0] < now - KEPT_SECONDS:
@@ -220,21 +220,21 @@ class Watch:
         return drain_of(look, before)
 
     def closed_longest(self, most: int) -> list[Scope]:
-        """Return the groups that a 429 or a hand has closed, as of the last look at the drain."""
+        """Return the groups that a 429 or a user has closed, as `drain` has seen them last."""
         return closed_longest(self._looks[-1][1], most) if self._looks else []
 
 
 class Kept(Generic[T]):
-    """One thing for each of the queues that were looked at last, made anew with its queue."""
+    """One object for each queue that was read lately; a new queue object gets a new one."""
 
     def __init__(self, directory: Directory, make: Callable[[DPQ[Any]], T]) -> None:
-        """Take the queues, and what makes the thing of one."""
+        """Take the queues, and the function that makes the object of a queue."""
         self._directory, self._make = directory, make
         self._kept: OrderedDict[str, tuple[DPQ[Any], T]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, name: str) -> T | None:
-        """Return the thing of a queue; None if there is no such queue."""
+        """Return the object of a queue; None if there is no such queue."""
         queue = self._directory.get(name)
         if queue is None:
             return None
@@ -253,7 +253,7 @@ def rates_of(samples: list[Sample]) -> Rates:
     last = samples[-1]
     first = next((each for each in samples if last.at - each.at <= RATE_SECONDS), last)
     if first is last and len(samples) > 1:
-        first = samples[-2]  # the tab was hidden for long
+        first = samples[-2]  # no look for long, as from a hidden tab
     seconds = last.at - first.at
     if seconds <= 0:
         return Rates(None, None, None)

@@ -1,7 +1,7 @@
 """Readings that requests share: Redis is asked at most once a second, however many tabs look.
 
-Nothing is read while nobody looks: there is no thread and no timer. A request reads what is older
-than a second; those that come meanwhile wait for that reading.
+Without requests nothing is read: there is no thread and no timer. If a reading is older than a
+second, the next request reads again. Requests that come meanwhile wait for that reading.
 """
 
 import threading
@@ -16,7 +16,7 @@ FRESH_SECONDS = 1.0
 """Seconds that a reading is shared."""
 
 READINGS = 500
-"""Readings that are kept at once; the oldest one goes."""
+"""Readings that are kept at once; the oldest reading goes first."""
 
 
 class _Reading:
@@ -31,7 +31,7 @@ class Shared:
     """Readings that several requests share."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Share readings; `clock` tells seconds."""
+        """Share readings; `clock` returns the time in seconds."""
         self._clock = clock
         self._lock = threading.Lock()
         self._readings: OrderedDict[Hashable, _Reading] = OrderedDict()
@@ -40,9 +40,9 @@ class Shared:
         """Return a reading of the last second, or read it now; an error is shared as well.
 
         Args:
-            key: What is read.
-            read: Reads it.
-            seconds: For how long it is shared; None: `FRESH_SECONDS`.
+            key: The name of the reading.
+            read: A function that reads.
+            seconds: Seconds that the reading is shared; None: `FRESH_SECONDS`.
         """
         fresh = FRESH_SECONDS if seconds is None else seconds
         with self._lock:
@@ -55,7 +55,7 @@ class Shared:
                 reading.value = reading.error = None
                 try:
                     reading.value = read()
-                except Exception as error:  # those that wait for it get it, too
+                except Exception as error:  # requests that wait for the reading get the error, too
                     reading.error = error
                 reading.at = self._clock()
             if reading.error:
@@ -64,6 +64,6 @@ class Shared:
         return found
 
     def forget(self) -> None:
-        """Read all anew: somebody has changed something, and wants to see it."""
+        """Drop all readings, so that a user sees the change that was just made."""
         with self._lock:
             self._readings.clear()

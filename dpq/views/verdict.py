@@ -10,7 +10,7 @@ from dpq.views.words import LONGEST, until
 
 
 def say_verdict(snapshot: Snapshot) -> str:
-    """Say in a few words when the backlog will be done, as far as the last seconds tell."""
+    """Say in a few words when the backlog will be done, by the rates of the last seconds."""
     come, done, _ = snapshot.rates
     if snapshot.survey.paused_until:
         return "paused"
@@ -39,7 +39,7 @@ def is_unattended(snapshot: Snapshot) -> bool:
 
 
 def say_state(snapshot: Snapshot, now_ms: float) -> str:
-    """Say the verdict in the width of a column: also until when a queue is paused."""
+    """Write the verdict for a narrow column; for a paused queue, the time until its end."""
     paused = snapshot.survey.paused_until
     if paused.isdecimal():
         return f"paused, {until(float(paused), now_ms)}"
@@ -55,7 +55,7 @@ def drain_text(drain: Drain) -> str:
 
 
 def say_drain(drain: Drain) -> str:
-    """Say when all that is due will have begun, and why then."""
+    """Say when all due tasks will have begun, and why then."""
     if drain.state in ("empty", "none due"):
         return drain.because
     if drain.state == "unknown":

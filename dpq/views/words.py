@@ -11,7 +11,7 @@ from dpq.views.sampler import Snapshot
 NONE = "-"
 
 LONGEST = 20 * 365 * 86400.0
-"""Seconds: delays end sooner; what is later is closed until somebody opens it."""
+"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
 
 
 def number(value: float | None) -> str:
@@ -85,7 +85,7 @@ def happened(event: Event, now_ms: float) -> str:
 
 
 def worker(info: WorkerInfo) -> str:
-    """Say what a worker does, and since when its longest handler runs."""
+    """Say what a worker does, and how long its longest handler has run."""
     longest = ""
     if info.longest_seconds is not None:
         longest = f", the longest for {span(info.longest_seconds)}"

@@ -1,6 +1,7 @@
 """The rights: the token, the session, hosts, same origin, and the audit log.
 
-Each request passes `Guard.admit`, and each action `Guard.allow`: there is no other way to either.
+Each request passes `Guard.admit`, and each action `Guard.allow`. No request or action has another
+way.
 """
 
 import hashlib
@@ -61,7 +62,7 @@ ACTIONS = {
 def same_host(origin: str, host: str) -> bool:
     """Return True if an `Origin` names the host and the port of a header Host.
 
-    A port that is left out is that of the origin's scheme.
+    If a port is missing, the default port of the origin's scheme counts.
     """
     scheme, _, named = origin.lower().partition("://")
     usual = {"http": ":80", "https": ":443"}.get(scheme)
@@ -81,13 +82,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Access:
-    """The rights of those who use the dashboard.
+    """The rights of the users of the dashboard.
 
     Attributes:
         write: Allow actions; else pages only show.
-        token: At least 32 characters that a browser or a program must give first; None for none.
-        hosts: Names that the header Host may have, without ports. None: those of this machine.
-            `("*",)` takes any: for an application that checks them itself.
+        token: At least 32 characters that a browser or a program must give first; None: no token.
+        hosts: Names that the header Host may have, without ports. None: the names of this machine.
+            `("*",)` takes any name, for an application that checks names itself.
         payloads: Show payloads.
         allow: A further check of each action, called with the request, the action and the name of
             the queue; it returns True if the action may go on. An application that mounts the
@@ -115,7 +116,7 @@ class Guard:
     """Checks requests and actions against an `Access`."""
 
     def __init__(self, access: Access, clock: Callable[[], float] = time.time) -> None:
-        """Make the secret of this process, or of the token; `clock` tells the time in seconds."""
+        """Make the secret of this process, or of the token; `clock` returns the time in seconds."""
         self.access = access
         self._clock = clock
         seed = access.token.encode() if access.token else secrets.token_bytes(32)
@@ -127,7 +128,7 @@ class Guard:
     # Sessions
 
     def new_session(self) -> str:
-        """Make the value of a session's cookie: a name, its end, and a signature."""
+        """Make the value of a session's cookie: a name, the end of the session, and a signature."""
         name, end = secrets.token_hex(16), str(int(self._clock()) + SESSION_SECONDS)
         return f"{name}.{end}.{self._signed('session', name, end)}"
 
@@ -175,7 +176,7 @@ class Guard:
             raise Refused(401, "log in with the token of the dashboard")
 
     def require_own_page(self, request: Request) -> None:
-        """Check what the browser says of the page that sent a request.
+        """Check that the page that sent a request belongs to this dashboard, as the browser says.
 
         Browsers say `Sec-Fetch-Site` over https, and to the names of this machine. Over plain http
         to another name they say `Origin` alone, which must then be the host that they asked.
@@ -197,8 +198,8 @@ class Guard:
     def require_same_origin(self, request: Request, token: str) -> None:
         """Check that a page of this dashboard sent a request that may change something.
 
-        A program that sends the dashboard's own token needs no other: no browser sends that by
-        itself.
+        A program that sends the dashboard's own token needs no form token: no browser sends the
+        dashboard's token by itself.
 
         Raises:
             Refused: 403.
@@ -215,7 +216,7 @@ class Guard:
     # Actions
 
     def require_write(self, request: Request) -> None:
-        """Refuse all that may change something, unless this dashboard may.
+        """Refuse a request that may change something, unless this dashboard allows changes.
 
         Raises:
             Refused: 403.
@@ -238,7 +239,7 @@ class Guard:
         return self.access.allow is None or bool(self.access.allow(request, action, queue))
 
     def allow(self, request: Request, action: str, queue: str, about: str = "") -> None:
-        """Check an action, and write a line into the audit log: the one place for both.
+        """Check an action, and write a line into the audit log. No other code does either.
 
         Raises:
             Refused: 403.

@@ -1,7 +1,8 @@
-"""Actions on tasks: on some by their ids, or on all that match a filter, in steps of 200.
+"""Actions on tasks: on some tasks by their ids, or on all that match a filter, in steps of 200.
 
-An action on a filter is a job. It first counts what matches. Then somebody confirms the number, and
-it acts on at most so many tasks. It tells its progress, and can be stopped after each step.
+An action on a filter is a job. It first counts the matching tasks. Then a user confirms the number,
+and the job acts on at most so many tasks. It shows its progress, and can be stopped after each
+step.
 """
 
 import secrets
@@ -37,7 +38,7 @@ OF_STATES: dict[str, tuple[TaskState, ...]] = {
 """The states of the tasks that each action takes."""
 
 DESTROYS = ("cancel", "bury", "purge")
-"""Actions that are asked for twice."""
+"""Actions that need a further confirmation by the user."""
 
 JobState = Literal["counting", "counted", "running", "done", "stopped", "failed"]
 
@@ -52,7 +53,8 @@ def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> 
         value: The new priority of `update`, or the reason of `bury`.
 
     Returns:
-        How many tasks it was done to, and how many have changed meanwhile, so that it was not.
+        The number of changed tasks, and the number of tasks that were left out: they had changed
+        meanwhile.
 
     Raises:
         ConfigurationError: The value is out of its bounds.
@@ -83,7 +85,7 @@ def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> 
         if not isinstance(result, Exception):
             done += 1
         elif isinstance(result, ConfigurationError) and action == "run":
-            pass  # it is running by now
+            pass  # the task runs by now
         elif not isinstance(result, TaskNotFoundError | LeaseLostError):
             raise result
     return done, len(ids) - done
@@ -94,13 +96,13 @@ class Job:
 
     Attributes:
         id: Its name in URLs.
-        state: Where it stands.
-        searched: Tasks that were looked at, while counting or running.
-        left: Tasks that are still to be looked at.
-        count: Tasks that matched when they were counted.
-        done: Tasks that it was done to.
-        missed: Tasks that had changed when their turn came.
-        error: Why it failed.
+        state: The stage of the job, such as counting or running.
+        searched: The number of tasks that the job has looked at, while counting or running.
+        left: The number of tasks that are still to be looked at.
+        count: The number of tasks that matched when they were counted.
+        done: The number of tasks that the action has changed.
+        missed: The number of tasks that had changed when their turn came.
+        error: The reason why the job failed.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class Job:
         value: Any = None,
         rate: float | None = None,
     ) -> None:
-        """Describe a job; `rate` is of a replay, in tasks per second."""
+        """Describe a job; `rate` is for a replay, in tasks per second."""
         if chosen.state not in OF_STATES.get(action, ()):
             raise ConfigurationError(f"{action!r} takes no tasks that are {chosen.state}")
         if action == "update":
@@ -129,7 +131,7 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Return True if nothing more happens."""
+        """Return True if the job does nothing any more."""
         return self.state in ("done", "stopped", "failed")
 
     def stop(self) -> None:
@@ -139,7 +141,7 @@ class Job:
             self.state = "stopped"
 
     def count_all(self) -> None:
-        """Count what matches, in steps."""
+        """Count the matching tasks, in steps."""
         if self.chosen.everything:
             self.count = getattr(self.queue.stats(), self.chosen.state.value)
             self.searched = self.count
@@ -149,7 +151,7 @@ class Job:
         self.state = "stopped" if self._stop.is_set() else "counted"
 
     def run(self) -> None:
-        """Act on what matches, in steps: at most on as many tasks as were counted."""
+        """Act on matching tasks, in steps: at most on as many tasks as were counted."""
         self.searched = 0
         taken = 0
         for found in self._pages(STEP):
@@ -164,7 +166,7 @@ class Job:
         self.state = "stopped" if self._stop.is_set() else "done"
 
     def _is_so(self, task: Any) -> bool:
-        """Return True for a task that has the priority already: it may come twice."""
+        """Return True for a task that has the new priority already: a task may come twice."""
         return self.action == "update" and bool(task.priority == self.value)
 
     def _pages(self, most: int) -> Iterable[Any]:
@@ -197,7 +199,7 @@ class Jobs:
         return self._jobs.get(id_)
 
     def begin(self, job: Job) -> Job:
-        """Count what a job is about, in a thread.
+        """Count the tasks of a job, in a thread.
 
         Raises:
             ConfigurationError: Too many jobs are running.
@@ -218,7 +220,7 @@ class Jobs:
         """Run a job that was counted.
 
         Raises:
-            ConfigurationError: The number is another one, or the job is not waiting for it.
+            ConfigurationError: The number is wrong, or the job does not wait for a number.
         """
         with self._lock:
             if job.state != "counted":

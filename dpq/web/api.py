@@ -1,4 +1,4 @@
-"""The JSON API: what pages show and do, for programs. The document is static/openapi.json.
+"""The JSON API gives programs what pages show and do. Its document is static/openapi.json.
 
 Integers beyond 2^53, and all priorities and tokens, are texts: most readers of JSON would damage
 them.
@@ -29,10 +29,10 @@ from dpq.web.render import plain
 from dpq.web.site import Call, read_number, read_whole
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
+"""The buckets of times, which are most of a slot: an answer has them if a request asks for them."""
 
 SLOTS = TypeAdapter(list[Slot])
 """Writes a thousand slots at once. No count of a queue reaches 2^53 in a thousand years."""
-"""The buckets of times, most of a slot: they are told if they are asked for."""
 
 MOST = 200
 """Tasks in one answer at most."""
@@ -50,7 +50,7 @@ def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
 
 
 def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
-    """Write what is known of a queue."""
+    """Write the snapshot of a queue."""
     survey = snapshot.survey
     return {
         "queue": name,
@@ -126,7 +126,7 @@ def limits(call: Call) -> Response:
 
 
 def forecast(call: Call) -> Response:
-    """Foresee the next tasks that start, and when all that is due will have begun."""
+    """Foresee the next tasks that start, and when all due tasks will have begun."""
     found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
     tasks = [plain(each) | {"priority": str(each.priority)} for each in found]
     if not call.site.guard.access.payloads:
@@ -144,7 +144,7 @@ def history(call: Call) -> Response:
 
 
 def events(call: Call) -> Response:
-    """Read what happened behind an event, or the newest of it."""
+    """Read the events behind an event, or the newest events."""
     after = call.query.get("after", "")
     limit = read_whole(call.query.get("limit", "100"), "limit")
     key = ("events", call.name, after, limit)
@@ -170,7 +170,7 @@ def workers(call: Call) -> Response:
 
 
 def token(call: Call) -> Response:
-    """Give the token that calls which change something send in the header X-DPQ-Token."""
+    """Give the token for the header X-DPQ-Token of calls that change something."""
     return call.answer({"token": call.site.guard.form_token(call.session)})
 
 
@@ -286,7 +286,7 @@ def _job(call: Call) -> Job:
 
 
 def job(call: Call) -> Response:
-    """Read how far an action is."""
+    """Read the progress of an action."""
     return call.answer(job_json(_job(call)))
 
 

@@ -19,8 +19,8 @@ class Check:
     Attributes:
         queue: The queue.
         running: True until it has ended.
-        problems: What it found, each with its meaning and the way out.
-        error: Why it failed.
+        problems: The problems that it found, each with its meaning and the way out.
+        error: The reason why the check failed.
     """
 
     def __init__(self, queue: DPQ[Any]) -> None:
@@ -43,19 +43,19 @@ class Checks:
     """The last checks, the newest first."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin without checks."""
         self._checks: list[Check] = []
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Check]:
-        """Go over them, the newest first."""
+        """Go over the checks, the newest first."""
         return iter(list(reversed(self._checks)))
 
     def begin(self, check: Check) -> None:
         """Run a check in a thread.
 
         Raises:
-            ConfigurationError: Others are running.
+            ConfigurationError: Other checks are running.
         """
         with self._lock:
             if sum(each.running for each in self._checks) >= AT_ONCE:

@@ -1,4 +1,4 @@
-"""The forms of pages, which change something. Each checks its right first: `Call.allow`."""
+"""The forms of pages, which change something. Each form checks its right first: `Call.allow`."""
 
 import re
 from dataclasses import replace
@@ -16,14 +16,14 @@ from dpq.web.pages import filter_of
 from dpq.web.site import Call, read_number, read_whole
 
 IDS_AT_ONCE = 1000
-"""Ids that one form or call may name; more go by a filter."""
+"""Ids that one form or call may name; for more tasks there are filters."""
 
 
 def value_of(action: str, priority: Any, reason: Any) -> Any:
-    """Read what an action needs beside its tasks: a new priority, or a reason.
+    """Read the value that an action needs beside its tasks: a new priority, or a reason.
 
     Raises:
-        ConfigurationError: It is missing, or out of its bounds.
+        ConfigurationError: The value is missing, or out of its bounds.
     """
     if action == "update":
         if priority in (None, ""):
@@ -49,7 +49,7 @@ def act_on_ids(call: Call, action: str, ids: list[str], value: Any) -> tuple[int
 
 
 def begin_job(call: Call, action: str, chosen: Any, value: Any, rate: float | None) -> Job:
-    """Count what matches a filter, before an action on all of it."""
+    """Count the tasks that match a filter, before an action on all of them."""
     call.allow(action, f"filter={chosen!r} value={value!r} rate={rate!r}")
     return call.site.jobs.begin(Job(call.queue, action, chosen, value, rate))
 
@@ -70,7 +70,7 @@ def tasks(call: Call) -> Response:
         raise ConfigurationError("no task is selected: tick some, or choose all that match")
     if action in DESTROYS and not call.field("sure"):
         if not call.may(action):
-            call.allow(action)  # raises
+            call.allow(action)  # raises if the action is not allowed
         return call.render(
             "confirm.html",
             question=f"{ACTIONS[action].capitalize()}: {len(ids)} "
@@ -145,7 +145,7 @@ _COMMA = re.compile(r"\s*,\s*")
 def windows_of(text: str, burst: str, concurrency: str) -> tuple[list[RateLimit], int | None]:
     """Read a limit from a form: rates with commas between, one burst, a concurrency.
 
-    A rate may end with `,moving`: of such a one a burst is not asked.
+    A rate may end with `,moving`. A moving window takes no burst.
 
     Raises:
         ConfigurationError: A value is out of its bounds.
@@ -161,10 +161,10 @@ def windows_of(text: str, burst: str, concurrency: str) -> tuple[list[RateLimit]
 
 
 def require_plain(call: Call, scope: str | None) -> None:
-    """Refuse to replace a limit by one that says less than it.
+    """Refuse to replace a limit that has more parts than the form.
 
     Raises:
-        Refused: It has quotas, members, a weight or an estimate.
+        Refused: The limit has quotas, members, a weight or an estimate.
     """
     found = [state for state in call.queue.limits() if state.group == scope and not state.default]
     for state in found:
@@ -194,7 +194,7 @@ def limit(call: Call) -> Response:
 
 
 def check(call: Call) -> Response:
-    """Check all that a queue stores, in a thread: it takes seconds for a million tasks."""
+    """Check all that a queue stores, in a thread: a million tasks take seconds."""
     call.allow("check")
     call.site.checks.begin(Check(call.queue))
     return call.go("server")

@@ -1,4 +1,4 @@
-"""The pages about limits: each scope with what it allows now, one to edit, and a dry run."""
+"""The pages about limits: the state of each scope, a limit to edit, and a dry run."""
 
 from typing import Any
 
@@ -33,14 +33,14 @@ def group_names(call: Call) -> tuple[list[str], dict[str, Any] | None]:
     if way == "name" or named:
         names = call.shared("groups", "name", named, behind, PAGE)
         if named and not behind and named not in names:
-            names = [named, *names][:PAGE]  # nothing of it may wait
+            names = [named, *names][:PAGE]  # a group without waiting tasks is not in the list
         last = {"way": "name", "q": named, "behind": names[-1]} if len(names) == PAGE else None
         return names, last
     return call.shared("groups", "largest", "", "", PAGE), None
 
 
 def limits(call: Call) -> Response:
-    """Show what each scope allows now: open or closed, why, until when, units left, tasks."""
+    """Show the state of each scope: open or closed, why, until when, units left, tasks."""
     names, following = group_names(call)
     states, counted, now_ms = call.shared("states", names)
     return call.render(
@@ -62,7 +62,7 @@ def limits(call: Call) -> Response:
 
 
 def _dry_run(call: Call, states: Any, now_ms: float) -> dict[str, Any] | None:
-    """Say when what waits would have begun under another rate; None if none was asked for."""
+    """Say when all waiting tasks would have begun under another rate; None without such a rate."""
     text, scope = call.query.get("rate", "").strip(), call.query.get("scope", "")
     if not text:
         return None
@@ -96,7 +96,7 @@ def _dry_run(call: Call, states: Any, now_ms: float) -> dict[str, Any] | None:
 
 
 def limit(call: Call) -> Response:
-    """Show the limit of one scope, to edit it, with what it promises."""
+    """Show the limit of one scope, to edit it, with its promise."""
     group = call.query.get("group", "")
     named = [group] if group not in ("", EVERY_GROUP) else []
     states, _, now_ms = call.shared("states", named)

@@ -1,4 +1,4 @@
-"""`/metrics`: what Prometheus scrapes, from the readings that all tabs share."""
+"""`/metrics`: the metrics for Prometheus, from the readings that all tabs share."""
 
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def exporter_of(site: Site) -> "Exporter":
         def snapshot(name: str, watch: Watch) -> Snapshot:
             try:
                 return site.snapshot(name)
-            except Refused as refused:  # it has gone since its name was read
+            except Refused as refused:  # the queue has gone since its name was read
                 raise QueueGoneError(str(refused)) from None
 
         site.exporter = Exporter(site.directory, snapshot)

@@ -1,4 +1,4 @@
-"""The pages that show: each takes a `Call` and returns a response. They change nothing."""
+"""The pages that only show: each takes a `Call` and returns a response."""
 
 import base64
 import json
@@ -142,16 +142,16 @@ def query_of(chosen: Filter) -> dict[str, Any]:
 
 
 def write_positions(positions: list[Position]) -> str:
-    """Write where the next page begins, for a URL."""
+    """Write the start of the next page, for a URL."""
     plain = [p and [p[0], base64.b64encode(p[1]).decode()] for p in positions]
     return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode()
 
 
 def read_positions(text: str) -> list[Position]:
-    """Read what `write_positions` has written.
+    """Read the text that `write_positions` has written.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: The text has another form.
     """
     if not text:
         return []
@@ -187,7 +187,7 @@ def tasks(call: Call) -> Response:
 
 
 def look_of(call: Call) -> int:
-    """Return how many tasks a request may look at: more than usual if it asks for it."""
+    """Return how many tasks a request may look at: more than usual if the request asks so."""
     asked = whole_of(call.query.get("look", ""))
     return min(LOOK_MOST, asked) if asked else LOOK_A_PAGE
 
@@ -224,7 +224,7 @@ def task(call: Call) -> Response:
 
 
 def _begun(task: Any) -> float | None:
-    """Return when a delivery began, ms: its token is the server's clock in microseconds."""
+    """Return the start of a delivery, ms: its token is the server's clock in microseconds."""
     return task.token / 1000 if task.token > 10**15 else None
 
 
@@ -254,7 +254,7 @@ def recurring(call: Call) -> Response:
 
 
 def workers(call: Call) -> Response:
-    """Show the workers of a queue, and what is under a lease, the longest running first."""
+    """Show the workers of a queue, and its leased tasks, the longest running first."""
     snapshot = call.site.snapshot(call.name)
     found = call.shared("search", Filter(TaskState.INVISIBLE), (), 200, 200)
     leases = sorted(((_begun(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
@@ -264,7 +264,7 @@ def workers(call: Call) -> Response:
 
 
 def server(call: Call) -> Response:
-    """Show the server that holds the queues, and how it is set up."""
+    """Show the server that holds the queues, and its setup."""
     names = list(call.site.directory.names())
     if not names:
         return call.render("server.html", names=[], problems=[], missing=[], info=None, jobs=[])
@@ -301,7 +301,7 @@ INFO = {
 
 
 def _info(redis: Any) -> dict[str, str] | None:
-    """Read a few facts about the server; None if the user may not, or for a cluster."""
+    """Read a few facts about the server; None for a cluster, or if INFO is forbidden."""
     try:
         info = redis.info()
     except (RedisError, OSError):
@@ -315,7 +315,7 @@ def _info(redis: Any) -> dict[str, str] | None:
 
 
 def job(call: Call) -> Response:
-    """Show an action on all that match a filter: what it counted, or how far it is."""
+    """Show an action on all that match a filter: its count, or its progress."""
     found = call.site.jobs.get(call.part("job"))
     if found is None:
         raise Refused(404, "there is no such action: it was done long ago, or by another process")
@@ -328,5 +328,5 @@ def api(call: Call) -> Response:
 
 
 def whole_of(text: str) -> int:
-    """Read a number of a query; 0 for what is none."""
+    """Read a number of a query; 0 for a text that is no number."""
     return int(text) if text.isdecimal() and len(text) < 12 else 0

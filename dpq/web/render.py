@@ -23,7 +23,7 @@ from dpq.views.words import number
 from dpq.web.svg import day, draw, spark
 
 NODES_SHOWN = 500
-"""Values of a payload that the tree shows: more would hold the browser up."""
+"""Values of a payload that the tree shows: more would slow the browser down."""
 
 CHARACTERS_SHOWN = 4000
 """Characters of one text of a payload."""
@@ -47,7 +47,7 @@ def segment(name: str) -> str:
 
 
 def from_segment(text: str) -> str:
-    """Read what `segment` has written."""
+    """Read the text that `segment` has written."""
     return unquote(text.replace("~", "%"))
 
 
@@ -66,7 +66,7 @@ def moment(value: datetime | float | None, how: Literal["", "clock", "until"] = 
 
     Args:
         value: A time, or ms since 1970.
-        how: "clock" adds when that is on the reader's clock; "until" gives that first, and always.
+        how: "clock" adds the time on the reader's clock; "until" gives that time first, and always.
     """
     if value is None:
         return Markup("–")  # noqa: RUF001

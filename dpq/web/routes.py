@@ -94,10 +94,10 @@ def app(
 
     Args:
         queues: A `DPQ`, several, or an object with `names()` and `get(name)`.
-        access: Who may see and do what; None: everybody who reaches it sees all, and changes
-            nothing, and only the names of this machine are taken as hosts.
+        access: The rights of the users. None: every visitor sees all and changes nothing, and the
+            header Host must name this machine.
         badge: The name of the environment, shown at the top of each page: `production`.
-        server: The label of the server, without a password; None: that of the first queue.
+        server: The label of the server, without a password; None: the label of the first queue.
 
     Raises:
         ConfigurationError: `queues` are no `DPQ`s.
@@ -166,7 +166,7 @@ def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Requ
             answer.headers.update(HEADERS)
             return answer
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody is there to read it
+            return Response(status_code=400)  # the client has gone, so this answer is not read
         return await run_in_threadpool(answered, site, view, request, body, public)
 
     return endpoint
@@ -177,7 +177,7 @@ async def _read_body(request: Request, most: int) -> bytes:
 
     Raises:
         Refused: 413, the body is longer than `most`.
-        ClientDisconnect: The client has gone before its end.
+        ClientDisconnect: The client has gone before the end of the body.
     """
     body = bytearray()
     async for part in request.stream():
@@ -195,7 +195,7 @@ def answered(site: Site, view: View, request: Request, body: bytes, public: bool
         if request.method not in SAFE and not public:
             given = request.headers.get("x-dpq-token") or call.field("token")
             site.guard.require_same_origin(request, given)
-            if view is not forms.check:  # it only reads
+            if view is not forms.check:  # a check only reads
                 site.guard.require_write(request)
         answer = view(call)
         if request.method not in SAFE:
@@ -209,7 +209,7 @@ def answered(site: Site, view: View, request: Request, body: bytes, public: bool
 
 
 def _keep_session(site: Site, call: Call, request: Request, answer: Response) -> None:
-    """Give a browser its session, to which the tokens of its forms belong; no right comes of it."""
+    """Give a browser its session, to which the tokens of its forms belong. It gives no right."""
     if site.guard.access.token is None and not site.guard.session_of(request):
         answer.set_cookie(
             COOKIE,

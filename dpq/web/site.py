@@ -26,7 +26,8 @@ EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
 
 STORY_SHARE = 0.1
-"""The part of one bin for which charts are shared: 14 days take longest, and change least."""
+"""The part of one bin for which charts are shared: charts of 14 days take longest to make, and
+change least."""
 
 STORY_SECONDS = 30.0
 """Seconds that charts are shared at least."""
@@ -38,7 +39,7 @@ BODY_BYTES = 1024 * 1024
 """Bytes of the largest form or JSON that is read."""
 
 LOGIN_BYTES = 4096
-"""Bytes of the largest form of a login: it is read before anybody is admitted."""
+"""Bytes of the largest form of a login: the form is read before the visitor is admitted."""
 
 FIELDS = 5000
 """Fields of a form at most: a page of 50 tasks sends under a hundred, a program up to 1000 ids."""
@@ -59,7 +60,7 @@ class Site:
         self.ahead_ms = 0.0
         self.jobs = Jobs()
         self.checks = Checks()
-        self.exporter: Any = None  # of /metrics, made at the first scrape
+        self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
         self.templates = environment()
         self._watches = Kept(directory, lambda queue: Watch(queue, remembers=access.write))
@@ -76,16 +77,16 @@ class Site:
         return watch
 
     def now_ms(self) -> int:
-        """Return the clock of the server of the queues, as far as it was seen."""
+        """Return the clock of the queues' server, by its last answer."""
         return round(time.time() * 1000 + self.ahead_ms)
 
     def drain(self, name: str) -> Drain:
-        """Return when all that is due in a queue will have begun, at most a second old."""
+        """Return when all due tasks of a queue will have begun, at most a second old."""
         watch = self.watch(name)
         return self.shared.get(("drain", name), watch.drain)
 
     def events(self, name: str) -> list[Event]:
-        """Return what has happened to a queue, as far as it is kept, the oldest first."""
+        """Return the events that are kept of a queue, the oldest first."""
         watch = self.watch(name)
         return self.shared.get(("events", name), watch.events)
 
@@ -100,7 +101,7 @@ class Site:
         return self.shared.get(("story", name, chosen), read, seconds)
 
     def snapshot(self, name: str) -> Snapshot:
-        """Return what is known of a queue, at most a second old."""
+        """Return the snapshot of a queue, at most a second old."""
         watch = self.watch(name)
         snapshot = self.shared.get(("queue", name), watch.read)
         self.ahead_ms = watch.ahead_ms
@@ -114,7 +115,7 @@ class Call:
         """Read the query, and the form or the JSON of the body.
 
         Raises:
-            Refused: 400, the body cannot be read; 415, it is no JSON and goes to the API.
+            Refused: 400, the body cannot be read; 415, a body for the API is no JSON.
         """
         self.site, self.request = site, request
         self.query: Mapping[str, str] = request.query_params
@@ -123,7 +124,8 @@ class Call:
         if body and request.headers.get("content-type", "").startswith("application/json"):
             try:
                 read = from_json(body)
-            except ValueError as error:  # too deep, too long a number, and half a character, too
+            # Also if it is too deep, has too long a number, or half a character.
+            except ValueError as error:
                 raise Refused(400, f"the body is no JSON: {error}") from None
             if not isinstance(read, dict):
                 raise Refused(400, "the body must be a JSON object")
@@ -180,7 +182,7 @@ class Call:
         return session_of(watch.queue).run(getattr(watch.browser, verb), *args, **named)
 
     def shared(self, verb: str, *args: Any) -> Any:
-        """Run such an operation at most once a second for all tabs."""
+        """Run a read-only operation as `browse` does, at most once a second for all tabs."""
         key = (verb, self.name, *map(repr, args))
         return self.site.shared.get(key, lambda: self.browse(verb, *args))
 
@@ -190,7 +192,7 @@ class Call:
         self.site.shared.forget()
 
     def may(self, action: str, queue: str | None = None) -> bool:
-        """Return True if an action is allowed: pages show no others."""
+        """Return True if an action is allowed: pages show only allowed actions."""
         return self.site.guard.may(self.request, action, self.name if queue is None else queue)
 
     def render(self, template: str, status: int = 200, **shown: Any) -> Response:
@@ -212,7 +214,7 @@ class Call:
         answer = tagged(self.request, html.encode(), "text/html; charset=utf-8", status)
         now = str(self.site.now_ms())
         answer.headers["x-dpq-now"] = now
-        if answer.body:  # after its tag was made: it is the same page at any time
+        if answer.body:  # set after the ETag: the clock must not change the ETag
             answer.body = bytes(answer.body).replace(NOW, now.encode().ljust(len(NOW)), 1)
         return answer
 
@@ -243,7 +245,7 @@ def read_number(text: Any, name: str) -> int | float:
     """Read a number of a form, an int exactly.
 
     Raises:
-        ConfigurationError: It is none, or has more than 40 characters.
+        ConfigurationError: The text is no number, or has more than 40 characters.
     """
     if len(str(text)) > NUMBER_CHARACTERS:
         raise ConfigurationError(
@@ -262,7 +264,7 @@ def read_whole(text: Any, name: str) -> int:
     """Read a whole number of a form or a query.
 
     Raises:
-        ConfigurationError: It is none: also `1.5`, `nan` and `inf`.
+        ConfigurationError: The text is no whole number, such as `1.5`, `nan` and `inf`.
     """
     number = read_number(text, name)
     if isinstance(number, float) and not number.is_integer():

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by the server: no library, and text for all else."""
+"""Charts as SVG, drawn by the server without a library; all else is text."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def say_value(value: float | None, unit: str) -> str:
 
 
 def draw(chart: Chart) -> Markup:
-    """Draw a chart, with what a browser needs to say the values under a pointer."""
+    """Draw a chart, with the data from which a browser shows the values under a pointer."""
     known = [value for line in chart.lines for value in line.values if value is not None]
     most = max(known, default=0.0) or 1.0
     shapes = Markup("").join(
@@ -70,7 +70,7 @@ def _height(value: float, most: float) -> float:
 
 
 def path_of(line: Line, most: float) -> Markup:
-    """Draw a line; it has gaps where nothing is known."""
+    """Draw a line, with gaps where no value is known."""
     step, parts, down = WIDTH / len(line.values), list[str](), False
     for i, value in enumerate(line.values):
         if value is None:
@@ -78,7 +78,8 @@ def path_of(line: Line, most: float) -> Markup:
             continue
         x, y = step * (i + 0.5), _height(value, most)
         if not down and (i + 1 == len(line.values) or line.values[i + 1] is None):
-            parts.append(f"M{x - 0.4 * step:.1f} {y:.1f}h{0.8 * step:.1f}")  # it stands alone
+            # A value without neighbours is a short line.
+            parts.append(f"M{x - 0.4 * step:.1f} {y:.1f}h{0.8 * step:.1f}")
             continue
         parts.append(f"{'L' if down else 'M'}{x:.1f} {y:.1f}")
         down = True

@@ -164,7 +164,7 @@ class WorkerBase(Generic[Q]):
         self._order = AskOrder(weights, "round_robin" if weighted else order)
         self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
         self._state = RunState(until_empty=False, end=self._end)
-        self._on = False  # True during a run
+        self._on = False  # True while a run is active
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent
         self._stop_early = False  # `stop` was called before the run began
         self._prepare()
@@ -180,15 +180,16 @@ class WorkerBase(Generic[Q]):
 
     @property
     def stopping(self) -> bool:
-        """True once the worker was told to stop."""
+        """True once `stop` was called, or another cause ends the run."""
         return self._state.stopping
 
     def health(self) -> Health:
         """Say whether this worker is live and ready; any thread may ask, and nothing is sent.
 
-        It is live while its loops move: the one that waits for a stop, the heartbeats, and the
-        exchange with the server (60 s at most). A handler that hangs is no stuck loop: `workers`
-        shows it. It is ready while it runs, is not told to stop, and the server answers.
+        The worker is live while its loops move. The loops are the main loop, the heartbeats, and
+        the exchange with the server. A loop without a move for 60 s counts as stuck. A handler that
+        hangs is no stuck loop: `workers` shows it. The worker is ready while it runs, `stop` was
+        not called, and the server answers.
         """
         from dpq.model.reports import Health
 

@@ -31,9 +31,9 @@ class Deliveries:
     """The leases that a worker holds.
 
         hold      a pop has brought tasks: extend their leases
-        claim     the work on one has ended: nobody else may end the delivery now
+        claim     the work on a task has ended: no other caller may end its delivery now
         endings   make the operations that end deliveries; send them
-        answered  stop to extend the leases of those that the server has ended
+        answered  stop to extend the leases of the deliveries that the server has ended
 
     Args:
         name: The name of the worker, for the log.
@@ -51,7 +51,7 @@ class Deliveries:
         named: bool = False,
     ) -> None:
         self._name = name
-        self._queues = queues  # not their leases: a forked child has others
+        self._queues = queues  # `leases_of` is called late, since a forked child has other leases
         self._seconds = [visibility or queue.default_visibility for queue in queues]
         self._operations = [operations_of(queue) for queue in queues]
         self._log = EndLog(name, named=named)
@@ -64,7 +64,8 @@ class Deliveries:
     def claim(self, done: Done) -> bool:
         """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
         leases = leases_of(self._queues[done.queue_index])
-        if isinstance(done.error, RateLimited):  # an extension under way would undo it
+        # An extension under way would undo the new end of the lease.
+        if isinstance(done.error, RateLimited):
             return leases.let_go(done.task)
         return leases.ending(done.task)
 
@@ -100,7 +101,7 @@ class Deliveries:
                         self._log.lost(self._name_of(each), each.task, result.action)
             elif ending.error is not None and (
                 not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
-            ):  # what is not confirmed is done as well
+            ):  # a change without confirmation was made all the same
                 self._log.ended(self._name_of(ending.done[0]), ending.done[0].task, ending.error)
 
     def _name_of(self, done: Done) -> str:

@@ -15,9 +15,9 @@ from dpq.worker.run_state import LATEST_ACK_SECONDS
 
 
 class Role:
-    """A role that one thread has at a time; while the thread fills it, the lock is open.
+    """A role that one thread has at a time. While the thread has it, the lock is released.
 
-        with asker:  # the lock is held before and after
+        with asker:  # the caller holds the lock before and after
             call the server
 
     Attributes:

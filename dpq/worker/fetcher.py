@@ -1,4 +1,4 @@
-"""The fetcher of a `Worker`: asks the server for all its threads, and only it does.
+"""The fetcher of a `Worker`: the only object that asks the server for tasks, for all threads.
 
 Each thread of the runner asks for its next task itself. The first to ask also asks for all threads
 that are idle then, and sends the acks of finished tasks along. So a single thread makes one round
@@ -55,11 +55,12 @@ class Fetcher:
         self._lock = lock
         self._prefetch = plan.prefetch
         self._confirms = plan.confirms
-        self._changed = threading.Condition(lock)  # an idle thread may have something to do
-        self._end_added = threading.Condition(lock)  # a thread that pauses has something to send
+        self._changed = threading.Condition(lock)  # notified when an idle thread may go on
+        # Notified when a pausing thread has an end to send.
+        self._end_added = threading.Condition(lock)
         self._taken: deque[Taken] = deque()
         self._idle = 0  # threads that want a task
-        self._look = False  # an idle thread is to ask the server
+        self._look = False  # True if an idle thread is to ask the server
         self._asker = Role(lock)  # the thread that asks the server
         self._sleeper = Role(lock)  # the idle thread that waits for a wake-up
         self._ahead = Ahead(plan, session)
@@ -74,7 +75,7 @@ class Fetcher:
             if plenty and not (self._wakeups.watches or self._state.stopping):
                 return self._taken.popleft()
             self._idle += 1
-            self._look = self._look or not self._prefetch  # the acks travel along
+            self._look = self._look or not self._prefetch  # the exchange takes the acks along
             try:
                 while (step := self._next_step()) != "take":
                     if step == "ask":
@@ -109,14 +110,14 @@ class Fetcher:
         return "wait for threads"
 
     def _wait_for_wakeup(self) -> None:
-        """Wait at the server, at most `STOP_CHECK_SECONDS`; the lock is open meanwhile."""
+        """Wait at the server, at most `STOP_CHECK_SECONDS`; the lock is released meanwhile."""
         due = False
         with self._sleeper:
             due = self._wakeups.wait(STOP_CHECK_SECONDS)
         self._look = self._look or due
 
     def _stop_waiting(self) -> None:
-        """Stop waiting at the server, since every thread has work; the lock is open meanwhile."""
+        """Stop waiting at the server, since every thread has work; the lock is free meanwhile."""
         try:
             with self._asker:
                 self._wakeups.stop()
@@ -134,7 +135,7 @@ class Fetcher:
     def _exchange(self) -> None:
         """Send the ends of deliveries, and take tasks for all idle threads.
 
-        The lock is held; it is open during the call.
+        The caller holds the lock; it is released during the call.
         """
         sleeping = self._sleeper.taken
         room = self._idle - sleeping + self._prefetch - len(self._taken)
@@ -147,7 +148,7 @@ class Fetcher:
             exchange, self.ends = Exchange(self.ends), []
         try:
             if sent and self._ahead.plenty and room >= 2 * self._ahead.size:
-                self._ask_ahead()  # so the server works while a reply is read
+                self._ask_ahead()  # the server works while this thread reads a reply
             self._look = False
             self._state.pulse.move(EXCHANGE)
             with self._asker:
@@ -160,11 +161,11 @@ class Fetcher:
             self.ends += exchange.done
             self._taken.extend(exchange.taken)
             if exchange.taken and len(exchange.taken) < self._idle and not sleeping:
-                self._look = True  # a thread that got none is to wait for more
+                self._look = True  # a thread that got no task waits for more
             self._changed.notify_all()
 
     def _ask(self, exchange: Exchange, room: int, *, waits: bool) -> None:
-        """Ask queue after queue until there is no room left; `waits`: watch those without tasks."""
+        """Ask queue after queue until no room is left; if `waits`, watch queues without tasks."""
         if self._confirms:
             self.send_ends()
         if waits and (unknown := self._plan.unknown_queues()):
@@ -177,7 +178,8 @@ class Fetcher:
         if hits_limit(exchange.done):
             exchange.done = self._send(exchange.done)
         wakeups, deliveries = self._wakeups, self._deliveries
-        send = self._session.send_all if waits else self._session.run_all  # opens queues
+        # `run_all` opens the queue.
+        send = self._session.send_all if waits else self._session.run_all
         round_ = PopRound(self._plan, room, wakeups.watches, exchange.taken, waits=waits)
         for pop in round_:
             endings = deliveries.endings(exchange.done)
@@ -187,11 +189,11 @@ class Fetcher:
                 self._pause(batch, round_.queue_index)
                 return
             round_.receive(batch)
-        self._look = self._look or round_.failed  # there may be more
+        self._look = self._look or round_.failed  # more tasks may stand behind the refused task
         if not round_.taken and self._state.until_empty and self._all_gone():
             self._state.end()
         elif not waits:
-            pass  # the sleeping thread has the watches
+            pass  # the thread that sleeps has the watches
         elif not round_.taken:
             wakeups.watches = round_.watches
         elif (owed := round_.owed) or wakeups.watches:
@@ -223,7 +225,8 @@ class Fetcher:
             self._pause(batch, sent.queue_index)
         else:
             sent.taken = self._plan.receive(sent.queue_index, batch)
-            self._look = self._look or bool(batch.failed)  # there may be more
+            # More tasks may stand behind the refused task.
+            self._look = self._look or bool(batch.failed)
         self._ahead.plenty = len(sent.taken) == self._ahead.size
 
     def _pause(self, error: RedisError, queue_index: int | None = None) -> None:
@@ -232,7 +235,7 @@ class Fetcher:
         self._look = True
         answered = True
         while not self._state.stopping and (left := until - time.monotonic()) > 0:
-            if self.ends and answered:  # ended deliveries do not wait
+            if self.ends and answered:  # send the ends of deliveries during the pause
                 answered = self.send_ends()
                 continue
             with self._lock:
@@ -253,7 +256,7 @@ class Fetcher:
     def add(self, done: Done) -> None:
         """Take over the end of a delivery; the lock is held."""
         self.ends.append(done)
-        if self._asker.taken:  # it may pause
+        if self._asker.taken:  # the asking thread may be in a pause
             self._end_added.notify()
         if self._prefetch and isinstance(done.error, RateLimited):
             self._give_back_alike(done)
@@ -271,7 +274,7 @@ class Fetcher:
                 return True
             self._sending += 1
         try:
-            with suppress(RedisError):  # then all of it must be sent once more
+            with suppress(RedisError):  # on an error, all ends must be sent once more
                 done = self._send(done)
         finally:
             with self._lock:

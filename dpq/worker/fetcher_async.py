@@ -1,4 +1,4 @@
-"""The fetcher of an `AsyncWorker`: asks the server for all its handlers, and only it does.
+"""The fetcher of an `AsyncWorker`: the only object that asks the server for tasks.
 
 One loop asks for as many tasks as there is room for, and sends the acks of finished tasks in the
 same round trip. The busier the handlers are, the more of them share a round trip. It must not
@@ -30,7 +30,7 @@ from dpq.worker.outcomes import Done, hits_limit
 from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
 from dpq.worker.wakeups_async import AsyncWakeUps
 
-AT_ONCE = 16  # tasks that are fetched together, or a sixteenth of `concurrency` if that is more
+AT_ONCE = 16  # tasks fetched together, or a sixteenth of `concurrency` if more
 
 
 class Change:
@@ -97,8 +97,8 @@ class AsyncFetcher:
         # Handlers that end together would begin together again, and idle while all are fetched.
         self._at_once = max(AT_ONCE, concurrency // AT_ONCE, plan.prefetch)
         self._taken: deque[Taken] = deque()
-        self._ends_since = math.inf  # the time when the first of the ends was added
-        self._look = True  # the server is to be asked
+        self._ends_since = math.inf  # the time when the oldest of the ends was added
+        self._look = True  # True if the server is to be asked
 
     # Tasks
 
@@ -162,7 +162,7 @@ class AsyncFetcher:
             before = len(round_.taken)
             round_.receive(batch)
             self._taken.extend(round_.taken[before:])
-            self._look = self._look or round_.failed  # there may be more
+            self._look = self._look or round_.failed  # more tasks may stand behind the refused task
 
     async def _look_for_partitions(self, unknown: Iterable[Any]) -> None:
         """Block on all markers of queues that did not exist before."""
@@ -200,8 +200,8 @@ class AsyncFetcher:
         until = time.monotonic() + self._plan.pause_after(error, queue_index)
         answered = True
         while not self._state.stopping and (left := until - time.monotonic()) > 0:
-            self.change.forget()  # a handler has ended: no reason to ask sooner
-            if self.ends and answered:  # but its ack does not wait
+            self.change.forget()  # the end of a handler is no reason to ask sooner
+            if self.ends and answered:  # send the acks during the pause
                 answered = False
                 with suppress(RedisError):
                     answered = await self.send_ends()
@@ -228,7 +228,7 @@ class AsyncFetcher:
     async def confirm(self) -> None:
         """Send the ends of deliveries now, if they wait for a confirmation."""
         if self._confirms:
-            with suppress(RedisError):  # then they must be sent once more
+            with suppress(RedisError):  # on an error, the ends must be sent once more
                 await self.send_ends()
 
     async def send_ends(self) -> bool:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_FAILURE = (RateLimited, Release, CancelledError)
-"""The errors of a handler that are no failed attempt: `on_error` is not called."""
+"""The errors of a handler that count as no failed attempt; `on_error` is not called for them."""
 
 
 class Tracing(Protocol):
     """An object that follows one call of a handler, until its hooks have ended."""
 
     def end(self, error: BaseException | None) -> None:
-        """Take note of its end, in the thread or asyncio task in which it began."""
+        """Take note of the end of the call, in the thread or asyncio task in which it began."""
 
 
 class HandlerCalls(Generic[Q]):
@@ -77,7 +77,7 @@ class HandlerCalls(Generic[Q]):
         """Make the context of a handler; it says `lost` from the moment when the lease is lost."""
         context: Context[Q] = Context(self._queues[queue_index], lease.task, lambda: state.stopping)
         lease.lost = context._lose
-        if not lease.alive:  # lost before `lease.lost` was set
+        if not lease.alive:  # the lease was lost before `lease.lost` was set
             context._lose()
         return context
 

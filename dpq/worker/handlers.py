@@ -1,4 +1,4 @@
-"""The handlers of a worker: what it may be given, which one a task gets, what it may return.
+"""The handlers of a worker: their kinds, the search for the handler of a task, their results.
 
 Both workers, `Tasks` and the worker command call it. It runs no handler, and does no I/O.
 """
@@ -52,7 +52,7 @@ class Context(Generic[Q]):
         stopping: True once the worker is to stop: a long handler may `raise Release` then. If it
             returns, the task is finished.
         budgets: What `observe` has read, by unit.
-        told: What `spent` was told, by unit, or None.
+        told: The units that the calls of `spent` have named, by unit; None before the first call.
     """
 
     __slots__ = ("_stopping", "budgets", "lost", "queue", "task", "told")
@@ -68,10 +68,10 @@ class Context(Generic[Q]):
     def observe(
         self, response: Any = None, *, status: int | None = None, headers: Headers | None = None
     ) -> list[Budget]:
-        """Remember what a host says is left; the worker tells it with the end of the delivery.
+        """Remember the budgets in an answer; the worker sends them with the end of the delivery.
 
-        So it costs no round trip, and is no coroutine in an `AsyncWorker` either. A handler that
-        returns the answer need not call it: the worker reads it then. If a handler ends
+        So the call costs no round trip, and is no coroutine in an `AsyncWorker` either. If a
+        handler returns the answer, the worker reads the answer itself. If a handler ends
         its delivery itself, or makes many requests for one task, let it call
         `context.queue.observe(context.task, response)` at once.
 
@@ -88,19 +88,19 @@ class Context(Generic[Q]):
         return budgets
 
     def hear(self, budgets: Iterable[Budget]) -> None:
-        """Take in what the answer says that a handler returned; what `observe` was told counts."""
+        """Take in the budgets of a returned answer; those that `observe` has read win."""
         self.budgets = {budget.unit: budget for budget in budgets} | self.budgets
 
     def spent(self, cost: Cost | None = None, **units: int) -> None:
-        """Tell what the task has spent, as `DPQ.spent`: it travels with the end of the delivery.
+        """Note what the task has spent, as `DPQ.spent`; it travels with the end of the delivery.
 
-        The last value of each unit counts: a handler may tell a sum as it grows.
+        The last value of each unit counts, so a handler may pass a sum as it grows.
 
         Raises:
             ConfigurationError: A value is out of its bounds.
         """
         given = cost if isinstance(cost, Mapping) else {} if cost is None else {"": cost}
-        write_spent(cost, units)  # checks them
+        write_spent(cost, units)  # raises if a value is wrong
         told = {**(self.told or {}), **given, **units}
         write_spent(told)
         self.told = told
@@ -178,7 +178,7 @@ def _handler(function: Any) -> Handler:
         raise ConfigurationError(f"handler {function!r} {GENERATOR_HANDLER}")
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a builtin
+    except ValueError:  # a builtin has no signature
         return Handler(function, takes_context=False)
     for count in (1, 2):
         with suppress(TypeError):
@@ -195,7 +195,7 @@ def _check_order(function: Any, signature: inspect.Signature) -> None:
     """Refuse a function whose annotations say that it takes its context first."""
     try:
         hints = get_type_hints(function)
-    except Exception:  # an annotation that cannot be read now, or an object without any
+    except Exception:  # an annotation may not be readable yet, or is missing
         hints = {}
     first, *_ = [*signature.parameters, ""]
     if given_by_worker(hints.get(first)) is Context:
@@ -230,7 +230,7 @@ def functions_of(handlers: Handlers) -> list[Any]:
     if isinstance(handlers, Mapping):
         return list(handlers.values())
     if hasattr(handlers, "find") and not isinstance(handlers, str):
-        names = getattr(handlers, "names", ())  # of a Tasks
+        names = getattr(handlers, "names", ())  # a `Tasks` has names
         return [handlers[name].function for name in names]  # type: ignore[index]
     return [handlers]
 

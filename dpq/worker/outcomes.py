@@ -40,7 +40,7 @@ class Done(NamedTuple):
 
     Attributes:
         alone: Its end is sent in an operation of its own.
-        budgets: What its host has said is left; told with its end, and not a second time.
+        budgets: The budgets that its host named; they are sent once, before its end.
         cost: What it has spent, or None.
     """
 
@@ -77,7 +77,7 @@ class Ending(NamedTuple):
 def endings(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> list[Ending]:
     """Make the operations that end deliveries: acks together, the others one by one.
 
-    What hosts have said is left goes first, since it counts the deliveries that are under way.
+    The budgets that hosts named go first: `observe` counts the deliveries that are under way.
     """
     told: list[Ending] = []
     acks: dict[int, list[Done]] = {}
@@ -125,7 +125,7 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
     for (_, done, _), result in zip(sent, results, strict=True):
         if not isinstance(result, Exception) or isinstance(result, LeaseLostError):
             continue  # `Deliveries` logs a lost lease
-        if isinstance(result, NotConfirmedError):  # a second try would not help
+        if isinstance(result, NotConfirmedError):  # a second try would not confirm it
             log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
             continue
         if not done:
@@ -144,7 +144,8 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
             again += (each._replace(budgets=()) for each in done)
         elif len(done) > 1:
             again += (each._replace(alone=True, budgets=()) for each in done)
-        elif not isinstance(done[0].error, CannotBeEnded):  # else its lease may run out
+        # If a second ending failed, the lease may run out.
+        elif not isinstance(done[0].error, CannotBeEnded):
             reason = CannotBeEnded(f"the delivery cannot be ended: {error_line(result)}")
             again.append(done[0]._replace(error=reason, budgets=()))
     return again

@@ -1,7 +1,7 @@
 """The overdue watch of a `Worker`: ends the attempts of handlers that run too long.
 
 A thread cannot be cancelled, so another thread has to look. The same thread sends acks that no
-other thread takes along in time. The runner makes the watch, and tells it of each handler.
+other thread takes along in time. The runner makes the watch, and reports each handler to it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OverdueWatch:
         guarded: A function that calls its argument, and takes care of its errors.
 
     Attributes:
-        asleep: No handler ran when the thread looked: the next one wakes it.
+        asleep: No handler ran when the thread looked; the next handler wakes the thread.
         thread: The thread, which `start` starts.
     """
 

@@ -23,15 +23,16 @@ class Pulse:
     Attributes:
         stuck_seconds: Seconds without a move after which a loop counts as stuck.
         silent_seconds: Seconds without an answer after which the server counts as away.
-        trouble: Why the last call has failed; "" if it has not.
+        trouble: The reason why the last call has failed; "" if it has succeeded.
     """
 
     def __init__(self, silent_seconds: float) -> None:
         self.stuck_seconds = STUCK_SECONDS
         self.silent_seconds = silent_seconds
         self.trouble = ""
-        self._moved: dict[str, float] = {}  # loop -> when, monotonic seconds
-        self._heard = -math.inf  # when a server has answered
+        # The time of the last move of each loop, monotonic seconds.
+        self._moved: dict[str, float] = {}
+        self._heard = -math.inf  # the time of the last answer, monotonic seconds
 
     def move(self, loop: str) -> None:
         """Note that a loop moves."""

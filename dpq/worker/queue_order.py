@@ -11,14 +11,15 @@ class AskOrder:
     """The order in which a worker asks its queues.
 
     Each queue pays for its tasks: 1 / weight for each task that it gave, and once if it gave none.
-    The queue that has paid least is asked first. So the others share what an empty queue leaves,
-    by their weights.
+    The queue that has paid least is asked first. So the turns that an empty queue leaves go to
+    the others, by their weights.
     """
 
     def __init__(self, weights: Sequence[int], order: QueueOrder) -> None:
         self._weights = weights
         self._strict = len(weights) == 1 or (order == "strict" and len(set(weights)) == 1)
-        self._paid = [0.5 / weight for weight in weights]  # half a task: heavy queues in between
+        # Every queue starts with half a task, so heavy queues come in between.
+        self._paid = [0.5 / weight for weight in weights]
         self._all = range(len(weights))
 
     def queue_indexes(self) -> Sequence[int]:

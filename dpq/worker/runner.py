@@ -69,7 +69,7 @@ class Runner:
     def work(self) -> None:
         """Handle task after task, until a stop."""
         while taken := self._fetcher.next_task():
-            if taken.lease.alive:  # it may have been lost while it waited to begin
+            if taken.lease.alive:  # the lease may be lost before the handler begins
                 self.handle(taken)
 
     def handle(self, taken: Taken) -> None:
@@ -98,12 +98,12 @@ class Runner:
         with self._lock:
             self._running.pop(lease, None)
             calls.count(error)
-            if held:  # else the handler has ended the delivery itself, or the lease is lost
+            if held:  # else the handler itself has ended the delivery, or the lease is lost
                 self._fetcher.add(done)
         self._fetcher.confirm()
 
     def _call(self, run: HandlerRun, lease: Lease) -> BaseException | None:
-        """Call the handler, with a context if anybody needs one; return its error."""
+        """Call the handler, with a context if the handler or a hook needs it; return its error."""
         calls, task = self._calls, lease.task
         try:
             if run.limit is not None:
@@ -122,7 +122,7 @@ class Runner:
                 if heard := budgets_in(result):
                     run.context = run.context or calls.context(run.queue_index, lease, self._state)
                     run.context.hear(heard)
-        except BaseException as raised:  # the error says how the task goes on
+        except BaseException as raised:  # the error decides how the task goes on
             error = signal_of(raised)
             calls.log_failure(run.queue_index, task, error)
             return error
@@ -142,6 +142,6 @@ class Runner:
             while any(run.ended for run in list(self._running.values())):
                 self._fetcher.wait_for_change(
                     STOP_CHECK_SECONDS / 50
-                )  # its thread is to note the result
+                )  # the handler has ended, and its thread notes the result
             self._fetcher.wait_for_confirmations()
         return len(left)

@@ -56,13 +56,14 @@ class AsyncRunner:
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[Any], Taken] = {}
         self._began: dict[asyncio.Task[Any], float] = {}
-        self._confirming: set[asyncio.Task[Any]] = set()  # of those, whose handler has ended
+        # The running tasks whose handler has ended.
+        self._confirming: set[asyncio.Task[Any]] = set()
         self._logs_ends = calls.logs_ends
 
     @property
     def running(self) -> list[Holding]:
         """The tasks of the running handlers."""
-        now = time.monotonic()  # for those that begin at the next turn of the loop
+        now = time.monotonic()  # the start of handlers that begin at the next turn of the loop
         return [
             Holding(taken.queue_index, taken.lease.task, self._began.get(handling, now))
             for handling, taken in self._running.items()
@@ -79,13 +80,13 @@ class AsyncRunner:
             taken = self._fetcher.take()
             if taken is None:
                 return
-            if taken.lease.alive:  # it may have been lost while it waited to begin
+            if taken.lease.alive:  # the lease may be lost before the handler begins
                 handling = asyncio.create_task(self._handle(taken))
                 self._running[handling] = taken
 
     def _leave(self, handling: "asyncio.Task[Any]") -> None:
         """Make room for another handler."""
-        self._running.pop(handling, None)  # the run may have ended before it
+        self._running.pop(handling, None)  # the run may have ended before the handler
         self._began.pop(handling, None)
         self._confirming.discard(handling)
         self.fill()
@@ -97,7 +98,7 @@ class AsyncRunner:
         context = self._calls.context(queue_index, lease, self._state)
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
         lease.lost = partial(_cancel_lost, context, handling)
-        if not lease.alive:  # lost before it began
+        if not lease.alive:  # the lease was lost before the handler began
             self._leave(handling)
             return
         began = self._began[handling] = time.monotonic()
@@ -115,7 +116,7 @@ class AsyncRunner:
                 done = Done(queue_index, lease.task, error, budgets=budgets, cost=context.told)
                 await self._finish(handling, done, began)
             finally:
-                self._leave(handling)  # now: a callback would run after all others that are due
+                self._leave(handling)  # a done callback would run after all others that are due
 
     async def _call(self, context: Context[Any]) -> BaseException | None:
         """Call the handler within its time limit; return its error."""
@@ -136,7 +137,7 @@ class AsyncRunner:
                 if result is not None:
                     check_result(handler, result)
                     context.hear(budgets_in(result))
-        except BaseException as raised:  # the error says how the task goes on
+        except BaseException as raised:  # the error decides how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 return TimeoutError(f"ran longer than {seconds:g} s")
             return signal_of(raised)
@@ -151,7 +152,7 @@ class AsyncRunner:
         held = self._deliveries.claim(done)
         if error is not None and (held or isinstance(error, Exception)):
             calls.log_failure(queue_index, task, error)
-        if held:  # else the handler has ended the delivery itself, or the lease is lost
+        if held:  # else the handler itself has ended the delivery, or the lease is lost
             self._fetcher.add(done)
             self._confirming.add(handling)
             await self._fetcher.confirm()
@@ -185,11 +186,12 @@ class AsyncRunner:
         }
 
     async def wait_for_confirmations(self) -> None:
-        """Wait until ended handlers have the confirmation of their acks. An interrupted call may be
-        one whose script the server had forgotten: then nothing is acked yet."""
+        """Wait until ended handlers have the confirmation of their acks. If a call was
+        interrupted and the server did not know its script, the task is not acked yet."""
         if self._confirming:
             await asyncio.wait(self._confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
-            await self._fetcher.send_ends()  # the acks that failed; not those interrupted now
+            # Sends the acks that failed; those interrupted now are left out.
+            await self._fetcher.send_ends()
         if self._confirming:
             log.warning(
                 "%s: ends before the server has confirmed the end of %d deliveries",

@@ -13,7 +13,7 @@ from dpq.transport.watches import Marker, Watch, owned_markers, time_left
 
 
 class _Patient(Waiter):
-    """A waiter whose block outlasts each look of its thread: an idle worker sends nothing."""
+    """A waiter whose block outlasts each look of its thread. So an idle worker sends nothing."""
 
     def _block_seconds(self, left: float) -> float:
         return block_seconds(self._nodes, math.inf if self._nodes.direct else left)

@@ -18,7 +18,7 @@ class AsyncWakeUps:
         self._waiter = AsyncWaiter(connections, markers)
 
     async def wait(self, change: "asyncio.Future[None]") -> bool:
-        """Wait for a wake-up; return True if it is time to ask, False also if `change` is done."""
+        """Wait for a wake-up or for `change`; return True if it is time to ask the server."""
         return await sleep(self._waiter, self.watches, time.monotonic() + RECHECK_SECONDS, change)
 
     async def stop(self, owed: Iterable[Marker] | None = None) -> None:

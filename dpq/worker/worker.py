@@ -48,7 +48,8 @@ class Worker(WorkerBase[DPQ[Any]]):
     _blocking = True
 
     def _prepare(self) -> None:
-        self._lock = threading.RLock()  # a signal handler may hold it already
+        # Reentrant: a signal handler of the same thread may take it again.
+        self._lock = threading.RLock()
 
     @classmethod
     def _kind(cls) -> type[QueueBase[Any]]:
@@ -117,7 +118,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         thread = threading.Thread(target=run, name="dpq-run", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no more threads
+        except RuntimeError:  # the system has no more threads
             self._leave([])
             raise
         try:
@@ -126,7 +127,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._stop_run()
             try:
                 thread.join()
-            except BaseException:  # an interrupt ends the grace
+            except BaseException:  # any interrupt ends the grace
                 self._stop_run()
                 thread.join()
                 raise
@@ -155,13 +156,14 @@ class Worker(WorkerBase[DPQ[Any]]):
                 if self.time_limit is not None or self.prefetch:
                     self._runner.overdue.start()
                 self._wait_for_stop()
-            except BaseException:  # an interrupt, or no more threads: nothing goes on unseen
+            # On an interrupt, or without more threads, no part works on unseen.
+            except BaseException:
                 self._cut_short.set()
                 raise
             finally:
                 try:
                     self._leave(threads)
-                finally:  # also where a signal handler has broken that off
+                finally:  # also if a signal handler has interrupted the wait
                     self._leave(threads)
                     if beating.is_alive():
                         beating.join(LEAVE_SECONDS)
@@ -208,8 +210,9 @@ class Worker(WorkerBase[DPQ[Any]]):
         from dpq.worker.runner import Runner
         from dpq.worker.wakeups import WakeUps
 
-        self._stop_numbers: SimpleQueue[int] = SimpleQueue()  # of signals, 0 for a call of `stop`;
-        # not an Event: a signal handler that sets one needs its lock, which its own thread may hold
+        self._stop_numbers: SimpleQueue[int] = SimpleQueue()  # signal numbers; 0: `stop` was called
+        # An Event does not fit: a signal handler that sets it needs its lock, and the interrupted
+        # thread may hold this lock.
         self._gone = threading.Event()
         self._cut_short = threading.Event()
         self._leaving_by: threading.Thread | None = None
@@ -255,7 +258,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         number = 0
         while not self._state.stopping:
             self._state.pulse.move(MAIN_LOOP)
-            with suppress(Empty):  # in steps: two signals at once may not wake a thread
+            with suppress(Empty):  # wait in steps: two signals at once may not wake a thread
                 number = self._stop_numbers.get(timeout=STOP_CHECK_SECONDS)
         if number:
             said = signal.Signals(number).name
@@ -284,7 +287,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             )
             try:
                 self._leaving_by.start()
-            except RuntimeError:  # no more threads
+            except RuntimeError:  # the system has no more threads
                 self._finish_and_go(threads)
         interrupted: BaseException | None = None
         while self._leaving_by.is_alive():

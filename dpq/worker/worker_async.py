@@ -66,15 +66,16 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
                 yield self
                 over = True
                 if crashed:
-                    await asyncio.sleep(0)  # where the body is cancelled, if it has ended just now
+                    # A cancellation of a body that has just ended is raised here.
+                    await asyncio.sleep(0)
             except asyncio.CancelledError:
-                if not crashed or body.uncancel():  # also cancelled by another
+                if not crashed or body.uncancel():  # another caller has cancelled the body too
                     self._cut_short()
                     raise
             finally:
                 over = True
                 self._end()
-                await run  # raises the error of the run
+                await run  # the await raises the error of the run
         finally:
             self._on = False
 
@@ -85,7 +86,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             working = asyncio.create_task(self._work())
             try:
                 await asyncio.shield(working)
-            except asyncio.CancelledError:  # no pop is interrupted before its handler begins
+            # The work goes on, so that no pop is interrupted before its handler begins.
+            except asyncio.CancelledError:
                 self._cut_short()
                 await asyncio.shield(asyncio.wait([working]))
                 if not working.cancelled() and (fault := working.exception()):
@@ -159,10 +161,10 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             self.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.getsignal(number)  # asyncio.run has one of its own
+            before = signal.getsignal(number)  # asyncio.run sets a handler of its own
             try:
                 loop.add_signal_handler(number, stop, number)
-            except (RuntimeError, ValueError, NotImplementedError):  # not the main thread
+            except (RuntimeError, ValueError, NotImplementedError):  # this is not the main thread
                 break
             listened[number] = before
         try:
@@ -181,7 +183,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             self._end()
             if not isinstance(
                 error, Exception
-            ):  # else handlers may end in their time, as in threads
+            ):  # after an Exception handlers may finish, as in threads
                 self._cut_short()
             await asyncio.shield(asyncio.create_task(self._finish()))
             raise
@@ -211,7 +213,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     async def _beat(self) -> None:
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            self._state.pulse.move(MAIN_LOOP)  # of asyncio, which runs all handlers
+            # The main loop is the event loop, which runs all handlers.
+            self._state.pulse.move(MAIN_LOOP)
             await self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
