@@ -40,7 +40,7 @@ _NOTE = re.compile("([\x1c-\x1f])([^\x1c-\x1f]*)")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
-MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
+MAX_OPTION_DIGITS = 12  # digits of the longest duration: 10 years in ms
 
 COMMON_ATTEMPTS = 10
 """The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""
@@ -66,18 +66,12 @@ def make_task(
     Raises:
         Exception: One of `UNREADABLE`: the record is damaged.
     """
-    head, _, names = str(record, "utf-8", "replace").partition("\t")
-    if head[0] in "qf":  # the task was never delivered
-        head = f"0 0 0 0 - 0 {head}"
-    counts, short, rest = head.partition(" q")
-    if short:
-        token, _, counts = counts.partition(" ")
-        since, (max_attempts, priority) = int(rest[:11], 16), rest[26:].split(" ")
-        values = _counted(counts).copy()
+    token, counts, since, _, max_attempts, priority, more_of_it, names = _parts(record)
+    values = _counted(counts).copy()
+    if more_of_it is None:
         values["group"] = names or None
     else:
-        token, values, max_attempts, priority, text = _full(head, names)
-        since = int(text)
+        _add_more(values, token, since, more_of_it, names)
     values["id"] = task_id
     values["payload"] = payload
     values["priority"] = decode_priority(priority)
@@ -116,21 +110,45 @@ def _costs(text: str) -> tuple[int, dict[str, int] | None]:
     return read_cost(text)
 
 
-def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
-    """Read a full record: token, values, max_attempts, priority, enqueued."""
-    token, attempts, deliveries, deferrals, delivery, again, *rest = head.split(" ")
-    first, _, max_attempts, priority, cost, wait, _, _ = rest
-    enqueued = _behind_letter(first)
-    counts = f"{attempts} {deliveries} {deferrals} {delivery} {again}"
+_Parts = tuple[str, str, int, str, str, str, tuple[str, str, str, str] | None, str]
+"""Token, other counts, enqueued, order, max_attempts, priority, more, and the text behind a TAB.
+
+"More" is cost, wait, expires and aging; None for a short record, which has none of them.
+"""
+
+
+def _parts(record: bytes) -> _Parts:
+    """Take a record of any form apart."""
+    head, _, names = str(record, "utf-8", "replace").partition("\t")
+    if head[0] in "qf":  # the task was never delivered
+        head = f"0 0 0 0 - 0 {head}"
+    counts, short, rest = head.partition(" q")
+    if short:
+        token, _, counts = counts.partition(" ")
+        max_attempts, priority = rest[26:].split(" ")
+        order = f"1{rest[11:26]}"
+        return token, counts, int(rest[:11], 16), order, max_attempts, priority, None, names
+    token, *others, first, order, max_attempts, priority, cost, wait, expires, aging = head.split(
+        " "
+    )
+    more = cost, wait, expires, aging
+    since = int(_behind_letter(first))
+    return token, " ".join(others), since, order, max_attempts, priority, more, names
+
+
+def _add_more(
+    values: dict[str, Any], token: str, since: int, more: tuple[str, str, str, str], names: str
+) -> None:
+    """Add what only a full record has."""
+    cost, wait, _, _ = more
     group, key, _, error = names.split("\t", 3)
     error, is_recurring, schedule = error.partition("\t")
-    values = _counted(counts).copy()
     values["group"], values["key"] = group or None, key or None
     if cost != "1":
         values["cost"], costs = _costs(cost)
         values["costs"] = costs and costs.copy()
     if not error and not is_recurring:
-        return token, values, max_attempts, priority, enqueued
+        return
     error, notes = split_notes(error)
     values["last_error"] = error or None
     if PIN in notes:
@@ -142,8 +160,7 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
         values["trace"] = read_trace(notes[OPTIONS])
     if is_recurring:
         values["every"], values["cron"] = read_schedule(schedule)
-        values["scheduled_at"] = moment_of(int(enqueued) + int(wait))
-    return token, values, max_attempts, priority, enqueued
+        values["scheduled_at"] = moment_of(since + int(wait))
 
 
 def _behind_letter(text: str) -> str:
@@ -275,17 +292,9 @@ def read_plan(record: bytes) -> Plan:
     Raises:
         Exception: One of `UNREADABLE`: the record is damaged.
     """
-    head, _, names = str(record, "utf-8", "replace").partition("\t")
-    if head[0] in "qf":
-        head = f"0 0 0 0 - 0 {head}"
-    token, attempts, deliveries, _, delivery, _, *rest = head.split(" ")
-    cost, wait, expires, aging = "1", "0", "0", "0"
-    if rest[0][0] == "q":
-        digits, text = rest
-        enqueued, order, max_attempts = str(int(digits[1:12], 16)), f"1{digits[12:27]}", digits[27:]
-    else:
-        enqueued, order, max_attempts, text, cost, wait, expires, aging = rest
-        enqueued = _behind_letter(enqueued)
+    token, counts, enqueued, order, max_attempts, text, others, names = _parts(record)
+    attempts, deliveries, _, delivery, _ = counts.split(" ")
+    cost, wait, expires, aging = others or ("1", "0", "0", "0")
     group, _, more = names.partition("\t")
     key, _, more = more.partition("\t")
     error = more.partition("\t")[2].partition("\t")[0]
@@ -294,7 +303,7 @@ def read_plan(record: bytes) -> Plan:
     rate, _, since = aging.partition("@")
     aged = 0.0
     if since:
-        aged = float(rate) * (int(enqueued) + int(wait) - int(since)) / 1000
+        aged = float(rate) * (enqueued + int(wait) - int(since)) / 1000
     counted = int(attempts) + (delivery in "-d")
     return Plan(
         order,

@@ -138,7 +138,7 @@ def test_a_strange_name_in_the_registry_stops_no_daemon(redis, q, queue_name, cl
     redis.sadd(REGISTRY, b"{", b"", b"\xff\xfe", b"a\tb", b"x" * 300)
     scheduler = Scheduler(redis)
     scheduler.run_once()
-    assert queue_name in scheduler._queues
+    assert queue_name in scheduler._upkeep.queues
     assert q.stats().ready == 1  # by the server's clock it is long due
     redis.delete(REGISTRY)
 

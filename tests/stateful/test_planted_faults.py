@@ -248,7 +248,7 @@ delay_group.lua | opening by hand leaves the probe | rare PLAIN
 + gate.probe
 lead | who was served keeps its turn | IN_TURN
 - turn = turn or string.format('%015.0f', reached)
-+ turn = turn or string.sub(member, cut + 1, cut + 15)
++ turn = turn or string.sub(member, residual_in(member) + 1, residual_in(member) + 15)
 enter | a better task costs its group the turn | rare IN_TURN
 - best, turn = nil, shut(group)
 + best = nil, shut(group)

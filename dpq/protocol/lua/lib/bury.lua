@@ -1,8 +1,11 @@
--- bury: move tasks to the dead letters, which are capped by number and age.
+-- bury: move tasks to the dead letters. Their number and their age have caps.
 -- Keys: payload meta dead keys conf stats
 -- Needs: now, record, event, trail, layout
--- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops dead letters over the
---        caps (100 000 tasks and 90 days, unless the queue has others).
+-- Gives: forget(id, task), which removes all that is stored of a task;
+--        rescue(id, raw), which buries a task whose record cannot be read;
+--        bury(id, task, reason), which makes a task a dead letter;
+--        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,
+--        unless the queue has others. It returns how many it has dropped.
 local function forget(id, task)
   redis.call('HDEL', payload, id)
   redis.call('HDEL', meta, id)
@@ -49,7 +52,7 @@ local function bury(id, task, reason)
   trim(2)
 end
 
--- A record that cannot be read is replaced, so that the payload is not lost.
+-- Buries a task whose record cannot be read. A new record replaces it, so that the payload is not lost.
 local function rescue(id, raw)
   local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
   task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''

@@ -1,7 +1,8 @@
--- draw: draw the next sequence numbers of the queue. A damaged sequence starts again at the time: behind all others.
+-- draw: draw the next sequence numbers of the queue. If the stored sequence is damaged, it starts again at the time,
+-- behind all others.
 -- Needs: now
--- Gives: draw(hash, field, count, timed), the number before the first of `count` numbers. If timed, they are not below
---        the time, so they sort alike in all partitions of a queue.
+-- Gives: draw(hash, field, count, timed), the number before the first of `count` numbers. If `timed`, the numbers are
+--        not below the time, so they sort alike in all partitions of a queue.
 local function draw(hash, field, count, timed)
   local reached = redis.pcall('HINCRBY', hash, field, count)
   if not tonumber(reached) or reached < count or reached > 9e14 then

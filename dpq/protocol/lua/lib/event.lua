@@ -1,8 +1,10 @@
--- event: tell what people want to see in the stream of events, which keeps the last thousand or so.
+-- event: add to the stream of events what people want to see. The stream keeps about the last thousand events.
 -- Keys: events
 -- Needs: now, trail
--- Gives: tell(kind, group, member, id, detail); told_now(kind, group, member), true if the last event was the same and
---        less than a second ago, so that a storm is one event a second. Without the rights for it nothing is told.
+-- Gives: tell(kind, group, member, id, detail), which adds an event. If the user has no rights for the stream, it adds
+--        nothing;
+--        told_now(kind, group, member), true if the last event was the same and is less than a second old. So a storm
+--        is one event a second.
 local function told_now(kind, group, member)
   local last = redis.pcall('XREVRANGE', events, '+', '-', 'COUNT', '1')
   local fields = last[1] and last[1][2] or {}

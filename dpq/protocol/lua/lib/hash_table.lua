@@ -1,8 +1,8 @@
 -- hash_table: make a hash a table. Redis keeps a hash of up to 512 short fields as a list, and searches that list from
--- its front: with 400 groups this costs a third of each call. A field that is longer than 64 bytes makes the hash a
--- table, which it stays until it is empty, or is read from an RDB file. So the field need not stay.
--- Gives: as_table(hash, worth_it), to be called after each store; it is worth its two calls after a store of many
---        fields, else now and then.
+-- its front. With 400 groups, this costs a third of each call. A field longer than 64 bytes makes the hash a table. It
+-- stays a table until it is empty, or is read from an RDB file. So the long field need not stay.
+-- Gives: as_table(hash, worth_it), to be called after each store. Its two calls are worth it after a store of many
+--        fields, and else now and then.
 local LONG = string.rep('-', 65)
 
 local function as_table(hash, worth_it)

@@ -1,13 +1,13 @@
 -- lost: find lost settings by their copies. Settings and limits are stored twice: in conf and limits, and as copies in
--- stats, under `kept.` and the field.
+-- stats, where the name of a field begins with `kept.`.
 -- Keys: conf stats
 -- Needs: now
--- Gives: settings(), the names of all settings that have copies, their values in conf (false if unreadable), and their
---        copies; settings_lost(), {name, text, ...}: the settings that only have a copy. A pause that is over is not
---        lost.
+-- Gives: settings(), the names of all settings that have copies; their values in conf (false if unreadable); and their
+--        copies;
+--        settings_lost(), {name, text, ...}: the settings that only have a copy. A pause that is over is not lost.
 
--- The words that a setting may be, beside digits unless it says so. Of an aging, or a number of partitions, that cannot
--- be read, clients tell.
+-- The words that a setting may be; digits are readable as well, unless `digits` is false. Settings that are missing
+-- here, such as aging, are not checked: the client reports them if it cannot read them.
 local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },
   order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false },
   payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {} }
@@ -20,7 +20,7 @@ local function settings()
     fields[i] = 'kept.' .. name
   end
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
-  for i, name in ipairs(names) do -- an unreadable text is lost; another format is a number
+  for i, name in ipairs(names) do -- an unreadable text is lost; the number of another format is readable
     local known, text = readable[name], stored[i]
     local counts = text and known and known.digits ~= false and string.match(text, '^%d+$')
     if text and known and not known[text] and not counts then

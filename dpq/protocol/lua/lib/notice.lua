@@ -1,11 +1,13 @@
--- notice: note a new event in delayed, invisible or closed. Keeps conf's `next_event`, before which no upkeep is due,
--- and wakes one daemon if the event comes sooner than it expects. One waiting consumer watches the next moment:
--- `watched` holds that moment, the marker `e` appoints the consumer. If there is a second watcher (rest), it may take
--- the marker: `second` becomes 0. Every waiter asks again after 10 s, so later moments need no watcher; a daemon looks
--- at `next_event` after 5 s. The moment is stored as exactly as in the sets: a rounded one may be later.
+-- notice: note a new event in delayed, invisible or closed. It stores `next_event` in conf: before that moment no
+-- upkeep is due. If the event comes sooner than a daemon expects, it wakes one daemon. One waiting consumer watches the
+-- next moment: `watched` holds that moment, and the marker `e` appoints the consumer. If there is a second watcher
+-- (rest), it may take the marker, and `second` becomes 0. Every waiter asks again after 10 s, so later moments need no
+-- watcher. A daemon looks at `next_event` after 5 s. The moment is stored as exactly as in the sets: a rounded moment
+-- may be later.
 -- Keys: conf wake tick
 -- Needs: now
--- Gives: watch(moment), notice(ms), for an event `ms` from now.
+-- Gives: watch(moment), which lets a waiting consumer watch a moment;
+--        notice(ms), for an event `ms` from now.
 local function watch(moment)
   local notes = redis.call('HMGET', conf, 'watched', 'second')
   local watched, second = tonumber(notes[1] or ''), tonumber(notes[2] or '')
@@ -21,7 +23,7 @@ end
 
 local function notice(ms)
   local known = tonumber(redis.call('HGET', conf, 'next_event') or '')
-  if not known or not (now + ms >= known) then -- or it is NaN
+  if not known or not (now + ms >= known) then -- the stored number may be NaN
     redis.call('HSET', conf, 'next_event', string.format('%.17g', now + ms))
     if ms < 5000 then
       redis.call('ZADD', tick, '0', 'w')

@@ -1,10 +1,10 @@
 -- refusal: refuse a client that does not know the storage format of the queue (STORAGE_FORMAT of protocol/keys.py), or
--- that knows another number of partitions. It would misread the data, or look in the wrong partitions. A partition
--- without settings does not exist yet, or has lost them: that is no reason to refuse.
+-- that knows another number of partitions. Such a client would misread the data, or look in the wrong partitions. A
+-- partition without settings does not exist yet, or has lost them: that is no reason to refuse.
 -- Keys: conf
--- Gives: refusal(format, stored, partitions), for `format` and `partition_count` of conf, and the partitions that the
---        client knows ("0": not yet; nil: one). It returns the reply of the script, or nil; and the format, or false if
---        it is no number, which is damage (lost).
+-- Gives: refusal(format, stored, partitions). `format` is that of conf, `stored` is `partition_count` of conf, and
+--        `partitions` is the number that the client knows ("0": not yet; nil: one). It returns the reply of the script,
+--        or nil; and the format, or false if it is no number, which is damage (lost).
 local FORMAT = '01'
 
 local function refusal(format, stored, partitions)

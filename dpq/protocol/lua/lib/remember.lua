@@ -1,13 +1,15 @@
--- remember: store what a queue counts and holds: once for each minute, and once for each quarter of an hour.
+-- remember: store what a queue counts and holds, once for each minute and once for each quarter of an hour.
+-- docs/design.md, "History".
 -- Keys: closed history workers
 -- Needs: now, tally, totals
--- Gives: remember(): 1 if it has stored, 0 if the slot stands, or an error. Both kinds of slots are rings, a day of
---        minutes (m0 to m1439) and 14 days of quarters (q0 to q1343), so their number is bounded. A slot is its moment,
---        then short name and count of all that is not 0, then the buckets. docs/design.md, "History".
+-- Gives: remember(), which returns 1 if it has stored, 0 if the slot of this minute is stored already, or an error. The
+--        slots are two rings, so their number is bounded: a day of minutes (m0 to m1439) and 14 days of quarters (q0 to
+--        q1343). A slot begins with its moment. Then come the short name and the count of all that is not 0, then the
+--        buckets.
 local function remember()
   local fields = { string.format('m%d', math.floor(now / 60000) % 1440),
     string.format('q%d', math.floor(now / 900000) % 1344) }
-  local stored = redis.pcall('HMGET', history, unpack(fields)) -- of another type, it has no slots
+  local stored = redis.pcall('HMGET', history, unpack(fields)) -- a key of another type has no slots
   local function stands(slot, length)
     local at = tonumber(string.match(stored[slot] or '', '^%d+ ') or '')
     return at and math.floor(at / length) == math.floor(now / length)

@@ -1,5 +1,5 @@
--- restore: restore lost settings from their copies; see lost. If all of conf is lost, so are the gate of the queue's
--- own limit, which then counts as spent, and the turns, which go on behind all others.
+-- restore: restore lost settings from their copies (lost). If all of conf is lost, the gate of the queue's own limit is
+-- lost as well, and then counts as spent. The turns are lost, too: they go on behind all others.
 -- Keys: conf stats
 -- Needs: now, closing
 -- Gives: restore(lost), for what settings_lost (lost) gives.
@@ -14,7 +14,7 @@ local function restore(lost)
   if known.format then
     local shut = redis.call('HGET', stats, 'kept.shut_until')
     shut = (tonumber(shut or 0) or 0) > now and closing(shut, 'l', 'p') or known.queue_rules and closing(0, '-', '-')
-    if shut and not redis.call('HGET', conf, 'queue_gate') then -- "lost" is no number: it counts as spent
+    if shut and not redis.call('HGET', conf, 'queue_gate') then -- "lost" is no number, so the gate counts as spent
       redis.call('HSET', conf, 'queue_gate', shut .. (known.queue_rules and 'lost ' or ''))
     end
     if known.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
@@ -26,7 +26,7 @@ local function restore(lost)
     end
   end
   if known.limited then
-    redis.call('HSET', conf, 'gated', known.limited .. '=') -- as note_limits (noted)
+    redis.call('HSET', conf, 'gated', known.limited .. '=') -- as note_limits (noted) stores it
   end
   if known.queue_rules then
     redis.call('HDEL', conf, 'shut_until', 'watched')

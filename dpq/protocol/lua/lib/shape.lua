@@ -1,6 +1,6 @@
--- shape: what texts of one kind have in common, to put dead letters together.
--- Gives: shape(text): its first 200 bytes, with "#" for each number; said(raw): the reason of a record's death, its
---        last error, and what stands behind that.
+-- shape: find what the texts of dead letters have in common, to count similar ones together.
+-- Gives: shape(text), the first 200 bytes of the text, with "#" for each number;
+--        said(raw), the reason of a record's death, its last error, and what stands behind that error.
 local shapes = {}
 local function shape(text)
   local known = shapes[text]

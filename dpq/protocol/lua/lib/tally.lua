@@ -1,9 +1,9 @@
 -- tally: count what a queue holds, and read its totals.
 -- Keys: ready delayed invisible waiting dead stats
 -- Needs: oldest, counts, totals
--- Gives: tally(), which returns {name = count} of all that is not 0, as in totals: how many tasks are in each state;
---        oldest_ready, if a task is ready; the totals. And a list of field, count, ... of each bucket in use (times),
---        "w" and "r", of all runs.
+-- Gives: tally(), which returns two tables. The first is {name = count} of all counts that are not 0, with the names of
+--        totals: the tasks in each state, the totals, and oldest_ready if a task is ready. The second lists field,
+--        count, ... of each bucket in use (times): "w" of waits, "r" of all runs.
 local function tally()
   local counts, buckets = {}, {}
   for name, set in pairs({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }) do
@@ -16,8 +16,8 @@ local function tally()
   for i = 1, #TOTALS, 2 do
     names[#names + 1] = TOTALS[i]
   end
-  for i, text in ipairs(redis.call('HMGET', stats, unpack(names))) do -- it holds copies of all limits, too
-    local count = #(text or '') <= 15 and string.match(text or '', '^-?%d+$') -- else it is damage
+  for i, text in ipairs(redis.call('HMGET', stats, unpack(names))) do -- `stats` holds copies of all limits, too
+    local count = #(text or '') <= 15 and string.match(text or '', '^-?%d+$') -- any other text is damage
     counts[names[i]] = math.max((count or 0) + (more[names[i]] or 0), 0)
   end
   for name, count in pairs(counts) do

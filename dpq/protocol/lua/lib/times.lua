@@ -1,11 +1,14 @@
--- times: count how long tasks have waited or run, in buckets of 1, 2.5 and 5 times each power of ten, from 1 ms to 5e8.
+-- times: count how long tasks have waited or run. The buckets are 1, 2.5 and 5 times each power of ten, from 1 ms to
+-- 5e8 ms.
 -- Keys: stats
 -- Needs: now
--- Gives: count_time(since, unit, base), for a moment as text, so many units a ms, in that base or 10: a batch has few
---        of them, and to find one costs less than to read it; store_times(letter), which adds all that was counted to
---        the fields `letter` and the number of the bucket: "w" for waits until a first delivery, "r" for runs that an
---        ack has ended, "f" for other runs. They are totals as well: `acked` and `popped` hold only what is in no
---        bucket, so a task costs one HINCRBY. docs/design.md, "Times".
+-- Gives: count_time(since, unit, base), which counts the time since a moment. The moment is a text in that base, or 10;
+--        `unit` is the number of its units in a ms. A batch has few different texts, and to find one costs less than to
+--        read it;
+--        store_times(letter), which adds all counts to the fields of the letter and the number of the bucket. "w" is
+--        for waits until a first delivery, "r" for runs that an ack has ended, "f" for other runs. These counts are
+--        totals as well: `acked` and `popped` hold only what is in no bucket. So a task costs one HINCRBY.
+--        docs/design.md, "Times".
 local counted, bucket_of = {}, {}
 
 local function count_time(since, unit, base)

@@ -1,7 +1,7 @@
--- totals: the names of what a queue counts. A total has the same name in the key `stats` and in `QueueStats`.
--- Gives: TOTALS, of what only grows, and GAUGES, of what there is now: {name, short name, ...}. Slots of the history
---        have the short names (remember). A short name is for one total for ever: slots live for 14 days. The names
---        "w", "r" and a number are taken (times). To add a total: docs/life_of_a_task.md.
+-- totals: list the names of what a queue counts. A total has the same name in the key `stats` and in `QueueStats`.
+-- Gives: TOTALS, the names of numbers that only grow; GAUGES, the names of what there is now: {name, short name, ...}.
+--        Slots of the history have the short names (remember). A short name stays with its total for ever, since slots
+--        live for 14 days. The names "w", "r" and a number are taken (times). To add a total: docs/life_of_a_task.md.
 local TOTALS = {
   'pushed', 'pu', 'popped', 'po', 'acked', 'ak', 'failed', 'fa', 'deferred', 'df', 'expired_leases', 'xl',
   'buried', 'bu', 'replayed', 're', 'dropped', 'dr', 'rate_limited', 'rl',

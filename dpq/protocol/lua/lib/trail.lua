@@ -1,8 +1,8 @@
--- trail: note what happens to each task, if the queue keeps a trail of so many events (`trail_max_events`).
+-- trail: note what happens to each task, if the queue keeps a trail. `trail_max_events` is the number of events that it
+-- keeps. docs/storage.md, "The trail".
 -- Keys: conf trail
 -- Needs: now
--- Gives: note(kind, group, member, id, detail). A user without the rights for it notes nothing. docs/storage.md,
---        "The trail".
+-- Gives: note(kind, group, member, id, detail). If the user has no rights for the stream, it notes nothing.
 local trail_kept
 
 local function note(kind, group, member, id, detail)

@@ -1,7 +1,8 @@
--- upkeep: do one bounded step of upkeep: leases that ran out, tasks that are due, groups that open.
+-- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- Keys: delayed invisible closed meta conf stats tracked trail
 -- Needs: now, record, groups, ended, place, bury, next, prune, notes, trail, marks
--- Gives: upkeep(most, quiet), which returns how many it moved (if `most`: call again).
+-- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
+--        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
   local before, records = most, {}
   local function due(set)

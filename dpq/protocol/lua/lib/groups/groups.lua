@@ -1,14 +1,15 @@
--- groups: keep the best task of each group, its head, in ready, and its other tasks in waiting. With round robin the
--- order of a head is its turn: a group that was served goes to the end.
+-- groups: keep the best task of each group, its head, in ready, and the other tasks of the group in waiting. With round
+-- robin, the order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
 -- Needs: hash_table, order
--- Gives: score_text(score), behind(group, score, member), heir_of(group), head_of(group), head_in(text), lead(group,
---        score, member, turn), lead_all(members, heads, former), succeed(group, turn), shut(group); admitted, how many
---        tasks have become ready in this script.
+-- Gives: score_text(score); behind(group, score, member); heir_of(group); head_of(group); head_in(text);
+--        lead(group, score, member, turn), which makes a member the head of its group;
+--        lead_all(members, heads, former); succeed(group, turn); shut(group);
+--        admitted, how many tasks have become ready in this script.
 local admitted, fairness, timed = 0, nil, nil
 
--- The member of waiting: the group, then the score as 18 hex digits that sort like the double (one for
--- the sign, 3 for the exponent, 14 for the mantissa; complemented below zero), then the ready member.
+-- Writes a member of waiting: the group, then the score, then the ready member. The score has 18 hex digits that sort
+-- like the double: one for the sign, 3 for the exponent, 14 for the mantissa. Below zero they are complemented.
 local function behind(group, score, member)
   local mantissa, exponent = math.frexp(math.abs(score))
   local sign, high, low = '8', exponent + 1100, mantissa * 2 ^ 53
@@ -24,7 +25,7 @@ local function score_text(score)
   return string.format(score % 1 == 0 and score < 1e15 and score > -1e15 and '%d' or '%.17g', score)
 end
 
--- The best waiting task: its score, its member with its place, its member of waiting.
+-- Finds the best waiting task of a group. Returns its score, its member with its place, and its member of waiting.
 local function heir_of(group)
   local from, to = '[' .. group .. '\t', '(' .. group .. '\n'
   local heir = redis.call('ZRANGEBYLEX', waiting, from, to, 'LIMIT', '0', '1')[1]
@@ -32,7 +33,7 @@ local function heir_of(group)
     return
   end
   local sign, high, low, member = string.match(heir, '^(%x)(%x%x%x)(%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(.*)$', #group + 2)
-  if not member or #member < 17 then -- not a member of ours: it would stay before all others for ever
+  if not member or #member < 17 then -- DPQ has not written this member: it would stay before all others for ever
     redis.call('ZREM', waiting, heir)
     return heir_of(group)
   end
@@ -43,7 +44,7 @@ local function heir_of(group)
   return -math.ldexp(2 ^ 53 - low, 4095 - high - 1153), member, heir
 end
 
--- The head, of its text or false: its score, its member with its place, its member of ready.
+-- Reads the text of a head, or false. Returns its score, its member with its place, and its member of ready.
 local function head_in(text)
   local score, shown, member = string.match(text or '', '^(%S+) (%S+) ?(%S*)$')
   return tonumber(score), member == '' and shown or member, shown
@@ -71,7 +72,7 @@ local function lead(group, score, member, turn)
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
     end
     local reached = not turn and redis.pcall('HINCRBY', conf, 'turns', '1')
-    if reached and not tonumber(reached) then -- not a number: as in draw, turns start again at the time
+    if reached and not tonumber(reached) then -- if it is no number, turns start again at the time, as in draw
       local time = redis.call('TIME')
       reached = time[1] * 1000 + math.floor(time[2] / 1000)
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
@@ -86,7 +87,8 @@ local function lead(group, score, member, turn)
   admitted = admitted + 1
 end
 
--- Many at once, without turns: scores and members; groups and their heads; and the members of the heads before them.
+-- Makes many heads at once, without turns. Its lists are: scores and members of ready; groups and their heads; and the
+-- members of the heads before.
 local function lead_all(members, heads, former)
   if former[1] then
     redis.call('ZREM', ready, unpack(former))
@@ -97,7 +99,7 @@ local function lead_all(members, heads, former)
   admitted = admitted + #members / 2
 end
 
--- The best waiting task of a group becomes its head; false when none waits.
+-- Makes the best waiting task of a group its head. Returns false if no task waits.
 local function succeed(group, turn)
   local score, member, heir = heir_of(group)
   if not heir then
@@ -109,7 +111,7 @@ local function succeed(group, turn)
   return true
 end
 
--- The head of a group steps back into waiting; gives its turn.
+-- Puts the head of a group back into waiting. Returns its turn.
 local function shut(group)
   local score, member, shown = head_of(group)
   if score then

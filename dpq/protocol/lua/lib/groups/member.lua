@@ -1,7 +1,7 @@
 -- member: split a member of ready or waiting into its parts.
 -- Keys: ready waiting
 -- Needs: order
--- Gives: split(set, member) -> id, order, group; the id is empty if it is no such member.
+-- Gives: split(set, member), which returns id, order and group. The id is empty if the text is no such member.
 local function split(set, member)
   local group
   if set == waiting then

@@ -1,8 +1,8 @@
--- oldest: find out for how long the oldest ready task has been due. If more than 200 are ready, the oldest one is
--- searched among the first of each of the 100 best priorities, and of the worst.
+-- oldest: find out for how long the oldest ready task has been due. If more than 200 tasks are ready, it searches only
+-- the first task of some priorities: the 100 best, and the worst.
 -- Keys: ready meta conf
 -- Needs: now, record, member
--- Gives: oldest_ready(), ms, or -1.
+-- Gives: oldest_ready(), ms, or -1 if no task is ready.
 local function oldest_ready()
   local ids = {}
   local function look(members)

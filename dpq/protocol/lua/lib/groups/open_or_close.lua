@@ -1,8 +1,10 @@
--- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
+-- open_or_close: open a group, with its best task as its head in ready; or close the group until a moment.
 -- Keys: groups closed meta conf
 -- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
--- Gives: next_at(group, headed), open_or_close(group); stirred, the groups that admit (place) still has to open or
---        close; heavy(), true if tasks need different amounts.
+-- Gives: open_or_close(group), which does this;
+--        next_at(group, headed), when the group may open, ms; `headed` is true if it has a head;
+--        stirred, the groups that admit (place) still has to open or close;
+--        heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
 
 local function heavy()
@@ -10,8 +12,9 @@ local function heavy()
   return weights == '1'
 end
 
--- When the best task of a group may run, ms; it is looked at again after 30 s while the group is full. If it has looked
--- for that task, what heir_of (groups) gives follows; with false if there is none.
+-- Returns when the best task of a group may run, ms. While the group is full, this is 30 s from now: then the group is
+-- looked at again. If the function has looked for that task, the values of heir_of (groups) follow; the last one is
+-- false if no task waits.
 local function next_at(group, headed)
   local gate, cost, rank, pin = gate_of(group), '1', math.huge, nil
   local score, member, heir
@@ -30,7 +33,7 @@ local function next_at(group, headed)
     score, member, heir = heir_of(group)
     heir = heir or false
     local raw = score and redis.call('HGET', meta, id_of(member))
-    cost = raw and string.match(raw, COST) or '1' -- so does a short record
+    cost = raw and string.match(raw, COST) or '1' -- a short record has a cost of "1", too
     rank = score and -score or rank
     pin = raw and pool and string.match(raw, PINNED)
   end

@@ -1,9 +1,11 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
 -- Needs: now, notice, groups, score, keep, open_or_close, ended, notes, callers, booked, gate, marks
--- Gives: enter(id, task), arrive(score, member), leave(id, task, lapsed); admit(quiet), to be called after the last of
---        them: it wakes a waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own
---        limit lets no task run before `shut_until`.
+-- Gives: enter(id, task), which puts a due task in its place;
+--        arrive(score, member), the same for a member of ready without a group;
+--        leave(id, task, lapsed), which takes a task out of the set that holds it;
+--        admit(quiet), to be called after the last of these. If tasks have become ready in this script, it wakes a
+--        waiting consumer. It does not if `quiet`, or if the queue's own limit lets no task run before `shut_until`.
 local arrivals, arrived = {}, 0
 
 local function arrive(score, member) -- a task without a group
@@ -22,13 +24,13 @@ local function enter(id, task)
     best, turn = nil, shut(group)
   elseif best or redis.call('ZSCORE', closed, group) then
     redis.call('ZADD', waiting, '0', behind(group, score, member))
-    stirred[group] = not best and heavy() or stirred[group] -- it may run before the tasks that waited so far
+    stirred[group] = not best and heavy() or stirred[group] -- this task may run before the tasks that waited up to now
     return
   end
   lead(group, score, member, turn)
 end
 
--- Takes a task out of whatever set holds it.
+-- Takes a task out of the set that holds it.
 local function leave(id, task, lapsed)
   local group, member = task.group, task.order .. id
   if redis.call('ZREM', invisible, id) == 1 then
@@ -44,7 +46,7 @@ local function leave(id, task, lapsed)
       succeed(group)
     else
       redis.call('ZREM', waiting, behind(group, score_of(task), member))
-      stirred[group] = not first and heavy() or stirred[group] -- the group may have saved units for it
+      stirred[group] = not first and heavy() or stirred[group] -- the group may have saved units for this task
     end
   end
 end

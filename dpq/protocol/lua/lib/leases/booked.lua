@@ -1,13 +1,16 @@
--- booked: read what acquire has written. A permit that is a lease stands in `tracked` with its end, and so does a probe
--- in a gate: "~", 13 digits of ms, "~" and its id. docs/storage.md, "Permits".
+-- booked: read what acquire has written. A permit that is a lease stands in `tracked` with its end: "~", 13 digits of
+-- ms, "~" and its id. A probe in a gate has the same form, if it is a permit. docs/storage.md, "Permits".
 -- Keys: tracked
 -- Needs: now
--- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;
---        is_awaited(gate), true if callers of acquire may stand in its line (callers);
---        running(scope), how many permits of a scope are not over; booked_of(tokens): the numbers of a gate, of what
---        tokens_of has read, or nil; forget_ended(gate), which removes leases of permits that ran out, and a line of
---        callers who are all gone: true if there
---        may be more; overdue(scope), how many ran out and still stand there.
+-- Gives: MOST_AHEAD_MS, how far ahead of now acquire books at most;
+--        is_permit(member), true if a name is that of a permit;
+--        permit_out(member), true while the permit has not ended;
+--        is_awaited(gate), true if callers of acquire may stand in the line of the gate (callers);
+--        running(scope), how many permits of a scope have not ended;
+--        booked_of(tokens), the numbers of a gate from what tokens_of has read, or nil;
+--        forget_ended(gate), which removes leases of permits that ran out, and a line whose callers are all gone. It
+--        returns true if there may be more;
+--        overdue(scope), how many permits ran out and still stand in `tracked`.
 local MOST_AHEAD_MS = 5000
 
 local function is_permit(member)
@@ -49,14 +52,14 @@ local function forget_ended(gate)
     local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
     if ended_ones[1] then
       redis.call('ZREM', tracked, unpack(ended_ones))
-      gate.out = false -- they were counted
+      gate.out = false -- `out` has counted these leases
     end
     more = more or #ended_ones == 100
   end
   if gate.booked and gate.booked[5] > 0 then
     forget(range_of_ended(gate.scope))
   end
-  if gate.booked and gate.booked[2] > 0 and gate.booked[2] <= instant then -- the whole line
+  if gate.booked and gate.booked[2] > 0 and gate.booked[2] <= instant then -- remove the whole line
     forget('[' .. gate.scope .. '\11', '(' .. gate.scope .. '\12')
   end
   return more

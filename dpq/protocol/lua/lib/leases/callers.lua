@@ -1,10 +1,12 @@
--- callers: call those callers of acquire who may go now, and keep for them what is free.
+-- callers: call the callers of acquire that may go now, and keep for them what is free.
 -- Keys: tracked
 -- Needs: now, rules, opens, cost, booked, line
--- Gives: callers(), which makes functions when it is first called: call(gate), which calls those that may go now;
---        kept(gate, score, raw), for a task, and kept_from_best(gate): until when callers before it keep all that is
---        free, ms, or nil. In it, `asks` is the place of a caller that asks just now, and need not be called.
---        call_callers(), of all gates that were read.
+-- Gives: callers(), which makes functions when it is first called. Its field `asks` is the place of a caller that asks
+--        just now, and need not be called. The functions are:
+--        call(gate), which calls the callers that may go now;
+--        kept(gate, score, raw), for a task: until when callers before it keep all that is free, ms, or nil;
+--        kept_from_best(gate), the same for the best task of the gate.
+--        call_callers() calls the callers of all gates that the script has read.
 local calling
 
 local function callers()
@@ -14,8 +16,8 @@ local function callers()
   calling = {}
   local CALLED_MS, ALIVE_MS, MOST = 1000, 1000, 16
 
-  -- A caller that was called must come within a second: else it is dead, and the next one is called. Not every user may
-  -- publish: then it asks by itself, later.
+  -- Calls a caller, which must come within a second. Else it is dead, and the next caller is called. If the user may
+  -- not publish, the caller asks by itself, later.
   local function call_one(gate, each)
     if not each.called then
       each.ends = now + CALLED_MS
@@ -48,10 +50,10 @@ local function callers()
     return best and kept(gate, best)
   end
 
-  -- The best task has its turn while consumers take tasks of the scope. Where none does, the caller behind it is
-  -- called, too, and waits a moment for the task (booking).
+  -- Calls the callers that may go now. The best task has its turn while consumers take tasks of the scope. If no
+  -- consumer does, the caller behind that task is called, too, and waits a moment for the task (booking).
   function calling.call(gate)
-    local free, ahead = the_line().free_in(gate), gate.observed and 0 or MOST_AHEAD_MS -- none books beyond a reset
+    local free, ahead = the_line().free_in(gate), gate.observed and 0 or MOST_AHEAD_MS -- no booking beyond a reset
     if gate.opens > instant or free == 0 or opens_at(gate, weigh('1'), math.huge) - instant > ahead then
       return
     end

@@ -1,8 +1,10 @@
--- counted: which entry of tracked counts a lease for the concurrency of its group, or of the member that it runs as.
+-- counted: find the entry of tracked that counts a lease for the concurrency of its group, or of the member that it
+-- runs as.
 -- Keys: tracked
 -- Needs: gate, notes, marks
--- Gives: counted_as(id, task), the entry or nil; count_anew(id, task), under other rules than before;
---        count_permits(group), which lets permits of members count for a group that is no pool any more.
+-- Gives: counted_as(id, task), the entry, or nil;
+--        count_anew(id, task), which counts a lease after the rules have changed;
+--        count_permits(group), which counts permits of members for their group, after it has ceased to be a pool.
 local function counted_as(id, task)
   local rules = task.group ~= '' and gate_of(task.group).rules
   if rules and rules.members then
@@ -15,9 +17,9 @@ end
 local function count_anew(id, task)
   local entry, member = counted_as(id, task), live_note(task, RUNS_AS)
   local scope = member and task.group .. '\t' .. member
-  if entry and member and redis.call('ZREM', tracked, scope .. '\t' .. id) == 1 then -- else it would count twice
+  if entry and member and redis.call('ZREM', tracked, scope .. '\t' .. id) == 1 then -- or the lease would count twice
     local gate = gate_of(scope)
-    if gate.probe == id and entry ~= scope .. '\t' .. id then -- its end will tell the member nothing
+    if gate.probe == id and entry ~= scope .. '\t' .. id then -- the end of this probe will not reach the member
       gate.probe, gate.changed = 'p', true
     end
   end

@@ -1,14 +1,15 @@
--- ended: leases are over. Where somebody waits for that, it opens what was full.
+-- ended: note that leases are over. It notes in `stirred` the groups that were full, and admit (place) opens them.
 -- Keys: closed gates tracked
 -- Needs: now, rules, gate, open_or_close, layout, marks
--- Gives: ended(leases, lapsed), of id, group, and the member of a pool that the delivery ran as, or false, ...;
---        `lapsed` if they ran out. add_ended(leases, id, raw) adds one, by its record.
+-- Gives: ended(leases, lapsed), for a list of id, group, member, ... The member is that of a pool that the delivery ran
+--        as, or false. `lapsed` is true if the leases ran out;
+--        add_ended(leases, id, raw), which adds a lease to such a list, by the record of its task.
 local function add_ended(leases, id, raw)
   local n, member = #leases, string.find(raw, RUNS_AS, 1, true) and string.match(raw, RAN_AS)
   leases[n + 1], leases[n + 2], leases[n + 3] = id, string.match(raw, GROUP), member or false
 end
 
--- The probe after a 429 has found the limit open, unless it came to nothing because its lease ran out.
+-- Ends the probe after a 429. The probe has found the limit open, unless it came to nothing because its lease ran out.
 local function end_probe(gate, over, lapsed)
   gate.out = false
   if over[gate.probe] then
@@ -41,7 +42,7 @@ local function ended(leases, lapsed)
   if n == 0 or redis.call('ZREM', tracked, unpack(others)) == 0 then
     return
   end
-  -- Most gates hold only grants, and their groups are open: then there is nothing to do.
+  -- Most gates hold only grants, and their groups are open. Then there is nothing to do.
   local texts, some_closed = redis.call('HMGET', gates, unpack(scopes)), redis.call('EXISTS', closed) == 1
   for i, scope in ipairs(scopes) do
     local text = texts[i]

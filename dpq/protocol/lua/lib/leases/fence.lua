@@ -1,8 +1,8 @@
--- fence: let only the live delivery act, and only the first of fail, bury and release end it.
+-- fence: let only the live delivery act. Only the first of fail, bury and release ends it.
 -- Keys: meta dead
 -- Needs: record
--- Gives: fence(id, token, verb), which returns the task; or nil and the reply of the script: 0 if the same verb was
---        done before, -1 if the lease is lost. `verb` is the letter that marks an ended delivery, or "".
+-- Gives: fence(id, token, verb), which returns the task. Else it returns nil and the reply of the script: 0 if the same
+--        verb was done before, -1 if the lease is lost. `verb` is the letter that marks an ended delivery, or "".
 local function fence(id, token, verb)
   local raw = redis.call('HGET', meta, id)
   local task = raw and read(raw)

@@ -1,7 +1,8 @@
--- held: find the lease of a permit. Its name in `tracked` has its end, so each extension changes it, and a caller whose
--- answer was lost knows an old one.
+-- held: find the lease of a permit. The name of the lease in `tracked` holds its end, so each extension changes the
+-- name. A caller whose answer was lost knows an old name.
 -- Keys: tracked
--- Gives: held_now(scopes, held), for the scopes of the permit: the name that its lease has now; `held` if it has ended.
+-- Gives: held_now(scopes, held), for the scopes of the permit. It returns the name that the lease has now; or `held` if
+--        the lease has ended.
 local function held_now(scopes, held)
   local member = held
   for _, scope in ipairs(scopes) do

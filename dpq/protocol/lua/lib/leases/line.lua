@@ -1,13 +1,17 @@
--- line: the line in which callers of acquire wait, best first. A caller stands in `tracked` as "scope VT place VT end
--- state channel". Its place is its score as 18 hex digits, the microsecond of its arrival in 16 digits, and its id. At
--- `end`, 13 digits of ms, it is forgotten, unless it has asked again. Its state is w, or c once it was called. The gate
--- of the scope knows until when there may be callers (booked). docs/storage.md, "Permits".
+-- line: keep the line in which callers of acquire wait, best first. A caller stands in `tracked` as "scope VT place VT
+-- end state channel". The place is the score of the caller as 18 hex digits, the microsecond of its arrival in 16
+-- digits, and its id. `end` has 13 digits of ms: then the caller is forgotten, unless it has asked again. The state is
+-- "w", or "c" after a call. The gate of the scope knows until when there may be callers (booked). docs/storage.md,
+-- "Permits".
 -- Keys: ready meta tracked
 -- Needs: now, gate, groups, opens, pool, record, order
--- Gives: the_line(), which makes functions when it is first called: place_of(score, us), without the id;
---        place_of_task(score, raw); best_of(gate), the place of the best task of the scope, or nil; free_in(gate), how
---        many callers and tasks may begin now; first_of(gate, most, place), the first callers before that place, or of
---        all; leave(gate, place), true if it stood there.
+-- Gives: the_line(), which makes functions when it is first called:
+--        place_of(score, us), a place without the id;
+--        place_of_task(score, raw), the place of a task;
+--        best_of(gate), the place of the best task of the scope, or nil;
+--        free_in(gate), how many callers and tasks may begin now;
+--        first_of(gate, most, place), the first callers before that place, or of all;
+--        leave(gate, place), which removes a caller. It returns true if the caller stood there.
 local lining
 
 local function the_line()
@@ -39,7 +43,7 @@ local function the_line()
     return id and lining.place_of_task(tonumber(score), redis.call('HGET', meta, id))
   end
 
-  -- Callers that are over are removed; where very many are, only some.
+  -- Also removes callers that are over. If there are very many, it removes only some.
   function lining.first_of(gate, most, place)
     local from, to = '[' .. gate.scope .. '\11', '(' .. gate.scope .. '\11' .. (place or '\127')
     local found, over, count = nil, nil, most + 8
@@ -63,7 +67,7 @@ local function the_line()
     return found
   end
 
-  -- Without a concurrency they begin one after the other.
+  -- Without a concurrency, tasks and callers begin one after the other.
   function lining.free_in(gate)
     local is_full, free = full(gate)
     if is_full or not gate.rules.members then

@@ -1,10 +1,11 @@
--- permit_spent: replace what a permit was charged by what it has told to have spent. Only while its lease has not
--- ended: so it counts once.
+-- permit_spent: replace what a permit was charged by what the client reports as spent. This works only while the lease
+-- of the permit has not ended, so each report counts once.
 -- Keys: tracked
 -- Needs: true_up, marks
--- Gives: permit_spent(scopes, held, told, cost, moment, refused), for the scopes of the permit, the one of a pool's
---        member last; what it holds; and what it was charged, at that moment, ms. If it was `refused`, units beside
---        requests of which it tells nothing count as not spent.
+-- Gives: permit_spent(scopes, held, told, cost, moment, refused). `scopes` are those of the permit, with the scope of a
+--        pool's member last. `held` is the name of its lease. `told` is the report, `cost` what the permit was charged,
+--        and `moment` when it was charged, ms. If the host `refused` the request, units that the report leaves out
+--        count as not spent, except requests.
 local function permit_spent(scopes, held, told, cost, moment, refused)
   local there = false
   for _, scope in ipairs(scopes) do

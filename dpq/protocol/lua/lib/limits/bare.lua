@@ -1,8 +1,8 @@
 -- bare: find out by one call which of many groups have no limit of their own. If some limits are lost, it does nothing:
--- then each is looked for, and its copy.
+-- then gate_of looks for the limit of each group, and for its copy.
 -- Keys: limits
 -- Needs: rules, noted
--- Gives: bare(groups)
+-- Gives: bare(groups), which notes these groups in `seen` (rules).
 local function bare(groups)
   local _, count = limits_noted()
   if not count or redis.call('HLEN', limits) < count then

@@ -1,12 +1,17 @@
--- budgets: what hosts have told to be left of their limits, as a gate keeps it, by unit. Layout: docs/storage.md,
--- "Budgets".
+-- budgets: keep what hosts have reported to be left of their limits, by unit, as a gate holds it. Layout:
+-- docs/storage.md, "Budgets".
 -- dpq/model/counted.py computes the same.
 -- Needs: now
--- Gives: budgets(), which makes functions when it is first called: read(tokens), those that still hold, or nil;
---        write(observed), their tokens; describe(unit, budget), what is left of one now, as text; at(budget, units),
---        when it lets a task run, ms, or 0; is_moment(budget, at), true if it does so at that moment, and not before;
---        charge(observed, cost, moment), true if the task asks a host anew, which says that nothing is left;
---        ends(observed), until when units may be booked, ms; and kept_until(budget), ms.
+-- Gives: budgets(), which makes functions when it is first called:
+--        read(tokens), the budgets that still hold, or nil;
+--        write(observed), the tokens of such budgets;
+--        describe(unit, budget), what is left of a budget now, as text;
+--        at(budget, units), when a budget lets a task run, ms, or 0;
+--        is_moment(budget, at), true if the budget lets a task run at that moment and not before;
+--        charge(observed, cost, moment), true if a budget says that nothing is left, and the task runs to ask the host
+--        anew;
+--        ends(observed), until when acquire may book units, ms;
+--        kept_until(budget), until when a budget is kept, ms.
 local budgeting
 
 local function budgets()
@@ -14,14 +19,14 @@ local function budgets()
     return budgeting
   end
   budgeting = {}
-  local DAY_MS = 86400000 -- no reset is farther away: else the clock was set back, or it is damage
-  local KEPT_MS = 3600000 -- a host may be asked less often than once in each of its windows
+  local DAY_MS = 86400000 -- a reset farther away is damage, or the clock was set back
+  local KEPT_MS = 3600000 -- some hosts are asked less than once in each of their windows
 
   function budgeting.kept_until(budget)
     return budget.size and budget.reset + KEPT_MS or budget.ends
   end
 
-  -- At the reset a budget has the whole limit again, and then after each of its windows.
+  -- At its reset, and then after each of its windows, a budget has the whole limit again.
   local function renew(budget, after)
     local size, length, reset = string.match(after or '', '^(%d+):(%d+):([%d.]+)$')
     budget.size, budget.length, budget.reset = tonumber(size), tonumber(length), tonumber(reset)
@@ -72,7 +77,7 @@ local function budgets()
   end
 
   local function has_at(budget, units)
-    if units > 0 and budget.interval then -- it refills, as a window does
+    if units > 0 and budget.interval then -- the budget refills, as a window does
       return budget.ends + (math.min(units, budget.left) - budget.left) * budget.interval
     end
     return math.min(units, budget.size or units) > budget.left and budget.ends or 0
@@ -86,7 +91,7 @@ local function budgets()
     if at == budget.asks or not budget.interval or at > budget.ends then
       return at == budget.asks or at == budget.ends
     end
-    local units = budget.left + (at - budget.ends) / budget.interval -- that it has then
+    local units = budget.left + (at - budget.ends) / budget.interval -- what the budget has at that moment
     return math.abs(units - math.floor(units + 0.5)) < 0.001
   end
 

@@ -1,7 +1,8 @@
--- cost: what a task takes of a limit, in each of its units. In a record it is a number of requests, and behind it other
--- units: "1", or "1,tokens=1800,usd=900". A "~" instead of the "=" stands before what was reserved for a delivery, and
--- not named: it is no part of the cost.
--- Gives: is_cost(text); weigh(text): the units, by name, "" for requests. What it returns may be weighed again.
+-- cost: read what a task takes of a limit, in each unit. In a record, a cost is a number of requests: "1". Other units
+-- may follow: "1,tokens=1800,usd=900". A "~" instead of the "=" marks units that were reserved for a delivery, and that
+-- the task does not name. They are no part of the cost.
+-- Gives: is_cost(text), true if the text is a cost;
+--        weigh(text), the units by name, with "" for requests. It also takes a table that it has returned.
 local weighed = {}
 
 local function is_cost(text)

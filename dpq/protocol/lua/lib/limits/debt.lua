@@ -1,11 +1,12 @@
--- debt: what an even window owes for the units that it has granted. Source: docs/design.md, "The arithmetic".
+-- debt: compute what an even window owes for the units that it has granted. Source: docs/design.md, "The arithmetic".
 -- Needs: now, pace, booked
--- Gives: owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms; bound_of(gate, rule,
---        window), the moment beyond which grants never pay; owe_at_most(gate, i, spent), which keeps window i to it (if
---        what it has granted is not known, it is `spent`).
+-- Gives: owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms;
+--        bound_of(gate, rule, window), the moment beyond which grants never pay;
+--        owe_at_most(gate, i, spent), which lowers the debt of window i to that bound. If the grants are unknown,
+--        `spent` is true, and the window counts as spent.
 
--- The debt of a window at the end of a 429: one request is free, and the others follow at their pace. Other units are
--- all free: the first task is alone, and its cost is not known here.
+-- Computes the debt of a window at the end of a 429. One request is free, and the others follow at their pace. Other
+-- units are all free: the first task runs alone, and its cost is not known here.
 local function owed_after(opens, rule, window)
   return rule.unit == '' and opens + time_of(rule.burst - 1, window) or opens
 end

@@ -1,11 +1,13 @@
--- estimate: what is reserved of a unit that a task does not name: the 95th percentile of what the last twenty tasks
--- that did not name it have spent; until there are twenty, the first value of the limit stands for the others. The
--- spent values of a gate stand in it as "Etokens:812:790 ", the newest last.
+-- estimate: compute what is reserved of a unit that a task does not name. It is the 95th percentile of what the last
+-- twenty tasks that did not name the unit have spent. Until there are twenty, the first value of the limit fills the
+-- missing places. The spent values stand in a gate as "Etokens:812:790 ", the newest last.
 -- Needs: window_rule
--- Gives: estimates(), which makes functions when it is first called: add(cost, gate, queue), for what weigh (cost)
---        gives, the gate of a group, and that of the queue, or the latter alone: the cost with what is reserved, and
---        the units that were added, or nil; change(text, added), for a cost as text: what is to change in the record,
---        or true; note(gate, unit, units), a spent value.
+-- Gives: estimates(), which makes functions when it is first called:
+--        add(cost, gate, queue), for what weigh (cost) gives. `gate` is the gate of a group, `queue` that of the queue.
+--        For the queue alone, `gate` is its gate, and `queue` is nil. It returns the cost with what is reserved, and
+--        the units that were added, or nil;
+--        change(text, added), for a cost as text. It returns what is to change in the record, or true if nothing is;
+--        note(gate, unit, units), which stores a spent value.
 local estimating
 
 local function estimates()
@@ -24,7 +26,7 @@ local function estimates()
 
   local function reserves(gate, known)
     known.reserves = false
-    for _, rule in ipairs(gate.rules.every or gate.rules) do -- of a pool, what holds for each member
+    for _, rule in ipairs(gate.rules.every or gate.rules) do -- for a pool, take the rules of each member
       if rule.unit ~= '' then
         local values = values_of(gate, rule.unit)
         if values[1] or rule.estimate then
@@ -48,7 +50,7 @@ local function estimates()
   end
 
   local function fill(cost, added, gate)
-    local known = gate.spent == '' and gate.rules or gate -- without values all depends on the rules
+    local known = gate.spent == '' and gate.rules or gate -- without spent values, only the rules matter
     if known.reserves == nil then
       reserves(gate, known)
     end
@@ -91,7 +93,7 @@ local function estimates()
     return text
   end
 
-  local function change(text, added) -- what stands in the record as reserved is what this delivery reserves
+  local function change(text, added) -- the record names what this delivery reserves
     local cost = with_estimates(text, added)
     return cost == text or { cost = cost }
   end

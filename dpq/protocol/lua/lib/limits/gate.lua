@@ -1,13 +1,15 @@
--- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/storage.md, "Gates". If its rules
--- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
--- lost, the windows of the gate stay stored (`rest`).
+-- gate: read what a scope (a group, or "" for the whole queue) allows. If the rules cannot be read, no task runs. If
+-- the gate cannot be read, it counts as spent. While rules are lost or cannot be read, the windows of the gate stay
+-- stored (`rest`). Layout: docs/storage.md, "Gates".
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
--- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
---        full(gate), true if no more tasks may run at once, and how many more may if they are counted.
+-- Gives: gate_of(scope, known), the gate of a scope. The scope "group TAB member" is a member of a pool; its gate's
+--        text may be given as `known`;
+--        full(gate), true if no more tasks may run at once. If tasks are counted, the second value is how many more may
+--        run.
 
--- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
--- holds again when it is back.
+-- True if the limit of the queue (true) or of some group (false) is lost. Then no task runs. When the limit is back,
+-- what the gates say holds again.
 local function is_lost(of_queue)
   if not seen.lacking then
     local limited, gated, format = unpack(redis.call('HMGET', conf, 'limited', 'gated', 'format'))
@@ -66,7 +68,7 @@ local function gate_of(scope, known)
     if found then
       last, window.more = found, string.byte(text, found + 1) == 58 and string.match(text, '^[%d.:]*', found + 1) or nil
     end
-    if i == 1 and rules.ceiling > 0 then -- the first window learns its rate
+    if i == 1 and rules.ceiling > 0 then -- the first window has a learned rate
       rate = gate.rate > 0 and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rate
       gate.rate = rate
     end
@@ -81,7 +83,7 @@ local function gate_of(scope, known)
   return gate
 end
 
--- As many leases are out as may be, or the probe after a 429 is.
+-- True if as many leases are running as the concurrency allows, or if the probe after a 429 is running.
 local function full(gate)
   local scope, most = gate.scope, gate.rules.concurrency
   if most == 0 and gate.probe == '-' then
@@ -91,7 +93,7 @@ local function full(gate)
     if gate.busy or permit and permit_out(gate.probe) or not permit and redis.call('ZSCORE', invisible, gate.probe) then
       return true
     end
-    gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has told nothing
+    gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has reported nothing
     gate.opens = permit and math.max(gate.opens, now) or gate.opens -- prune counts from this time
   end
   if most == 0 then

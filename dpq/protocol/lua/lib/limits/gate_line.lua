@@ -1,12 +1,15 @@
--- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
+-- gate_line: write what a scope allows as text, for a client that computes by itself when tasks may run.
 -- Keys: invisible tracked
 -- Needs: now, gate, pace, budgets, pool, estimate, booked
--- Gives: gate_line(scope): `opens why probe rate since used learned beside climb out turn`, TAB, until when each window
---        is paid (of a moving one with its slots), TAB, what is counted (`q:count:reset:next` of each quota,
---        `o:` and what is left of each budget, `e:unit:units` of each estimate, `p:held` of the first 100 permits with
---        a lease), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool there follows a line
---        for each member, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that
---        is out, and when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
+-- Gives: gate_line(scope), four parts with a TAB between them.
+--        The state is `opens why probe rate since used learned beside climb out turn`. `probe` is "-", "p", or `id@ms`:
+--        the running probe, and when its lease ends. `out` is the number of leases that count towards the concurrency;
+--        0 without a concurrency.
+--        The second part says until when each window is paid; a moving window has its slots behind that.
+--        The third part says what is counted. `q:count:reset:next` is a quota. `o:` stands before what is left of a
+--        budget. `e:unit:units` is an estimate. `p:held` is a permit with a lease, for the first 100.
+--        The fourth part has the rules: "" without a limit, "?" if they cannot be read.
+--        For a pool, a line for each member follows. It has no rules, but the last grant of the member behind a TAB.
 local function line_of(gate)
   local probe, out, paid, counted, scope = gate.probe, 0, {}, {}, gate.scope
   if probe ~= '-' and probe ~= 'p' then

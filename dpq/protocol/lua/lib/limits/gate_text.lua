@@ -1,9 +1,10 @@
--- gate_text: take the text of a gate apart, but for its windows. Layout: docs/storage.md, "Gates".
+-- gate_text: take the text of a gate apart, except its windows. Layout: docs/storage.md, "Gates".
 -- Needs: now, tokens, budgets, booked
--- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows. It returns the text of them;
---        true if what was granted cannot be read; and the tokens (tokens). What is `kept` stays as it is (gate.rest).
---        Else gate.bodies has the slots of moving windows, as cut_slots(text) gives them behind the rest of the text.
--- Behind the windows stand the slots of those that move, a "|" before each.
+-- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows. It returns the text of the
+--        windows; true if the grants cannot be read; and the tokens (tokens). If `kept`, the text is not cut, and stays
+--        in gate.rest. Else gate.bodies has the slots of moving windows;
+--        cut_slots(text), the text without these slots, and the slots. They stand behind the rest of the text, each
+--        with a "|" before it.
 local function cut_slots(text)
   local bar, bodies = text and string.find(text, '|', 1, true), {}
   local plain = bar and string.sub(text, 1, bar - 1) or text
@@ -18,14 +19,14 @@ local function read_gate(gate, text, kept)
   if not kept then
     text, gate.bodies = cut_slots(text)
   end
-  if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows
+  if text and string.byte(text) ~= 45 then -- after "-" the text has no closing
     local opens, why, probe, rate, since, used, paid = string.match(text,
       '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
     gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '?')
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
-  local spent, tokens = text and string.find(text, '[^%d.: -]'), nil -- its grants are unknown
-  if spent then -- or only the names of units, and tokens, are more than that
+  local spent, tokens = text and string.find(text, '[^%d.: -]'), nil -- if true, its grants are unknown
+  if spent then -- unless only tokens and the names of units were found
     local plain, told = text, string.find(text, ' O', 1, true)
     if string.find(text, '%u') then
       plain, tokens = tokens_of(text)
@@ -44,7 +45,7 @@ local function read_gate(gate, text, kept)
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
     gate.changed = text and gate.turn + gate.last == 0 and not gate.rules[1] and gate.opens == 0 and gate.probe == '-'
-      and not gate.rules.quotas and not gate.observed -- is it useless?
+      and not gate.rules.quotas and not gate.observed -- true if it may be useless
       and (tonumber(string.match(string.match(text, ' (%d[^ ]*) $') or '', ':([%d.]+)') or 0) or 0) <= instant
   end
   return text, spent, tokens

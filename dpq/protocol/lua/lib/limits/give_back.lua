@@ -1,8 +1,9 @@
--- give_back: pay back what a task has not spent of a window, as far as that keeps to its bound; or owe what it has
--- spent beyond. Proof: docs/design.md, "True-up".
+-- give_back: pay back what a task has not spent of a window, as far as the bound of the window allows. Or owe what a
+-- task has spent beyond its charge. Proof: docs/design.md, "True-up".
 -- Needs: now, pace, debt, refunds
--- Gives: give_back(gate, i, token, units), for units of window i that were reserved and not spent: true if it gives
---        some back; owe(gate, i, token, reserved, units), for units that were spent and not reserved.
+-- Gives: give_back(gate, i, token, units), for units of window i that were reserved and not spent; true if it pays some
+--        back;
+--        owe(gate, i, token, reserved, units), for units that were spent and not reserved.
 local function pay(gate, i, ms, known)
   local window = gate[i]
   window.paid = ms
@@ -21,7 +22,7 @@ local function give_back(gate, i, token, units)
   for _, pair in ipairs(known) do
     back = pair.token > token and math.min(back, pair.slack) or back
   end
-  if back > 0 then -- it lies before the later grants as well
+  if back > 0 then -- the refund lies before the later grants as well
     local left = { interval = known.interval, most = known.most, over = known.over }
     for _, pair in ipairs(known) do
       refunds().add(left, pair.token, pair.token > token and pair.slack - back or pair.slack)

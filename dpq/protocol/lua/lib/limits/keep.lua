@@ -1,8 +1,8 @@
 -- keep: store the gates that have changed, and the leases that were charged. A gate that holds only grants is stored in
--- a short form, an empty one not at all.
+-- a short form. An empty gate is not stored.
 -- Keys: conf gates tracked
 -- Needs: now, rules, text_of, hash_table
--- Gives: keep().
+-- Gives: keep(), to be called after the last change of a gate.
 local function keep()
   local fields, n = {}, 0
   if seen.leased[1] then

@@ -1,14 +1,16 @@
--- met: close a scope after a 429; the first task or permit afterwards is a probe. docs/design.md, "A 429".
+-- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
 -- Keys: stats
 -- Needs: now, pace, debt, open_or_close, mark, event
--- Gives: meet(gate, ms, granted, counts, was_probe, status): `granted` is when the request was granted, ms; it teaches
---        slack or a learned rate if it counts. Call admit (place) after it. named(status, detail): the detail of an
---        event `rate_limited`, behind the status; nil is a 429.
+-- Gives: meet(gate, ms, granted, counts, was_probe, status), which closes the gate for `ms`. `granted` is when the
+--        request was granted, ms. If the 429 `counts`, it teaches the gate a slack or a rate. The caller must call
+--        admit (place) afterwards;
+--        named(status, detail), the detail of an event `rate_limited`, behind the status. A status of nil is a 429.
 local function named(status, detail)
   return status and status .. ', ' .. detail or detail
 end
 
--- A longer interval makes what was saved up longer as well: without that, units that were spent would come back.
+-- Sets the interval of a window anew. A longer interval also lengthens what the window has saved up. The debt grows by
+-- as much, or units that were spent would come back.
 local function slow_down(gate, i, rate)
   local window, rule = gate[i], gate.rules[i]
   local before = window.interval
@@ -16,9 +18,10 @@ local function slow_down(gate, i, rate)
   window.paid = window.paid + math.max(0, math.ceil((window.interval - before) * (rule.burst - 1) * 4096) / 4096)
 end
 
--- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
--- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
--- the next 429 comes within five windows; never more than the window itself, which is half of the rate.
+-- Widens the windows. No more was granted than the limit says, so requests came closer together on their way to the
+-- host. The slack begins with a twentieth of the shortest window, 50 ms at most. Then it grows by an eighth, or to
+-- twice as much if the next 429 comes within five windows. It is never longer than the window itself, which halves the
+-- rate.
 local function widen(gate, opens)
   for i, rule in ipairs(gate.rules) do
     if not rule.slack then
@@ -34,12 +37,13 @@ local function widen(gate, opens)
   end
 end
 
--- Lower a learned rate. If a window was clean since the last 429, the limit is about what has gone through in the last
--- window. If that, and the rate, are about as high as at the 429 before, the climb gets slower. A host that refuses
--- earlier is asked less. If no window was clean, the rate is halved. Source: docs/storage.md, "Learning".
+-- Lowers a learned rate. If a window was clean since the last 429, the limit is about what has gone through in the last
+-- window. If this number and the rate are about as high as at the 429 before, the climb gets slower. If the host
+-- refuses earlier than before, the rate goes down further. If no window was clean, the rate is halved. Source:
+-- docs/storage.md, "Learning".
 local function lower(gate, rules)
   local rate, last, clean = gate.rate, gate.learned, gate.beside <= gate.rate and gate.beside or 0
-  local before = math.max(0, 1 - (instant - gate.since) / rules[1].per) * clean -- began, in the last clean window
+  local before = math.max(0, 1 - (instant - gate.since) / rules[1].per) * clean -- what began in the last clean window
   local through, early = math.max(clean, math.min(rate, gate.used - 1 + before)), rate < last * 0.9375
   if clean > 0 and last > 0 and not early and through <= last * 1.25 then
     gate.climb = math.max(CLIMB / 24, (gate.climb or CLIMB) * 0.75)
@@ -58,7 +62,7 @@ end
 
 local function meet(gate, ms, granted, counts, was_probe, status)
   local rules, opens, before = gate.rules, math.max(gate.opens, now + ms), gate.rate
-  if instant < gate.since then -- the end of the closing that has halved it
+  if instant < gate.since then -- `since` is the end of the closing that has lowered the rate
     gate.since = opens
   elseif rules.ceiling > 0 and gate[1] and counts then
     lower(gate, rules)
@@ -83,6 +87,6 @@ local function meet(gate, ms, granted, counts, was_probe, status)
     redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
   else
     mark()
-    open_or_close((string.match(gate.scope, '^[^\t]*'))) -- of a member, its group
+    open_or_close((string.match(gate.scope, '^[^\t]*'))) -- for a member of a pool, open or close its group
   end
 end

@@ -3,24 +3,26 @@
 -- Keys: conf
 -- Needs: now, booked, slots
 -- Gives: moving(), which makes functions when it is first called. They take a gate and the number of a window:
---        hold(gate, i, body, spent), which reads it (if it is lost, all its units are spent); opens(gate, i, units),
---        when it has so many units, ms; charge(gate, i, units, token, moment); fill(gate, i), for one that is lost;
---        and for moving_spent: tick_of(token, rule), the tick of a grant; length_of(gate, rule), ms; newest_token();
---        add(gate, i, tick, units); describe(gate, i, changed), which writes its text; and `slots`.
+--        hold(gate, i, body, spent), which reads the window; if its text is lost, all its units count as spent;
+--        opens(gate, i, units), when the window has that number of units, ms;
+--        charge(gate, i, units, token, moment), which charges a grant;
+--        fill(gate, i), which fills a window whose text is lost.
+--        Other files also need: tick_of(token, rule), the tick of a grant; length_of(gate, rule), ms; newest_token();
+--        add(gate, i, tick, units); describe(gate, i, changed), which writes the text of the window; and `slots`.
 local made_moving
 
 local function moving()
   if made_moving then
     return made_moving
   end
-  local SLOTS, EARLY_MS = 64, 5 -- slots in a window; tokens are at most so far ahead of the clock, and a slot
+  local SLOTS, EARLY_MS = 64, 5 -- slots in a window; how far tokens may be ahead of the clock, beside a slot
   local parts = slots()
 
   local function length_of(gate, rule)
     return rule.per + (rule.slack or gate.slack)
   end
 
-  -- The ticks that one slot holds: another one is lost by rounding up.
+  -- The number of ticks that a slot holds. Rounding up takes another tick, so it is subtracted.
   local function span_of(gate, rule)
     return math.max(0, math.floor(length_of(gate, rule) / SLOTS / rule.tick) - 1)
   end
@@ -54,7 +56,7 @@ local function moving()
     describe(gate, i, true)
   end
 
-  -- If the clock was set back, slots wait no longer than what is booked may.
+  -- If the clock was set back, moves slots back: no slot may lie further ahead than a booking may.
   local function bring_back(gate, i)
     local window, rule = gate[i], gate.rules[i]
     local ahead = EARLY_MS + (gate.booked and MOST_AHEAD_MS or 0)
@@ -102,7 +104,7 @@ local function moving()
     local window, rule = gate[i], gate.rules[i]
     local at, tick = moment or instant, tick_of(token, rule)
     if units > 0 then
-      window.since = window.since == 0 and token - 1 or window.since -- nothing was charged before
+      window.since = window.since == 0 and token - 1 or window.since -- the window was never charged before
       if tick * rule.tick > at + EARLY_MS + (span_of(gate, rule) + 1) * rule.tick then -- the clock was set back
         window.since, tick = math.max(window.since, token), 0
       end

@@ -1,9 +1,10 @@
--- noted: store in conf how many limits there are: "q" if the queue has one, then the number of the others. It stands in
--- `limited`, and with a "=" after it in `gated` (which else is "1"). So a pop that finds fewer limits knows that some
--- are lost, even if one of the two fields is lost as well.
+-- noted: store in conf how many limits there are. The text is "q" if the queue has a limit, then the number of the
+-- other limits. It stands in `limited`. It also stands in `gated`, with a "=" behind it; without limits, `gated` is "1"
+-- or missing. So a pop that finds fewer limits knows that some are lost, even if one of the two fields is lost as well.
 -- Keys: conf stats limits
--- Gives: limits_noted(), "q" or "" and the number, as stored (nil if it is missing or unreadable); limits_there(), the
---        same, as counted; note_limits(queue, count), which stores them, with a copy, and returns if there are any.
+-- Gives: limits_noted(), the stored "q" or "", and the stored number; nil if the text is missing or unreadable;
+--        limits_there(), the same of the limits that are there now;
+--        note_limits(queue, count), which stores both, with a copy. It returns true if there are any limits.
 local function limits_noted()
   local limited, gated = unpack(redis.call('HMGET', conf, 'limited', 'gated'))
   local note = string.match(limited or '', '^q?%d+$') or string.match(gated or '', '^(q?%d+)=$')

@@ -1,15 +1,18 @@
--- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/storage.md, "Budgets".
+-- observed: keep the budgets that a host reports: the units that are left, and until when. Layout: docs/storage.md,
+-- "Budgets".
 -- Keys: invisible meta tracked
 -- Needs: now, record, notes, booked, marks
--- Gives: under_way(gate), the number of leases of a scope, which are counted from the first budget on; told(gate, unit,
---        left, ends, more, full, size, length): `more` is what leases will take; `full` what it refills to until then,
---        or nil; `size` the whole limit, or nil, and `length` its window as far as the host says, ms.
-local MOST_COUNTED, SAME_MS = 400, 2000 -- leases that are found again; hosts say whole seconds
-local MOST_MS = 86400000 -- as in tokens
-local ASKS_MS = 60000 -- the reset that one answer names is believed so far, or as far as an own window reaches
+-- Gives: under_way(gate), the number of leases of a scope; leases are counted from the first budget of the scope on;
+--        told(gate, unit, left, ends, more, full, size, length), which stores a budget that a host has reported. `more`
+--        is the number of units that leases will still take. `full` is what an even refill reaches at `ends`, or nil.
+--        `size` is the whole limit, or nil. `length` is its window as far as the host says, ms.
+local MOST_COUNTED, SAME_MS = 400, 2000 -- so many leases are searched at most; hosts say whole seconds
+local MOST_MS = 86400000 -- as DAY_MS in budgets
+local ASKS_MS = 60000 -- a single answer is believed this long, or as long as the longest window of the scope
 local PERIODS_MS = { H = 3600000, D = MOST_MS, W = MOST_MS, M = MOST_MS }
 
--- The permits of a pool that are leases: they stand under their member, and those that tell also under the group.
+-- Counts the leases that permits of a pool hold. Each stands in `tracked` under its member. If the permit may report
+-- what it has spent, its lease stands there under the group as well.
 local function in_pool(gate)
   local tasks, permits = 0, 0
   for _, name in ipairs(gate.rules.members) do
@@ -39,7 +42,8 @@ local function under_way(gate)
     + (gate.rules.members and in_pool(gate) or 0)
 end
 
--- Until when one answer alone may close a scope, ms: as long as the longest of the scope's own windows and quotas.
+-- The moment until which a single answer may close a scope, ms. That is as long as the longest window or quota of the
+-- scope.
 local function believed(gate)
   local rules, longest = gate.rules.every or gate.rules, ASKS_MS
   for _, rule in ipairs(rules) do
@@ -51,17 +55,18 @@ local function believed(gate)
   return instant + longest
 end
 
--- What refills evenly is kept as a window: when it is full, and the ms for each unit; each answer replaces it.
+-- A budget that refills evenly is kept as a window. The gate stores when it is full, and the ms for each unit. Each
+-- answer of the host replaces it.
 local function told_refill(gate, left, ends, more, full)
   local interval, latest = (ends - instant) / (full - left), believed(gate)
   ends = math.min(ends + more * interval, now + MOST_MS)
   return { left = full, ends = ends, interval = interval, asks = ends > latest and latest or nil }
 end
 
--- A later reset is another window of the host, and replaces the budget. For the same one, or a sooner one, the lower
--- number counts: answers may come in any order. Its end is the first one that was told; but the last one, if nothing is
--- left, since hosts say whole seconds: so requests do not run into the window before. If two answers name the same
--- reset, it is believed.
+-- A later reset belongs to another window of the host, so it replaces the budget. For the same reset, or a sooner one,
+-- the lower number of units counts, since answers may come in any order. The budget ends when the first answer said.
+-- But if nothing is left, it ends when the last answer said: hosts say whole seconds, and no request must run into the
+-- window before. If two answers name the same reset, that reset is believed.
 local function told_window(gate, known, left, ends, size, length)
   local latest = believed(gate)
   local budget, same = known, known and not known.interval and math.abs(ends - known.ends) <= SAME_MS
@@ -69,7 +74,7 @@ local function told_window(gate, known, left, ends, size, length)
     budget = { left = left, ends = ends, reset = ends }
   else
     budget.left = math.min(known.left, left)
-    local is_guess = known.size and known.ends > known.reset -- it was renewed
+    local is_guess = known.size and known.ends > known.reset -- the budget was renewed after the reset of the host
     local later = same and is_guess and math.max(known.ends, ends) or known.ends
     budget.ends = same and later or ends
     budget.reset = same and math.max(known.reset or 0, ends) or ends

@@ -1,14 +1,16 @@
--- opens: compute when a gate lets a task run. dpq/model/gates.py computes the same for forecasts, with pace and charge;
--- tests/contract/test_arithmetic.py compares them.
+-- opens: compute when a gate lets a task run. dpq/model/gates.py computes the same for forecasts, with pace and charge.
+-- tests/contract/test_arithmetic.py compares both.
 -- Keys: conf
 -- Needs: now, pace, moving, budgets
--- Gives: free_now(gate, cost), true if a gate clearly lets a task run now, and opens_at need not be asked;
---        opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
---        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
---        a reserve must leave the reserved units. The second value is the moment of its quotas alone, or 0.
+-- Gives: free_now(gate, cost), true if a gate clearly lets a task run now; then no call of opens_at is needed;
+--        opens_at(gate, cost, rank), the moment when the gate lets the task run, ms. `cost` is what weigh (cost) gives.
+--        A task that costs more than a window ever grants takes all of it. A window does not hold up a task that takes
+--        none of its unit. If the rank (minus the score) is below that of a reserve, the task must leave the reserved
+--        units. The second value is the moment for the quotas alone, or 0.
 local aged
 
--- When a task of this rank has aged enough for the reserve of a rule, ms: 0 if it may take it now.
+-- The moment when a task of this rank has aged enough to take units of the reserve of a rule, ms. It is 0 if the task
+-- may take them now.
 local function entitled_at(rule, rank)
   if not aged then
     local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
@@ -35,7 +37,7 @@ end
 
 local function opens_at(gate, cost, rank)
   local at, counted = gate.opens, 0
-  if gate.rules.unreadable then -- it is checked again then
+  if gate.rules.unreadable then -- the rules are read again then
     return math.max(at, instant + 30000), 0
   end
   for i, rule in ipairs(gate.rules) do
@@ -47,7 +49,7 @@ local function opens_at(gate, cost, rank)
     end
     if units > 0 and rule.reserve > 0 and rank < math.huge then
       local grown = entitled_at(rule, rank)
-      if grown > 0 then -- until there are enough units, or it has aged enough
+      if grown > 0 then -- wait until there are enough units, or the task has aged enough
         local spared = rule.moving and moving().opens(gate, i, units + rule.reserve)
           or paid + time_of(rule.reserve, window)
         paid = math.min(spared, math.max(paid, grown))

@@ -1,10 +1,11 @@
--- period: compute the calendar period of a moment. A zone is a list of `moment:offset`, in seconds: from the moment on
--- its clocks are so far ahead of UTC. The first offset holds at all times before, the last one after.
--- Gives: period_of(rule, ms): the start and the end of the period, ms, by the letter and the zone of a rule.
+-- period: compute the calendar period of a moment. A zone is a list of `moment:offset`, in seconds. From the moment on,
+-- its clocks are that far ahead of UTC. The first offset also holds for all times before, the last one for all times
+-- after.
+-- Gives: period_of(rule, ms), the start and the end of the period, ms, for the letter and the zone of the rule.
 local function period_of(rule, ms)
   local DAY = 86400
-  -- The first day of a month, for a day of it; days count since 1970. Source: days_from_civil of Howard Hinnant's
-  -- "chrono-Compatible Low-Level Date Algorithms", where years begin in March.
+  -- Computes the first day of the month that a day is in; days count since 1970. Source: days_from_civil of Howard
+  -- Hinnant's "chrono-Compatible Low-Level Date Algorithms", where years begin in March.
   local function month_of(day)
     local shifted = day + 719468
     local of_era = shifted % 146097
@@ -15,7 +16,7 @@ local function period_of(rule, ms)
     return day - (of_year - math.floor((153 * month + 2) / 5))
   end
 
-  -- Of local time, seconds: the last beginning of a period up to `wall`, and the next one.
+  -- Returns the last beginning of a period up to `wall`, and the next beginning, in seconds of local time.
   local function around(letter, wall)
     if letter == 'M' then
       local first = month_of(math.floor(wall / DAY))
@@ -35,7 +36,7 @@ local function period_of(rule, ms)
       offset = offsets[#offsets]
     end
   end
-  local function first_at(wall) -- the first moment when clocks show at least this
+  local function first_at(wall) -- the first moment when clocks show this time, or a later one
     for i, ahead in ipairs(offsets) do
       local moment = i > 1 and math.max(wall - ahead, moments[i]) or wall - ahead
       if not moments[i + 1] or moment < moments[i + 1] then

@@ -1,9 +1,10 @@
--- plain_gate: read a gate that holds nothing beside grants, as most do. What gate_of (gate) finds in such a text, with
--- less work: what follows from the rules alone is computed once for each script.
+-- plain_gate: read a gate that holds only grants, as most gates do. It finds what gate_of (gate) finds in such a text,
+-- with less work. What follows from the rules alone is computed once for each script.
 -- Needs: now, pace
--- Gives: GATE, which gives a gate what it has not set; plain_gate(scope, rules, text), or nil if there is more to it.
---        Its `plain` is true until another field is set than it has at first; so is `simple`, if there is no
---        concurrency: then its windows alone say what may run. For all other gates both are nil.
+-- Gives: GATE, a metatable with the values of fields that a gate has not set;
+--        plain_gate(scope, rules, text), the gate, or nil if the text holds more than grants. Its field `plain` is true
+--        until a field is set that is not in the gate yet. Its field `simple` is true as long as `plain`, if there is
+--        no concurrency: then the windows alone say what may run. All other gates have neither field.
 local EMPTY = { opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0, learned = 0, beside = 0, slack = 0,
   last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
 

@@ -1,14 +1,16 @@
 -- pool: find the member of a pool that a task may run as. Layout: docs/storage.md, "Pools".
 -- Keys: gates
 -- Needs: now, gate, opens
--- Gives: pool_at(gate, cost, rank, pin), for the gate of a group with members, and the member that the task is pinned
---        to, or nil: when the group and a member let the task run, ms, and the gate of that member: of those that let
---        it run now, the one that was granted least recently; granted_to(mate), to be called after a grant;
---        UNTIL_OPENED, the moment until which a scope is closed without an end.
+-- Gives: pool_at(gate, cost, rank, pin), for the gate of a group with members. `pin` is the member that the task is
+--        pinned to, or nil. It returns when the group and a member let the task run, ms. If members let it run now, the
+--        second value is the gate of the member that was granted least recently;
+--        granted_to(mate), to be called after a grant to a member;
+--        UNTIL_OPENED, the moment that stands for a closing without an end.
 local UNTIL_OPENED = 90000000000000 -- what delay_group writes for a closing without an end
 local grants = 0
 
--- The grants of one script are told apart by the smallest step of a double that is a time.
+-- Notes when a member was granted last. The grants of one script differ by the smallest step of a double that is a
+-- time.
 local function granted_to(mate)
   grants = grants + 1
   mate.last, mate.changed = instant + grants / 4096, true

@@ -1,10 +1,10 @@
--- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
--- pile up: with two checks for each group that empties, at most half of the gates are useless.
+-- prune: remove gates that hold nothing any more. Each call checks a few gates at random, so gates of groups that are
+-- gone cannot pile up. With two checks for each group that becomes empty, at most half of the gates are useless.
 -- Keys: groups conf limits gates
 -- Needs: now, gate, booked, budgets
--- Gives: prune(most), which returns how many it removed.
+-- Gives: prune(most), which checks at most that many gates and returns how many it has removed.
 
--- True if a gate holds only grants, and they count no more.
+-- True if a gate holds only grants, and none of them counts any more.
 local function has_ended(text)
   local until_ms = string.find(text, '^%- [%l%d:._ ]*$') and 0 or math.huge
   for per, upto in string.gmatch(text, ' (%d+)[a-z0-9_]*:([%d.]+)') do
@@ -13,7 +13,7 @@ local function has_ended(text)
   return until_ms <= instant
 end
 
--- True if a window still counts what it has granted, as one of most gates does: the first one, or the last one.
+-- True if the first or the last window still counts what it has granted, which is so for most gates.
 local function is_in_use(text)
   local per, paid = string.match(text, '^%- (%d+)[a-z0-9_]*:([%d.]+)')
   if not per and string.byte(text) == 45 then
@@ -35,7 +35,7 @@ local function prune(most)
       for n, rule in ipairs(gate.rules) do
         until_ms = math.max(until_ms, gate[n].paid + rule.per)
       end
-      if gate.rules.ceiling > 0 then -- keep a learned value longer than its window
+      if gate.rules.ceiling > 0 then -- keep a learned rate longer than its window
         until_ms = math.max(until_ms, gate.since + 10 * gate.rules[1].per, gate.since + 3600000)
       end
       for _, quota in ipairs(gate.quotas or {}) do
@@ -44,22 +44,22 @@ local function prune(most)
       for _, budget in pairs(gate.observed or {}) do
         until_ms = math.max(until_ms, budgets().kept_until(budget))
       end
-      if gate.spent ~= '' then -- the spent values as well; those of a pool as long as it is one
+      if gate.spent ~= '' then -- keep spent values an hour longer, those of a pool until it is no pool
         until_ms = gate.rules.every and math.huge or until_ms + 3600000
       end
-      if gate.met > 0 then -- others count what this one does not
+      if gate.met > 0 then -- keep the count of 429s: a new gate would start at 0
         until_ms = math.huge
       end
       if gate.slack > 0 then
         until_ms = math.max(until_ms, gate.beside + 3 * gate.half)
       end
-      if gate.gone then -- no member of the pool any more: it may come back as long as its grants count
+      if gate.gone then -- a member that left the pool may come back: keep it while its grants count
         until_ms = 0
         for per, upto in string.gmatch(drawn[i + 1], ' (%d+)[a-z0-9_]*:([%d.]+)') do
           until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
         end
         gate.changed = false
-      elseif gate.turn > 0 and redis.call('HEXISTS', groups, scope) == 1 then -- it is in its turn
+      elseif gate.turn > 0 and redis.call('HEXISTS', groups, scope) == 1 then -- the group is in its turn
         until_ms = math.huge
       elseif gate.rest then -- its rules are lost, or cannot be read
         until_ms = math.huge
@@ -70,7 +70,7 @@ local function prune(most)
       if gate.probe ~= '-' and not gate.gone then
         until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge
       end
-      local more = forget_ended(gate) -- also where the gate stays
+      local more = forget_ended(gate) -- also remove ended leases of gates that stay
       if until_ms <= instant and not more then
         gate.changed = false
         drop[#drop + 1] = scope
@@ -81,7 +81,7 @@ local function prune(most)
     redis.call('HDEL', gates, unpack(drop))
   end
   local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', conf, 'gated')
-  if gated and string.byte(gated, -1) ~= 61 then -- else it holds the number of limits (noted)
+  if gated and string.byte(gated, -1) ~= 61 then -- after a "=" it holds the number of limits (noted)
     redis.call('HDEL', conf, 'gated')
   end
   return #drop

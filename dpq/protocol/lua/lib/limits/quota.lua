@@ -1,14 +1,18 @@
--- quota: count what a limit grants in calendar periods. Layout: docs/storage.md, "Quotas". Proof: docs/design.md,
--- "Quotas". Its functions are made only for gates that have quotas.
--- dpq/model/counted.py computes the same.
+-- quota: count what a limit grants in calendar periods. Its functions are made only for gates that have quotas. Layout:
+-- docs/storage.md, "Quotas". Proof: docs/design.md, "Quotas". dpq/model/counted.py computes the same.
 -- Keys: conf
 -- Needs: now, rules, period
--- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas of what a gate has counted (tokens): of each quota
---        count, start (from when it has counted), reset and next; 0 before it has counted. Beside them stand functions:
---        opens(cost, entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
---        ends(), when the first of their periods is over, ms; charge(cost); text(), as stored; end_of(rule), when its
---        period ends; recount(unit, before, after, token), which counts other units for a delivery than before, if it
---        was counted in the running period: true if it counts.
+-- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas from what the gate has counted (tokens). If `spent`,
+--        all units count as spent. Each quota has `count`, `start` (from when it has counted), `reset` and `next`; all
+--        are 0 before it has counted. Beside the quotas stand functions:
+--        opens(cost, entitled), when the quotas let a task run, ms; entitled(rule) is when the task may take units of
+--        the reserve;
+--        ends(), when the first of their periods is over, ms;
+--        charge(cost), which counts the cost of a grant;
+--        text(), the text of the quotas in the gate;
+--        end_of(rule), when the running period of a rule ends, ms;
+--        recount(unit, before, after, token), which counts `after` units for a delivery instead of `before`, if it was
+--        granted in the running period. It returns true if it has counted them.
 local function hold_quotas(gate, tokens, spent)
   local rules, quotas = gate.rules.quotas, {}
   gate.quotas = quotas
@@ -19,8 +23,8 @@ local function hold_quotas(gate, tokens, spent)
   end
   quotas.end_of = end_of
 
-  -- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
-  -- the clock was set back, or the zone is another one.
+  -- After the end of a period its count is over. But if the next period by the calendar begins before that end, the
+  -- count stays: the clock was set back, or the zone has changed.
   local shared = gate.rules == seen.rules.groups and redis.call('HGET', conf, 'realigned')
   for i, rule in ipairs(rules) do
     local count, begun, ends, at = string.match(tokens and tokens[rule.name] or '0:0:0', '^(%d+):(%d+):(%d+):?(%d*)$')
@@ -76,7 +80,7 @@ local function hold_quotas(gate, tokens, spent)
         if quota.reset == 0 then
           quota.start, quota.reset = now, end_of(rule)
         end
-        if rule.spread then -- what is left is paced over the time left
+        if rule.spread then -- spread what is left over the time that is left
           local left = math.max(units, rule.amount - quota.count)
           quota.next = math.ceil(instant + (quota.reset - instant) * units / left)
         end

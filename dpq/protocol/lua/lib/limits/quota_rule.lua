@@ -1,6 +1,5 @@
--- quota_rule: read the rule of a quota. Layout: docs/storage.md, "Quotas".
--- Gives: quota_of(part), the rule of a quota in the rules of a limit, or nil.
--- The bounds are those of `Quota`.
+-- quota_rule: read the rule of a quota. The bounds are those of `Quota`. Layout: docs/storage.md, "Quotas".
+-- Gives: quota_of(part), the rule for a part of a limit's rules, or nil if the part is no quota.
 local function quota_of(part)
   local letter, unit, most, changes, rest = string.match(part,
     '^([HDWM])([a-z0-9_]*) ([1-9]%d*) [^ ]+ (%d+:%-?%d+[%d:,-]*)(.*)$')

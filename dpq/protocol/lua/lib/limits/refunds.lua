@@ -1,11 +1,14 @@
--- refunds: what of a window is given back when a task has spent less than was reserved for it, and what is owed when
--- it has spent more. That stands behind the `paid` of a window: ":interval:most:over", and one to three pairs
--- ":token:slack": the grants before `token` may get back at most `slack` ms. Proof: docs/design.md, "True-up".
+-- refunds: compute what a window gives back for a task that has spent less than was reserved, and what it owes for
+-- more. The text of this stands behind the `paid` of a window: ":interval:most:over", then one to three pairs
+-- ":token:slack". A pair means that the grants before `token` may get back at most `slack` ms. Proof: docs/design.md,
+-- "True-up".
 -- Keys: conf
 -- Needs: now, debt
--- Gives: refunds(), which makes functions when it is first called: granted(gate, i, token, moment), to be called before
---        window i is charged for a grant at that moment, or now; floor(gate, i), what the window owes after a 429,
---        whatever was paid; and what give_back needs: read, now, add, write.
+-- Gives: refunds(), which makes functions when it is first called:
+--        granted(gate, i, token, moment), to be called before window i is charged for a grant; the grant is at
+--        `moment`, or now if it is nil;
+--        floor(gate, i), what the window owes after a 429, whatever was paid;
+--        and the functions that give_back needs: read, now, add, write.
 local made
 
 local function refunds()
@@ -14,7 +17,7 @@ local function refunds()
   end
   local PAIRS, marks = 3, {}
 
-  -- What stands before the pairs: the pace, as text.
+  -- The text before the pairs: the interval and the most units of the window.
   local function mark_of(interval, most, rule)
     local mark = marks[rule]
     if not mark or mark.interval ~= interval or mark.most ~= most then
@@ -25,8 +28,9 @@ local function refunds()
     return mark.text
   end
 
-  -- The pairs, the oldest first (their slack grows with the token); the interval and the most of the last grant; what
-  -- is owed beyond the bound. Nil if there are none, or if they cannot be read.
+  -- Reads the pairs, the oldest first: their slack grows with the token. The table also has the interval and the most
+  -- units of the last grant, and what is owed beyond the bound. Returns nil if there are no pairs, or if they cannot be
+  -- read.
   local function read_pairs(window, rule)
     local mark, interval, most, over, rest = string.match(window.more or '',
       '^(:(%d[%d.]*):(%d+):)(%d[%d.]*)(.*)$')
@@ -53,7 +57,7 @@ local function refunds()
       known[#known], last = nil, known[#known - 1]
     end
     known[#known + 1] = { token = token, slack = slack }
-    if #known > PAIRS then -- the two whose slack is closest become one, of the later token and the smaller slack
+    if #known > PAIRS then -- join the two of the closest slack: later token, smaller slack
       local closest = 1
       for n = 2, PAIRS do
         if known[n + 1].slack - known[n].slack < known[closest + 1].slack - known[closest].slack then
@@ -72,8 +76,9 @@ local function refunds()
     end
   end
 
-  -- The pairs as they are for the next grant. Grants that were charged at a shorter interval, or with less at most, or
-  -- before there were pairs, get nothing back. Without a token: all grants so far.
+  -- Computes the pairs for the next grant. Some grants get nothing back: those before there were pairs, and those that
+  -- were charged at a shorter interval, or with fewer units at most. Without a token this holds for all grants up to
+  -- now.
   local function pairs_now(window, rule, token)
     local known = read_pairs(window, rule)
     if not known or window.interval > known.interval or window.most > known.most then
@@ -90,7 +95,7 @@ local function refunds()
 
   local function granted(gate, i, token, moment)
     local window, rule = gate[i], gate.rules[i]
-    if window.first then -- grants of one moment are as one: what they give back never lies before another's
+    if window.first then -- grants of one moment count as one: no refund lies before another of them
       return
     end
     local slack = math.max(0, window.paid - math.max(moment or instant, floor_of(gate, i)))
@@ -100,7 +105,7 @@ local function refunds()
       return
     end
     local known = pairs_now(window, rule, token)
-    known.over = 0 -- else it had not been granted
+    known.over = 0 -- a debt beyond the bound would have prevented this grant
     add_pair(known, token, slack)
     write_pairs(window, known, rule)
   end

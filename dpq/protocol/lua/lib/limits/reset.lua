@@ -1,12 +1,13 @@
--- reset: let limits begin anew. A gate keeps "Z:id:moment" of that for two minutes, so that a call that is sent again
--- does nothing.
+-- reset: let limits begin anew. The gate keeps the id of a reset for two minutes, as "Z:id:moment". So a call that is
+-- sent again does nothing.
 -- Keys: gates
 -- Needs: now, gate, moving, moving_spent, pool
--- Gives: begin_anew(scope, differs, id), for a scope whose rules were set, and may differ from those before; `id` of
---        the reset, or nil for none; reset_page(cursor, id), for groups without a limit of their own, a page of gates
---        at a time: the next cursor, "0" at the end.
--- It forgets what the gate has granted, counted and learned, and what its host has said. Totals, closings, bookings and
--- turns stay.
+-- Gives: begin_anew(scope, differs, id), for a scope whose rules were set. If `differs`, the rules may differ from
+--        those before. `id` is the id of the reset, or nil for no reset;
+--        reset_page(cursor, id), which resets groups that have no limit of their own, one page of gates for each call.
+--        It returns the next cursor, "0" at the end.
+-- A reset forgets what the gate has granted, counted and learned, and what its host has said. Totals, closings,
+-- bookings and turns stay.
 local function reset_gate(gate, id)
   if string.match(gate.reset, '^%d+') == id or gate.rest then
     return
@@ -16,7 +17,7 @@ local function reset_gate(gate, id)
     window.paid, window.owed, window.more = 0, 0, nil
     if rule.moving then
       moving().slots.clear(window)
-      window.since = moving().newest_token() -- no delivery so far gets units back
+      window.since = moving().newest_token() -- deliveries up to now get no units back
       moving().describe(gate, i, true)
     end
   end

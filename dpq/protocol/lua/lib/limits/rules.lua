@@ -1,19 +1,22 @@
 -- rules: read the limit that is set for a scope, as a table. Layout: docs/storage.md, "Rules".
 -- Keys: limits
 -- Needs: quota_rule, window_rule
--- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
---        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
---        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;
---        lacking, true if some are lost (gate); leased, what is to be stored in tracked (charge, keep).
+-- Gives: parsed(text), the rules, or nil or false if the text cannot be read;
+--        rules_of(field), the rules of a stored limit, or false without one. If the limit cannot be read, the rules
+--        have `unreadable` = true;
+--        `seen`, what this script has read of limits up to now. Its fields are: rules, by field; gates, by scope;
+--        texts, the queue's rules (1) and gate (2) in conf; copies, the hash whose copies replace lost rules; count,
+--        the number of limits of groups; lacking, the kinds of limits that are lost (gate); leased, what is to be
+--        stored in tracked (charge, keep).
 local seen = { rules = {}, gates = {}, leased = {} }
 
--- The bounds are those of `set_limit`.
+-- Reads a number within bounds, which are those of `set_limit`.
 local function within(text, least, most)
   local value = tonumber(text or '')
   return value and value >= least and value <= most and value
 end
 
--- The members of a pool: the windows and the concurrency hold for each of them.
+-- Makes the rules of a pool. The windows and the concurrency hold for each member.
 local function pool_of(names, each)
   local pool = { concurrency = 0, ceiling = 0, weight = each.weight, members = {}, each = {},
     every = each, units = each.units }

@@ -1,10 +1,15 @@
--- slots: the slots of a moving window (moving), each a tick and the units of all grants up to it. The last one stands
--- in `join` (the tick of its first grant), `last` and `held`; the others in `body`, the oldest first, as units and the
--- ticks to the next one: ":5.12:3.40:2". `first` and `tail` are the ticks of the oldest and the newest of these.
--- Gives: slots(), which returns functions of a window: clear(window); add(window, tick, units, span), to a slot that
---        holds so many ticks, or to a new one; list(window), pairs of tick and units, and set(window, list);
---        drop(window, tick), which forgets the slots up to that tick, and returns true if they cannot be read;
---        reach(window, units), the tick up to which slots hold so many units.
+-- slots: keep the slots of a moving window (see moving). A slot has a tick and a number of units. It stands for all
+-- grants after the slot before it, up to its own tick. The newest slot stands in three fields: `join` is the
+-- tick of its first grant, `last` its own tick, and `held` its units. The other slots stand in `body`, the oldest
+-- first, for example ":5.12:3.40:2". Each has its units, then the ticks to the next slot of `body`. `first` is the tick
+-- of the oldest slot in `body`, `tail` that of the newest.
+-- Gives: slots(), which returns functions of a window:
+--        clear(window), which removes all slots;
+--        add(window, tick, units, span), which adds units to a slot, or makes a new slot; a slot holds `span` ticks;
+--        list(window), which returns a pair of tick and units for each slot;
+--        set(window, list), which stores such pairs;
+--        drop(window, tick), which removes the slots up to that tick; it returns true if the slots cannot be read;
+--        reach(window, units), the tick up to which the slots hold that number of units.
 local function slots()
   local MOST_BYTES, SLOT = 4000, '^:(%d+)%.?(%d*)()'
 
@@ -44,8 +49,9 @@ local function slots()
     window.join = window.last == last and join or window.join
   end
 
-  -- Before the last one, where units were booked: into the slot behind it, or into the one before it, which began
-  -- after its own predecessor, or into a new one.
+  -- Adds units before the newest slot, where acquire has booked units. They go into the next slot, if that is near
+  -- enough. Else they go into the slot before, if that began near enough after its own predecessor. Else they make a
+  -- new slot.
   local function insert(window, tick, units, span)
     local found, n = list(window), 1
     while found[n][1] < tick do
@@ -74,7 +80,7 @@ local function slots()
       push_slot(window, tick, units)
     end
     window.sum = window.sum + units
-    if #window.body > MOST_BYTES then -- many bookings of a short window: each two become one, the later one
+    if #window.body > MOST_BYTES then -- many bookings of a short window: join each two slots, at the later tick
       local found, kept = list(window), {}
       for n = #found, 1, -2 do
         table.insert(kept, 1, { found[n][1], found[n][2] + (found[n - 1] and found[n - 1][2] or 0) })
@@ -83,7 +89,8 @@ local function slots()
     end
   end
 
-  -- The next slot of the body: its units, the ticks to the next one, and where that begins.
+  -- Reads the slot of the body at a position. Returns its units, the ticks to the next slot, and the position of that
+  -- slot.
   local function slot_at(window, at)
     local units, gap, after = string.match(window.body, SLOT, at)
     return tonumber(units), tonumber(gap) or 0, after

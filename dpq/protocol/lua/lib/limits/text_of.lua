@@ -1,9 +1,9 @@
 -- text_of: write the text of a gate. Layout: docs/storage.md, "Limits".
 -- Needs: now, budgets, booked, closing
--- Gives: text_of(gate), "- " if it holds nothing.
-local REPEATED_MS = 120000 -- so long a 429 that a permit has met, or a reset, may be told again
+-- Gives: text_of(gate), the text, which is "- " if the gate holds nothing.
+local REPEATED_MS = 120000 -- how long a call for a reset, or for a 429 of a permit, may be sent again
 
--- A double that is a time has at most 12 bits behind the point, which four digits tell apart.
+-- Writes a time as text. A double of that size has at most 12 bits behind the point, and four digits tell these apart.
 local function moment_text(ms)
   local part = ms % 1
   if part == 0 then
@@ -22,7 +22,7 @@ local function totals_of(gate)
   return text
 end
 
--- What stands before the windows.
+-- Writes the part before the windows.
 local function head_of_text(gate)
   local text = '- '
   if gate.opens > 0 or gate.probe ~= '-' or gate.rules.ceiling > 0 or gate.rest and gate.rate > 0 then
@@ -35,7 +35,7 @@ local function head_of_text(gate)
   if gate.rules.own and (gate.rules[1] or gate.met > 0) then
     text = text .. totals_of(gate)
   end
-  local booked = not gate.rest and gate.booked -- else it is in the rest
+  local booked = not gate.rest and gate.booked -- `rest` has the bookings already
   if booked and (math.max(booked[1], booked[2], booked[3], booked[5]) > instant or forget_ended(gate)) then
     text = text .. string.format('B:%.17g:%.17g:%.17g:%.17g:%.17g ', unpack(booked))
   end
@@ -71,5 +71,5 @@ local function text_of(gate)
   for i, rule in ipairs(gate.moves and rules or {}) do
     text = rule.moving and text .. '|' .. gate[i].body or text
   end
-  return text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
+  return text .. (gate.rest or '') -- what belongs to rules that are lost or unreadable now
 end

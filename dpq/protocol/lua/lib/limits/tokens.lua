@@ -1,9 +1,11 @@
--- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; O
--- and a unit, a budget that a host has told; A and a unit, the whole limit of one (budgets); E and a unit, spent values
--- (estimate); B, what acquire has booked; L, when a member of a pool was granted last; P, when the last permit was
--- granted that has taught by a 429; Z, when it began anew (reset); T, what is left of a turn; G and a window, the units
--- that it has granted; R, the 429s of its tasks. Layout: docs/storage.md, "Gates".
--- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none;
+-- tokens: read the parts of a gate that begin with a capital letter. Layout: docs/storage.md, "Gates". The letters are:
+-- H, D, W and M and a unit: what a quota has counted. O and a unit: a budget that a host has reported. A and a unit:
+-- the whole limit of a budget (budgets). E and a unit: spent values (estimate).
+-- B: what acquire has booked. L: when a member of a pool was granted last. P: when the last permit that has taught by a
+-- 429 was granted. Z: when the gate began anew (reset). T: what is left of a turn.
+-- G and a window: the units that the window has granted. R: the 429s of the group's tasks.
+-- Gives: tokens_of(text), the text without the tokens that can be read; and their values by name, or nil if the text
+--        has none;
 --        spent_of(tokens), all spent values as text.
 local COUNTED = '^%d+:%d+:%d+:?%d*$'
 local SOUND = { H = COUNTED, D = COUNTED, W = COUNTED, M = COUNTED, B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$',

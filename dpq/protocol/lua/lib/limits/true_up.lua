@@ -1,12 +1,14 @@
--- true_up: replace what a delivery was charged by what it has told to have spent, once for each unit. Why that keeps to
--- the bound: docs/design.md, "True-up".
+-- true_up: replace what a delivery was charged by what the client reports as spent, once for each unit. Why that keeps
+-- to the bound: docs/design.md, "True-up".
 -- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks
--- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
---        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
---        admit (place). With `implied` the units are not counted as spent values (estimate). nothing_of(cost), the text
---        that tells 0 of all its units but requests; reserved_of(task), what its delivery was charged, as such a cost.
+-- Gives: true_up(task, told, implied), where `told` is the report, for example "tokens=812,=1"; the unit "" is
+--        requests. It returns true if the report has a unit for the first time. Then the note of the task has changed:
+--        the caller must store the record (notes), and call admit (place). If `implied`, the units are not counted as
+--        spent values (estimate);
+--        nothing_of(cost), a report of 0 for each unit of the cost except requests;
+--        reserved_of(task), what the delivery of the task was charged, as a cost.
 
--- What a delivery was charged, and what of it was named.
+-- Reads the units that a delivery was charged, and which of these units the cost names.
 local function charged(text)
   local units, named = { [''] = tonumber(string.match(text, '^%d+')) }, { [''] = true }
   for unit, sign, number in string.gmatch(text, ',([a-z][a-z0-9_]*)([=~])(%d+)') do
@@ -21,7 +23,7 @@ end
 
 local function reserved_of(task)
   local charged_then = string.match(live_note(task, SPENT) or '', '^%S* (%S+)$')
-  return charged_then or task.cost -- else its cost has not changed since
+  return charged_then or task.cost -- without such a note the cost is still the same
 end
 
 local function true_up(task, told, implied)
@@ -45,7 +47,7 @@ local function true_up(task, told, implied)
     for i, rule in ipairs(gate.rules) do
       local unit, most = rule.unit, gate[i].most
       local before, after = math.min(reserved[unit] or 0, most), fresh[unit] and math.min(fresh[unit], most)
-      if rule.moving then -- by what it has spent, however much that is
+      if rule.moving then -- a moving window counts all that was spent, however much
         local more = fresh[unit] and fresh[unit] - (reserved[unit] or 0) or 0
         local freed = more ~= 0 and recount(gate, i, token, more)
         stirred[group] = freed or more > 0 and group ~= '' or stirred[group]
@@ -61,7 +63,7 @@ local function true_up(task, told, implied)
         stirred[group] = true
       end
     end
-    for _, rule in ipairs(scope == group and (gate.rules.every or gate.rules) or {}) do -- a pool estimates as one
+    for _, rule in ipairs(scope == group and (gate.rules.every or gate.rules) or {}) do -- a pool has one estimate
       local unit = rule.unit
       if fresh[unit] and not named[unit] and not noted[unit] and not implied then
         noted[unit] = true

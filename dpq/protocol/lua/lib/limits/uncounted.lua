@@ -1,7 +1,8 @@
 -- uncounted: find the costs that a limit does not count as they are, so that the caller hears of it.
--- Gives: uncounted(group, cost, of_queue, of_group), for what weigh (cost) gives, and the rules that hold for it, or
---        nil: a text for each unit, "group TAB unit TAB units TAB most TAB others". `most` is what a window ever
---        grants, behind an "m" if it moves; "" if none counts the unit, but `others` that the cost does not name.
+-- Gives: uncounted(group, cost, of_queue, of_group), for what weigh (cost) gives. `of_queue` and `of_group` are the
+--        rules that hold for the task, or nil. It returns a text for each unit: "group TAB unit TAB units TAB most TAB
+--        others". `most` is what a window ever grants, with an "m" before it for a moving window. `most` is "" if no
+--        rule counts the unit. `others` are counted units that the cost does not name.
 local function uncounted(group, cost, of_queue, of_group)
   local most, mark, names, texts = {}, {}, {}, {}
   local function bound(unit, units, letter)

@@ -2,7 +2,7 @@
 -- Keys: ready waiting meta
 -- Needs: record, groups, cost, uncounted, order
 -- Gives: uncounted_waiting(group, of_queue, of_group), the texts (uncounted) of the first tasks that wait in a group,
---        or in the queue (""), by the rules of the queue and of the group, or nil.
+--        or in the queue (""). `of_queue` and `of_group` are the rules of the queue and of the group, or nil.
 local function uncounted_waiting(group, of_queue, of_group)
   local most, members, ids, texts = 10, {}, {}, {}
   if group == '' then

@@ -1,7 +1,7 @@
--- window_rule: read the rule of a window. Layout: docs/storage.md, "Rules".
--- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil; moving_of(units, ms, unit),
---        that of a moving one (moving); and MOST_UNITS of a window.
--- The bounds are those of `RateLimit`.
+-- window_rule: read the rule of a window. The bounds are those of `RateLimit`. Layout: docs/storage.md, "Rules".
+-- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil;
+--        moving_of(units, ms, unit), the rule of a moving window (moving), or nil;
+--        MOST_UNITS, the most units of a window.
 local MOST_UNITS = 1000000000
 
 local function window_of(units, ms, unit, most, slowest)
@@ -12,7 +12,8 @@ local function window_of(units, ms, unit, most, slowest)
   end
 end
 
--- In the gate it has another name than an even window, so that no program takes it for one.
+-- Makes the rule of a moving window. Its name in the gate differs from that of an even window, so that no program
+-- confuses the two.
 local function moving_of(units, ms, unit)
   local window = window_of(units, ms, unit, '1', MOST_UNITS)
   if window and window.rate >= 1 and window.rate % 1 == 0 then

@@ -1,7 +1,7 @@
--- anew: begin a task anew: due at a moment, behind all tasks of its priority.
+-- anew: begin a task anew. The task is due at a moment, behind all tasks of its priority.
 -- Keys: conf stats
 -- Needs: now, draw, renew
--- Gives: anew(task, at), which returns the ms from now until then.
+-- Gives: anew(task, at), which returns the ms from now until that moment.
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
   local settings = redis.call('HMGET', conf, 'order', 'fairness', 'partition_count')

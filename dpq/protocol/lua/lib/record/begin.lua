@@ -1,9 +1,10 @@
--- begin: give a task its schedule. In a record it stands behind a TAB: "kind expires_in first period", times in ms. The
--- kind is e(very), with a period in ms, or c(ron), with a line that only clients can read.
+-- begin: give a task its schedule. In a record the schedule stands behind a TAB: "kind expires_in first period", times
+-- in ms. The kind is "e" (every), with a period in ms; or "c" (cron), with a line that only clients can read.
 -- Needs: now
--- Gives: begin(option, old), for what options of a push say of it: the text to store, the ms until it is first due, and
---        when it expires. If `old` is the same and no delay is given, the task keeps its times, and there is no wait.
---        And expires_at(option), the moment at which a task of one run expires, ms.
+-- Gives: begin(option, old), for the options of a push. It returns the schedule to store; the ms until the task is
+--        first due; and the moment when it expires. If the schedule `old` is the same and no delay is given, the task
+--        keeps its times, and the ms are nil;
+--        expires_at(option), the moment at which a task without a schedule expires, ms.
 local function expires_at(option)
   return option.expires_in == 0 and '0' or string.format('%.0f', now + option.expires_in)
 end

@@ -1,10 +1,11 @@
--- notes: the notes of a record, which stand behind its last error (task.options). Each begins with its mark, each is
--- optional, in this order: \31 visibility and time limit, \30 the member that the push pinned, \29 what this delivery
--- has told of its cost, \28 the member that it runs as. The last two begin with the token of a delivery, and count for
--- no other. Layout: docs/storage.md, "The record".
+-- notes: read and write the notes of a record. They stand behind its last error (task.options). Each note is optional
+-- and begins with its mark. The order is: \31 visibility and time limit; \30 the member that the push pinned; \29 what
+-- this delivery has reported of its cost; \28 the member that this delivery runs as. The last two begin with the token
+-- of a delivery, and count for no other delivery. Layout: docs/storage.md, "The record".
 -- Needs: marks
--- Gives: note_of(task, mark), the text of a note or nil; live_note(task, mark), that of one with the live token, but
---        without the token; set_note(task, mark, text), which removes it if the text is nil.
+-- Gives: note_of(task, mark), the text of a note, or nil;
+--        live_note(task, mark), the text of a note with the live token, without the token, or nil;
+--        set_note(task, mark, text), which removes the note if the text is nil.
 local function note_of(task, mark)
   return string.match(task.options, mark .. '([^\28-\31]*)')
 end

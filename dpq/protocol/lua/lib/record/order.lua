@@ -1,8 +1,9 @@
--- order: the order of a task, with which its member of ready begins: a residual, then its sequence in 15 digits. If the
--- priority is exact as a double, the residual is 1, else 4 digits. Behind the order stands the id. docs/storage.md,
--- "Order".
--- Gives: residual_in(order, at), how many digits the residual has, of an order that begins at `at`, or at 1;
---        sequence_of(member); id_of(member).
+-- order: read the order of a task, which begins its member of ready. An order is a residual, then the sequence of the
+-- task in 15 digits. If a double holds the priority exactly, the residual is "1". Else it has 4 digits. Behind the
+-- order stands the id. docs/storage.md, "Order".
+-- Gives: residual_in(order, at), how many digits the residual has. The order begins at `at`, or at 1;
+--        sequence_of(member);
+--        id_of(member).
 local function residual_in(order, at)
   return string.byte(order, at or 1) == 49 and 1 or 4
 end

@@ -1,8 +1,9 @@
--- parts: take a record apart, whatever its form, and find out if it is one. A text with a wrong or too long number is
--- none: the number would stop a script in its middle, or its reader.
+-- parts: take a record apart, in either form, and check that it is a record. A text with a wrong or too long number is
+-- no record: that number would stop a script in its middle, or its reader.
 -- Needs: order, cost, layout
--- Gives: parts(raw): nil if it is no record; else where its letter stands, and where it ends, before the line feed of
---        its payload; priority, cost, expires, aging, group; token, attempts, deliveries, deferrals, delivery, again.
+-- Gives: parts(raw), nil if the text is no record. Else it returns where its letter stands; where it ends, before the
+--        line feed of its payload; priority, cost, expires, aging, group; token, attempts, deliveries, deferrals,
+--        delivery, again.
 local function parts(raw)
   local at, kind, token, attempts, deliveries, deferrals, delivery, again = 1, string.byte(raw), '0', '0', '0', '0',
     '-', '0'

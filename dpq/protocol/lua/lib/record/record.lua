@@ -1,9 +1,10 @@
--- record: read a task's record as a table (nil if it is none), and write it. Layout: docs/storage.md, "The record".
--- A short record (q) has only what most tasks need, in fixed places, the moment in 11 hex digits, which is enough until
--- the year 2527. A full one (f) has all. Before the first delivery the counts are left out.
+-- record: read a task's record as a table, and write it. Layout: docs/storage.md, "The record".
+-- A short record (q) has only what most tasks need, in fixed places. Its moment has 11 hex digits, enough until the
+-- year 2527. A full record (f) has everything. Before the first delivery, both forms leave out the counts.
 -- Needs: parts, layout
--- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
---        of its own. `options` are all its notes (notes).
+-- Gives: read(raw), the task, or nil if the text is no record;
+--        write(task), the text. In a task, `inline` is a line feed and the payload, or "" if the payload has a field of
+--        its own. `options` holds all notes of the task (notes).
 local function read(raw)
   local task, at, rest = {}, nil, nil
   at, rest, task.priority, task.cost, task.expires, task.aging, task.group, task.token, task.attempts, task.deliveries,

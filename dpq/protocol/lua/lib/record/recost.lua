@@ -1,5 +1,5 @@
--- recost: change the cost of a task. What its newest delivery was charged stays known, for what it tells later
--- (true_up).
+-- recost: change the cost of a task. The note of the newest delivery keeps what it was charged, for a later report of
+-- what it has spent (true_up).
 -- Needs: notes, marks
 -- Gives: recost(task, cost).
 local function recost(task, cost)

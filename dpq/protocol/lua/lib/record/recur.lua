@@ -1,10 +1,10 @@
--- recur: compute when a recurring task comes back after a run: the first time of its schedule (begin) that is later
--- than now and than the due time of this run. For a cron line the claim has the next times: "token TAB line TAB ms
--- ...".
+-- recur: compute when a recurring task comes back after a run. That is the first time of its schedule (begin) that is
+-- later than now and than the due time of this run. For a cron line, the claim has the next times: "token TAB line TAB
+-- ms ...".
 -- Needs: now
--- Gives: next_due(task, claim), ms; or, if no such time is known, nil and the ms after which it must be.
+-- Gives: next_due(task, claim), ms. If no such time is known, it returns nil and the ms after which the time must be.
 local function next_due(task, claim)
-  if task.again ~= '0' then -- pushed again, to run once more
+  if task.again ~= '0' then -- the task was pushed again, to run once more
     return math.max(task.again, now)
   end
   local kind, first, period = string.match(task.schedule, '^\t(%l) %d+ (%d+) (.*)$')
