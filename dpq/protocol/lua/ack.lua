@@ -3,17 +3,19 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back.
---                     Behind it may stand a group separator (29) and what the task has spent, as in spent
+-- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
+--                     times at which the task may come back. Behind either may stand a group separator (29) and the
+--                     units that the task has spent, as in spent
 --
--- Returns {index, code, ...} for the tasks that this call did not finish, {} if it finished all. Codes: 0 it was gone
--- already (a retried ack); -1 another delivery has it, or its record cannot be read; "ms TAB schedule": none of the
--- times that came with the token of this cron task is later than `ms`, so nothing changed for it. A recurring task,
--- and one that was pushed again with mode a, come back as new tasks.
+-- Returns {} if this call finished all tasks; else {index, code, ...} for the tasks that it did not finish. Codes:
+-- * 0: the task was gone already (a retried ack).
+-- * -1: another delivery has the task, or its record cannot be read.
+-- * "ms TAB schedule": none of the times that came with this cron task is later than `ms`. Nothing changed for it.
+-- A recurring task comes back as a new task. So does a task that was pushed again with `rerun` while it ran.
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
 local time, args = ARGV[1], ARGV
 
-local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user without this right acks nothing by half
+local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
 local awaited, ids, reply, gone, gone_at, again, apart, told = there > 1, {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do ids[i / 2] = args[i] end
 local raws = redis.call('HMGET', meta, unpack(ids))
@@ -58,7 +60,7 @@ if strays or awaited or #again > 0 or told then
       if task then
         settle(task, told[id])
       end
-      told[id] = nil -- one may be named twice
+      told[id] = nil -- the call may name a task twice: its units count once
     end
   end
   local left, over = {}, {}
@@ -80,9 +82,9 @@ if strays or awaited or #again > 0 or told then
     if task then
       at, after = next_due(task, args[2 * i + 1])
     end
-    if not task then -- its lease will end, and then it dies
+    if not task then -- its record cannot be read: the task dies when its lease ends
       reply[#reply + 1], reply[#reply + 2] = i, -1
-    elseif task.token == '0' or task.deliveries == '0' then -- twice in this call, or this run has failed for good
+    elseif task.token == '0' or task.deliveries == '0' then -- named twice, or this run has failed for good
       reply[#reply + 1], reply[#reply + 2] = i, 0
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
@@ -104,7 +106,7 @@ if #gone > 0 then
     redis.call('HDEL', payload, unpack(gone))
   end
   local removed = redis.call('HDEL', meta, unpack(gone))
-  if removed < #gone then -- one was named twice: store_times counts it twice
+  if removed < #gone then -- the call named a task twice: store_times counts it twice
     redis.pcall('HINCRBY', stats, 'acked', removed - #gone)
   end
 end

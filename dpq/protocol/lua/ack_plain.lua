@@ -1,13 +1,13 @@
--- ack_plain: remove one finished task, if there is nothing to decide: the short way of ack.
+-- ack_plain: remove a finished task, if there is nothing to decide. It is the short way of ack.
 --
 -- Keys: invisible meta stats tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
--- ARGV[3]  token      the delivery that has it
+-- ARGV[3]  token      of the delivery that holds the lease
 --
--- Returns {} as ack does; {-5}: nothing has changed, and ack is to be asked: the task is gone, another delivery has it,
--- it has no short record with its payload behind it (record), its lease has ended, or the queue counts leases or has a
--- trail.
+-- Returns {} as ack does. {-5}: the caller is to call ack, and nothing has changed. This is the reply if the task is
+-- gone; if another delivery has it; if it has no short record with its payload behind it (record); if its lease has
+-- ended; and if the queue counts leases or has a trail.
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 

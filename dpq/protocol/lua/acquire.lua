@@ -4,32 +4,34 @@
 --       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      "" for the queue's limit alone; with a booking, the scope of the last answer
--- ARGV[3]  cost       as in a record
--- ARGV[4]  priority   by which reserves judge it, and tasks that wait for the same units
+-- ARGV[3]  cost       the units, as a record has them
+-- ARGV[4]  priority   for reserves, and to compare the caller with tasks that wait for the same units
 -- ARGV[5]  timeout    ms that the caller waits at most; "" for ever
--- ARGV[6]  lease      ms of the lease, where the permit is one
+-- ARGV[6]  lease      ms of the lease, if the permit is a lease
 -- ARGV[7]  id         of the permit, made by the caller
--- ARGV[8]  booked     the moment that the last answer booked, ms; "" if none
--- ARGV[9]  standing_at  its place in the line, as the last answer said; "" if there is none
--- ARGV[10] held       the lease that the last answer gave with its booking; "" if none
+-- ARGV[8]  booked     the moment that the last answer booked, ms; "" if there is none
+-- ARGV[9]  standing_at  the caller's place in the line, as the last answer said; "" if there is none
+-- ARGV[10] held       the lease that the last answer gave with its booking; "" if there is none
 -- ARGV[11] partitions of the queue, as the client knows it; 0 before it does
--- ARGV[12] channel    on which the caller hears that it may go; "" if it hears nothing
--- ARGV[13] pin        the member of the pool that it must be; "" for any; a TAB, which no member is, refuses a pool
+-- ARGV[12] channel    on which the caller is called; "" if the caller has no channel
+-- ARGV[13] pin        the member of the pool that the permit must have; "" for any; a TAB, which no member's name is,
+--                     refuses a pool
 --
 -- Returns one of:
--- * {1, us, moment, held, scope, cost, brief, costs}: granted, from `us` microseconds on, at `moment`. The units are
---   charged. `held`: "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and
---   behind a TAB the member of its pool. `cost`: what was charged, with estimates. `brief`: "1" if it is a lease only
---   until its answer is observed, else "". `costs`: a line for each cost that a limit does not count as it is
---   (uncounted). For a booking that stands, the last four are left out.
--- * {0, us, place}: nothing is charged; ask again then. Until then the caller stands in a line at that place, unless it
---   does not wait.
--- * {2, us, place}: leases are out, or others come first: ask again when called, or then.
--- * {-1, us}: beyond the timeout; nothing is charged.
--- * {-2, members}: the pool of the group has no such member; nothing is charged. Its members, with a TAB before each.
+-- * {1, us, moment, held, scope, cost, brief, costs}: the permit is granted for `moment`, which is in `us`
+--   microseconds. The units are charged. `held`: "~", the end of its lease and its id, if the permit is a lease; else
+--   "". `scope`: the group, and behind a TAB the member of its pool. `cost`: the charged units, with estimates.
+--   `brief`: "1" if the permit is a lease only until its answer is observed, else "". `costs`: a line for each cost
+--   that a limit does not count as it is (uncounted). If an earlier booking stands, the last four are left out.
+-- * {0, us, place}: nothing is charged; ask again in `us` microseconds. Until then a caller that waits stands in a line
+--   at `place`.
+-- * {2, us, place}: all leases are taken, or others come first. Ask again when called, at the latest in `us`
+--   microseconds.
+-- * {-1, us}: the units are free in `us` microseconds, which is beyond the timeout; nothing is charged.
+-- * {-2, members}: the pool of the group has no such member; nothing is charged. `members` has a TAB before each name.
 -- * {-7, ...}, {-8, ...}, {-9}: as pop.
--- Lost reply: units are charged twice, and a lease stays until its end; or the caller stands in the line twice, until
--- its first place is forgotten, seconds later.
+-- Lost reply: if the permit was granted, the second call charges the units again, and the first lease stays until its
+-- end. Else the caller stands in the line twice, until its first place is forgotten, seconds later.
 local time, group, cost, priority, timeout, partitions = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[11]
 local lease, id, booked, standing_at, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local channel, pin = ARGV[12], ARGV[13]
@@ -90,7 +92,7 @@ local function end_leases()
   end
 end
 
--- A closing moves a booking: the caller asks anew. Its time is lost, but nobody could have used it.
+-- If a closing moves a booking, the caller asks anew. The booked time is lost, but no other caller could have used it.
 if booked and booked >= instant - 1000 and opening == 0 and not probing and not moved then
   return { 1, math.ceil(math.max(0, booked - instant) * 1000), string.format('%.17g', booked), held }
 elseif held ~= '' then

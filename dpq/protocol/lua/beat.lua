@@ -1,24 +1,24 @@
--- beat: store the heartbeat of a worker, or its end. Remove workers without a heartbeat for long.
+-- beat: store the heartbeat of a worker, or its end. Remove workers that sent no heartbeat for `forget` ms.
 --
 -- Keys: workers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
--- ARGV[3]  age        ms that it has been running
--- ARGV[4]  about      running, concurrency, pid TAB host TAB name; "" when it ends
+-- ARGV[3]  age        ms that the worker has been running
+-- ARGV[4]  about      running, concurrency, pid TAB host TAB name; "" when the worker ends
 -- ARGV[5]  forget     ms without a heartbeat after which a worker is removed
--- ARGV[6]  doing      leases that it holds, ms of its longest running handler (-1 for none), id of that task ("-" for
---                     none), TAB, the tokens of its leases, each with ":" and its partition if that is not the first;
---                     "" when it holds nothing
+-- ARGV[6]  doing      how many leases the worker holds, ms of its longest running handler (-1 for none), id of that
+--                     task ("-" for none), TAB, the tokens of its leases, each with ":" and its partition if that is
+--                     not the first; "" when the worker holds no lease
 --
--- Returns 1. Each call checks a few other workers, chosen at random: all workers beat equally often, so all get
--- checked. The key expires by itself if no worker is left to remove the last one.
+-- Returns 1. Each call checks a few other workers, chosen at random. All workers call equally often, so all get
+-- checked. If no worker is left to remove the last worker, the key expires by itself.
 -- Lost reply: safe to send again; the second call's time then counts.
 local time, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local doing = ARGV[6]
 
 -- Needs: now
-redis.pcall('HDEL', workers, '') -- as go_on
-local more = id .. '\t' -- a field of its own, which an older DPQ passes over, and removes in its time
+redis.pcall('HDEL', workers, '') -- as in go_on
+local more = id .. '\t' -- its own field: an older DPQ ignores it, and removes it after `forget` ms
 if about == '' or doing == '' then
   redis.call('HDEL', workers, more)
 end

@@ -1,15 +1,15 @@
--- bury: give a task up: make it a dead letter now.
+-- bury: make a task a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  reason     one line
--- ARGV[5]  told       what it has spent, as in spent; or left out
+-- ARGV[4]  reason     why the task is buried, a single line
+-- ARGV[5]  told       the units that the delivery has spent, as in spent; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
--- one, or another verb has ended it (nothing changed).
+-- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
+-- token, or another verb has ended the delivery (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, reason, told = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 

@@ -1,10 +1,10 @@
--- cancel: remove a live task. If it is running, its holder finds it gone.
+-- cancel: remove a live task. The holder of a running task finds it gone.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
 --       trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
--- ARGV[3]  key        instead of the id, or ""
+-- ARGV[3]  key        the task's unique key, instead of the id; or ""
 --
 -- Returns 1; -2 if no live task has this id or key (nothing changed).
 -- Lost reply: the second call answers -2.

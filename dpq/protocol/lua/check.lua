@@ -1,5 +1,5 @@
--- check: find broken invariants in a bounded part of the stored data. Nothing moves meanwhile, so each report is
--- true.
+-- check: find broken invariants in a bounded part of the stored data. No other command runs meanwhile, so each report
+-- is true.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -7,8 +7,8 @@
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. The kind `cron` is
--- no problem yet: the task `subject` recurs by the cron line `detail`, which only a client can read.
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. The kind `cron` is no
+-- problem by itself. It says that the task `subject` recurs by the cron line `detail`, which only a client can read.
 -- Lost reply: safe to send again.
 local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -27,7 +27,7 @@ reply[1] = page[1]
 if set == delayed or set == invisible or set == closed then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '')
   local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
-  if first[2] and not (tonumber(first[2]) >= (bound or 1 / 0)) then -- or it is NaN
+  if first[2] and not (tonumber(first[2]) >= (bound or 1 / 0)) then -- also if it is NaN
     problem('event not noticed', first[1], 'due in ' .. part .. ' at ' .. first[2])
   end
 end

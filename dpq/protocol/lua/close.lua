@@ -2,9 +2,9 @@
 --
 -- Keys: conf stats
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  ms         from now until it may be tried again
+-- ARGV[2]  ms         from now until the host may be asked again
 --
--- Returns 1. A longer closing is never shortened.
+-- Returns 1. If the partition is closed for longer already, that closing stays.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, ms = ARGV[1], ARGV[2]
 

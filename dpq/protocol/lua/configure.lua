@@ -1,17 +1,17 @@
--- configure: read the settings of the queue; store those that a client names first.
+-- configure: store the settings that a client names, then read all settings of the queue.
 --
 -- Keys: conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format that the client knows, and that a new queue gets
--- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": a pop has found limits lost:
---                     restore them, too, from their copies
--- ARGV[4..]           setting, value, ...: only those that the client names
+-- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": restore the limits, too, from
+--                     their copies, since a pop has found that limits are lost
+-- ARGV[4..]           setting, value, ...: only the settings that the client names
 --
 -- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost
--- setting it returns the copy; a call that writes restores it. It writes nothing, and leaves the error to the client,
--- if the queue has another format, a named value differs from the stored one (without `partition_count` a queue has one
--- partition), LIFO would meet aging, or round robin one of them. Returns {} if conf is of another type (nothing
--- written).
+-- setting it returns the copy; a call that writes restores the setting. In these cases it writes nothing, and leaves
+-- the error to the client: the queue has another format; a named value differs from the stored value (without
+-- `partition_count` a queue has one partition); LIFO would meet aging; round robin would meet LIFO or aging. Returns {}
+-- if conf is of another type (nothing written).
 -- Lost reply: safe to send again, the second answer is the same.
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
@@ -41,7 +41,7 @@ for i = 4, #args, 2 do
   agreed = agreed and (not value or value == args[i + 1])
   together[args[i]] = value or args[i + 1]
 end
-local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- or it cannot be read
+local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- also if it cannot be read
 if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
   agreed = false
 end
@@ -57,16 +57,17 @@ if #there + #lost > 0 then -- full memory refuses new queues only
   go_on()
 end
 restore(lost)
--- Programs of 22 November 2026 compare at each call only `partitions`, with their number of them. This text is none, so
--- they are refused (docs/design.md, "Another storage format"); the number is in `partition_count`.
+-- Programs of 22 November 2026 compare only `partitions` at each call, with their number of partitions. This text is no
+-- number, so each call of theirs is refused (docs/design.md, "Another storage format"). The number of partitions stands
+-- in `partition_count`.
 redis.call('HSET', conf, 'format', format, 'partitions', '(storage format ' .. format .. ')', unpack(args, 4))
 if ages and not redis.call('HGET', conf, 'aging_since') then
-  redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
+  redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due at this time
 end
 if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
   redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- continue the sequence so far
 end
-if create == '2' then -- this once, all in one call: no task of these groups runs until it is done
+if create == '2' then -- all in a single call: no task of these groups runs before its end
   local texts = redis.call('HGETALL', stats)
   for i = 1, #texts, 2 do
     local field = string.match(texts[i], '^kept%.(groups)$') or string.match(texts[i], '^kept%.(group:.+)$')
@@ -76,7 +77,7 @@ if create == '2' then -- this once, all in one call: no task of these groups run
   end
   local queue, count = limits_there()
   local queue_noted, noted = limits_noted()
-  if not noted or count >= noted and queue >= queue_noted then -- else some are lost for good, and must not be guessed
+  if not noted or count >= noted and queue >= queue_noted then -- else some are lost for good: keep their number
     note_limits(queue, count)
   end
 end

@@ -1,12 +1,13 @@
--- delay_group: close a group for a time from now, or open it. The units that its limit has granted stay counted.
+-- delay_group: close a group for a time from now, or open it. Units that the group's limit has granted stay counted.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
--- ARGV[3]  ms         from now; 0 opens, and forgets what the host has said is left; "inf" closes until it is opened
--- ARGV[4]  member     of the group's pool, to close or open it alone; or ""
+-- ARGV[3]  ms         from now until the group opens; 0 opens the group now, and forgets the budgets that its host has
+--                     named; "inf" closes it until a call opens it
+-- ARGV[4]  member     of the group's pool, to close or open only this member; or ""
 --
--- Returns 1. However many tasks wait in the group, one entry moves.
+-- Returns 1. However many tasks wait in the group, the call moves a single entry.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, group, ms, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 if #group > 200 or #member > 100 then
@@ -26,14 +27,14 @@ else
   if gate.opens > 0 or gate.probe == 'p' or gate.observed then
     tell('opened', group, member, '', '')
   end
-  gate.changed = gate.changed or gate.observed -- whoever opens a group knows better than its last answer
+  gate.changed = gate.changed or gate.observed -- an explicit opening overrules the host's last answer
   gate.observed = nil
 end
 if ms == 0 and (gate.opens > 0 or gate.probe == 'p') then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
-for _, window in ipairs(gate) do -- the closing of a 429 ends, and so does what it added
+for _, window in ipairs(gate) do -- the closing by a 429 ends, and so do the units that it added
   window.owed = window.paid
 end
 open_or_close(group)

@@ -1,17 +1,18 @@
--- drain: read how many tasks wait for each limit that may be the slowest, and what it allows. Changes nothing.
+-- drain: read how many tasks wait for each limit that may be the slowest, and what that limit allows. It changes
+-- nothing.
 --
 -- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  named      groups with a limit of their own that are counted at most
--- ARGV[3]  largest    other groups that are counted at most: those with most tasks of 200 at random
--- ARGV[4]  last       closed groups that are counted at most: those that open last
+-- ARGV[2]  named      how many groups with a limit of their own are counted at most
+-- ARGV[3]  largest    how many other groups are counted at most: the groups with most tasks of 200 random tasks
+-- ARGV[4]  last       how many closed groups are counted at most: the groups that open last
 --
--- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, those that
--- were acked or buried, delayed tasks, when the first of them is due ("" if there is none), leased tasks, and settings
--- and limits.
--- Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due tasks, gate_line, and cost,
--- score and order of some of them with spaces between: of all, if no more than 200 are due; "" if more are, all cost 1,
--- and no unit is kept for higher priorities.
+-- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
+-- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
+-- many are leased; and how many settings and limits are stored.
+-- Scopes, flat: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
+-- its gate_line; and, with spaces between, cost, score and order of some due tasks. If at most 200 tasks are due, all
+-- are described. If more are due, all cost 1, and no unit is kept for higher priorities, that text is "".
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -20,10 +21,10 @@ seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules coun
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
 local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
-local SAMPLE = 200 -- tasks of the queue that are read
+local SAMPLE = 200 -- how many tasks of the queue are read
 local all = queued + heads <= SAMPLE
 
-local function some_of(set) -- in the order of a hash: at random
+local function some_of(set) -- a large set in the order of its hash table, so at random
   local found = all and redis.call('ZRANGE', set, '0', '-1') or {}
   for i, member in ipairs(all and {} or redis.call('ZSCAN', set, '0', 'COUNT', SAMPLE)[2]) do
     found[#found + 1] = i % 2 == 1 and member or nil
@@ -65,7 +66,7 @@ end
 
 -- A role without HSCAN sees the largest groups only.
 for _, field in ipairs(redis.pcall('HSCAN', limits, '0', 'COUNT', named)[2] or {}) do
-  know(string.match(field, '^group:(.*)$') or '*') -- a value is no such field
+  know(string.match(field, '^group:(.*)$') or '*') -- "*" for a value, which is no such field
 end
 for _, group in ipairs(redis.call('ZRANGE', closed, -last, -1)) do
   know(group)

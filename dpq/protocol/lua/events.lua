@@ -1,7 +1,7 @@
--- events: read the stream of events, or the trail. Changes nothing.
+-- events: read the stream of events, or the trail. It changes nothing.
 --
 -- Keys: events trail
--- ARGV[1]  after      the last id that is known; "" reads the newest ones
+-- ARGV[1]  after      the last id that the caller knows; "" reads the newest events
 -- ARGV[2]  most       events at most
 -- ARGV[3]  which      "trail", or "" for the events
 --

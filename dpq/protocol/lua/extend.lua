@@ -1,11 +1,11 @@
--- extend: set new ends for leases, later or earlier. If a lease ran out, and nobody else has popped the task, its
--- holder gets it again.
+-- extend: set new ends for leases, later or earlier. If a lease ran out, and no other consumer has popped the task,
+-- the holder gets the lease again.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a lease: id, token, ms from now, ...
 --
--- Returns for each the new lease end, ms; or -1 if the token is not the live one or the delivery has ended (nothing
+-- Returns for each lease its new end, ms; or -1 if the token is not the live token or the delivery has ended (nothing
 -- changed).
 -- Lost reply: safe to send again, the second answer stands.
 local time, args = ARGV[1], ARGV
@@ -19,7 +19,7 @@ local function extend(id, token, ms)
   if not redis.call('ZSCORE', invisible, id) then
     leave(id, task)
     local entry = counted_as(id, task)
-    if entry then -- it counts as running again
+    if entry then -- the task counts as running again
       redis.call('ZADD', tracked, '0', entry)
     end
   end

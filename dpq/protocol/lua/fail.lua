@@ -1,18 +1,18 @@
--- fail: count a failed attempt. The task comes back later; if its attempts are spent, it is dead. A recurring task
--- does not die then: it waits for its next time.
+-- fail: count a failed attempt. The task comes back later. If its attempts are spent, it becomes a dead letter; a
+-- recurring task waits for its next time instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
--- ARGV[3]  token      of the delivery that holds the lease; of a cron task as in ack
+-- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack
 -- ARGV[4]  ms         from now until the next attempt
 -- ARGV[5]  message    the last error, or ""
--- ARGV[6]  told       what it has spent, as in spent; or left out
+-- ARGV[6]  told       the units that the delivery has spent, as in spent; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
--- one, or another verb has ended it (nothing changed). If a cron task has spent its attempts, and none of its times is
--- late enough: a text as ack's (nothing changed).
+-- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
+-- token, or another verb has ended the delivery (nothing changed). If a cron task has spent its attempts, and none of
+-- its times is late enough, it returns "ms TAB schedule", as ack does (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms, message, told = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local claim = token
@@ -23,7 +23,7 @@ local task, refused = fence(id, token, 'f')
 if not task then
   return refused
 end
-local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted the attempt
+local counts = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended
 local spent, at, after = task.attempts + (counts and 1 or 0) >= tonumber(task.max), nil, nil
 if spent and task.schedule ~= '' then
   at, after = next_due(task, claim)
@@ -42,7 +42,7 @@ redis.pcall('HINCRBY', stats, 'failed', 1)
 note('failed', task.group, '', id, message)
 if at then
   ms = anew(task, at)
-  task.token = token -- so the same call again finds that it was done
+  task.token = token -- so that the same call, sent again, finds its work done
 elseif counts then
   task.attempts = task.attempts + 1
 end

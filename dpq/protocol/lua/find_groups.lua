@@ -1,13 +1,13 @@
--- find_groups: list groups, and how many of their tasks stand in waiting. Changes nothing.
+-- find_groups: list groups, and how many of their tasks stand in waiting. It changes nothing.
 --
 -- Keys: waiting closed
--- ARGV[1]  way        largest: every group with more than a 200th of all waiting tasks, and some others; name: by name;
---                     closed: those that open first
--- ARGV[2]  from       name: what the names begin with; closed: the first rank
--- ARGV[3]  behind     name: the group behind which to begin, or ""
+-- ARGV[1]  way        "largest": every group with more than a 200th of all waiting tasks, and some others; "name":
+--                     groups by name; "closed": the closed groups, in the order in which they open
+-- ARGV[2]  from       for "name" the text with which the names begin; for "closed" the first rank
+-- ARGV[3]  behind     for "name" the group behind which to begin, or ""
 -- ARGV[4]  most       groups at most
 --
--- Returns {group, how many of its tasks stand in waiting, ...}, flat.
+-- Returns flat: a group, and how many of its tasks stand in waiting.
 -- Lost reply: safe to send again.
 local way, from, behind, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
@@ -34,7 +34,7 @@ elseif way == 'name' then
     add(group, next_rank - rank)
     rank, group = next_rank, group_at(next_rank)
   end
-else -- looks at evenly spaced ranks: no larger group can stand between two of them
+else -- reads evenly spaced ranks: no larger group stands between two of these ranks
   local total, rank = redis.call('ZCARD', waiting), 0
   local step = math.max(1, math.ceil(total / 200))
   while rank < total do

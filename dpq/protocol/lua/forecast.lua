@@ -1,17 +1,19 @@
--- forecast: read what decides which tasks start next: tasks, closings, limits. Changes nothing.
+-- forecast: read the tasks, closings and limits that decide which tasks start next. It changes nothing.
 --
 -- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  most       heads, delayed tasks, leases and closed groups that are read at most
--- ARGV[3]  queued     waiting tasks that are read at most, of all groups together; none of a group whose head is not
---                     among the heads that are read
--- ARGV[4]  preview    bytes of a payload that stands in its record
+-- ARGV[2]  most       how many heads, delayed tasks, leases and closed groups are read at most, of each kind
+-- ARGV[3]  queued     how many waiting tasks are read at most, of all groups together; if the head of a group is not
+--                     among the heads that are read, none of the group
+-- ARGV[4]  preview    how many bytes are read of a payload that stands in a record
 --
--- Returns {settings, counts, tasks, closed, gates, short}. Settings: now, paused_until, fairness, partitions, turns,
--- aging, aging_since, heavy; "" for one that is not set. Counts: all that is in ready, delayed, invisible and closed.
--- Tasks, flat: r, d, i, w or h (a head that is not among the first), its member, its score, its record with the first
--- bytes of its payload. Closed, flat: group, ms. Gates, flat: scope, gate_line. Short: the groups of which more
--- tasks may wait than were read.
+-- Returns {settings, counts, tasks, closed, gates, short}.
+-- * Settings: now, paused_until, fairness, partitions, turns, aging, aging_since, heavy; "" if a setting is not set.
+-- * Counts: how many entries ready, delayed, invisible and closed have.
+-- * Tasks, flat: r (ready), d (delayed), i (invisible), w (waiting) or h (a head that is not among the heads that are
+--   read); its member; its score; its record with the first bytes of its payload.
+-- * Closed, flat: a group, and when it opens, ms. Gates, flat: a scope and its gate_line.
+-- * Short: the groups of which more tasks may wait than were read.
 -- Lost reply: safe to send again.
 local time, most, queued, preview = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -58,7 +60,7 @@ bare(scopes)
 for i, group in ipairs(scopes) do
   lines[2 * i - 1], lines[2 * i] = group, gate_line(group)
   local score, _, shown = head_of(group)
-  if score and not headed[group] then -- its waiting tasks come behind a head that is not among the first
+  if score and not headed[group] then -- its tasks come behind a head that was not read above
     ids[#ids + 1], places[#places + 1] = split(ready, shown), { 'h', shown, string.format('%.17g', score) }
     short[#short + 1] = group
   elseif group ~= '' then

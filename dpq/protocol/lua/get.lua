@@ -3,8 +3,8 @@
 -- Keys: ready delayed invisible waiting groups payload meta dead conf keys
 -- ARGV[1..]            ids; or a TAB and a unique key
 --
--- Returns {state, until, record, payload} for each, flat; state is "" for an unknown id. `until` is when
--- a delayed task is due, a lease ends or a dead task died, ms, or 0. For a key the state is "state id".
+-- Returns flat: state, until, record and payload for each argument. State is "" if no task has the id; for a key it is
+-- "state id". `until` is when a delayed task is due, a lease ends, or a dead task died, ms; else 0.
 -- Lost reply: safe to send again.
 local args = ARGV
 

@@ -1,11 +1,11 @@
--- held: list the leases of the running tasks, one page at a time.
+-- held: list the leases of the running tasks, a page at a time.
 --
 -- Keys: invisible meta
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
 --
--- Returns {next cursor ("0" at the end), now (ms), id, lease end (ms), record without its payload, ...}; two pages may
--- name a task twice. A lease that lasts from the first page to the last is on one of them.
+-- Returns {next cursor ("0" at the end), now (ms), id, lease end (ms), record without its payload, ...}. Two pages may
+-- name the same task. A lease that lasts from the first page to the last stands on at least one page.
 -- Lost reply: safe to send again.
 local time, cursor = ARGV[1], ARGV[2]
 

@@ -1,12 +1,13 @@
--- history: read what the queue counted and held, at one moment of each minute or quarter of an hour. Changes nothing.
+-- history: read what the queue counted and held at a moment of each minute, or of each quarter of an hour. It changes
+-- nothing.
 --
 -- Keys: history
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  length     60000 or 900000, ms of a slot
 -- ARGV[3]  most       slots at most, from now back: 1440 minutes, or 1344 quarters
 --
--- Returns {names, slot, ...}: a list of each name of what slots hold and its short name (totals); then the texts of
--- the slots that stand (remember), the oldest first.
+-- Returns {names, slot, ...}: a list with each name of a value in the slots, and its short name (totals); then the
+-- texts of the stored slots (remember), the oldest first.
 -- Lost reply: safe to send again.
 local time, length, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
@@ -24,7 +25,7 @@ for i = most - 1, 0, -1 do
 end
 for i, text in ipairs(redis.call('HMGET', history, unpack(fields))) do
   local at = text and tonumber(string.match(text, '^%d+ ') or '')
-  if at and math.floor(at / length) == last - most + i then -- else it is of an older round
+  if at and math.floor(at / length) == last - most + i then -- else the slot is of an older round
     reply[#reply + 1] = text
   end
 end

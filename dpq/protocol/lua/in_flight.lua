@@ -1,10 +1,10 @@
--- in_flight: list the groups of the running tasks, one page at a time.
+-- in_flight: list the groups of the running tasks, a page at a time.
 --
 -- Keys: invisible meta
 -- ARGV[1]  cursor     "0" to begin
 --
--- Returns {next cursor, or "0" at the end, group, ...}: one for each lease, "" for a task without a group; "group TAB
--- member" for one that runs as a member of a pool.
+-- Returns {next cursor, or "0" at the end, group, ...}: a group for each lease. It is "" for a task without a group,
+-- and "group TAB member" for a task that runs as a member of a pool.
 -- Lost reply: safe to send again.
 local cursor = ARGV[1]
 

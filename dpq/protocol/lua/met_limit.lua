@@ -1,21 +1,22 @@
--- met_limit: close a group, or the whole queue, after a 429 that a permit, or a request without one, has met. The first
--- task or permit afterwards is a probe.
+-- met_limit: close a group, or the whole queue, after a 429 that a request with or without a permit has met. The first
+-- task or permit after the closing is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 --       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      the scope of the permit, as acquire has answered
--- ARGV[3]  scope      "member" closes the member of a pool, else the group; "group" the group, "queue" the queue
--- ARGV[4]  ms         from now until it may be tried again
+-- ARGV[3]  scope      "group" closes the group, "queue" the queue, "member" the member of the pool, or the group if the
+--                     permit has no member
+-- ARGV[4]  ms         from now until the host may be asked again
 -- ARGV[5]  granted    the moment of the permit, ms
--- ARGV[6]  held       the lease of the permit, which ends; "" if it has none
--- ARGV[7]  told       what it has spent, as in spent; "" for nothing
--- ARGV[8]  cost       what it was charged, as acquire has answered
+-- ARGV[6]  held       the lease of the permit, which this call ends; "" if the permit has no lease
+-- ARGV[7]  told       the units that the permit has spent, as in spent; "" for none
+-- ARGV[8]  cost       the units that the permit was charged, as acquire has answered
 -- ARGV[9]  status     of the answer, as in rate_limited; or left out
 --
--- Returns 1. A longer closing is never shortened. What the limit learns is as in rate_limited, but only from a permit
--- that was granted later than the last one that taught: an earlier one says nothing new. The request stays spent; units
--- of which it tells nothing count as not spent.
+-- Returns 1. If the scope is closed for longer already, that closing stays. The limit learns as in rate_limited, but
+-- only if this permit was granted after the last permit from which the limit learned. The request stays spent; other
+-- units that `told` does not name count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local told, cost, status = ARGV[7], ARGV[8], ARGV[9]

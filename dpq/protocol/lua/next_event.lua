@@ -1,9 +1,9 @@
--- next_event: read when the next task becomes ready by time alone. Changes nothing.
+-- next_event: read when the next task becomes ready by time alone. It changes nothing.
 --
 -- Keys: delayed invisible closed
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns the ms until the next task is due, lease ends or group opens; 0 if that is due now; -1 if there is none.
+-- Returns the ms until the next task is due, lease ends or group opens; 0 if it has come; -1 if there is none.
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 

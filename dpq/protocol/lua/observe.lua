@@ -1,16 +1,18 @@
--- observe: store what a host says is left of its limit, and until when, in the gate of a group or of the queue. Tasks
--- get no more than that; own limits hold beside it.
+-- observe: store a budget, which is what a host says is left of its limit and until when. It stands in the gate of a
+-- group or of the queue. Tasks get no more than the budget; own limits hold beside it.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  scope      a group; a group, TAB and a member of its pool; or "" for the queue
--- ARGV[3]  id         of the task that has the answer, or what acquire has answered as the lease of a permit; or ""
--- ARGV[4]  token      of the delivery; of a permit "1" if its lease ends with the answer, else ""
--- ARGV[5..]           a budget: unit, units left, ms from now until there are more, what a task takes of it, and what
---                     it refills to evenly until then, or ""; the whole limit, or ""; its window, ms, or 0; ...
+-- ARGV[3]  id         of the task that got the host's answer; or the lease of a permit, as acquire has answered; or ""
+-- ARGV[4]  token      of the delivery; for a permit "1" if its lease ends with the answer, else ""
+-- ARGV[5..]           a budget: unit, units left, ms from now until there are more, the units that a task takes of it,
+--                     the units to which it refills evenly until then, or ""; the whole limit, or ""; its window, ms,
+--                     or 0; ...
 --
--- Returns 1. The host may not know yet what is under way: each other lease of the scope counts as a task that takes as
--- much as this one. The same reset (within 2 s) never raises what is left. At the reset the whole limit is left again.
+-- Returns 1. The host may not know yet of the requests under way. So each other lease of the scope counts as a task
+-- that takes as much as this task. An answer with the same reset (within 2 s) never raises the units left. At the reset
+-- the whole limit is left again.
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, scope, id, token, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
@@ -29,7 +31,7 @@ if not format and redis.call('EXISTS', meta) == 0 then -- nothing is lost: no ta
   seen.lacking = {}
 end
 local gate = gate_of(scope)
-if gate.rest then -- nothing runs, and its gate stays as it is
+if gate.rest then -- no task runs in this scope: its gate stays as it is
   return 1
 end
 local out, name, member = under_way(gate), string.match(scope, '^([^\t]*)\t?(.*)$')
@@ -48,7 +50,7 @@ for i = 5, #args, 7 do
     tonumber(args[i + 4]), tonumber(args[i + 5]), tonumber(args[i + 6]))
 end
 if scope == '' then
-  stirred[''] = true -- waiters slept by the old budget
+  stirred[''] = true -- waiters sleep until a moment of the old budget
 else
   mark()
   open_or_close(name)

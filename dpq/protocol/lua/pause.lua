@@ -1,8 +1,8 @@
--- pause: pause the queue, for a time or until resume; or end a pause, and the closing by a 429.
+-- pause: pause the queue, for a time or until it is resumed. Or resume it: end the pause, and the closing by a 429.
 --
 -- Keys: conf stats wake tick events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  ms         from now, "inf" until resume, 0 to resume
+-- ARGV[2]  ms         from now until the end of the pause; "inf": until the queue is resumed; 0: resume it
 --
 -- Returns 1.
 -- Lost reply: safe to send again; the time then counts from the second call.

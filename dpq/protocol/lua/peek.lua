@@ -1,4 +1,4 @@
--- peek: read the first tasks of one state, in the order of that state.
+-- peek: read the first tasks of a state, in the order of that state.
 --
 -- Keys: ready delayed invisible waiting payload meta dead
 -- ARGV[1]  state      ready, delayed, invisible, waiting or dead
@@ -6,8 +6,8 @@
 -- ARGV[3]  most       tasks at most
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 --
--- Returns {id, until, record, payload} for each, flat; `until` as in get; for ready tasks instead
--- their score, and the order that their member begins with.
+-- Returns flat: id, until, record and payload of each task. `until` is as in get. For a ready task the score and the
+-- order, with which its member begins, stand in its place.
 -- Lost reply: safe to send again.
 local state, start, most, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 

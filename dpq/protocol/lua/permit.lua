@@ -1,16 +1,19 @@
--- permit: end the lease of a permit, and tell what it has spent; or make the lease longer.
+-- permit: end the lease of a permit, and store the units that the permit has spent; or make the lease longer.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  group      the scope, as acquire has answered; of a caller in a line: the group, TAB and the member it wants
--- ARGV[3]  held       what acquire, or the last call, has answered; or the place of a caller that leaves its line
--- ARGV[4]  ms         from now; 0 ends it
--- ARGV[5]  told       what it has spent, as in spent; "" for nothing
--- ARGV[6]  cost       what it was charged, and
--- ARGV[7]  moment     when, ms, as acquire has answered
+-- ARGV[2]  group      the scope that acquire has answered; for a caller in a line its group, TAB and the member that
+--                     the caller wants
+-- ARGV[3]  held       the lease that acquire or the last call has answered; or the place of a caller that leaves its
+--                     line
+-- ARGV[4]  ms         from now until the lease is to end; 0 ends it at once
+-- ARGV[5]  told       the units that the permit has spent, as in spent; "" for none
+-- ARGV[6]  cost       the units that the permit was charged, as acquire has answered
+-- ARGV[7]  moment     when the units were charged, ms, as acquire has answered
 --
--- Returns what is held from now on; "" if the lease has ended.
--- Lost reply: safe to send again; the second call finds the lease by its id. Only a lease that has not ended tells.
+-- Returns the lease as it is from now on; "" if it has ended.
+-- Lost reply: safe to send again; the second call finds the lease by its id. Spent units are stored only while the
+-- lease has not ended.
 local time, group, held, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local told, cost, moment = ARGV[5], ARGV[6], ARGV[7]
 
@@ -47,7 +50,7 @@ for _, scope in ipairs(scopes) do
     gate.booked[5], gate.changed = math.max(gate.booked[5], now + ms), true
   end
 end
-if now_held ~= '' and name ~= '' then -- it stands in a gate, also without a limit
+if now_held ~= '' and name ~= '' then -- the lease stands in the gate, also without a limit
   -- Needs: mark
   mark()
 end

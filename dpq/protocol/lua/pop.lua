@@ -3,25 +3,26 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  most       tasks at most, from 1 to 1000; -n looks at the first n tasks, and takes none
+-- ARGV[2]  most       tasks at most, from 1 to 1000; -n reads the first n tasks, and leases none (a look)
 -- ARGV[3]  visibility the lease, ms
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 -- ARGV[5]  batch      steps of upkeep at most
 -- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
---                     moment, ms with three digits, that it was told to watch
+--                     moment, ms with three digits, that a reply told this consumer to watch
 -- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns one of:
 -- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
--- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if nothing will come by itself, or
---   another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
---   follows: ms until the waiter is to ask again, whatever comes (rest).
+-- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
+--   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
+--   follows: ms after which the waiter asks again in any case (rest).
 -- * {-5}: the upkeep is not done yet: call again at once.
--- * {score, order and id, ...}: of a look, the first tasks in ready; none if the queue lets none of them run.
--- * {-7, ...}: the client has a wrong number of partitions; {-8, ...}: it does not know the format (refusal).
+-- * {score, order and id, ...}: the reply to a look, the first tasks in ready. If there is none, or the queue lets none
+--   of them run, a look gets one of the other replies.
+-- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client does not know the format (refusal).
 -- * {-9}: settings or limits are lost. Nothing runs until a client has restored them (configure).
--- Lost reply: the tasks stay leased, without a holder, until their leases run out, which counts as an attempt. The
--- units that they took of a limit are spent.
+-- Lost reply: the tasks stay leased, without a holder, until their leases run out. Each then counts as an attempt. The
+-- units that these tasks took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
@@ -43,7 +44,7 @@ if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   go_on()
   return rest(waiter, format, tonumber(paused ~= 'inf' and paused or ''))
 end
-if soonest and not (soonest > instant) then -- so is NaN: unknown
+if soonest and not (soonest > instant) then -- NaN comes here, too: the moment is unknown
   soonest = 0
   -- Needs: upkeep, go_on
   go_on()
@@ -92,8 +93,8 @@ if most < 0 then
     return first
   end
 end
--- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
--- where a failover, or a restart without the newest data, has taken back what this queue has counted.
+-- Tokens are microseconds, but each is larger than the last token, whatever the clock says. A failover, or a restart
+-- without the newest data, may lose the last token. Tokens still grow then, since time goes on.
 local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
 token = last and last > token and last < 9e15 and last or token -- a larger number is not exact: damage
 -- Needs: take

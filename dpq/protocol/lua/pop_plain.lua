@@ -1,4 +1,4 @@
--- pop_plain: lease the best ready tasks, if there is nothing to decide: the short way of pop.
+-- pop_plain: lease the best ready tasks, if there is nothing to decide. It is the short way of pop.
 --
 -- Keys: ready invisible meta conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -7,10 +7,10 @@
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size); or left out: 4 MiB
 -- ARGV[5]  partitions of the queue, as the client knows it; 0 before it does; or left out: 1
 --
--- Returns {lease end, id, record and payload, id, ...} as pop does; {-5}: nothing has changed, and pop is to be asked:
--- no task is ready, upkeep is due, the queue is paused, has a limit or a trail, limits of groups are lost, or the best
--- task has a group, or is not one that was pushed with a short record (record) and never delivered. Behind the tasks
--- of a reply there may be such a task, too.
+-- Returns {lease end, id, record and payload, id, ...} as pop does. {-5}: the caller is to call pop, and nothing has
+-- changed. This is the reply if no task is ready; if upkeep is due; if the queue is paused, has a limit or a trail, or
+-- has another format or number of partitions; if limits of groups are lost; and if the best task has a group, has no
+-- short record (record), or was delivered before. If such a task comes later, the reply ends before it.
 -- Lost reply: as with pop.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local partitions = ARGV[5]
@@ -29,7 +29,7 @@ if not (soonest and soonest > instant and soonest <= now + visibility) or settin
   return { -5 }
 end
 local token = math.floor(instant * 1000)
-token = last and last > token and last < 9e15 and last or token -- as pop
+token = last and last > token and last < 9e15 and last or token -- as in pop
 local reply, leases, size, left, n = { now + visibility }, {}, 0, nil, 0
 local lease_end = string.format('%d', reply[1])
 while n < 2 * most and not left and size <= max_bytes do
@@ -55,7 +55,7 @@ while n < 2 * most and not left and size <= max_bytes do
     end
   end
 end
-if left then -- where they were
+if left then -- back to their old places
   redis.call('ZADD', ready, unpack(left))
 end
 if n == 0 then

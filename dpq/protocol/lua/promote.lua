@@ -1,4 +1,4 @@
--- promote: do one bounded step of upkeep: make due tasks ready, and remove dead letters over their caps.
+-- promote: do a bounded step of upkeep. It makes due tasks ready, and removes dead letters over their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers history events trail
@@ -6,9 +6,10 @@
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
--- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. If it has removed gates, their
--- number follows; there may be more. {0, -2}: nothing of the queue is stored; markers that stood alone are removed.
--- {-7, ...}: the client has a wrong number of partitions; {-8, ...}: it knows another format (refusal).
+-- Returns {moved, ms until the next event or -1}; call again while `moved` reaches `batch`. If it has removed gates,
+-- their number follows; more gates may remain to be removed. {0, -2}: no data of the queue is stored, and markers that
+-- stood alone are removed. {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another
+-- format (refusal).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 

@@ -1,14 +1,14 @@
--- purge: remove tasks of one state, or the dead letters with these ids.
+-- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
 --       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing
--- ARGV[4..]            ids: only these
+-- ARGV[4..]            ids: only these tasks
 --
--- Returns how many it removed; call again until it returns 0. The holder of a running task finds it gone.
--- Lost reply: safe to send again; the second call removes the next ones.
+-- Returns how many tasks it removed; call again until it returns 0. The holder of a running task finds it gone.
+-- Lost reply: safe to send again; without ids the second call removes the next tasks.
 local time, state, most, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV
 
 -- Needs: now, record, place, member, event

@@ -1,19 +1,22 @@
--- push: add tasks, all or none, ready or delayed.
+-- push: add tasks, ready or delayed. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
---                     "max priority TAB group LF", without the max if it is 10. Of others the spec is their options
---                     as a JSON object: {"priority":"5","key":"a","delay":2000} (options). Without a task the call
---                     only reads the time. Last, unless it is one: the number of partitions that the client knows;
---                     with a "?" behind it, it asks about costs
+--                     "max priority TAB group LF", without the max if it is 10. The spec of any other task is its
+--                     options as a JSON object: {"priority":"5","key":"a","delay":2000} (options). Without a task the
+--                     call only reads the time. The last argument is the number of partitions that the client knows;
+--                     it may be left out if it is 1. With a "?" behind it, the client asks about costs
 --
--- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id. A 0
--- instead of an index: the text behind it names a cost that a limit does not count as it is (uncounted), if asked.
--- Status 0: done. All others change nothing. 1: the queue does not exist: configure it and push again; 2: the time, ms,
--- follows; -3: the key is taken (error); -4: the key's holder is in another group; {-7, ...}: the client has a wrong
--- number of partitions; {-8, ...}: it knows another format (refusal).
+-- Returns {status, index, holder, ...}. Each index is the number of a task that met a holder of its key; the holder's
+-- id follows. If the client asks about costs, 0 stands for an index, too: then a text follows that names a cost that a
+-- limit does not count as it is (uncounted). The statuses; all but 0 change nothing:
+-- * 0: done.
+-- * 1: the queue does not exist: configure it and push again.
+-- * 2: the time follows, ms.
+-- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
+-- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
 -- update sets the same values again; a repeated rerun may run the task once more.
 local time, args = ARGV[1], ARGV
@@ -111,7 +114,7 @@ if #delays > 0 or met or others[1] then
   for i = 1, #ids do
     if holders[i] then
       merge(holders[i], options[i], args[3 * i + 1])
-      admit() -- a later push of this batch may find it again
+      admit() -- a later push of this batch may meet the same holder
       reply[#reply + 1] = i
       reply[#reply + 1] = holders[i]
     end
@@ -123,7 +126,7 @@ if settings[9] then
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
-elseif #plain > 0 then -- the queue's limit lets no task run before
+elseif #plain > 0 then -- the queue's limit lets no task run before that moment
   -- Needs: notice
   watch(tonumber(settings[6]))
 end

@@ -1,13 +1,13 @@
--- push_plain: add tasks that are ready at once, if there is nothing to decide: the short way of push.
+-- push_plain: add tasks that are ready at once, if there is nothing to decide. It is the short way of push.
 --
 -- Keys: ready meta conf stats wake
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           plain tasks without a group, as push has them: id, score, "max priority TAB LF" and payload
 --
--- Returns {0} or {1} as push does; {-5}: nothing has changed, and push is to be asked: a task has another form or is
--- stored already, or the queue has partitions, aging, turns, a trail, another format or payloads apart, or has let no
--- task run. (If the sequence is damaged, it has grown.)
--- Lost reply: the second call finds the tasks, and so does push.
+-- Returns {0} or {1} as push does. {-5}: the caller is to call push; nothing has changed, except that a damaged
+-- sequence may have grown. This is the reply if a task has another form or is stored already; if the queue has
+-- partitions, aging, turns, a trail, another format or payloads apart from records; and if its limit let no task run.
+-- Lost reply: the second call finds the tasks stored, and so does push.
 local time, args = ARGV[1], ARGV
 
 -- Needs: now, layout

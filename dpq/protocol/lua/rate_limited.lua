@@ -1,22 +1,24 @@
--- rate_limited: give a task back after a 429, uncounted, with its priority and order. Close its group, or the whole
--- queue, for all consumers. The first task afterwards is a probe.
+-- rate_limited: give a task back after a 429, and close its group, or the whole queue, for all consumers. The attempt
+-- does not count, and the task keeps its priority and its order. The first task after the closing is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 --       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until it may be tried again
--- ARGV[5]  scope      member (of a pool, that the task runs as; a task without one closes its group), group (a task
---                     without one closes the queue), queue or task
--- ARGV[6]  told       what it has spent, as in spent, "" for nothing; or left out
--- ARGV[7]  status     of the answer, three digits, but 429; or left out
+-- ARGV[4]  ms         from now until the host may be asked again
+-- ARGV[5]  scope      the scope to close: group, queue, member (the member of a pool that the task runs as) or task
+--                     (no scope: only this task waits). If the task has no member, its group closes; if it has no
+--                     group, the queue
+-- ARGV[6]  told       the units that the delivery has spent, as in spent; "" for none; or left out
+-- ARGV[7]  status     of the answer, three digits, if it was not 429; or left out
 --
--- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed). A longer closing is never
--- shortened. After it, the windows grant one unit and then go at their pace. A learned rate goes down, once for each
--- delivery and each closing. The windows of a fixed limit get more slack, unless the task was the probe, or was popped
--- before they last got some. The request stays spent; units of which it tells nothing count as not spent.
--- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
+-- Returns 1; -1 if the token is not the live token or the delivery has ended (nothing changed). If the scope is closed
+-- for longer already, that closing stays. After the closing, the windows grant one unit and then go at their pace. A
+-- learned rate goes down, once for each delivery and each closing. The windows of a fixed limit get more slack, unless
+-- the task was the probe, or was popped before they last got some. The request stays spent; other units that `told`
+-- does not name count as not spent.
+-- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local told, status = ARGV[6], ARGV[7]
 
@@ -39,7 +41,7 @@ local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or 
 local was_probe = gate and gate.probe == id
 note('deferred', task.group, member or '', id, string.format('%s, %.0f ms', status or '429', ms))
 leave(id, task, true) -- a probe that meets a 429 opens nothing
-local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
+local first = task.delivery == '-' or task.delivery == 'x' -- the first deferral of this delivery
 if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1

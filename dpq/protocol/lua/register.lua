@@ -11,12 +11,12 @@ if #name > 200 then
   return redis.error_reply('ERR DPQ: the name is too long: at most 200 bytes')
 end
 
-if redis.call('SISMEMBER', queues, name) == 1 then -- a user with read rights only comes here, too
+if redis.call('SISMEMBER', queues, name) == 1 then -- a user with read rights gets here, too
   return 0
 end
 local added = redis.pcall('SADD', queues, name)
 if not tonumber(added) then -- full memory must not keep a worker from its queue
   return string.find(added.err, 'OOM', 1, true) and 0 or added
 end
-redis.pcall('ZADD', queues_tick, '0', 'w') -- all queues share it: if it is damaged, first pushes must go on
+redis.pcall('ZADD', queues_tick, '0', 'w') -- all queues share this key: if it is damaged, first pushes must go on
 return 1

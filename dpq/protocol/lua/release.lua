@@ -1,16 +1,16 @@
--- release: give a task back, uncounted; it keeps its order among equal priorities.
+-- release: give a task back. The attempt does not count, and the task keeps its order among equal priorities.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until it is ready
+-- ARGV[4]  ms         from now until the task is ready
 -- ARGV[5]  priority   as text, or "" to keep it
 -- ARGV[6]  residual   what the double of the priority lost
--- ARGV[7]  told       what it has spent, as in spent; or left out
+-- ARGV[7]  told       the units that the delivery has spent, as in spent; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
--- one, or another verb has ended it (nothing changed).
+-- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
+-- token, or another verb has ended the delivery (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local priority, residual, told = ARGV[5], ARGV[6], ARGV[7]

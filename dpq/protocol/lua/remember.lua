@@ -1,9 +1,9 @@
--- remember: store what the queue counts and holds, if nobody has done so in this minute.
+-- remember: store what the queue counts and holds, if no other call has done so in this minute.
 --
 -- Keys: ready delayed invisible waiting closed meta dead conf stats workers history
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns 1 if it has stored; 0 if the slot of this minute stands already, or nothing of the queue is stored.
+-- Returns 1 if it has stored the slot of this minute; 0 if the slot stands already, or conf does not exist.
 -- Lost reply: safe to send again; the second call finds the slot.
 local time = ARGV[1]
 

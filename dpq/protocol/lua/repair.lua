@@ -4,14 +4,14 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead,
---                     keys, heads (of the groups that wait), events (all that is to come)
+-- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead, keys,
+--                     heads (groups in waiting that lack a head), events (moments that next_event lacks)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 -- ARGV[5..]           cron lines by which no task can recur
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}: the problems that it has mended, and
--- those of the kind `cron`. {-8, ...}: the client knows another format (refusal).
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...} as check does, for the problems that it has mended and
+-- for the kind `cron`. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a mended problem is not named a second time.
 local time, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
@@ -21,7 +21,7 @@ if refused then
   return refused
 end
 -- Needs: record, notice, groups, place, next, member
-local torn, spoilt = {}, {} -- groups to begin anew; invalid cron lines
+local torn, spoilt = {}, {} -- `torn`: groups to begin anew; `spoilt`: invalid cron lines
 for i = 5, #args do
   spoilt[args[i]] = true
 end
@@ -34,7 +34,7 @@ if part == 'events' then
   reply[1] = '0'
   for name, set in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
     local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
-    if first[2] and not (tonumber(first[2]) >= bound) then -- or it is NaN
+    if first[2] and not (tonumber(first[2]) >= bound) then -- also if it is NaN
       problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
     end
   end
@@ -58,7 +58,7 @@ local function mend_group(group, head)
   end
 end
 
--- An entry that leads to a task: of a set, of payload or of keys.
+-- Mends an entry that leads to a task; the entry is of a set, of payload or of keys.
 local function mend_entry(name, value)
   local id, order, group = split(set, set == keys and value or name)
   local raw = redis.call('HGET', meta, id)
@@ -81,7 +81,7 @@ local function mend_entry(name, value)
   elseif heads and group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
     problem('no head', id, group)
     torn[group] = true
-  elseif never_due(part, id, value, task) then -- its lease ends now; its delay, when its record says so
+  elseif never_due(part, id, value, task) then -- its lease ends now; its delay ends when its record says
     local due = task and set == delayed and task.enqueued + task.wait or now
     due = due > horizons.delayed and now or due
     redis.call('ZADD', set, string.format('%.0f', due), id)

@@ -1,5 +1,5 @@
--- repair_limits: mend a bounded part of the settings, the limits and their gates; no limit then grants more than it
--- may. A limit that cannot be read and has no copy stays as it is, and closed.
+-- repair_limits: mend a bounded part of the settings, the limits and their gates. No limit then grants more than it
+-- may. A limit that cannot be read and has no copy stays as it is, and lets no task run.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -7,7 +7,7 @@
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}: the problems that it has mended.
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...} as check does, for the problems that it has mended.
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a mended problem is not named a second time.
 local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -20,8 +20,8 @@ end
 -- Needs: problem, pace, quota, gate, booked, open_or_close, place, sound, noted, settings, mend_rules, go_on
 -- Needs: limits_page, moving
 go_on()
--- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
--- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
+-- If a gate cannot be read, the units that it has granted are unknown. So its windows count as if they had granted all
+-- that they may. A closing goes on, since `closed` knows it. If a probe has no lease, the next task is the probe.
 local function mend_gate(scope, text)
   local fault = gate_fault(scope, text)
   if fault == 'bad gate' then
@@ -77,13 +77,13 @@ for i = 1, #page[2], 2 do
     end
   else
     local fault, held = lease_fault(name, page[2][i + 1]), string.match(name, '[^\t]*$')
-    local ends = string.match(name, '\11(%d+)[wc][^\11]*$') -- of a caller in a line
+    local ends = string.match(name, '\11(%d+)[wc][^\11]*$') -- the end of a caller in a line
     if fault == 'lease not counted' then
       redis.call('ZADD', tracked, '0', name)
     elseif fault or is_permit(held) and not permit_out(held) or ends and tonumber(ends) <= instant then
-      -- A permit or a caller that is over is no problem.
+      -- A permit or a caller whose end has passed is no problem.
       redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^[^\t\11]*')] = true -- a consumer may wait for its end
+      stirred[string.match(name, '^[^\t\11]*')] = true -- a consumer may wait for the end of this lease
     end
   end
 end

@@ -1,14 +1,14 @@
--- replay: make dead tasks ready at once, or due one after the other.
+-- replay: make dead tasks ready again, all at once or one after the other.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 --       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  first      ms from now until the first is due
--- ARGV[3]  spacing    ms from each to the next, may have a fraction
+-- ARGV[2]  first      ms from now until the first task is due
+-- ARGV[3]  spacing    ms from each task to the next; it may have a fraction
 -- ARGV[4..]            ids
 --
--- Returns how many were dead and are live now, with all their attempts again.
--- Lost reply: safe to send again; it changes no task that is not dead any more.
+-- Returns how many tasks were dead and are live now, with all their attempts again.
+-- Lost reply: safe to send again; the second call changes no task that is not dead any more.
 local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
 
 -- Needs: now, record, place, back, event, trail
@@ -17,7 +17,7 @@ for i = 4, #args do
   local id = args[i]
   local task = read(redis.call('HGET', meta, id) or '')
   if task and redis.call('ZREM', dead, id) == 1 then
-    local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- nothing is due later than in 10 years
+    local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- no task is due later than in 10 years
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
     note('replayed', task.group, '', id, string.format('%.0f ms', ms))

@@ -1,10 +1,10 @@
--- scopes: list the groups that have a limit or are closed, one page at a time.
+-- scopes: list the groups that have a limit or are closed, a page at a time.
 --
 -- Keys: closed limits stats
--- ARGV[1]  part       limits; copies, of limits that may be lost; or closed for groups
+-- ARGV[1]  part       "limits"; "copies", the copies of limits, also of lost limits; or "closed", the closed groups
 -- ARGV[2]  cursor     "0" to begin
 --
--- Returns {next cursor, or "0" at the end, name, ...}; a page may name a group twice.
+-- Returns {next cursor, or "0" at the end, name, ...}. A page may name a group twice.
 -- Lost reply: safe to send again.
 local part, cursor = ARGV[1], ARGV[2]
 

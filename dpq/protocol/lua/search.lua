@@ -7,17 +7,17 @@
 -- ARGV[4]  most       tasks to find at most; 0 only counts them
 -- ARGV[5]  look       tasks to look at, at most
 -- ARGV[6]  max_bytes  payload bytes at most (the first task comes whatever its size)
--- ARGV[7]  group      or "" for any
+-- ARGV[7]  group      the group of the tasks, or "" for any
 -- ARGV[8]  least      the lowest priority, or "" for any
 -- ARGV[9]  text       a part of group, key, error or payload, or "" for any
--- ARGV[10] reason     of a dead task, with "#" for each number, or "" for any
--- ARGV[11] fault      the first 200 bytes of its last error, in the same way; "-" for any
+-- ARGV[10] reason     the reason of a dead task, with "#" for each number, or "" for any
+-- ARGV[11] fault      the first 200 bytes of the task's last error, with "#" in the same way; "-" for any
 -- ARGV[12] recurs     "1" for recurring tasks only
--- ARGV[13] blind      "1" looks for the text in no payload
+-- ARGV[13] blind      "1" does not search payloads for the text
 --
--- Returns {how many passed, how many were looked at, how many are left behind them, score and member of the last one
--- that was looked at ("" for none)}, and {id, until, record, payload, score, member} for each that was found, flat;
--- `until` as in get. It changes nothing.
+-- Returns a flat list: how many tasks passed; how many were looked at; how many are left behind them; the score and the
+-- member of the last task that was looked at, "" for none; then id, until, record, payload, score and member of each
+-- task that was found. `until` is as in get. It changes nothing.
 -- Lost reply: safe to send again.
 local state, score, member, most, look = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local max_bytes, group, least, text = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9]
@@ -27,7 +27,7 @@ local reason, fault, recurs, blind = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
 local set, sizes = sets[state], max_bytes
 
--- Bytes, and not by `<`: that follows the locale.
+-- Compares bytes, since `<` follows the locale.
 local function after(left, right)
   for i = 1, math.min(#left, #right) do
     local a, b = string.byte(left, i), string.byte(right, i)
@@ -53,7 +53,7 @@ if score ~= '' then
   end
   first = low
 end
-if group ~= '' and set == waiting then -- its tasks stand together
+if group ~= '' and set == waiting then -- the tasks of a group stand together
   first = math.max(first, redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\t'))
   stop = redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\n')
 end

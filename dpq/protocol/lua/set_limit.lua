@@ -5,17 +5,17 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/storage.md, "Rules"; "" removes them
--- ARGV[4]  is_heavy     "1": tasks may need different amounts of it
--- ARGV[5]  walk       "set" to begin, then what the last answer said: "leases", "gates" or "closed"
--- ARGV[6]  cursor     "0" to begin, then what the last answer said
--- ARGV[7]  reset      digits of the caller's own, to let the limit begin anew; or left out
+-- ARGV[4]  is_heavy     "1": tasks may need different amounts of the limit
+-- ARGV[5]  walk       "set" to begin, then the `walk` of the last answer: "leases", "gates" or "closed"
+-- ARGV[6]  cursor     "0" to begin, then the `cursor` of the last answer
+-- ARGV[7]  reset      digits that the caller has made up, to let the limit begin anew; or left out
 --
--- Returns {walk, cursor} to go on with, or {"done", "0"} and a text for each cost of the first waiting tasks that the
--- limit does not count as it is (uncounted). The rules hold from the first call on. Further calls count
--- the running tasks (about 400 in a call, so nearly always all in the first), and set new times for closed groups,
--- which else open at their old times. Units granted before in a window of the same length still count; a learned rate
--- and a closing stay. With a reset all of them are forgotten, but for the closing; of every group one after the other.
--- {-8, ...}: the client knows another format (refusal).
+-- Returns {walk, cursor} for the next call, or {"done", "0"} and a text for each cost of the first waiting tasks that
+-- the limit does not count as it is (uncounted). The rules hold from the first call on. That call and the next ones
+-- count the running tasks, about 400 each, so the first nearly always counts all. They also set new times for closed
+-- groups, which would else open at their old times. Units granted before in a window of the same length still count; a
+-- learned rate and a closing stay. A reset forgets these units and the rate, but not the closing. A reset of the limit
+-- of all groups does so for one group after the other. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a reset is not done twice.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reset = ARGV[7]
@@ -39,7 +39,7 @@ if walk == 'set' then
   local queue, count = limits_noted()
   if not count then
     queue, count = limits_there()
-  elseif hash == limits then -- lost ones that have a copy count, too
+  elseif hash == limits then -- lost limits that have a copy count, too
     local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
@@ -47,7 +47,7 @@ if walk == 'set' then
   differs = before ~= rules
   counts_periods = differs and (counts_periods or string.find(before or '', '|%u')) -- else each count goes on
   if (counts_periods or differs and string.find(rules, ' m', 1, true)) and field == 'groups' then
-    -- gates of open groups see it when they are read
+    -- the gates of open groups see this moment when they are read
     redis.call('HSET', conf, 'realigned', string.format('%.0f', now))
   end
   if rules == '' then
@@ -70,10 +70,10 @@ if walk == 'set' then
     redis.call('HSET', conf, 'heavy', '1')
   end
   -- Needs: event
-  -- The days on which a zone's clock changes would be most of it.
+  -- Leaves out the days on which a zone's clock changes: they would be most of the text.
   local said = rules == '' and 'removed' or string.gsub(rules, ' %-?%d+:%-?%d[%d:,%-]*', ' 0:0')
   tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', said)
-  redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter that sleeps by the old limit
+  redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter whose sleep follows the old limit
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'
 end
@@ -108,7 +108,7 @@ elseif walk == 'closed' then
     count_permits(string.sub(field, 7))
     open_or_close(string.sub(field, 7))
   else
-    gate_of('') -- bound the grants of a tighter limit from now on, not from the next look
+    gate_of('') -- bound the grants of a tighter limit from now on, not from the next read on
   end
   walk = 'done'
 end

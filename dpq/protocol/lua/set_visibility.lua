@@ -1,13 +1,13 @@
--- set_visibility: hide a task for a while; this delivery does not count as a failed attempt.
+-- set_visibility: hide a task for a time. This delivery does not count as a failed attempt.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until it is visible
+-- ARGV[4]  ms         from now until the task is visible
 --
--- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed).
--- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
+-- Returns 1; -1 if the token is not the live token or the delivery has ended (nothing changed).
+-- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 -- Needs: now, record, fence, place, back, trail

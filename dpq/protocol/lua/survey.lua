@@ -1,11 +1,11 @@
--- survey: read what a page about a queue shows beside its counts. Changes nothing.
+-- survey: read the values that a page about a queue shows beside its counts. It changes nothing.
 --
 -- Keys: closed conf limits groups delayed
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns {now, ms; until when the queue is paused: "", "inf" or ms; closed groups; when the first of them opens, ms,
--- or ""; limits that are set, but for the queue's; groups with a task that is ready; when the next delayed task is
--- due, ms, or ""; order; fairness; partitions; storage format}, as texts.
+-- Returns texts: now, ms; until when the queue is paused, "", "inf" or ms; how many groups are closed; when the first
+-- of them opens, ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the
+-- next delayed task is due, ms, or ""; order; fairness; partitions; storage format.
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 

@@ -1,5 +1,5 @@
--- types: find keys of another type than DPQ writes, and on demand remove them. They hold no task, and a script that
--- needs one fails in its middle.
+-- types: find keys of another type than DPQ writes, and on demand remove them. Such a key holds no task, and a script
+-- that needs it fails in its middle.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers history events trail
@@ -8,8 +8,8 @@
 -- ARGV[3]  partitions of the queue; 0 if the caller does not know: then conf is not removed, since a new conf
 --          must say how many there are
 --
--- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...}: the
--- client knows another format (refusal).
+-- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...}: the client knows
+-- another format (refusal).
 -- Lost reply: safe to send again; a removed key is not named a second time.
 local time, remove, partitions = ARGV[1], ARGV[2], ARGV[3]
 
@@ -23,7 +23,7 @@ local gone = {}
 local kept = remove == '1' and partitions == '0' and conf
 reply[1] = '0'
 
--- Asked by the commands that a dashboard may call, not by TYPE.
+-- Finds the wrong type by the commands that a dashboard may call, not by TYPE.
 local function look(command, kind, names)
   for _, key in ipairs(names) do
     local size = redis.pcall(command, key)
@@ -47,7 +47,7 @@ local failed = look('ZCARD', 'sorted set', { ready, delayed, invisible, waiting,
 if gone[stats] then -- the sequence is lost: new tasks go behind all others
   redis.call('HSET', stats, 'pushed', stamp)
 end
-if gone[conf] then -- the turns, too; the limits stay
+if gone[conf] then -- the turns are lost, too; the limits stay
   redis.call('HSET', conf, 'turns', stamp, 'gated', '1', 'heavy', '1')
   if partitions ~= '1' then
     redis.call('HSET', conf, 'partition_count', partitions)

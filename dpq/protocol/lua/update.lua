@@ -1,4 +1,4 @@
--- update: change a live task in place. If it is running, only its priority and its cost.
+-- update: change a live task in place. If the task is running, only its priority and its cost can change.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead keys conf wake tick limits gates tracked
 --       trail
@@ -6,9 +6,10 @@
 -- ARGV[2]  id
 -- ARGV[3]  priority   as text, or "" to keep it
 -- ARGV[4]  residual   what the double of the priority lost
--- ARGV[5]  wait       ms from now until it is ready, or "" to keep that; the times of `every` then count from there
--- ARGV[6]  key        instead of the id, or ""
--- ARGV[7]  cost       units of every limit, or "" to keep that; of a running task for its next run
+-- ARGV[5]  wait       ms from now until the task is ready, or "" to keep that moment; if the task recurs by `every`,
+--                     its times count from this moment
+-- ARGV[6]  key        the task's unique key, instead of the id; or ""
+-- ARGV[7]  cost       units of every limit, or "" to keep them; if the task is running, for its next run
 --
 -- Returns 1; -2 if no live task has this id or key; -6 if the task is running and a delay was given (nothing changed).
 -- {-8, ...}: the client knows another format (refusal).

@@ -1,17 +1,25 @@
--- view: read what limits, closings and probes allow now. Changes nothing.
+-- view: read what limits, closings and probes allow now. It changes nothing.
 --
 -- Keys: ready invisible waiting groups closed conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --
--- Returns eight texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
--- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
--- probe runs, c concurrency, s spent, q a quota, o the budget of its host; "" if it does); the learned rate and slack,
--- ms; the units left of each window, TAB, `left:reset` of each quota, TAB, and what is left of each budget; how
--- many tasks are due, and how many permits are leases; now, ms; and of a pool, whose windows have no units themselves,
--- a line for each member, with TABs between: its name, when it opens, why it lets no task run, the learned rate and
--- slack, what is left, and its permits that are leases. A spent scope opens for one of each unit, a group with waiting
--- tasks for the best of them.
+-- Returns eight texts for each group:
+-- * Its limit: its field of limits ("queue" for the queue), TAB and its rules; "" without a limit.
+-- * When it opens, ms; "0" if it is open, or if the moment is not known.
+-- * Why it lets no task run; "" if it lets tasks run. l: a 429 closed it. h: a caller closed it by hand. u: its rules
+--   cannot be read. p: its probe runs. c: its concurrency is used up. s: the units of a window are spent. q: a quota
+--   is spent. o: the budget of its host is spent.
+-- * The learned rate and slack, ms.
+-- * The units that are left of each window, TAB, `left:reset` of each quota, TAB, what is left of each budget, TAB, the
+--   429s of its tasks and the units that each window has granted.
+-- * How many tasks are due, and how many permits are leases.
+-- * The time now, ms.
+-- * For a pool a line for each member; the windows of the pool itself have no units. Its fields, with TABs between, are
+--   the member's name, when it opens, why it lets no task run, its rate and slack, its fifth text, and its permits that
+--   are leases.
+-- If units are spent, the moment is for a task that needs one of each unit. If tasks of the group wait, it is for the
+-- best of them.
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
@@ -19,7 +27,7 @@ local time, args = ARGV[1], ARGV
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
--- Of a spent gate that opens then: q if a quota does it, o if the budget of its host does.
+-- Returns `why`. For a spent gate (s) that opens at that moment: q if a quota resets then, o if its host's budget does.
 local function reason_of(gate, at, why)
   for i in ipairs(why == 's' and gate.rules.quotas or {}) do
     local quota = gate.quotas[i]
@@ -31,10 +39,9 @@ local function reason_of(gate, at, why)
   return why
 end
 
--- When a gate opens, why it lets no task run, and what is left of its windows, TAB, of its quotas, TAB, and of budgets,
--- TAB; the 429s of its tasks, and what its windows have granted.
+-- Returns when a gate opens, why it lets no task run, and the fifth text: four parts with TABs between.
 local function seen_of(gate)
-  local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- one of each unit
+  local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- `one`: a cost of 1 of each unit
   local counted, told = {}, {}
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
@@ -56,7 +63,7 @@ local function seen_of(gate)
   elseif gate.rules.unreadable then
     why, at = 'u', 0
   elseif full(gate) then
-    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p": no probe is running
+    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p" name no running probe
   elseif at > instant then
     why = 's'
   end
@@ -88,7 +95,7 @@ for i = 2, #args do
     local first, reason = math.huge, ''
     for n, mate in ipairs(gate.mates) do
       local opens, closed_by, units = seen_of(mate)
-      local waits = closed_by == '' and 0 or opens > 0 and opens or 8e13 -- for the end of a lease
+      local waits = closed_by == '' and 0 or opens > 0 and opens or 8e13 -- it waits until a lease ends
       if waits < first then
         first, reason = waits, closed_by
       end
@@ -101,7 +108,7 @@ for i = 2, #args do
     end
   end
   local later = tonumber(string.find('sqo', why, 1, true) and scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
-  if why == '' or later > at then -- the best task of the group needs more than one unit
+  if why == '' or later > at then -- the group's best task needs more than one unit
     at = later
     why = reason_of(gate, at, at > instant and 's' or '')
   end

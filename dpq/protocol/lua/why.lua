@@ -4,10 +4,10 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
--- Returns {state, until, group, ahead, in group, paused until, held until, pin} as texts, or {} if it is not stored.
--- State: "" if the task is in no state. Until: as in get. Ahead: the ready tasks before it, or before the head of its
--- group. In group: the tasks of its group before it. Paused until: "", "inf" or ms. Held until: when the queue's limit
--- has enough units for it, ms. Pin: the member that its push named, or "".
+-- Returns {state, until, group, ahead, in group, paused until, held until, pin} as texts, or {} if no task has this id.
+-- State: "" if the task is in no state. Until: as in get. Ahead: how many ready tasks stand before the task, or before
+-- the head of its group. In group: how many tasks of its group stand before it. Paused until: "", "inf" or ms. Held
+-- until: when the queue's limit has enough units for the task, ms. Pin: the member that the task's push named, or "".
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
@@ -40,7 +40,7 @@ seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local queue, units = gate_of(''), weigh(task.cost)
 if queue.rules.units then
-  units = estimates().add(units, gate_of(task.group), queue) -- without a group its gate is the queue's, too
+  units = estimates().add(units, gate_of(task.group), queue) -- without a group, both gates are the queue's
 end
 local held = opens_at(queue, units, -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),

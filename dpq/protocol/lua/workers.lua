@@ -1,13 +1,13 @@
--- workers: read which workers are alive, one page at a time.
+-- workers: read which workers are alive, a page at a time.
 --
 -- Keys: workers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
 -- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
--- ARGV[4]  what       "leases" to read the tokens of their leases as well, else ""
+-- ARGV[4]  what       "leases" to read the tokens of the workers' leases as well, else ""
 --
--- Returns {next cursor ("0" at the end), now (ms), field, value, ...}: for each worker its record; and, under its id
--- and a TAB, what it was doing, as beat has stored it. Two pages may name a worker twice.
+-- Returns {next cursor ("0" at the end), now (ms), field, value, ...}. The field is the id of a worker, and its value
+-- the worker's record; or the id and a TAB, and what the worker was doing (beat). Two pages may name the same worker.
 -- Lost reply: safe to send again.
 local time, cursor, forget, what = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
@@ -16,7 +16,7 @@ local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
 local reply = { page[1], stamp }
 for i = 1, #page[2], 2 do
   local seen = tonumber(string.match(page[2][i + 1], '^%d+') or 0)
-  if seen + forget > now and seen <= now + forget then -- a time to come was written by another program
+  if seen + forget > now and seen <= now + forget then -- another program wrote a time to come
     local field, value = page[2][i], page[2][i + 1]
     if what ~= 'leases' and string.sub(field, -1) == '\t' then
       value = string.match(value, '^[^\t]*')

@@ -1,15 +1,19 @@
--- booking: judge if acquire may book units ahead of time, and if tasks have their turn. A gate keeps for that, as
--- `booked`: until when units are booked; until when callers may stand in its line; since when a free unit, or lease, is
--- left to better tasks, or 0; and when the last task took one while callers waited. docs/storage.md, "Permits".
+-- booking: judge if acquire may book units ahead of time, and if tasks have their turn. For that a gate keeps `booked`,
+-- five moments in ms: the last booked moment; until when callers may stand in its line; since when a free unit, or
+-- lease, is left to better tasks, or 0; when the last task took a unit while callers waited; and when the last lease of
+-- a permit ends. See docs/storage.md, "Permits".
 -- Keys: tracked
 -- Needs: now, pace, booked, line, moving, callers, budgets
--- Gives: place_in_line(text, priority, id, aging, since), for the place that the caller had, or "": its score, aged as
---        that of a task, and its place; leave_lines(gates, place), a set of those in whose line it stood;
---        standing(gate, place), how many callers stand in its line before that place; far_ahead(gate, line, at, cost,
---        place, blocks), for the gate that decides, and the one in whose line it is to stand: when to ask again, ms, or
---        nil if it may book at that moment; turn_of(gate, cost, at, place, last): until when tasks may take what is
---        free at that moment, ms, or nil; `last` if there is one lease for both. period_over(gates, at): the latest end
---        of a quota's period, or the latest reset of a host, before that moment, ms, or 0; and the number of its gate.
+-- Gives: place_in_line(text, priority, id, aging, since): the caller's score, aged as the score of a task, and its
+--          place; `text` is the place that it had, or "".
+--        leave_lines(gates, place): the caller leaves these gates' lines; the set of gates in whose line it stood.
+--        standing(gate, place): how many callers stand in the gate's line before that place.
+--        far_ahead(gate, line, at, cost, place, blocks): when the caller is to ask again, ms, or nil if it may book
+--          `at`; `gate` decides that moment, and the caller is to stand in the line of the gate `line`.
+--        turn_of(gate, cost, at, place, last): until when tasks may take the units that are free `at`, ms, or nil;
+--          `last` is true if a task and the caller can get only one lease.
+--        period_over(gates, at): the latest end of a quota's period, or the latest reset of a host, that is not after
+--          `at`, ms, or 0; and the number of its gate.
 local TURN_MS, FREE_MS = 50, 1000
 
 local function place_in_line(text, priority, id, aging, since)
@@ -31,8 +35,8 @@ local function standing(gate, place)
   return redis.call('ZLEXCOUNT', tracked, '[' .. gate.scope .. '\11', '(' .. gate.scope .. '\11' .. place)
 end
 
--- Callers farther away come back one by one, at the pace of the limit. If a booking leaves another limit idle until
--- then, callers book only 50 ms ahead.
+-- Callers whose moment is farther away ask again one after the other, at the pace of the limit. If a booking would
+-- leave another limit idle until its moment (`blocks`), callers book only 50 ms ahead.
 local function far_ahead(gate, line, at, cost, place, blocks)
   local ahead, pause = blocks and 50 or MOST_AHEAD_MS, 0
   if at - instant <= ahead then
@@ -45,7 +49,7 @@ local function far_ahead(gate, line, at, cost, place, blocks)
   return math.min(math.max(at - ahead + standing(line, place) * pause, instant + 10), instant + 10000)
 end
 
--- Is there enough for this caller and for a task as well?
+-- Are enough units free for this caller and for a task of the same cost?
 local function plenty(gate, cost)
   for i, rule in ipairs(gate.rules) do
     local units = cost[rule.unit] or 0
@@ -69,7 +73,7 @@ local function period_over(gates, at)
   return latest, n
 end
 
--- If no task came in its turn, callers are free for a second.
+-- If no task came in the turn of tasks, callers may take units for a second.
 local function turn_of(gate, cost, at, place, last)
   local best = (last or not plenty(gate, cost)) and the_line().best_of(gate)
   if not best or best > string.sub(place, 1, 34) then

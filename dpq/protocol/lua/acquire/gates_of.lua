@@ -1,9 +1,10 @@
 -- gates_of: find the gates whose units acquire takes, and how many.
 -- Needs: now, gate, opens, cost, pool, estimate
 -- Gives: gates_of(group, member, cost, rank, held, pin): the gates of the queue, of the group, and of a member of its
---        pool; the units; those that were estimated, or nil; true if a permit may tell what it has spent; and true if
---        the member is not the one named. It is the pinned one; or the one named, unless it was closed since; else the
---        one that is free first, of these as pop does. nil and the members, if the pool does not have the pinned one.
+--        pool; the units; the estimated units, or nil; true if the permit may report the units that it has spent; and
+--        true if the gate is not that of the named member. The gate is that of the pinned member; or of the named
+--        member, unless it was closed since; else of the member that is free first, chosen as in pop. If the pool does
+--        not have the pinned member: nil and the members.
 local function gates_of(group, member, cost, rank, held, pin)
   local queue, limited = gate_of(''), group ~= '' and gate_of(group) or nil
   local gates_taken, units, added = { queue, limited }, weigh(cost), nil

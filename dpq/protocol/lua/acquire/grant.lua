@@ -1,12 +1,12 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
 -- Keys: tracked
 -- Needs: now, charge, mark, pool, uncounted
--- Gives: grant(scopes, units, id, moment, ends, newest, tells): the entry of its lease, or "", and "1" if it is one
---        only until its answer is observed, else "": its host may not know of it yet. `newest` is the last token of a
---        task; `tells` if it may tell what it has spent, at its end. The third value names costs that are not
---        counted as they are (uncounted).
+-- Gives: grant(scopes, units, id, moment, ends, newest, tells): three texts. The first is the entry of the permit's
+--        lease, or "". The second is "1" if the permit is a lease only until its answer is observed, since its host may
+--        not know of it before; else "". The third names costs that are not counted as they are (uncounted). `newest`
+--        is the last token of a task; `tells` is true if the permit may report the units that it has spent.
 local function grant(scopes, units, id, moment, ends, newest, tells)
-  -- Its token comes after those of all tasks so far.
+  -- The permit's token comes after the tokens of all tasks so far.
   local token = math.max(math.floor(moment * 1000), (tonumber(newest or '') or 0) + 1)
   local leased, stays, entry = '', tells, string.format('~%013.0f~', ends) .. id
   for _, gate in ipairs(scopes) do
@@ -14,13 +14,13 @@ local function grant(scopes, units, id, moment, ends, newest, tells)
     stays = stays or gate.busy or gate.rules.concurrency > 0
     local counts = tells or gate.busy or gate.rules.concurrency > 0 or gate.observed
     local note = gate.booked or { 0, 0, 0, 0, 0 }
-    if instant < note[3] + 50 then -- it comes before the tasks that have their turn
+    if instant < note[3] + 50 then -- the permit comes before tasks in their turn
       note[3] = 0
     end
     if counts then
       leased = entry
       redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. entry)
-      mark() -- the gate knows of the lease, also without a limit
+      mark() -- the gate knows of the lease, even without a limit
     end
     if counts or moment > instant and gate[1] then
       note[1], note[5] = math.max(note[1], moment), math.max(note[5], counts and ends or 0)

@@ -1,10 +1,11 @@
 -- stand: let a caller of acquire stand in a line.
 -- Keys: tracked
 -- Needs: now, mark, callers, line, booking, booked
--- Gives: come_before(gates, lines, place, cost, at): the line to stand in if others come first at one of these gates,
---        and when to ask again, ms; or nil. stand(gate, place, channel, code, again, waits): the reply of acquire; if
---        the caller waits, it stands there from now on.
--- At a member of a pool only those come first who are pinned to it.
+-- Gives: come_before(gates, lines, place, cost, at): if other callers or tasks come first at a gate, the gate in whose
+--          line the caller is to stand, and when it is to ask again, ms; else nil.
+--        stand(gate, place, channel, code, again, waits): the reply of acquire. If the caller waits, it stands in the
+--          gate's line from now on.
+-- At a member of a pool only callers come first that are pinned to this member.
 local function come_before(gates, lines, place, cost, at)
   for i, gate in ipairs(gates) do
     local counts = gate.rules.concurrency > 0 or gate.probe ~= '-' or gate.rules.members
@@ -15,7 +16,7 @@ local function come_before(gates, lines, place, cost, at)
       if #before >= free then
         callers().call(gate)
         for _, each in ipairs(standing(gate, place) <= #before and before or {}) do
-          soonest = math.min(soonest, each.ends) -- the next one looks if those that were called have come
+          soonest = math.min(soonest, each.ends) -- the next caller looks if the called callers came
         end
         return lines[i] or lines[2], soonest
       elseif turn then

@@ -1,8 +1,8 @@
--- apart: take apart the record of a task that pop has removed from ready. A table for each (record) would cost too
--- much.
+-- apart: take apart the record of a task that pop has removed from ready. A table for each record, as in `record`,
+-- would cost too much.
 -- Needs: parts
--- Gives: apart(raw): nil if it is no record; else its counts after this delivery; where the rest of it begins; where
---        its payload does; its cost, until when it must have begun, its group.
+-- Gives: apart(raw): nil if it is no record; else its counts after this delivery; where its rest begins; where its
+--        payload begins; its cost; until when the task must have begun; its group.
 local function apart(raw)
   local at, rest, _, cost, expires, _, group, _, attempts, deliveries, deferrals, _, again = parts(raw)
   if at then

@@ -1,6 +1,6 @@
--- change: write what the judge of pop has decided for a delivery into the record of its task.
+-- change: write the cost and the member that the judge of pop has chosen for a delivery into the record of its task.
 -- Needs: record, notes, marks
--- Gives: change(taken), for what take has taken. Each of its changes is {n, token, {cost = text, member = name}}: the
+-- Gives: change(taken), for the table of take. Each of taken.changes is {n, token, {cost = text, member = name}}. The
 --        record is in metas[n], with its counts after this delivery.
 local function change(taken)
   for _, each in ipairs(taken.changes) do

@@ -1,10 +1,10 @@
--- charge: charge a limit for a task or a permit. A lease that counts for a concurrency is stored by keep.
+-- charge: charge a limit for a task or a permit. If its lease counts for a concurrency, keep stores the lease.
 -- Needs: now, rules, pace, refunds, moving, booked, budgets
--- Gives: charge(gate, cost, id, token, moment), for that moment, or for now.
+-- Gives: charge(gate, cost, id, token, moment), for that moment, or for now if it is nil.
 
--- What a clean window adds to a learned rate. Far below the rate of the last 429, half of what is missing; below it, a
--- share of it; from there on, where nothing was refused yet, three times as far beyond it as before. Source:
--- docs/storage.md, "Learning".
+-- Returns what a window without a 429 adds to a learned rate. Far below the rate of the last 429 it is half of what is
+-- missing; nearer to that rate, a share of that rate. Above it, where no request was refused yet, the distance from it
+-- triples. Source: docs/storage.md, "Learning".
 local function gain(gate, rules)
   local rate, last = gate.rate, gate.learned
   if last == 0 then
@@ -17,11 +17,11 @@ local function gain(gate, rules)
   return math.max(0, math.min(math.max(last / 16, (rate - last) * 2), gate.used * 1.5 - rate))
 end
 
--- Of what a gate holds beside windows, and of leases that count.
+-- Charges budgets, quotas and probes of a gate, and notes a lease that counts.
 local function charge_more(gate, cost, id, moment)
   if gate.observed then
     gate.changed = true
-    if budgets().charge(gate.observed, cost, moment or instant) then -- this one asks, alone
+    if budgets().charge(gate.observed, cost, moment or instant) then -- only this task may ask the host
       gate.probe = gate.probe == '-' and 'p' or gate.probe
     end
   end
@@ -34,7 +34,7 @@ local function charge_more(gate, cost, id, moment)
   if gate.probe == 'p' then
     gate.probe, gate.busy, gate.changed = id, true, true
   end
-  if is_awaited(gate) and not is_permit(id) then -- tasks take their turns
+  if is_awaited(gate) and not is_permit(id) then -- a task took its turn
     gate.booked[3], gate.booked[4], gate.changed = 0, instant, true
   end
   local counts = gate.busy or (gate.rules.concurrency > 0 or gate.observed) and gate.scope ~= ''

@@ -1,6 +1,6 @@
 -- delivered: note the deliveries of a pop in the trail.
 -- Needs: trail, layout, marks
--- Gives: note_deliveries(metas), for the ids and records of take.
+-- Gives: note_deliveries(metas), for the ids and records that take has collected.
 local function note_deliveries(metas)
   for i = 1, #metas, 2 do
     local record = metas[i + 1]

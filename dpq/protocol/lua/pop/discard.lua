@@ -1,6 +1,7 @@
--- discard: move tasks that pop has taken and nobody can run to the dead letters.
+-- discard: make tasks that pop has taken, but that no worker can run, dead letters.
 -- Needs: record, bury
--- Gives: discard(rotten), for `rotten` of take: id, record, and the reason, or false if the record cannot be read.
+-- Gives: discard(rotten), for `rotten` of take: for each task {id, record, reason}; the reason is false if the record
+--        cannot be read.
 local function discard(rotten)
   for _, task in ipairs(rotten) do
     local known = task[3] and read(task[2])

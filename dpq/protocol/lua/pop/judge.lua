@@ -1,13 +1,14 @@
 -- judge: apply the queue's own limit inside of pop.
 -- Keys: ready invisible tracked
 -- Needs: now, gate, opens, cost, estimate, callers, booked, charge
--- Gives: queue_judge(most), for a pop of so many tasks, which returns three functions. judge(score, member, id, cost,
---        group, token, raw, units): if the task may run, and has paid, true, or what is to change in its record
---        (estimate); nil if the queue lets no task run. at_last(): when the queue's limit lets the next task run, and
---        when the lightest one; nil means now. settle(): to be called after all of them, and before keep.
+-- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns three functions:
+--        judge(score, member, id, cost, group, token, raw, units): charges a task that may run. It returns true, or the
+--          changes of the task's record (estimate); nil if the queue does not let the task run, which ends the pop.
+--        at_last(): when the queue's limit lets the next task run, and when a task of one unit; nil means now.
+--        settle(): charges what is still owed. To be called after the last task, and before keep.
 
--- How many tasks of one unit may all run now. If one task of n units may, then n such tasks may, unless a burst is
--- smaller than n. So they are asked for, and charged, as one.
+-- Returns how many tasks of one unit may all run now. If a task of n units may run, then n tasks of one unit may, too,
+-- unless a burst is smaller than n. So a single question, and a single charge, serves all of them.
 local function free_together(gate, most)
   for i, rule in ipairs(gate.rules) do
     most = (rule.unit ~= '' or gate[i].more) and 0 or math.min(most, rule.burst)
@@ -30,7 +31,7 @@ local function queue_judge(most)
     together, taken = 0, 0
   end
 
-  -- `units` is the cost with what is reserved, if the group's judge has looked.
+  -- `units` is the cost with its estimates, if the judge of groups has computed it.
   local function judge(score, _, id, cost, _, token, raw, units)
     if units and idle then
       return true
@@ -63,11 +64,11 @@ local function queue_judge(most)
     settle()
     local least = opens_at(queue, weigh('1'), math.huge)
     if full(queue) and redis.call('EXISTS', ready) == 1 then
-      redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease wakes a waiter
+      redis.call('ZADD', tracked, '0', '\t') -- so the script that ends a lease wakes a waiter
       local lease = redis.call('ZRANGE', invisible, '0', '0', 'WITHSCORES')[2]
       least = math.max(least, tonumber(lease or now + 30000))
     end
-    least = math.max(least, kept or 0) -- the tasks behind it are worse
+    least = math.max(least, kept or 0) -- the tasks behind a kept task are worse
     local at = math.max(blocked, least)
     return at > instant and at or nil, least > instant and least or nil
   end

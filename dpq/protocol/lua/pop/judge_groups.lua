@@ -2,11 +2,12 @@
 -- Keys: groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
 --        booked, turns, marks
--- Gives: group_judge(judge_queue, settle), of the queue's limit (judge); it returns three functions.
---        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
---        closes it; for a group with members what is to change in the record has the member that the task runs as.
---        crown(group, frame, at): give a group without a head its next head (step_up). after_all(): to be called after
---        all of them.
+-- Gives: group_judge(judge_queue, settle), for two functions of the queue's limit (judge). It returns three functions:
+--        judge(score, member, id, cost, group, token, raw): as the judge of the queue. It returns false if the group
+--          does not let the task run; if its limit refuses, the group closes. For a pool, the changes of the record
+--          name the member that the task runs as.
+--        crown(group, frame, at): gives a group without a head its next head (step_up).
+--        after_all(): stores the results. To be called after the last task.
 local function group_judge(judge_queue, settle)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
   local queue = gate_of('')
@@ -30,7 +31,7 @@ local function group_judge(judge_queue, settle)
       if at <= instant and gate.rules.members then
         at, mate = pool_at(gate, units, -score, string.match(raw, PINNED))
       end
-      if at <= instant and (is_awaited(gate) or mate and is_awaited(mate)) then -- or some want this member
+      if at <= instant and (is_awaited(gate) or mate and is_awaited(mate)) then -- callers wait for either
         at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
       end
     end

@@ -1,10 +1,10 @@
 -- lease: lease the tasks that pop has taken.
 -- Keys: invisible meta conf stats
 -- Needs: now, times, marks
--- Gives: lease(taken, visibility, shut_until), for what take has taken, and a setting that is over now: the reply of
---        pop, and the shortest lease, ms.
+-- Gives: lease(taken, visibility, shut_until): the reply of pop, and the shortest lease, ms. `taken` is the table of
+--        take; `shut_until` is the setting, which is over now.
 
--- When a task was first due, ms as text, if this is its first delivery; and the base of that text.
+-- If this is a task's first delivery, returns when the task was first due, ms as text; and the base of that text.
 local function first_due(record)
   if string.sub(record, 17, 28) == ' 0 1 0 - 0 q' then -- a token of 16 digits, and a short record
     return string.sub(record, 29, 39), 16
@@ -30,7 +30,7 @@ local function lease(taken, visibility, shut_until)
       again = again - 1
     end
     if not base and string.find(record, OPTIONS, 1, true) then -- a short record has none
-      local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0) -- 0 for none
+      local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0) -- 0: no lease of its own
       if own > 0 and own <= 315360000000 then
         leases[i], least = string.format('%.0f', now + own), math.min(least, own)
       end

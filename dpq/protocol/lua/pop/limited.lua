@@ -1,9 +1,9 @@
--- limited: judge tasks if the queue has no limit, but some groups may have one or be closed. Only if pop meets such a
--- group, it loads the functions of limits, which make it half as slow again.
+-- limited: judge tasks if the queue has no limit, but some groups may have a limit or be closed. It loads the functions
+-- of limits only if pop meets such a group, since they make pop half as slow again.
 -- Keys: conf limits gates
 -- Needs: now, step_up
--- Gives: free_judge(limit, noted), which returns three functions as group_judge does (judge_groups). `noted` is the
---        stored number of limits; `limit` makes the functions of limits.
+-- Gives: free_judge(limit, noted): three functions as group_judge returns them (judge_groups). `noted` is the stored
+--        number of limits; `limit` makes the functions of limits.
 local function free_judge(limit, noted)
   local ruled, free, emptied = redis.call('EXISTS', limits) == 1, {}, 0
   local limited -- the three functions of group_judge, once a group has a limit
@@ -37,7 +37,7 @@ local function free_judge(limit, noted)
     end
   end
 
-  local function after_all() -- as prune: removes gates of limits that were cleared
+  local function after_all() -- removes gates of cleared limits, as prune does
     if limited then
       return limited[3]()
     end
@@ -50,7 +50,8 @@ local function free_judge(limit, noted)
       for moment in string.gmatch(text, ' A[a-z0-9_]*:%d+:%d+:(%d+)') do
         ends = math.max(ends, tonumber(moment) + 3600000) -- as in tokens
       end
-      -- After "-" there are the grants of the windows. Of a member the group has the rules. Of permits prune knows.
+      -- Behind "-" stand the grants of the windows. The rules of a member are those of its group. A gate with booked
+      -- units (B) is left to prune.
       if string.byte(text) == 45 and ends <= instant and not string.find(text, ' B', 1, true)
         and not is_ruled(string.match(drawn[i], '^[^\t]*')) then
         redis.call('HDEL', gates, drawn[i])

@@ -1,8 +1,8 @@
 -- look: read the first tasks in ready, without taking them, to compare partitions.
 -- Keys: ready
 -- Needs: go_on
--- Gives: look(most, at_last), for the at_last of judge: {score, order and id, ...}; nil if there is none, or if the
---        queue lets none of them run.
+-- Gives: look(most, at_last): {score, order and id, ...}; nil if no task is ready, or if the queue lets none of them
+--        run. `at_last` is the function of judge, or nil.
 local function look(most, at_last)
   go_on()
   local first = at_last and at_last() and {} or redis.call('ZRANGE', ready, '0', most - 1, 'WITHSCORES')

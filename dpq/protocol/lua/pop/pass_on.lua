@@ -1,7 +1,8 @@
--- pass_on: wake the next waiter if work remains that may run now, or a moment that a leaving waiter was to watch.
+-- pass_on: wake the next waiter if a ready task may run now, or if this waiter leaves a moment that it was to watch.
 -- Keys: ready conf wake
 -- Needs: now, notice
--- Gives: pass_on(mine, at_last), for the moment that this waiter was to watch, or nil; and for the at_last of judge.
+-- Gives: pass_on(mine, at_last). `mine` is the moment that this waiter was to watch, or nil; `at_last` is the function
+--        of judge, or nil.
 local function pass_on(mine, at_last)
   local left = redis.call('EXISTS', ready) == 1
   if mine and mine > now and mine == tonumber(redis.call('HGET', conf, 'watched') or '') then

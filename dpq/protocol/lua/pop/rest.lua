@@ -1,9 +1,10 @@
--- rest: if no task may run now, find when that may change, and which waiter is to ask then. Of the others, one asks
--- SECOND_MS later, in case the first is dead: `second` in conf holds its moment, or 0 if it may have become the first.
+-- rest: if no task may run now, find when that may change, and choose the waiter that is to ask then. Another waiter
+-- asks SECOND_MS later, in case the first is dead. `second` in conf holds the moment of this second waiter, or 0 if it
+-- may have become the first.
 -- Keys: ready conf wake
 -- Needs: now
--- Gives: rest(waiter, format, event, at_last), the reply of pop to a waiter. `event` is the next moment at which time
---        alone makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit.
+-- Gives: rest(waiter, format, event, at_last): the reply of pop to a waiter. `event` is the next moment at which time
+--        alone makes a task ready, or nil. `at_last` is the function of judge, or nil if the queue has no limit.
 local SECOND_MS = 300
 
 local function rest(waiter, format, event, at_last)
@@ -15,7 +16,7 @@ local function rest(waiter, format, event, at_last)
     local left = redis.call('EXISTS', ready) == 1
     event = event and math.max(event, least or 0)
     event = left and math.min(at, event or at) or event
-    if left and least and waiter ~= '' then -- until then it is useless to wake a waiter
+    if left and least and waiter ~= '' then -- before that moment it is useless to wake a waiter
       redis.call('HSET', conf, 'shut_until', string.format('%.3f', math.ceil(least * 1000) / 1000))
     end
   end

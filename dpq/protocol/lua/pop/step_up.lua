@@ -1,10 +1,10 @@
--- step_up: the next head of a group whose head pop has taken out of ready.
+-- step_up: give a group the next head after pop has taken its head out of ready.
 -- Keys: waiting groups meta
 -- Needs: groups, order
--- Gives: step_up(group, frame, at, turn, score, member, heir), for the frame of take, of which task `at` was the head;
---        the last three as heir_of (groups) gives them, nil if nobody has looked. False if no task of the group waits.
---        If the heir comes before the last task of the frame, it joins them. Else it is stored with those of other
---        groups, when the frame is done. If there is no frame, it is stored at once.
+-- Gives: step_up(group, frame, at, turn, score, member, heir): true; false if no task of the group waits. Task `at` of
+--        the frame (take) was the head. The last three are as heir_of (groups) gives them, or nil if it was not called.
+--        If the heir comes before the last task of the frame, it joins the frame. Else it is stored with the heirs of
+--        other groups, when the frame is done. If there is no frame, it is stored at once.
 local function join(frame, at, text, score, member)
   local popped, n = frame.popped, at + 1
   local beside = tonumber(popped[2 * n])

@@ -1,13 +1,14 @@
--- take: remove the best tasks from ready, and decide about each: lease it, put it back, or give it up.
--- It removes sixteen at a time, which bounds the payloads in memory: a frame. If the heir of a group comes before the
--- last one of a frame, it joins them (step_up). With round robin it removes one at a time, since each turn counts.
+-- take: remove the best tasks from ready, and decide about each task: lease it, put it back, or give it up.
+-- It removes sixteen tasks at a time, a frame, which bounds the payloads in memory. If the heir of a group comes before
+-- the last task of a frame, the heir joins the frame (step_up). With round robin a frame is a single task, since each
+-- turn counts.
 -- Keys: ready waiting groups payload meta conf
 -- Needs: now, apart, order, layout, undelivered
--- Gives: take(taken, most, max_bytes, most_passed, judge, crown), with the judge and the crown of limits, or nil: it
---        decides about one frame; true if pop has enough. It adds to `taken`: metas, the records to store; long, the
---        payloads that have a field of their own, by id; bytes, the size of all payloads; rotten, tasks for the dead
---        letters; passed, how many tasks did not come. In `taken`, token is the newest so far; changes has what a judge
---        returned instead of true, a table of changes to the record (change).
+-- Gives: take(taken, most, max_bytes, most_passed, judge, crown): decides about a frame; true if pop has enough.
+--        `judge` and `crown` are the functions of limits, or nil. The fields of `taken`: metas, the ids and records to
+--        store; long, by id, the payloads that have a field of their own; bytes, the size of all payloads; rotten,
+--        tasks for the dead letters; passed, how many tasks pop does not return; token, the newest token so far;
+--        changes, the tables of changes to a record that a judge returned instead of true (change).
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
   taken.size = taken.size or crown and most > 1 and redis.call('HGET', conf, 'fairness') == 'round_robin' and 1 or 16
@@ -34,7 +35,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
           body = redis.call('HGET', payload, id)
           reason = not body and 'payload missing'
         end
-        rest = counted and rest + 1 -- where its payload begins
+        rest = counted and rest + 1 -- where the payload begins
         reason = reason or expires and expires ~= '0' and tonumber(expires) <= now and 'expired'
       end
       local size = body and #body or counted and #raw - rest + 1 or 0
@@ -43,7 +44,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
       elseif not counted or reason then
         rotten[#rotten + 1] = { id, raw, reason }
         taken.passed = taken.passed + 1
-        if crown and not counted then -- its group goes on, if it was this one
+        if crown and not counted then -- if this task was the head, its group gets the next
           group = string.match(raw, GROUP) or ''
           group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
         end

@@ -1,4 +1,4 @@
--- turns: with round robin, the turns of groups that have a weight.
+-- turns: count the turns of groups that have a weight, with round robin.
 -- Keys: ready
 -- Needs: groups, order
 -- Gives: end_turn(gate); passes(gate, score, shown), true if the group lets its turn pass; goes_on(gate, shown), after
@@ -15,11 +15,11 @@ local function end_turn(gate)
   end
 end
 
--- With round robin a group of weight 3 runs three tasks in each of its turns, and one of weight 0.4 lets its turn
--- pass until it has saved up a whole task. True if the turn passes.
+-- Returns true if the group lets its turn pass. With round robin a group of weight 3 runs three tasks in each turn. A
+-- group of weight 0.4 lets its turns pass until their weights add up to a task.
 local function passes(gate, score, shown)
   local of_score, member, head = head_of(gate.scope)
-  if shown ~= head or shown == member or gate.turn >= 1 then -- no round robin, or in its turn
+  if shown ~= head or shown == member or gate.turn >= 1 then -- no round robin, or the group is in its turn
     return false
   end
   gate.turn, gate.changed = millionths(gate.turn + gate.rules.weight), true

@@ -1,6 +1,6 @@
--- bounds: what is pushed by other means than DPQ's client keeps to the same bounds.
--- Gives: bounded(args), for the arguments of push: the ids of its tasks; the groups of plain ones, by their numbers;
---        true if other tasks are among them; and an error that push is to answer, or nil.
+-- bounds: check the arguments of push, so that programs without DPQ's client keep to the same bounds.
+-- Gives: bounded(args), for the arguments of push: the ids of the tasks; the groups of the plain tasks, by the number
+--        of the task; true if some tasks are not plain; and an error that push is to answer, or nil.
 local function bounded(args)
   local ids, group_of, others = {}, {}, false
   for i = 2, #args, 3 do

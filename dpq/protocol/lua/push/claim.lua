@@ -1,8 +1,8 @@
--- claim: a push with a key meets the holder of the key, or claims it.
+-- claim: find the task that holds the key of a push, or let the push claim the key.
 -- Keys: meta keys
 -- Needs: layout
--- Gives: claim(claims, id, option), for the claims so far, by key: the id of the holder, nil when the key was free;
---        and when they may not meet, the status of push: -3 or -4.
+-- Gives: claim(claims, id, option): nil if the key was free; else the id of its holder, and, if the push may not meet
+--        that holder, the status of push: -3 or -4. `claims` has the earlier claims of this push, by key.
 local function claim(claims, id, option)
   local group, key = option.group, option.key
   local earlier = claims[key]

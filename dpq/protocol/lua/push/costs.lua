@@ -1,7 +1,8 @@
--- costs: tell the caller of push of costs that a limit does not count as they are.
+-- costs: report to the caller of push the costs that a limit does not count as they are.
 -- Needs: rules, cost, uncounted
 -- Gives: tell_uncounted(options, most, queue_rules, reply), for the options of up to `most` tasks and the rules of the
---        queue: it adds to the reply a 0 and a text (uncounted) for each, of the first few groups and costs.
+--        queue. For each such cost it adds a 0 and a text (uncounted) to the reply; it reads the first few groups and
+--        costs.
 local MOST_LOOKED_AT = 16
 
 local function tell_uncounted(options, most, queue_rules, reply)

@@ -1,10 +1,10 @@
--- fresh: a push adds a task.
+-- fresh: add a pushed task to a batch.
 -- Needs: now, begin, body, score, layout
--- Gives: add(id, spec, body, place, group, batch), for the score and the group of a plain task, or the options of
---        another: it adds to the batch what is to be stored, metas and payloads; where the task is to stand: delays,
---        plain (ready), or others (group, score, member of ready, ...), where gather says; and heavy, when it costs
---        more than 1. `place` is its place among equals. Of the batch `aging` is that of its records, and `setting` the
---        queue's `payloads`.
+-- Gives: add(id, spec, body, place, group, batch). For a plain task `spec` is its score, for any other its options, and
+--        `group` is nil. `place` is the task's place among equals. The fields of the batch: metas and payloads, the
+--        entries to store; delays and plain, the entries of delayed and ready; others (group, score, member of ready,
+--        ...), which gather stores; heavy, true if a task has another cost than 1, or a member; aging, the text for its
+--        records; setting, the queue's `payloads`.
 local function place_other(others, group, score, member)
   local n = #others
   others[n + 1], others[n + 2], others[n + 3] = group, score, member
@@ -32,7 +32,7 @@ local function add_full(id, option, body, place, batch)
     batch.delays[n + 1], batch.delays[n + 2] = string.format('%.0f', now + wait), id
   elseif group == '' and aging == '0' then
     n = #batch.plain
-    if string.byte(priority) == 45 then -- minus the priority, as text
+    if string.byte(priority) == 45 then -- the score is minus the priority, as text
       batch.plain[n + 1] = string.sub(priority, 2)
     else
       batch.plain[n + 1] = priority == '0' and priority or '-' .. priority

@@ -1,7 +1,8 @@
--- gather: the pushed tasks of groups come in together: of each group the best stands in ready, the others in waiting.
+-- gather: store the pushed tasks of groups all at once. The best task of each group stands in ready, the others in
+-- waiting.
 -- Keys: waiting groups closed conf
 -- Needs: groups, place, open_or_close
--- Gives: gather(tasks), of `others` of fresh.
+-- Gives: gather(tasks), for the list `others` of fresh.
 local function gather(tasks)
   local names, best_of, behind_it, rise, heads_now, former = {}, {}, {}, {}, {}, {}
   local in_turn = redis.call('HGET', conf, 'fairness') == 'round_robin'
@@ -34,7 +35,7 @@ local function gather(tasks)
     local rises = not shut_now and (not head_score or score < head_score or score == head_score and member < first)
     if rises and in_turn then
       lead(group, score, member, head_score and shut(group))
-    elseif rises then -- as shut and lead, but all at once
+    elseif rises then -- as shut and lead do, but for all groups at once
       local n, text = #rise, score_text(score)
       rise[n + 1], rise[n + 2], heads_now[n + 1], heads_now[n + 2] = text, member, group, text .. ' ' .. member
       if head_score then
@@ -43,7 +44,7 @@ local function gather(tasks)
       end
     else
       wait(group, score, member)
-      stirred[group] = not head_score and heavy() or stirred[group] -- it may be let in before what waited so far
+      stirred[group] = not head_score and heavy() or stirred[group] -- it may run before tasks that wait already
     end
   end
   if #rise > 0 then

@@ -1,7 +1,7 @@
--- merge: what a push does to the task that holds its key.
+-- merge: change the task that holds the key of a push.
 -- Keys: invisible payload meta dead conf
 -- Needs: now, record, body, begin, renew, revise, recost
--- Gives: merge(id, option, body), for what on_duplicate says, unless it is an error.
+-- Gives: merge(id, option, body), which does what on_duplicate says. Not for "error": push then changes nothing.
 local function merge(id, option, body)
   local task = read(redis.call('HGET', meta, id) or '')
   if not task then

@@ -1,9 +1,10 @@
--- options: what a task that is not plain says of itself: a JSON object. `Options` in operations/pushing.py says what
--- each name means. A name that is left out has its usual value. Times are ms.
--- JSON, since cmsgpack is not in fakeredis; by name, since three names are read in 0.33 us, a list of 14 in 0.59.
+-- options: read the options of tasks that are not plain. They stand in a JSON object, whose names are explained by
+-- `Options` in operations/pushing.py. If a name is left out, its option has the usual value. Times are ms.
+-- The format is JSON, since fakeredis has no cmsgpack. Options have names, since three names are read in 0.33 us, and a
+-- list of 14 values in 0.59 us.
 -- Needs: marks
--- Gives: read_options(args), for the arguments of push: the options of its tasks that are not plain, by their numbers;
---        and an error that push is to answer, or nil. Of options `notes` are those of the record (notes).
+-- Gives: read_options(args), for the arguments of push: the options of the tasks that are not plain, by the number of
+--        the task; and an error that push is to answer, or nil. The option `notes` is the text of the record's notes.
 local USUAL = { residual = '1', max_attempts = 10, cost = '1', delay = 0, expires_in = 0, group = '', key = '',
   on_duplicate = 'keep', notes = '' }
 local LONGEST = { priority = 24, residual = 4, cost = 200, group = 200, key = 200, on_duplicate = 14, cron = 400,

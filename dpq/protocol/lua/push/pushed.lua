@@ -1,6 +1,6 @@
--- pushed: note in the trail what a push has added, and what it has changed.
+-- pushed: note in the trail the tasks that a push has added, and the tasks that it has changed.
 -- Needs: trail
--- Gives: note_pushes(args, options, known, holders, group_of), as push has them.
+-- Gives: note_pushes(args, options, known, holders, group_of), for the variables of push with these names.
 local function note_pushes(args, options, known, holders, group_of)
   for i = 1, (#args - 1) / 3 do
     local option, group = options[i], group_of[i]

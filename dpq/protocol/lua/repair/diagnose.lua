@@ -1,14 +1,15 @@
 -- diagnose: find the states that a task is in, and what is wrong with them.
 -- Keys: ready delayed invisible waiting payload dead keys
 -- Needs: now, problem, groups, score
--- Gives: horizons, the latest valid moment of each part; never_due(part, name, score, task), true if an entry of a set
---        is later than that, which it reports; place_of(set, id, task), its right member of ready or waiting;
---        diagnose(id, task, spoilt), which returns the names of the sets that the task is in (as fields, too, with its
---        scores), and whether its member, payload, key and schedule are right. `spoilt` has the invalid cron lines as
---        keys; other cron lines are reported as the kind `cron`.
+-- Gives: horizons, the latest valid moment of each part.
+--        never_due(part, name, score, task): if an entry of a set is later than that, reports it and returns true.
+--        place_of(set, id, task): the right member of a task in ready or waiting.
+--        diagnose(id, task, spoilt): the names of the sets that the task is in, as a list, and as fields with its
+--          scores; then four values that are true if its member, its payload, its key and its schedule are right.
+--          `spoilt` has the invalid cron lines as keys; other cron lines are reported as the kind `cron`.
 
--- No call puts a task more than 10 years away, and the clock may have stepped back by some weeks. A limit may
--- close a group for 2000 years, see MAX_REFILL_SECONDS, and a cron line come again after decades.
+-- No call delays a task by more than 10 years, and the clock may have stepped back by some weeks. A limit may close a
+-- group for 2000 years, see MAX_REFILL_SECONDS. A cron task may come again after decades.
 local horizons = { delayed = now + 3.2e11, invisible = now + 3.2e11, closed = now + 9.5e13 }
 local function never_due(part_name, name, score, task)
   local horizon = horizons[part_name]

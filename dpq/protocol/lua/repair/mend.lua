@@ -1,10 +1,10 @@
--- mend: mend one task: afterwards it is in one set, with its record, its payload and its key.
+-- mend: mend a task. Afterwards the task is in exactly one set, with its record, its payload and its key.
 -- Keys: ready delayed invisible waiting groups payload meta dead keys stats
 -- Needs: now, record, problem, notice, ended, place, bury, diagnose, notes, marks
 -- Gives: salvage(id), for an id without a readable record; mend(id, raw, torn, spoilt), which adds to `torn` the groups
 --        that must begin anew; spoilt as in diagnose.
 
--- Its payload, if it is there, goes to the dead letters.
+-- Removes an id from delayed, invisible and dead. If a record or a payload is stored, it becomes a dead letter.
 local function salvage(id, raw)
   for _, set in ipairs({ delayed, invisible, dead }) do
     redis.call('ZREM', set, id)
@@ -14,8 +14,9 @@ local function salvage(id, raw)
   end
 end
 
--- Of several sets the safest stays: the task is not run twice at once, and comes back by itself. In none, it
--- is dead when it has a reason, delayed when it was not due yet, else due: its lease or its delay is lost.
+-- Returns the set in which a task is to stay, or nil if it is due. Of several sets it is the safest: the task does not
+-- run twice at once, and comes back by itself. A task in no set has lost its lease or its delay. It is dead if it has
+-- a reason, delayed if it was not due yet, else due.
 local function home_of(task, states)
   if states.dead and (task.reason ~= '' or #states == 1) or #states == 0 and task.reason ~= '' then
     return 'dead'
@@ -26,7 +27,7 @@ local function home_of(task, states)
   end
 end
 
--- Out of all sets but one.
+-- Removes a task from all sets but its home.
 local function clear(id, task, states, home, torn)
   for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
     if states[name] and name ~= home then
@@ -63,18 +64,18 @@ local function mend(id, raw, torn, spoilt)
   if placed and filled and holds and timed then
     return
   end
-  task.schedule = timed and task.schedule or '' -- it runs once more, and does not recur
+  task.schedule = timed and task.schedule or '' -- if its schedule is bad, it runs once more only
   local home = home_of(task, states)
   if not holds then
     local holder = redis.call('HGET', keys, task.key)
     local other = holder and read(redis.call('HGET', meta, holder) or '')
-    if other and other.key == task.key then -- the other task keeps it
+    if other and other.key == task.key then -- the other task keeps the key
       task.key = ''
     else
       redis.call('HSET', keys, task.key, id)
     end
   end
-  if not filled then -- an empty payload runs nowhere: it is no JSON
+  if not filled then -- no worker can run an empty payload: it is no JSON
     redis.call('HSET', payload, id, '')
     task.error = task.error == '' and task.reason or task.error
     home, task.reason, placed = 'dead', 'payload missing', false

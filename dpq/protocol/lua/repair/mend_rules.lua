@@ -1,9 +1,9 @@
 -- mend_rules: restore settings and rules that are lost or unreadable from their copies.
 -- Keys: conf stats wake limits
 -- Needs: now, problem, rules, open_or_close, lost, restore, settings
--- Gives: mend_settings(), mend_limit(field, text), rules_back(field), true if there was a copy.
+-- Gives: mend_settings(); mend_limit(field, text); rules_back(field), true if it has restored the rules.
 
--- The rules of a field come back from their copy, if there is one that can be read; who waits is to look.
+-- Restores the rules of a field from their copy, if that can be read, and wakes a waiter.
 local function rules_back(field)
   local hash, name = limits, field
   if field == 'queue' then

@@ -3,7 +3,7 @@
 -- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)
   local names, at, steps, bytes = {}, cursor, tonumber(count), 0
-  repeat -- HSCAN reads the payloads, too: one by one if they are large
+  repeat -- HSCAN also reads the payloads: large ones one by one
     local few = bytes < 1024 * #names and '16' or '1'
     local found = redis.call('HSCAN', payload, at, 'COUNT', few)
     for i = 1, #found[2], 2 do

@@ -1,12 +1,13 @@
 -- settings: find problems of settings and limits.
 -- Keys: meta conf stats limits gates
 -- Needs: problem, rules, lost, noted, counts, totals
--- Gives: settings_fault(), which reports lost settings, and returns {lost, format, gated, turns, pushed};
---        limit_lost(field, text), for a field of stats: the field that limits lacks, which it reports; name_of(field),
---        the group of a limit, "*" for all, "" for the queue, nil if it is no limit; unreadable(field, text, mended),
---        which reports rules that cannot be read; in a repair, if mended(field).
+-- Gives: settings_fault(): reports lost settings, and returns {lost, format, gated, turns, pushed}.
+--        limit_lost(field, text): for a field of stats that is the copy of a lost limit, reports and returns the field
+--          that limits lacks.
+--        name_of(field): the group of a limit; "*" for all groups, "" for the queue, nil if the field is no limit.
+--        unreadable(field, text, mended): reports rules that cannot be read; in a repair only if mended(field) is true.
 
--- How many limits of groups have a copy, and whether the queue's has one.
+-- Returns how many limits of groups have a copy, and true if the queue's limit has a copy.
 local function copies_of_limits()
   local names, _, copied = settings()
   local others = { 'kept.shut_until' }
