@@ -157,7 +157,7 @@ class Reading(NamedTuple):
 
     Attributes:
         allowed: The units that each limit's rate has allowed, by group, window and unit.
-        unlabelled: The number of 429s of tasks whose group has no labels.
+        unlabelled: The number of times that tasks of groups without labels have met a limit.
     """
 
     snapshot: Snapshot

@@ -180,7 +180,7 @@ class Parent:
         self._looked = time.monotonic()
 
     def health(self) -> Health:
-        """Say whether the parent and all its processes are live, and whether one is ready."""
+        """Return the health: live if parent and processes are live; ready if a process is ready."""
         reasons = []
         if (late := time.monotonic() - self._looked) > SILENT_SECONDS:
             reasons.append(f"the parent has not moved for {late:.0f} s")

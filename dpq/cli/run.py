@@ -199,7 +199,7 @@ def exit_code(outcome: BatchOutcome) -> int:
     """Return the exit code of a run."""
     if outcome.left and not outcome.stopped:
         return INTERRUPTED
-    # Other processes may have worked on a run that was not idle.
+    # If the run did not begin idle, another process may save the missing answers.
     lost = outcome.missing and outcome.began_idle
     return FAILED if outcome.stopped or outcome.dead or lost else 0
 

@@ -60,7 +60,7 @@ def read_limits(
 
 
 def _read_quotas(rules: str, counts: Sequence[str]) -> tuple[QuotaState, ...]:
-    """Read what is left of each quota: `LEFT:RESET`; the default of all groups has no units."""
+    """Read what is left of each quota: `LEFT:RESET`; without counts, all of it is left."""
     quotas = read_quotas(rules)
     states = []
     for quota, text in zip(quotas, counts or [f"{q.amount}:" for q in quotas], strict=True):

@@ -40,7 +40,7 @@ _NOTE = re.compile("([\x1c-\x1f])([^\x1c-\x1f]*)")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
-MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
+MAX_OPTION_DIGITS = 12  # digits of the longest duration: 10 years in ms
 
 COMMON_ATTEMPTS = 10
 """The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""
@@ -111,16 +111,16 @@ def _costs(text: str) -> tuple[int, dict[str, int] | None]:
 
 
 _Parts = tuple[str, str, int, str, str, str, tuple[str, str, str, str] | None, str]
-"""Token, other counts, enqueued, order, max_attempts, priority, and what stands behind a TAB.
+"""Token, other counts, enqueued, order, max_attempts, priority, more, and the text behind a TAB.
 
-Before the last one: cost, wait, expires and aging; None of a short record, which has none of them.
+"More" is cost, wait, expires and aging; None for a short record, which has none of them.
 """
 
 
 def _parts(record: bytes) -> _Parts:
-    """Take a record apart, whatever its form."""
+    """Take a record of any form apart."""
     head, _, names = str(record, "utf-8", "replace").partition("\t")
-    if head[0] in "qf":  # no delivery yet
+    if head[0] in "qf":  # the task was never delivered
         head = f"0 0 0 0 - 0 {head}"
     counts, short, rest = head.partition(" q")
     if short:

@@ -296,7 +296,7 @@ class _Bounded(AbstractConnection):
         reply_timeout = self.socket_timeout
         self.socket_timeout = self.socket_connect_timeout  # the time limit of the TLS handshake
         try:
-            # The next class of each combination below has one.
+            # The next class of each combination below has a `_connect`.
             return super()._connect()  # type: ignore[safe-super, no-untyped-call]
         finally:
             self.socket_timeout = reply_timeout

@@ -189,7 +189,7 @@ class Limited(NamedTuple):
     """The 429s of a scope in the last day, and how its learned rate has changed.
 
     Attributes:
-        hits: The number of 429s of each status in the stream of events, as text; "" for none.
+        hits: The number of events of each status, such as 429, as text; "" for none.
         last: The last 429.
         marks: The moment of each 429, as a part of the day.
         steps: The moments at which the rate changed, as parts of the day, each with the rate from

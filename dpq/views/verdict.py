@@ -39,7 +39,7 @@ def is_unattended(snapshot: Snapshot) -> bool:
 
 
 def say_state(snapshot: Snapshot, now_ms: float) -> str:
-    """Write the verdict for a narrow column; for a paused queue, the time until its end."""
+    """Write the verdict for a narrow column; for a paused queue, the rest of the pause."""
     paused = snapshot.survey.paused_until
     if paused.isdecimal():
         return f"paused, {until(float(paused), now_ms)}"

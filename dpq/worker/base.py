@@ -184,7 +184,7 @@ class WorkerBase(Generic[Q]):
         return self._state.stopping
 
     def health(self) -> Health:
-        """Say whether this worker is live and ready; any thread may ask, and nothing is sent.
+        """Return the health: live, ready, and the reasons; any thread may call it. Nothing is sent.
 
         The worker is live while its loops move. The loops are the main loop, the heartbeats, and
         the exchange with the server. A loop without a move for 60 s counts as stuck. A handler that

@@ -47,7 +47,7 @@ class Pulse:
         self._heard = time.monotonic() if answered else -math.inf
 
     def health(self, *, stopping: bool) -> Health:
-        """Say whether all loops move, and whether the server answers."""
+        """Return the health: live if all loops move, ready if the server answers, too."""
         from dpq.model.reports import Health
 
         now = time.monotonic()
