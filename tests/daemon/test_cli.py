@@ -1141,10 +1141,6 @@ def plain(markup: str) -> str:
     return " ".join(Text.from_markup(markup).plain.split())
 
 
-OWN_SERVERS = (("demo",), ("run",))
-"""Commands that begin a server of their own."""
-
-
 @pytest.mark.parametrize(
     ("words", "command"),
     [pytest.param(*each, id=" ".join(each[0])) for each in commands()],

@@ -42,7 +42,6 @@ NO_WAIT, NO_DURATION, NO_PRIORITY = ([*bad, None] for bad in (BAD_WAIT, BAD_DURA
 NO_NAME = ["", 5, b"g"]
 TOO_LONG = ["x" * 201, "é" * 101]
 NO_TEXT = ["a\tb", "a\nb", "\0", "\x7f", "\x85"]
-NO_LABEL = [*NO_NAME, *TOO_LONG, *NO_TEXT, "\ud800"]
 NO_ID = ["", None, 5, "é", "x" * 201, b"id"]
 NO_STATE = ["", "READY", "all", 1]
 TEN_YEARS = r"to 315360000 \(10 years\)"
