@@ -16,7 +16,7 @@ from dpq.views.verdict import say_verdict
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, require_plain, value_of
-from dpq.web.limit_pages import group_names
+from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import (
     ALL,
     PAGE,
@@ -118,6 +118,8 @@ def limits(call: Call) -> Response:
     """Read the states of the queue, of the default of all groups, and of some groups."""
     names, following = group_names(call)
     states, counted, now_ms = call.shared("states", names)
+    if not call.query.get("way") and not call.query.get("q"):
+        states = [*states[:2], *closed_first(states[2:])]
     return call.answer(
         {
             "limits": [plain(state) for state in states],

@@ -220,6 +220,25 @@ def test_the_largest_groups_come_first(look: Browser, q: DPQ, path: str) -> None
     assert [(each["group"], each["waiting"]) for each in found[:2]] == [("bigger", 60), ("big", 40)]
 
 
+def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
+    """Groups that a 429 or a hand has closed, then spent ones, then the largest; 50 on the page."""
+    q.push_many([Push(n, group=f"large {n % 60:02}") for n in range(240)])
+    q.set_limit(1, 3600, group="spent")
+    q.push_many([Push(n, 9, group="spent") for n in range(2)])
+    assert q.pop().task.group == "spent"
+    for n in range(52):
+        q.push(n, group=f"closed {n:02}")
+        q.delay_group(f"closed {n:02}", 60 + n)
+    q.push("more", group="closed 51")
+    said = [each["group"] for each in look.api(f"/queues/{q.queue_name}/limits")["limits"][2:]]
+    assert said[0] == "closed 51"
+    assert set(said[1:48]) == {f"closed {n:02}" for n in range(4, 51)}  # the last to open
+    assert said[48] == "spent"
+    assert said[49].startswith("large")
+    names = re.findall(r'data-key="((?:closed|large|spent)[^"]*)"', look.page(f"{path}/limits"))
+    assert names == said[:50]
+
+
 def test_a_dry_run_says_when_it_drains(look: Browser, q: DPQ, path: str) -> None:
     """20 a second start 400 waiting tasks in 20 s; nothing is changed."""
     q.set_limit(1, 1, group="a")
