@@ -3,6 +3,7 @@
 from typing import Any
 
 from dpq import LimitState, Quota, RateLimit
+from dpq.model.limits import most_granted
 from dpq.model.rates import span
 from dpq.views.words import number
 
@@ -28,8 +29,7 @@ def quota_text(quota: Quota) -> str:
 
 def promise(window: RateLimit) -> str:
     """Write the promise of a window."""
-    most = window.rate + window.burst - 1  # a moving window has a burst of 1
-    whole = int(most) if float(most).is_integer() else int(most) + 1
+    whole = most_granted(window.rate, window.burst)
     unit = window.unit or "requests"
     return f"never more than {number(whole)} {unit} in any {span(window.per)}"
 

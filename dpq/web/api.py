@@ -16,14 +16,17 @@ from dpq.views.verdict import say_verdict
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, require_plain, value_of
-from dpq.web.limit_pages import group_names
+from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import (
+    ALL,
     PAGE,
+    SUGGESTED,
     filter_of,
+    left_of,
     look_of,
     query_of,
-    read_positions,
-    write_positions,
+    search,
+    write_search,
 )
 from dpq.web.render import plain
 from dpq.web.site import Call, read_number, read_whole
@@ -84,21 +87,21 @@ def queue(call: Call) -> Response:
 
 
 def tasks(call: Call) -> Response:
-    """Find tasks of one state."""
-    chosen = filter_of(call, call.query)
+    """Find tasks of one state, or of all."""
+    everywhere = call.query.get("state") == ALL
+    chosen = filter_of(call, call.query, "ready" if everywhere else None)
     most = read_whole(call.query.get("n", str(PAGE)), "n")
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
-    found = call.browse(
-        "search", chosen, read_positions(call.query.get("after", "")), most, look_of(call)
-    )
+    hits = search(call, chosen, most, everywhere=everywhere)
     payloads = call.site.guard.access.payloads and call.query.get("payload") != "0"
     return call.answer(
         {
-            "tasks": [task_json(task, payloads) for task in found.tasks],
-            "searched": found.looked,
-            "left": found.left,
-            "after": write_positions(found.positions) if found.left else None,
+            "tasks": [task_json(task, payloads) for task in hits.tasks],
+            "found": hits.search.found,
+            "searched": hits.search.looked,
+            "left": left_of(call, hits),
+            "after": write_search(hits.search) or None,
         }
     )
 
@@ -115,6 +118,8 @@ def limits(call: Call) -> Response:
     """Read the states of the queue, of the default of all groups, and of some groups."""
     names, following = group_names(call)
     states, counted, now_ms = call.shared("states", names)
+    if not call.query.get("way") and not call.query.get("q"):
+        states = [*states[:2], *closed_first(states[2:])]
     return call.answer(
         {
             "limits": [plain(state) for state in states],
@@ -123,6 +128,13 @@ def limits(call: Call) -> Response:
             "next": following,
         }
     )
+
+
+def groups(call: Call) -> Response:
+    """Suggest groups with waiting tasks whose names begin with a text."""
+    begins = call.query.get("q", "").strip()
+    way = "name" if begins else "largest"
+    return call.answer({"groups": call.shared("groups", way, begins, "", SUGGESTED)})
 
 
 def forecast(call: Call) -> Response:

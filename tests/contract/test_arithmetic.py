@@ -17,7 +17,8 @@ from dpq import DPQ, Adaptive, Quota, RateLimit, Reserve
 from dpq.model.cost import read_cost, write_cost
 from dpq.model.counted import Refilling
 from dpq.model.forecast import View
-from dpq.model.gates import Gate, MovingWindow
+from dpq.model.gates import Gate
+from dpq.model.windows import MovingWindow
 from dpq.protocol.foresight import read_view
 from dpq.testing import Clock
 
@@ -57,7 +58,7 @@ RULES = {
     "budget that refills": Rules([RateLimit(20, 1, 20, slack=0)], budget="s"),
 }
 COSTS: list[int | dict[str, int]] = [1, 1, 1, 2, 5, {"t": 30}, {"": 0, "t": 170}, {"t": 2000}]
-COMPARED = {"dpq.model.gates", "dpq.model.counted", "dpq.model.moving"}
+COMPARED = {"dpq.model.gates", "dpq.model.counted", "dpq.model.windows"}
 LEFT_OUT = {"_looked_at", "assumed", "probe_until", "permits", "rolled"}
 """Attributes that say nothing of what was granted, or that a client only assumes."""
 

@@ -11,8 +11,8 @@ from kit.limits import LONG, SCOPES, fill, payloads, take
 from redis import Redis
 
 from dpq import DPQ, RateLimit, Reserve
-from dpq.model.moving import tick_of
 from dpq.model.permit import Caller, PermitRequest
+from dpq.model.windows import tick_of
 from dpq.protocol.keys import key_of
 
 TEN = RateLimit(10, 60, moving=True, slack=0)

@@ -163,6 +163,23 @@ def test_what_else_a_429_can_close(q, clock, scope):
     assert q.group("g").reason == {"group": "probe"}.get(scope)
 
 
+@pytest.mark.parametrize("scope", ["member", "group", "queue", "task"])
+def test_a_429_counts_for_the_member_that_met_it(q, clock, scope):
+    """Once for each delivery, whatever it closes; the group counts those of all its members."""
+    q.set_limit(60, 60, burst=9, group="g", members=KEYS)
+    fill(q, 9)
+    first, second = take(q), take(q)
+    q.rate_limited(first, 10, scope)
+    q.rate_limited(first, 20, scope)
+    q.rate_limited(second, 10, "task")
+    met = [state.rate_limited for state in q.group("g").members]
+    assert (met, q.group("g").rate_limited) == ([1, 1, 0], 2)
+    clock.advance(100_000)
+    q.promote()
+    assert member(q).rate_limited == 1
+    assert q.check() == []
+
+
 def test_tasks_without_a_member_close_their_group(q, clock):
     """Scope member is the group there; the signal says the same."""
     q.push_many([Push(1, group="g"), Push(2, group="g")])

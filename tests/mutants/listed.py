@@ -299,7 +299,7 @@ endings | a worker tells no budgets | contract/observe
 opens_at | a reserve is for all | lua/pop_limits
 - if grown > 0 then
 + if false then
-_ms | a window that is no whole ms is shortened | unit/limits
+whole_ms | a window that is no whole ms is shortened | unit/limits
 - math.ceil(float(
 + math.floor(float(
 gate_of | a group's own limit is none | lua/pop_limits
@@ -1180,8 +1180,8 @@ search.lua | a search of the dashboard finds neighbours of a group | lua/search
 
 # Foresight
 Window.opens_at | a forecast ignores reserves | contract/forecast
--             if missing > 0:
-+             if missing > 1e9:
+- if reserve and (
++ if not reserve and (
 Window.charge | a foreseen start pays from the last one on | contract/forecast
 - self.owed = max(self.owed, instant) + self.time_of(units)
 + self.owed = self.owed + self.time_of(units)
@@ -1312,7 +1312,7 @@ add | a moving window keeps the earlier of two slots | lua/moving
 insert | a moving window has a slot for each grant before a booking | lua/moving
 - elseif found[n - 2] and tick - found[n - 2][1] <= span then
 + elseif false then
-Slots.frees | drain forgets when units leave a moving window | contract/forecast
+MovingWindow._frees | drain forgets when units leave a moving window | contract/forecast
 - tick * self._tick + self.length - begin
 + tick * self._tick - begin
 hold | a moving window forgets what has not left | lua/moving
@@ -1366,12 +1366,12 @@ opens_at | a moving window keeps nothing for others | lua/moving
 true_up | a moving window caps what a task has spent at its rate | lua/moving
 - local more = fresh[unit] and fresh[unit] -
 + local more = after and after -
-MovingWindow.pace | a forecast takes a moving window without its slack | contract/forecast
-- self.slots.length = self.per_ms + slack
-+ self.slots.length = float(self.per_ms)
-Slots.opens_at.over | a moving window of a cost above its rate is never foreseen | contract/forecast
-- over = min(taken + units - self._rate, taken)
-+ over = taken + units - self._rate
+MovingWindow._has | a forecast takes a moving window without its slack | contract/forecast
+- tick * self._tick + self.length
++ tick * self._tick + self.per_ms
+MovingWindow._has | a moving window of a cost above its rate is never foreseen | contract/forecast
+- over = min(taken + units + spared - self._rate, taken)
++ over = taken + units + spared - self._rate
 Rounds.start | a drain takes a moving window as full at each round | contract/forecast unit/clearing
 - return over * self.length + at
 + return over * self.length
