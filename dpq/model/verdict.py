@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from dpq.model.limit_states import LimitState
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
-from dpq.model.rates import per_text, span
+from dpq.model.rates import per_text, span, span_between
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.survey import Held, News, Survey
 
@@ -581,8 +581,7 @@ def _pace_of(facts: Facts) -> Iterator[str]:
         return
     yield f"{come:.1f} come and {done:.1f} end a second"
     if left is not None:
-        low, high = map(span, left)
-        yield f"done in {low}" if low == high else f"done in {low} to {high}"
+        yield f"done in {span_between(*left)}"
     elif facts.due and come > done:
         yield "it grows"
 

@@ -51,7 +51,7 @@ class Filter:
         state: Their state.
         group: Their group; "" for any.
         least: Their lowest priority; None for any.
-        text: A part of their group, key, error or payload, as it is stored; "" for any.
+        text: A part of their id, group, key, error or payload, as it is stored; "" for any.
         reason: The reason of dead tasks, with "#" for each number; "" for any.
         fault: The first 200 bytes of their last error, in the same way; None for any.
         recurring: Recurring tasks only.
@@ -79,7 +79,8 @@ class Found(NamedTuple):
 
     Attributes:
         tasks: The tasks.
-        looked: The number of tasks that were looked at for this page.
+        looked: The number of tasks that were looked at for this page, without those that the
+            next page looks at again.
         left: The number of tasks behind the last task that was looked at.
         positions: The start of the next page, for each partition.
         passed: The number of tasks that passed the filter.
@@ -258,6 +259,7 @@ class Browser:
             if len(taken) < len(page.rows):
                 ends[i] = taken[-1].position if taken else start[i]
                 left += len(page.rows) - len(taken)
+                looked -= len(page.rows) - len(taken)
         passed = sum(page.passed for page in pages)
         return Found([row.task for row, _ in shown], looked, left, ends, passed)
 

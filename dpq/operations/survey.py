@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.survey import Held, News, Survey
 from dpq.operations.limit_replies import read_limits
@@ -29,6 +30,7 @@ class Explained(NamedTuple):
         ahead: Ready tasks before it, or before the head of its group.
         in_group: Tasks of its group before it.
         now_ms: The server's clock.
+        limits: The states of the queue's limit, and of its group's.
     """
 
     sentence: str
@@ -36,6 +38,7 @@ class Explained(NamedTuple):
     ahead: int
     in_group: int
     now_ms: int
+    limits: list[LimitState]
 
 
 def read_survey(reply: list[Any]) -> Survey:

@@ -5,7 +5,8 @@
 -- ARGV[2..]            groups, "" for the queue
 --
 -- Returns eight texts for each group:
--- * Its limit: its field of limits ("queue" for the queue), TAB and its rules; "" without a limit.
+-- * Its limit: its field of limits ("queue" for the queue), TAB and its rules, with a ? before rules that cannot be
+--   read; "" without a limit.
 -- * When it opens, ms; "0" if it is open, or if the moment is not known.
 -- * Why it lets no task run; "" if it lets tasks run. l: a 429 closed it. h: a caller closed it by hand. u: its rules
 --   cannot be read. p: its probe runs. c: its concurrency is used up. s: the units of a window are spent. q: a quota

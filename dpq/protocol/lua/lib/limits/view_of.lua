@@ -66,7 +66,7 @@ local function view_of(scopes)
     local text, lines, permits, of_members = '', {}, running(scope), 0
     for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
       local rules = rules_of(field)
-      text = rules and field .. '\t' .. (rules.unreadable and '' or rules.text) or text
+      text = rules and field .. '\t' .. (rules.unreadable and '?' or '') .. rules.text or text
     end
     if gate.rules.members then
       pool_at(gate, {}, math.huge)
