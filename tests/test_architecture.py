@@ -397,7 +397,7 @@ KEY_NAMES = {*PARTS, "queues", "queues_tick"}
 NEEDED_BY = {
     "pop": {"pop", "acquire", "grant"},  # a permit is charged as a task is
     "push": {"push"},
-    "repair": {"check", "check_limits", "repair", "repair_limits", "types"},
+    "repair": {"check", "check_limits", "types"},
 }
 """The folders that are not for everybody, and the operations that need their files."""
 
@@ -525,11 +525,12 @@ def browsed(q: DPQ) -> list[Any]:
     return [
         *(q._session.run(browser.search, Filter(state, text="x")) for state in TaskState),
         *(q._session.run(browser.groups, way) for way in ("largest", "name", "closed")),
-        q._session.run(browser.overview),
+        q._session.run(q._operations.overview),
+        q._session.run(q._operations.partitions[0].names),
         q._session.run(browser.kinds),
         q._session.run(browser.own_limits),
         q._session.run(browser.states, ["a"]),
-        q._session.run(browser.explained, id_),
+        q._session.run(q._operations.explained, id_),
     ]
 
 

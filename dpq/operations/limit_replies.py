@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dpq.model.budget import Budget
+from dpq.model.limit_rules import plain_rules
 from dpq.model.limit_states import LimitState, MemberState, QuotaState
 from dpq.model.limits import EVERY_GROUP, RateLimit, read_rules, reason_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
@@ -20,8 +21,8 @@ def read_limits(
     states = []
     for i, group in enumerate(groups):
         rules, opens, why, rate, left, waiting, now_ms, lines = texts[8 * i : 8 * i + 8]
-        own, _, rules = rules.partition("\t")
-        rules, _, weight = split_pool(rules)
+        own, _, text = rules.partition("\t")
+        rules, _, weight = split_pool("" if text.startswith("?") else text)
         windows, concurrency = read_rules(rules) if rules else ((), None)
         everyone = group == EVERY_GROUP
         closed = why and (not everyone or why == "u")
@@ -30,6 +31,7 @@ def read_limits(
         left, counts, told, totals = left.split("\t")
         rate_limited, *granted = map(int, totals.split())
         is_own = own not in ("", "groups")
+        stands = plain_rules(text.removeprefix("?")) if is_own or everyone else ""
         states.append(
             LimitState(
                 group=group,
@@ -54,6 +56,7 @@ def read_limits(
                 weight=weight,
                 granted=tuple(granted) if is_own else (),
                 rate_limited=rate_limited,
+                rules=stands,
             )
         )
     return states
@@ -166,8 +169,15 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
     )
 
 
-def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
-    """Say in one sentence why a task is not running; `limits` are the queue's and its group's."""
+def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattended: str = "") -> str:
+    """Say in one sentence why a task is not running.
+
+    Args:
+        found: The task, and its place.
+        limits: The limits of the queue and of its group.
+        now_ms: The server's time.
+        unattended: Why no consumer takes tasks of the queue; "" if one does.
+    """
 
     def within(moment_ms: float) -> str:
         return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"
@@ -206,6 +216,10 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
         if shut is None and not before and found.held_until_ms > now_ms:
             wait = within(found.held_until_ms)
             return f"it waits for units of the queue's limit, for another {wait}"
+        if shut is None and unattended:
+            return (
+                f"it is {found.state}{behind and f' {behind}'}, but nobody takes it: {unattended}"
+            )
         if shut is None:
             return f"it is {found.state}: {behind or 'next'}"
         if isinstance(shut, MemberState):
@@ -262,3 +276,17 @@ def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
 
 def _tasks(count: int, kind: str = "") -> str:
     return f"{count} {kind} task{'s' if count > 1 else ''}".replace("  ", " ")
+
+
+def changes_at(found: Waiting, limits: Sequence[LimitState]) -> float | None:
+    """Return the moment of the sentence that `explain` makes, ms."""
+    if found.state in (TaskState.DELAYED, TaskState.INVISIBLE):
+        return found.until_ms
+    if found.state is TaskState.DEAD:
+        return None
+    if found.paused_until:
+        return None if found.paused_until == "inf" else float(found.paused_until)
+    shut = next((limit for limit in reversed(limits) if not limit.open), None)
+    if shut:
+        return shut.opens_at.timestamp() * 1000 if shut.opens_at else None
+    return found.held_until_ms or None

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
-from dpq.model.drain import DrainLook
+from dpq.model.drain import DrainLook, Paper
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
@@ -27,16 +27,21 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
+from dpq.model.survey import Survey
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
+from dpq.model.verdict import Verdict, VerdictState, verdict_of
 from dpq.operations import foresight, history
 from dpq.operations.base import PAGE
 from dpq.operations.description import Description
+from dpq.operations.limit_replies import changes_at, explain
 from dpq.operations.partition import PUSH_BATCH, Partition
 from dpq.operations.pop import PartitionPop
 from dpq.operations.pushing import Checked, PushChecker
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
+from dpq.operations.survey import Explained, Overview, read_survey
+from dpq.operations.survey import joined as joined_surveys
 from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
@@ -549,8 +554,19 @@ class QueueOperations(Generic[P]):
 
     # Limits and groups
 
-    def set_limit(self, rules: LimitRules) -> Steps[None]:
-        """Limit a group, or every group without a limit of its own."""
+    def set_limit(
+        self, rules: LimitRules, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
+        """Limit a group, or every group without a limit of its own.
+
+        Args:
+            rules: The limit.
+            by: The name of who sets it.
+            expected: The rules that must stand, as `plain_rules` writes them; None: any.
+
+        Raises:
+            LimitChangedError: Other rules stand.
+        """
         group, count = rules.group, len(self.partitions)
         if group is None and count > 1:
             raise ConfigurationError(
@@ -563,13 +579,31 @@ class QueueOperations(Generic[P]):
                 f"weight is {rules.weight!r}, and queue {self.description.name!r} has {count} "
                 "partitions: there it must be 1 or more; multiply the weights of all groups"
             )
-        parts = self._limited_by(group)
-        return _done([self._noted(part, part.set_limit(rules)) for part in parts])
+        return self._change_limit(
+            group, lambda part, seen: part.set_limit(rules, by, seen), expected
+        )
 
-    def clear_limit(self, group: str | None) -> Steps[None]:
+    def clear_limit(
+        self, group: str | None, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
         """Remove a limit."""
-        parts = self._limited_by(group)
-        return _done([self._noted(part, part.clear_limit(group)) for part in parts])
+        return self._change_limit(
+            group, lambda part, seen: part.clear_limit(group, by, seen), expected
+        )
+
+    def _change_limit(
+        self,
+        group: str | None,
+        change: Callable[[Partition[P], str | None], Steps[None]],
+        expected: str | None,
+    ) -> Steps[None]:
+        """Change a limit in all partitions that store it; the first one compares what stands."""
+        first, *others = self._limited_by(group)
+        if expected is None:
+            yield from all_of([self._noted(part, change(part, None)) for part in (first, *others)])
+        else:
+            yield from self._noted(first, change(first, expected))
+            yield from all_of([self._noted(part, change(part, None)) for part in others])
 
     def _limited_by(self, group: str | None) -> Sequence[Partition[P]]:
         """Find the partitions that store the limit of a group, of every group, or of the queue."""
@@ -665,12 +699,47 @@ class QueueOperations(Generic[P]):
         """Read the limit and the state of one group."""
         return self._group(name).group(name)
 
-    def why(self, id_: str) -> Steps[str]:
-        """Say why a task is not running."""
+    def explained(self, id_: str) -> Steps[Explained]:
+        """Say why a task is not running, and until when."""
         parts, part = self.partitions, self._of(task_id(id_))
-        told = yield from part.why(id_)
-        where = f" (in partition {parts.index(part) + 1} of {len(parts)})"
-        return told + where if len(parts) > 1 else told
+        found, limits, now_ms = yield from part.waiting(id_)
+        unattended = ""
+        if found.state in (TaskState.READY, TaskState.WAITING):
+            verdict = yield from self.verdict()
+            unattended = verdict.because * (verdict.state is VerdictState.NO_CONSUMER)
+        sentence = explain(found, limits, now_ms, unattended)
+        if len(parts) > 1:
+            sentence += f" (in partition {parts.index(part) + 1} of {len(parts)})"
+        until = changes_at(found, limits)
+        return Explained(sentence, until, found.ahead, found.in_group, now_ms, limits)
+
+    def why(self, id_: str | None) -> Steps[str | Verdict]:
+        """Say why a task is not running; without an id, make the verdict on the queue."""
+        if id_ is None:
+            return (yield from self.verdict())
+        return (yield from self.explained(id_)).sentence
+
+    def survey(self) -> Steps[Survey]:
+        """Read what keeps the tasks of all partitions from running."""
+        looks = [part.report("survey", [], read_survey) for part in self.partitions]
+        return joined_surveys((yield from all_of(looks)))
+
+    def overview(self) -> Steps[Overview]:
+        """Read all that pages show of a queue, in one round trip for each of its pages."""
+        results = yield from together([self.stats(), self.survey(), self.workers()])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return Overview(*results)
+
+    def verdict(self) -> Steps[Verdict]:
+        """Say why the queue does not move, who holds it, and what to do."""
+        found = yield from self.overview()
+        verdict = verdict_of(self.description.name, *found)
+        if verdict.state is VerdictState.UNKNOWN_QUEUE:
+            names = yield from self.partitions[0].names()
+            verdict = verdict_of(self.description.name, *found, names=names)
+        return verdict
 
     # Looking ahead
 
@@ -681,6 +750,10 @@ class QueueOperations(Generic[P]):
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
         return foresight.drain_look(self.partitions)
+
+    def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
+        """Read what stands of a limit, and the drain time with it and with other rules, or none."""
+        return foresight.limit_on_paper(self._limited_by(group), group, rules)
 
     def remember(self) -> Steps[list[int]]:
         """Store a slot of the history, unless this minute has one."""

@@ -35,6 +35,7 @@ from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_s
 from dpq.model.validation import milliseconds, number
 from dpq.queue.base import QueueSettings
 from dpq.queue.end_log import log_failed
+from dpq.queue.inside import process_name
 from dpq.queue.life_async import AsyncQueueLife
 from dpq.queue.pauses_async import THROWN_AWAY, pause
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.task import Task
+    from dpq.model.verdict import Verdict
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch
     from dpq.queue.dead_async import AsyncDeadLetters
@@ -814,7 +816,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             weight=weight,
             reset=reset,
         )
-        await self._session.run(self._operations.set_limit, rules)
+        await self._session.run(self._operations.set_limit, rules, process_name())
 
     async def clear_limit(self, group: str | None = None) -> None:
         """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
@@ -822,7 +824,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         A group or queue that a 429 or `delay_group` has closed stays closed: `resume` opens the
         queue.
         """
-        await self._session.run(self._operations.clear_limit, group)
+        await self._session.run(self._operations.clear_limit, group, process_name())
 
     async def rate_limited(
         self,
@@ -981,11 +983,20 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """Look at one group: its limit, the units left, if it is open, and if not, why."""
         return await self._session.run(self._operations.group, name)
 
-    async def why(self, task_id: str) -> str:
-        """Say in one sentence why a task is not running.
+    @overload
+    async def why(self, task_id: None = None) -> Verdict: ...
+    @overload
+    async def why(self, task_id: str) -> str: ...
+    async def why(self, task_id: str | None = None) -> str | Verdict:
+        """Say why a task is not running; without an id, why the queue does not move.
+
+        A `Verdict` says in one sentence what holds the queue, who is at fault, until when, and what
+        to do. All screens and the command line show the same words.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
+
+        Source: docs/operations.md, "Why does it not move?".
         """
         return await self._session.run(self._operations.why, task_id)
 

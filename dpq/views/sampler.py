@@ -16,7 +16,9 @@ from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, Scope
 from dpq.model.draining import closed_longest, drain_of
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.operations.browse import Browser, Survey
+from dpq.model.survey import Survey
+from dpq.model.verdict import Pace, Verdict, verdict_of
+from dpq.operations.browse import Browser
 from dpq.queue.inside import operations_of, session_of
 from dpq.transport.cluster import forbidden
 
@@ -126,6 +128,7 @@ class Snapshot(NamedTuple):
     workers: list[WorkerInfo]
     rates: Rates
     samples: list[Sample]
+    verdict: Verdict
 
     @property
     def backlog(self) -> int:
@@ -167,7 +170,7 @@ class Watch:
 
     def read(self) -> Snapshot:
         """Read the queue in one round trip; call it once a second at most."""
-        stats, survey, workers = session_of(self.queue).run(self.browser.overview)
+        stats, survey, workers = session_of(self.queue).run(operations_of(self.queue).overview)
         self.ahead_ms = survey.now_ms - time.time() * 1000
         now = self._clock()
         self._remember(now)
@@ -180,7 +183,10 @@ class Watch:
         )
         while samples[0].at < now - KEPT_SECONDS:
             samples.popleft()
-        return Snapshot(stats, survey, workers, rates_of(list(samples)), list(samples))
+        rates = rates_of(list(samples))
+        pace = Pace(rates.come, rates.done, left_of(backlog, rates))
+        verdict = verdict_of(self.queue.queue_name, stats, survey, workers, pace)
+        return Snapshot(stats, survey, workers, rates, list(samples), verdict)
 
     def _remember(self, now: float) -> None:
         if self._remembers and now - self._remembered >= REMEMBER_SECONDS:
@@ -246,6 +252,14 @@ class Kept(Generic[T]):
             while len(self._kept) > OPEN_QUEUES:
                 self._kept.popitem(last=False)
             return kept[1]
+
+
+def left_of(backlog: int, rates: Rates) -> tuple[float, float] | None:
+    """Compute the seconds until a backlog is done; None if it is not known, or if it grows."""
+    if rates.come is None or rates.done is None or rates.done - rates.come < 0.05:
+        return None
+    seconds = backlog / (rates.done - rates.come)
+    return seconds, seconds
 
 
 def rates_of(samples: list[Sample]) -> Rates:

@@ -293,8 +293,8 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.release(task)),
         each_held(lambda q, task: q.release(task, 5, priority=7)),
     ],
-    "repair": [lambda q: q.repair()],
-    "repair_limits": [lambda q: q.repair()],
+    "check": [lambda q: q.repair()],
+    "check_limits": [lambda q: q.repair()],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),
@@ -326,15 +326,14 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
 }
 """By script: whatever holds, ends or guards work, and whatever looks after it."""
 
-MENDS = {"repair", "repair_limits", "types"}
+MENDS = {"check", "check_limits", "types"}
 
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
-    "check": lambda q: q.check(),
-    "check_limits": lambda q: q.check(),
     "workers": lambda q: q.workers(),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
-    "survey": lambda q: q._session.run(Browser(q._operations).survey).closed,
+    "names": lambda q: q._session.run(q._operations.partitions[0].names) and None,
+    "survey": lambda q: q._session.run(q._operations.survey).closed,
     "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
     "drain": lambda q: q.drain(),
@@ -415,6 +414,7 @@ class Stage:
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
             *found, events, trail = all_at_once.execute()
+        found[PARTS.index("conf")].pop(b"asked", None)  # the short way of pop may ask once more
         return [*found, [[fields for _, fields in each] for each in (events, trail)]]  # ids: times
 
     @contextmanager
