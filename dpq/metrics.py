@@ -37,6 +37,7 @@ from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.validation import error_line
+from dpq.model.verdict import VerdictState
 from dpq.queue.inside import session_of
 from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
 
@@ -154,6 +155,7 @@ GAUGES = {
         "Units that would be granted now; of a quota, those of the period.",
     ),
     "dpq_queue_up": (("queue",), "1 if the queue could be read."),
+    "dpq_verdict": (("queue", "state"), "1 for the state of the verdict on the queue, else 0."),
 }
 """Gauges: their labels and help."""
 
@@ -407,6 +409,8 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     """Add the samples of a queue to the table."""
     snapshot, drain, states = reading.snapshot, reading.drain, reading.states
     stats = snapshot.stats
+    for state in VerdictState:
+        table.set("dpq_verdict", state is snapshot.verdict.state, queue, state)
     for name in STATES:
         table.set("dpq_tasks", getattr(stats, name), queue, name)
     for name, (attribute, _) in TOTALS.items():

@@ -16,6 +16,7 @@ import yaml
 import dpq
 from dpq.cli import app
 from dpq.metrics import COUNTERS, GAUGES, SERVER, TIMES, TOTALS
+from dpq.model.verdict import VerdictState
 
 ROOT = Path(dpq.__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -205,6 +206,8 @@ def test_rules_and_dashboard_ask_for_what_is_told() -> None:
     """Each metric and label in them is one of the exporter's."""
     assert len(expressions()) > 20
     assert not set().union(*map(unknown, expressions()))
+    states = re.findall(r'dpq_verdict{state=~?"([^"]*)"', " ".join(expressions()))
+    assert {state for each in states for state in each.split("|")} <= set(VerdictState)
     assert unknown('max by (no) (dpq_taskz{x="1"})') == {"no", "dpq_taskz", "x"}
     for each in BOARD["templating"]["list"][1:]:
         series, label = re.findall(r"label_values\((.*), (\w+)\)", each["query"])[0]
