@@ -157,7 +157,7 @@ def lasting(points: Sequence[Point]) -> list[Point]:
     first = 0
     for number, (before, after) in enumerate(pairwise(points), 1):
         grew = before.pushed <= after.pushed and before.ended <= after.ended
-        if before.at >= after.at or not grew:
+        if before.at > after.at or not grew:
             first = number
     return list(points[first:])
 
@@ -229,7 +229,7 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
     return [
         _Stretch(to.at - start.at, to.came - start.came, to.ended - start.ended)
         for start, to in pairwise(ends)
-        if to is not start
+        if to.at > start.at
     ]
 
 

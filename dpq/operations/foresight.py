@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpq.model.drain import Drain, DrainLook
-from dpq.model.draining import drain_of, point_of
+from dpq.model.drain import DrainLook
 from dpq.model.forecast import MAX_FORECAST, PREVIEW_CHARACTERS, Forecast
 from dpq.model.forecasting import Forecasting, merged
-from dpq.model.pace import pace_of
 from dpq.model.validation import milliseconds, whole_number
 from dpq.operations.description import Description
-from dpq.operations.history import recent
 from dpq.protocol.command import Steps, all_of
 from dpq.protocol.foresight import read_drain, read_view
 
@@ -49,13 +46,6 @@ def forecast(
         for view in views
     ]
     return merged(found, count)
-
-
-def drain(parts: Sequence[Partition[Any]]) -> Steps[Drain]:
-    """Compute the drain time of a queue by its limits, and by the last minutes of its history."""
-    read: list[Steps[Any]] = [drain_look(parts), recent(parts)]
-    looks, points = yield from all_of(read)
-    return drain_of(looks, pace_of([*points, point_of(looks)]))
 
 
 def drain_look(parts: Sequence[Partition[Any]]) -> Steps[list[DrainLook]]:

@@ -10,7 +10,7 @@ from dpq.model.history import Event, Slot, joined
 from dpq.model.pace import COVERED_SECONDS, Point
 from dpq.model.validation import number, whole_number
 from dpq.operations.partition import Partition
-from dpq.protocol.command import Steps, all_of
+from dpq.protocol.command import Steps, all_of, together
 from dpq.protocol.remembered import read_slots
 
 MINUTE, QUARTER = 60, 900
@@ -42,11 +42,16 @@ def history(parts: Sequence[Partition[Any]], seconds: float) -> Steps[list[Slot]
 
 
 def recent(parts: Sequence[Partition[Any]]) -> Steps[list[Point]]:
-    """Read the points of the last minutes; at each of them all partitions have stored a slot."""
+    """Read the points of the last minutes; at each of them all partitions have stored a slot.
+
+    If the history cannot be read, there are none: what a page reads along raises what concerns it.
+    """
     length, most = MINUTE * 1000, int(COVERED_SECONDS // MINUTE) + 1
-    found = yield from all_of(
+    found = yield from together(
         [part.report("history", [length, most], read_slots(MINUTE)) for part in parts]
     )
+    if any(isinstance(slots, Exception) for slots in found):
+        return []
     rows = [
         {int(slot.at.timestamp() // MINUTE): Point.of(slot.at.timestamp(), slot) for slot in slots}
         for slots in found

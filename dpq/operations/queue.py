@@ -18,13 +18,14 @@ from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
 from dpq.model.drain import Drain, DrainLook
+from dpq.model.draining import drain_of, point_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
-from dpq.model.pace import Point
+from dpq.model.pace import Point, pace_of
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
@@ -681,7 +682,9 @@ class QueueOperations(Generic[P]):
 
     def drain(self) -> Steps[Drain]:
         """Compute the drain time by the limits, and by the last minutes of the history."""
-        return foresight.drain(self.partitions)
+        read: list[Steps[Any]] = [self.drain_look(), self.recent()]
+        looks, points = yield from all_of(read)
+        return drain_of(looks, pace_of([*points, point_of(looks)]))
 
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
