@@ -6,6 +6,7 @@
 from typing import NamedTuple
 
 from dpq.model.limit_states import LimitState
+from dpq.model.reports import QueueStats, WorkerInfo
 
 
 class News(NamedTuple):
@@ -90,3 +91,11 @@ class Survey(NamedTuple):
     first_death: tuple[str, str] = ("", "")
     held: tuple[Held, ...] = ()
     pause: News | None = None
+
+
+class Overview(NamedTuple):
+    """Facts that all pages show of a queue, read in one round trip; a verdict is made of them."""
+
+    stats: QueueStats
+    survey: Survey
+    workers: list[WorkerInfo]

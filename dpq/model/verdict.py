@@ -7,7 +7,7 @@ To add a state: name it in `VerdictState`, write its rule, and put the rule into
 rule that finds something decides. docs/operations.md has a row for each state.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
@@ -16,11 +16,12 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from dpq.model.limit_states import LimitState
+from dpq.model.pace import Pace
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
-from dpq.model.rates import per_text, span, span_between
+from dpq.model.rates import per_text, span
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.model.survey import Held, News, Survey
+from dpq.model.survey import Held, News, Overview, Survey
 
 __all__ = ["Verdict", "VerdictState"]
 
@@ -99,20 +100,6 @@ class Verdict(BaseModel):
         return f"{self.state}: {self.because}{also}"
 
 
-class Pace(NamedTuple):
-    """Rates of a queue over its last minutes; None for what is not known.
-
-    Attributes:
-        come: Tasks that come, a second.
-        done: Tasks that end, a second.
-        left: Seconds until the backlog is done, at least and at most.
-    """
-
-    come: float | None = None
-    done: float | None = None
-    left: tuple[float, float] | None = None
-
-
 class Facts(NamedTuple):
     """All that a verdict depends on."""
 
@@ -181,25 +168,16 @@ class Finding(NamedTuple):
     needs_person: bool = False
 
 
-def verdict_of(
-    queue: str,
-    stats: QueueStats,
-    survey: Survey,
-    workers: Sequence[WorkerInfo],
-    pace: Pace = Pace(),  # noqa: B008 - a constant
-    names: Sequence[str] = (),
-) -> Verdict:
+def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()) -> Verdict:
     """Judge a queue.
 
     Args:
         queue: Its name.
-        stats: Its counts.
-        survey: What may hold it.
-        workers: Its workers, by their heartbeats.
-        pace: Its rates, if they are known.
+        seen: Its counts, what may hold it, and its workers.
+        pace: Its pace, as far as it is known.
         names: The names of all queues, for a queue that does not exist.
     """
-    facts = Facts(queue, stats, survey, workers, pace, names)
+    facts = Facts(queue, *seen, pace, names)
     first, *others = (finding for rule in RULES if (finding := rule(facts)))
     also = [each.state for each in others if each.state in HOLDS and first.state in HOLDS]
     return Verdict(
@@ -560,7 +538,9 @@ def _only_dead(facts: Facts) -> Finding | None:
 def _moving(facts: Facts) -> Finding | None:
     if not facts.due and not facts.survey.leases:
         return None
-    said = [f"{_tasks(facts.due)} and {facts.survey.leases} running", *_pace_of(facts)]
+    said = [f"{_tasks(facts.due)}, and {facts.survey.leases} are running"]
+    if facts.due and facts.pace.kind != "counting":
+        said.append(facts.pace.say)
     said += [
         f"{_name(held)} is {_kind(held)}{_until(facts, held.state)}"
         for held in _closed_groups(facts)[:1]
@@ -572,18 +552,6 @@ def _moving(facts: Facts) -> Finding | None:
         if worker.seen_seconds > LATE_SECONDS
     ][:1]
     return Finding(VerdictState.MOVING, "; ".join(said))
-
-
-def _pace_of(facts: Facts) -> Iterator[str]:
-    """Say how fast tasks come and end, and when the backlog is done."""
-    come, done, left = facts.pace
-    if come is None or done is None:
-        return
-    yield f"{come:.1f} come and {done:.1f} end a second"
-    if left is not None:
-        yield f"done in {span_between(*left)}"
-    elif facts.due and come > done:
-        yield "it grows"
 
 
 def _unknown_queue(facts: Facts) -> Finding | None:

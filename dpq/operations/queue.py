@@ -17,17 +17,19 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
-from dpq.model.drain import DrainLook, Paper
+from dpq.model.drain import Drain, DrainLook, Paper
+from dpq.model.draining import drain_of, point_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.pace import Point, pace_of
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
-from dpq.model.survey import Survey
+from dpq.model.survey import Overview, Survey
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
 from dpq.model.verdict import Verdict, VerdictState, verdict_of
@@ -40,7 +42,7 @@ from dpq.operations.pop import PartitionPop
 from dpq.operations.pushing import Checked, PushChecker
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
-from dpq.operations.survey import Explained, Overview, read_survey
+from dpq.operations.survey import Explained, read_survey
 from dpq.operations.survey import joined as joined_surveys
 from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
@@ -734,11 +736,16 @@ class QueueOperations(Generic[P]):
 
     def verdict(self) -> Steps[Verdict]:
         """Say why the queue does not move, who holds it, and what to do."""
-        found = yield from self.overview()
-        verdict = verdict_of(self.description.name, *found)
+        found, points = yield from together([self.overview(), self.recent()])
+        for result in (found, points):
+            if isinstance(result, Exception):
+                raise result
+        name, now = self.description.name, found.survey.now_ms / 1000
+        pace = pace_of([*points, Point.of(now, found.stats)])
+        verdict = verdict_of(name, found, pace)
         if verdict.state is VerdictState.UNKNOWN_QUEUE:
             names = yield from self.partitions[0].names()
-            verdict = verdict_of(self.description.name, *found, names=names)
+            verdict = verdict_of(name, found, pace, names)
         return verdict
 
     # Looking ahead
@@ -746,6 +753,12 @@ class QueueOperations(Generic[P]):
     def forecast(self, n: int, run: float | None) -> Steps[list[Forecast]]:
         """Foresee the next starts of all partitions."""
         return foresight.forecast(self.description, self.partitions, n, run)
+
+    def drain(self) -> Steps[Drain]:
+        """Compute the drain time by the limits, and by the last minutes of the history."""
+        read: list[Steps[Any]] = [self.drain_look(), self.recent()]
+        looks, points = yield from all_of(read)
+        return drain_of(looks, pace_of([*points, point_of(looks)]))
 
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
@@ -758,6 +771,10 @@ class QueueOperations(Generic[P]):
     def remember(self) -> Steps[list[int]]:
         """Store a slot of the history, unless this minute has one."""
         return history.remember(self.partitions)
+
+    def recent(self) -> Steps[list[Point]]:
+        """Read the points of the last minutes that the history has; `at` is the server's time."""
+        return history.recent(self.partitions)
 
     def history(self, seconds: float) -> Steps[list[Slot]]:
         """Read the slots of the last seconds."""

@@ -7,18 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.limit_states import LimitState
-from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.survey import Held, News, Survey
 from dpq.operations.limit_replies import read_limits
 from dpq.protocol.values import read_texts
-
-
-class Overview(NamedTuple):
-    """Facts that all pages show of a queue, read in one round trip; a verdict is made of them."""
-
-    stats: QueueStats
-    survey: Survey
-    workers: list[WorkerInfo]
 
 
 class Explained(NamedTuple):
