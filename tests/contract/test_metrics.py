@@ -101,11 +101,21 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
 
 
 def test_the_verdict_is_a_state(live: DPQ) -> None:
-    """Tasks without a consumer, with one that pops and is no worker, and paused: one state is 1."""
+    """Tasks without a consumer, with one that pops and is no worker, and paused: one state is 1.
 
-    def state() -> list[str]:
-        told = scrape(live)
+    The run of that consumer is its lease.
+    """
+
+    def in_an_hour(_: str, watch: Watch) -> Snapshot:
+        snapshot = watch.read()
+        later = snapshot.survey.now_ms + 3_600_000
+        return snapshot._replace(survey=snapshot.survey._replace(now_ms=later))
+
+    def state(longest: float = 0.0) -> list[str]:
+        told = Scrape(Exporter(Named([live]), in_an_hour, server="prod").text().decode())
         assert told("dpq_workers", queue=live.queue_name) == 0
+        run = told("dpq_longest_run_seconds", queue=live.queue_name)
+        assert run == pytest.approx(longest, abs=60)
         return [
             dict(labels)["state"]
             for (name, labels), value in told.samples.items()
@@ -116,9 +126,9 @@ def test_the_verdict_is_a_state(live: DPQ) -> None:
     live.push_many([Push(n) for n in range(5)])
     assert state() == ["no consumer"]
     live.pop()
-    assert state() == ["moving"]
+    assert state(3600) == ["moving"]
     live.pause()
-    assert state() == ["paused"]
+    assert state(3600) == ["paused"]
 
 
 def test_counters_of_groups_and_deaths(live: DPQ) -> None:
