@@ -24,6 +24,7 @@ import math
 from collections.abc import Sequence
 
 from dpq.model.clearing import Course, Joined, Steady, Wanted
+from dpq.model.cost import Units
 from dpq.model.counted import Counted, Refilling, Told, Whole
 from dpq.model.limits import (
     MAX_SLACK_SECONDS,
@@ -36,7 +37,7 @@ from dpq.model.limits import (
 from dpq.model.pools import split_pool
 from dpq.model.priority import NO_AGING, Aging
 from dpq.model.quota import Quota, read_quotas
-from dpq.model.windows import Units, Window, read_window
+from dpq.model.windows import Window, read_window
 
 Part = Window | Counted | Told
 
@@ -181,9 +182,10 @@ class Gate:
         """True while the first task after a 429 runs."""
         return self.probe not in ("-", "p")
 
-    def counts(self, id_: str) -> bool:
+    def counts(self, id_: str, member: str = "") -> bool:
         """Return True if the end of a task, or of a permit, changes what may run."""
-        return self.concurrency > 0 or self.probe == id_
+        mate = self.members.get(member)
+        return self.concurrency > 0 or self.probe == id_ or bool(mate and mate.counts(id_))
 
     @property
     def is_full(self) -> bool:

@@ -10,14 +10,12 @@ scripts do, and a change on one side is a change on the other:
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dpq.model.clearing import Line, Rounds, Wanted, needs_of, packed
+from dpq.model.cost import Units
 from dpq.model.limits import RateLimit, Reason, most_granted, per_ms, rate_text, whole_ms
 from dpq.model.priority import Aging
-
-Units = Mapping[str, int]
-"""The units that a task takes, by name; `""` is requests."""
 
 SLOTS = 64
 """Slots in a moving window, about: so many parts of it may be lost; moving.lua has it, too."""
