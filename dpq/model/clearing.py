@@ -250,13 +250,7 @@ def needs_of(
     units: Callable[[Units], int],
     reserve: Reserve | None = None,
 ) -> list[Need]:
-    """List what tasks need of a limit.
-
-    Args:
-        wanted: The tasks.
-        units: Returns the units that a cost takes of the limit.
-        reserve: What the limit keeps for others.
-    """
+    """List what tasks need of a limit, of which a cost takes so many `units`."""
     return [
         Need(units(each.units), reserve.units if reserve and each.rank < reserve.priority else 0)
         for each in wanted

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpq.model.forecast import Candidate, Forecast, ForecastReason, Running, View
-from dpq.model.gates import Gate
+from dpq.model.gates import ONE_REQUEST, Gate
 from dpq.model.limits import Reason
 from dpq.model.moments import moment_of
 
@@ -23,7 +23,7 @@ MAX_MOMENTS = 20_000
 """Moments of virtual time at most; a bound for what nobody foresaw."""
 
 
-PLAIN = Candidate("", "", "", -math.inf, 0, "", None, 1, None, 0, None, None)
+ANY_TASK = Candidate("", "", "", -math.inf, 0, "", None, ONE_REQUEST, 0, None, None)
 """Any task of one request, before which no other comes."""
 
 
@@ -238,13 +238,13 @@ class Forecasting:
         self._explain(group, until, task)
 
     def _explain(self, group: _Group, until: float, task: Candidate | None = None) -> None:
-        reason, words = self._reason(group.gate, task or group.best or PLAIN)
+        reason, words = self._reason(group.gate, task or group.best or ANY_TASK)
         group.obstacle = _Obstacle(until, reason, f"group {group.name!r}: {words}")
 
     def _next_at(self, group: _Group, *, headed: bool = False) -> float:
         """Compute when the best task of a group may run."""
         task = group.best if self._view.heavy and not headed else None
-        return self._opens_at(group.gate, task or PLAIN)
+        return self._opens_at(group.gate, task or ANY_TASK)
 
     def _open_or_close(self, group: _Group) -> None:
         at = self._next_at(group, headed=group.head is not None)
@@ -417,8 +417,8 @@ class Forecasting:
             group=task.group or None,
             key=task.key,
             priority=task.priority,
-            cost=task.cost,
-            costs=task.costs,
+            cost=task.units[""],
+            costs={unit: units for unit, units in task.units.items() if unit} or None,
             starts_at=moment_of(self._instant),
             in_seconds=seconds,
             reason=held.reason if held else None,

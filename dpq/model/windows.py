@@ -114,13 +114,7 @@ class MovingWindow(Window):
     """
 
     def __init__(self, rule: RateLimit, paid: float, slots: str = "") -> None:
-        """Read the window.
-
-        Args:
-            rule: The rate as it was set.
-            paid: As of a window; it says nothing here.
-            slots: What the gate keeps of it, or "" if that is nothing.
-        """
+        """Read the slots that the gate keeps; "" if it has none."""
         super().__init__(rule, paid)
         self._rate, self._tick = int(rule.rate), tick_of(self.per_ms)
         self._slots: list[list[float]] = []  # the tick of each, and its units, the oldest first
@@ -199,9 +193,9 @@ def tick_of(per_ms: float) -> float:
     return 2.0 ** max(math.frexp(per_ms / 262144)[1], -10)
 
 
-def read_window(rule: RateLimit, text: str) -> Window:
+def read_window(rule: RateLimit, text: float | str) -> Window:
     """Read a window as `lua/lib/limits/gate_line.lua` writes it."""
-    paid, colon, slots = text.partition(":")
-    return (
-        MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
-    )
+    paid, colon, slots = str(text).partition(":")
+    if rule.moving:
+        return MovingWindow(rule, float(paid), colon + slots)
+    return Window(rule, float(paid))
