@@ -77,6 +77,18 @@ def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = No
     return said("clears", slowest or "the limits let all of them start now", by_limits)
 
 
+def drain_of_scope(looks: Sequence[DrainLook], group: str | None) -> Drain:
+    """Compute the drain time of one group, as if no other tasks wait; else that of all tasks."""
+    if group in (None, EVERY_GROUP):
+        return drain_of(looks)
+    few = []
+    for look in looks:
+        whole, own = (next(each for each in look.scopes if each.group == g) for g in ("", group))
+        whole = whole._replace(waiting=own.waiting, wanted=own.wanted)
+        few.append(look._replace(backlog=own.waiting, scopes=[whole, own]))
+    return drain_of(few)
+
+
 def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float | None]:
     """Say what is left of a queue of which no task is ready or waiting.
 

@@ -93,8 +93,8 @@ local function full(gate)
     if gate.busy or permit and permit_out(gate.probe) or not permit and redis.call('ZSCORE', invisible, gate.probe) then
       return true
     end
-    gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has reported nothing
-    gate.opens = permit and math.max(gate.opens, now) or gate.opens -- prune counts from this time
+    gate.probe, gate.changed = 'p', true -- it has reported nothing, so another one is the probe
+    gate.opens = math.max(gate.opens, now) -- prune counts from this time
   end
   if most == 0 then
     return false

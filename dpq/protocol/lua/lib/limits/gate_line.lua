@@ -16,7 +16,7 @@ local function line_of(gate)
   if probe ~= '-' and probe ~= 'p' then
     local lease = redis.call('ZSCORE', invisible, probe)
       or is_permit(probe) and permit_out(probe) and string.match(probe, '^~0*(%d+)')
-    probe = lease and probe .. '@' .. lease or '-'
+    probe = lease and probe .. '@' .. lease or 'p'
   end
   if gate.rules.concurrency > 0 then
     out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
