@@ -853,8 +853,20 @@ diagnose | a key that is lost is no problem | lua/check
 - local holds = task.key == '' or
 + local holds = true or
 check.lua | an event that nobody noticed is no problem | lua/check
-- if first[2] and not (
-+ if false and not (
+- if first[2] and tonumber
++ if false and tonumber
+check.lua | a look removes what is stale | lua/check
+- if mends and stale
++ if stale
+look_at_task | a look makes a dead letter of a bad record | lua/check
+- if not mends then
++ if false then
+check_limits.lua | a look takes leases away | lua/check_limits
+- if has_ended(name) and mends then
++ if has_ended(name) then
+full | all tasks follow a probe that is lost | lua/repair
+- gate.probe, gate.changed = 'p', true
++ gate.probe, gate.changed = '-', true
 home_of | a dead task in no set comes to life | lua/repair
 -  or #states == 0 and task.reason ~= '' then
 +  then
@@ -1118,8 +1130,8 @@ holds | a search that is blind reads payloads | lua/search
 - string.match(raw, '^[^\n]*')
 + raw
 task.fields | the API of the dashboard sends payloads that pages do not show | web/web_pages
-- fields = task_json(found, call.site.guard.access.payloads)
-+ fields = task_json(found)
+- fields = task_json(seen.task, call.site.guard.access.payloads)
++ fields = task_json(seen.task)
 Call.__init__ | the API of the dashboard takes a form for no argument | web/web_safety
 - elif body and self.path.startswith("/api/"):
 + elif not body and not self.path:
@@ -1481,9 +1493,9 @@ permit.lua | a caller who leaves stays in the line of its member | lua/acquire_m
 gates_of | a booking of another member than the one that must be stands | lua/acquire_members
 - member .. pin ~= ''
 + member ~= ''
-place_fault | a caller in the line of a member is a problem | lua/acquire_members
-- '^([^\11]*)\11%x+
-+ '^([^\t\11]*)\11%x+
+has_ended | a caller in the line of a member is a problem | lua/acquire_members
+- '^([^\11]*)\11.*
++ '^([^\t\11]*)\11.*
 openai_usage | what a stream has spent is read of its beginning | unit/usage
 - if answer.complete else {}
 -     given = _count(usage, "prompt_tokens"
