@@ -17,13 +17,14 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
-from dpq.model.drain import DrainLook, Paper
+from dpq.model.drain import Drain, DrainLook, Paper
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.pace import Point, pace_of
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
@@ -707,6 +708,14 @@ class QueueOperations(Generic[P]):
         """Foresee the next starts of all partitions."""
         return foresight.forecast(self.description, self.partitions, n, run)
 
+    def drain(self) -> Steps[Drain]:
+        """Compute the drain time by the limits, and by the last minutes of the history."""
+        from dpq.model.draining import drain_of, point_of
+
+        read: list[Steps[Any]] = [self.drain_look(), self.recent()]
+        looks, points = yield from all_of(read)
+        return drain_of(looks, pace_of([*points, point_of(looks)]))
+
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
         return foresight.drain_look(self.partitions)
@@ -718,6 +727,10 @@ class QueueOperations(Generic[P]):
     def remember(self) -> Steps[list[int]]:
         """Store a slot of the history, unless this minute has one."""
         return history.remember(self.partitions)
+
+    def recent(self) -> Steps[list[Point]]:
+        """Read the points of the last minutes that the history has; `at` is the server's time."""
+        return history.recent(self.partitions)
 
     def history(self, seconds: float) -> Steps[list[Slot]]:
         """Read the slots of the last seconds."""

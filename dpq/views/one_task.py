@@ -111,7 +111,7 @@ def begins(
     idle = _idle(snapshot)
     if idle:
         return Begins("unknown", at, None, idle)
-    done = snapshot.rates.done
+    done = snapshot.pace.done
     if before and done:
         by_rate = why.now_ms + before / done * 1000
         if by_rate > at + 1000:
@@ -125,7 +125,7 @@ def begins(
         return Begins("unknown", None, None, because)
     latest = None
     if kind == "earliest" and task.state is not TaskState.DELAYED and drain.state == "clears":
-        latest = why.now_ms + (drain.seconds or 0) * 1000
+        latest = why.now_ms + (drain.high or drain.seconds or 0) * 1000
     return Begins(kind, at, latest if latest and latest > at else None, because)
 
 
@@ -160,10 +160,10 @@ def _by_limits(
 
 def _idle(snapshot: Snapshot) -> str:
     """Say that no consumer is seen, or that it is too early to tell; "" if one is seen."""
-    rates = snapshot.rates
-    if snapshot.workers or snapshot.stats.invisible or rates.done or rates.deferred:
+    done, deferred = snapshot.pace.done, snapshot.a_second("deferred")
+    if snapshot.workers or snapshot.stats.invisible or done or deferred:
         return ""
-    if rates.done is None:
+    if done is None:
         return "no worker reports and nothing runs; in some seconds the rates say more"
     return "no consumer is seen: no worker reports, nothing runs, and nothing has ended lately"
 

@@ -82,8 +82,8 @@ class Site:
 
     def drain(self, name: str) -> Drain:
         """Return when all due tasks of a queue will have begun, at most a second old."""
-        watch = self.watch(name)
-        return self.shared.get(("drain", name), watch.drain)
+        watch, pace = self.watch(name), self.snapshot(name).pace
+        return self.shared.get(("drain", name), lambda: watch.drain(pace))
 
     def events(self, name: str) -> list[Event]:
         """Return the events that are kept of a queue, the oldest first."""
