@@ -59,14 +59,11 @@ if group ~= '' and set == waiting then -- the tasks of a group stand together
 end
 
 local function holds(id, raw)
-  if string.find(id, text, 1, true) then
-    return true
-  end
-  local names = string.find(raw, '\t', 1, true) or 1
+  local names, named = string.find(raw, '\t', 1, true) or 1, string.find(id, text, 1, true)
   if blind == '1' then
-    return string.find(string.match(raw, '^[^\n]*'), text, names, true)
+    return named or string.find(string.match(raw, '^[^\n]*'), text, names, true)
   end
-  if string.find(raw, text, names, true) then
+  if named or string.find(raw, text, names, true) then
     return true
   end
   local apart = not string.find(raw, '\n', 1, true) and redis.call('HGET', payload, id)
