@@ -43,6 +43,7 @@ class MemberState(BaseModel):
         budgets: What the host says is left for this member.
         in_flight: Tasks that run as this member, and permits of `acquire` that are leases.
         granted: As in `LimitState`.
+        rate_limited: Tasks that met a 429 as this member.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,6 +59,7 @@ class MemberState(BaseModel):
     budgets: tuple[Budget, ...] = ()
     in_flight: int = 0
     granted: tuple[int, ...] = ()
+    rate_limited: int = 0
 
 
 class LimitState(BaseModel):
@@ -92,6 +94,8 @@ class LimitState(BaseModel):
             windows. It begins at 0 when a limit of its own is set, or has not been used for a
             while; () for others. For rates, as of a metric.
         rate_limited: Tasks of this group that met a 429 since it has a limit of its own.
+        rules: The text of its own limit, as stored but for the days on which a zone's clock
+            changes; "" without one. A change compares it with what stands then.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -114,3 +118,4 @@ class LimitState(BaseModel):
     weight: float = 1.0
     granted: tuple[int, ...] = ()
     rate_limited: int = 0
+    rules: str = ""

@@ -72,7 +72,7 @@ class StoredOperations(PartitionBase[P]):
         """Count the tasks of each state."""
         return self.report("stats", [], read_stats)
 
-    def report(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
+    def report(self, name: str, args: Sequence[int | str], read: Callable[[Any], T]) -> Steps[T]:
         """Run a script that reports on the queue at one moment."""
         return self._ask(name, [self._now(), *args], read)
 

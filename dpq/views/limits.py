@@ -3,6 +3,8 @@
 from typing import Any
 
 from dpq import LimitState, Quota, RateLimit
+from dpq.model.limit_rules import LimitRules
+from dpq.model.limits import most_granted
 from dpq.model.rates import span
 from dpq.views.words import number
 
@@ -28,10 +30,20 @@ def quota_text(quota: Quota) -> str:
 
 def promise(window: RateLimit) -> str:
     """Write the promise of a window."""
-    most = window.rate + window.burst - 1  # a moving window has a burst of 1
-    whole = int(most) if float(most).is_integer() else int(most) + 1
+    fastest = window.adaptive.ceiling if window.adaptive else window.rate
+    whole = most_granted(fastest, window.burst)
     unit = window.unit or "requests"
     return f"never more than {number(whole)} {unit} in any {span(window.per)}"
+
+
+def promises(rules: LimitRules) -> list[str]:
+    """Write all promises of a limit, a sentence each."""
+    said = [promise(window) for window in rules.windows]
+    said += [f"never more than {quota_text(quota)}" for quota in rules.quotas]
+    if rules.concurrency is not None:
+        said.append(f"never more than {number(rules.concurrency)} at once")
+    whose = f"for each of {len(rules.members)} members " if rules.members else ""
+    return [whose + each for each in said]
 
 
 def gauges(state: LimitState) -> list[dict[str, Any]]:

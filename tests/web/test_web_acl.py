@@ -30,7 +30,7 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
             for method, path, _ in [*PAGES, *API]:
                 if method == "GET" and "{job}" not in path:
                     assert browser.get(path.format(**named)).status_code == 200, path
-            up = f'dpq_queue_up{{queue="{q.queue_name}"}} 1.0'
+            up = f'dpq_queue_up{{queue="{q.queue_name}",server="{server.url[7:]}"}} 1.0'
             assert up in browser.page("/metrics")
             for state in TaskState:
                 browser.page(f"/q/{q.queue_name}/tasks?state={state}&text=x&least=0")
