@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from dpq import Drain, Event, Forecast, TaskState
-from dpq.operations.browse import Explained
+from dpq.model.verdict import VerdictState
+from dpq.operations.survey import Explained
 from dpq.views.event_text import event_text
 from dpq.views.limits import drain_ms
 from dpq.views.sampler import Snapshot
@@ -108,9 +109,8 @@ def begins(
     if any(not each.open and not each.opens_at and each.reason in STAY for each in why.limits):
         return Begins("unknown", None, None, why.sentence)
     at, kind, because, before = _by_limits(task, why, coming, snapshot)
-    idle = _idle(snapshot)
-    if idle:
-        return Begins("unknown", at, None, idle)
+    if snapshot.verdict.state is VerdictState.NO_CONSUMER:
+        return Begins("unknown", at, None, snapshot.verdict.because)
     done = snapshot.pace.done
     if before and done:
         by_rate = why.now_ms + before / done * 1000
@@ -154,16 +154,6 @@ def _by_limits(
     if snapshot.stats.waiting > own:
         return at, "earliest", "tasks that wait in other groups may come before it, too", before
     return at, "about", "", before
-
-
-def _idle(snapshot: Snapshot) -> str:
-    """Say that no consumer is seen, or that it is too early to tell; "" if one is seen."""
-    done, deferred = snapshot.pace.done, snapshot.a_second("deferred")
-    if snapshot.workers or snapshot.stats.invisible or done or deferred:
-        return ""
-    if done is None:
-        return "no worker reports and nothing runs; in some seconds the rates say more"
-    return "no consumer is seen: no worker reports, nothing runs, and nothing has ended lately"
 
 
 def _busy(snapshot: Snapshot) -> int:
