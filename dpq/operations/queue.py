@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
 from dpq.model.drain import Drain, DrainLook, Paper
-from dpq.model.draining import drain_of, point_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
@@ -756,6 +755,8 @@ class QueueOperations(Generic[P]):
 
     def drain(self) -> Steps[Drain]:
         """Compute the drain time by the limits, and by the last minutes of the history."""
+        from dpq.model.draining import drain_of, point_of
+
         read: list[Steps[Any]] = [self.drain_look(), self.recent()]
         looks, points = yield from all_of(read)
         return drain_of(looks, pace_of([*points, point_of(looks)]))

@@ -22,6 +22,7 @@ from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.operations.browse import Browser, Filter
+from dpq.operations.one_task import Trail, task_trail
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.names import Sieve, glance
@@ -603,6 +604,7 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
+    "task_trail": (lambda q: q._session.run(task_trail, q._operations, "x"), Trail([], 0, True)),
     "view": (lambda q: q.group("g").units_left, (2,)),
     "why": (lambda q: q.why(q.get(key="k").id), "it is ready: next"),
     "workers": (lambda q: [worker.id for worker in q.workers()], ["w"]),
