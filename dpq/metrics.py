@@ -2,7 +2,7 @@
 
 `dpq web`, `dpq metrics` and `dpq scheduler --metrics-port` serve them. Counters are the totals that
 the server keeps, so they survive a restart of the exporter, and several exporters agree. A value
-that the server does not count is no metric here.
+that the server does not count is no metric here. Each sample has the label `server`.
 
 It has no timer: a scrape reads, once a second at most. Each read is bounded, whatever a queue
 holds. If the server does not answer, a scrape says `dpq_up 0`.
@@ -35,7 +35,7 @@ from dpq.model.drain import Drain
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limit_states import LimitState
-from dpq.model.reports import QueueStats
+from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
@@ -50,6 +50,15 @@ OTHER = "_other"
 
 PAGES = 10
 """Pages of the list of limits that one scrape reads at most, to find groups with labels."""
+
+MEMBERS = 200
+"""Members of pools with labels, of one queue: the whole pool or none of it."""
+
+WORKERS = 50
+"""Workers with labels, of one queue: those whose handlers have run longest."""
+
+READ_SECONDS = 4.0
+"""Seconds after which a scrape begins to read no other queue: it tells of those that it has."""
 
 WITHIN_SECONDS = 5.0
 """Seconds that a scrape waits for the server: half of what Prometheus waits for a scrape."""
@@ -84,7 +93,7 @@ Each total of the statistics is one, unless its parts have labels."""
 COUNTERS = {
     "dpq_buried": (("queue", "reason"), "Tasks that became dead letters."),
     "dpq_rate_limited": (
-        ("queue", "group"),
+        ("queue", "group", "member"),
         "Deliveries that met a limit of a host; _other: of tasks whose group has none of its own.",
     ),
     "dpq_limit_answers": (
@@ -119,6 +128,8 @@ GAUGES = {
     "dpq_workers": (("queue",), "Workers with a heartbeat in the last minute."),
     "dpq_worker_slots": (("queue",), "Handlers that those may run at once, of all their queues."),
     "dpq_worker_busy": (("queue",), "Handlers that run on tasks of this queue."),
+    "dpq_longest_run_seconds": (("queue",), "Seconds that the longest running handler has run."),
+    "dpq_worker_longest_run_seconds": (("queue", "worker"), "The same, of each worker."),
     "dpq_groups_closed": (
         ("queue", "why"),
         "Groups that are closed now; _other: those that have no labels of their own.",
@@ -252,6 +263,7 @@ class Exporter:
         directory: The queues.
         snapshot: Returns the shared snapshot of a watch; None: the exporter reads it itself.
         clock: Returns the time in seconds.
+        server: The name of the server, as `server_name` makes it of a URL.
     """
 
     def __init__(
@@ -259,8 +271,9 @@ class Exporter:
         directory: Directory,
         snapshot: Callable[[str, Watch], Snapshot] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        server: str = "",
     ) -> None:
-        self._directory, self._clock = directory, clock
+        self._directory, self._clock, self._name = directory, clock, label(server)
         self._read_snapshot = snapshot or (lambda name, watch: watch.read())
         self._meters = Kept(directory, self._meter)
         self._lock = threading.Lock()
@@ -283,7 +296,7 @@ class Exporter:
         """Return the metrics, at most a second old; `dpq_up` is 0 if the server does not answer."""
         with self._lock:
             if self._clock() - self._at >= FRESH_SECONDS:
-                self._found = self._within(WITHIN_SECONDS)
+                self._found = [self._of_server(each) for each in self._within(WITHIN_SECONDS)]
                 self._at = self._clock()
             found = self._found
         yield from found
@@ -306,10 +319,21 @@ class Exporter:
             self._looking.join(seconds)
         return found[0] if found else [_up(0)]
 
+    def _of_server(self, family: Metric) -> Metric:
+        """Give the label `server` to each sample."""
+        family.samples = [
+            sample._replace(labels={"server": self._name, **sample.labels})
+            for sample in family.samples
+        ]
+        return family
+
     def _read(self) -> list[Metric]:
-        names = self._directory.names()
-        table, times = _Table(), []
+        began, names = self._clock(), self._directory.names()
+        table, times, read = _Table(), [], 0
         for name in names[:OPEN_QUEUES]:
+            if self._clock() - began >= READ_SECONDS:
+                break
+            read += 1
             meter = self._meters.get(name)
             if meter is None:
                 continue
@@ -328,8 +352,8 @@ class Exporter:
             table.set("dpq_queue_up", 1, name)
             fill(table, name, reading)
             times.append((label(name), reading.snapshot.stats))
-        left_out = GaugeMetricFamily("dpq_queues_left_out", "Queues beyond the first 200 names.")
-        left_out.add_metric([], max(0, len(names) - OPEN_QUEUES))
+        left_out = GaugeMetricFamily("dpq_queues_left_out", "Queues that this scrape has not read.")
+        left_out.add_metric([], len(names) - read)
         return [_up(1), left_out, *self._server(names), *_families(table), *_histograms(times)]
 
     def _server(self, names: Sequence[str]) -> Iterator[Metric]:
@@ -382,7 +406,7 @@ def _histograms(found: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
 def fill(table: _Table, queue: str, reading: Reading) -> None:
     """Add the samples of a queue to the table."""
     snapshot, drain, states = reading.snapshot, reading.drain, reading.states
-    stats, workers = snapshot.stats, snapshot.workers
+    stats = snapshot.stats
     for name in STATES:
         table.set("dpq_tasks", getattr(stats, name), queue, name)
     for name, (attribute, _) in TOTALS.items():
@@ -393,9 +417,7 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     elif drain.state in ("stalled", "will not drain"):
         table.set("dpq_drain_seconds", math.inf, queue)
     table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
-    table.set("dpq_workers", len(workers), queue)
-    table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
-    table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
+    _fill_workers(table, queue, snapshot.workers)
     closed = Counter(  # a spent limit closes its group as soon as a task waits
         str(state.reason)
         for state in states[1:]
@@ -414,14 +436,37 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
             table.set(name, max(0, count), queue, part)
     for state in states:
         _fill_scope(table, queue, state, reading.now_ms)
-        if _own(state) or state.rate_limited:
-            table.set("dpq_rate_limited", state.rate_limited, queue, state.group or "")
-    table.set("dpq_rate_limited", reading.unlabelled, queue, OTHER)
+    _fill_met(table, queue, states)
+    table.set("dpq_rate_limited", reading.unlabelled, queue, OTHER, "")
     for names, units in reading.allowed.items():
         table.set("dpq_limit_allowed_units", units, queue, *names)
     named = sum(state.waiting for state in states[1:])
     if states[0].waiting >= named:  # both were read in one step, so this holds
         table.set("dpq_group_waiting", states[0].waiting - named, queue, OTHER)
+
+
+def _fill_workers(table: _Table, queue: str, workers: Sequence[WorkerInfo]) -> None:
+    table.set("dpq_workers", len(workers), queue)
+    table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
+    table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
+    runs = [(w.longest_seconds, w.name) for w in workers if w.longest_seconds is not None]
+    runs = sorted(runs)[-WORKERS:]
+    table.set("dpq_longest_run_seconds", runs[-1][0] if runs else 0, queue)
+    for seconds, name in runs:  # of workers with the same name, the longest run stays
+        table.set("dpq_worker_longest_run_seconds", seconds, queue, name)
+
+
+def _fill_met(table: _Table, queue: str, states: Sequence[LimitState]) -> None:
+    """Add the deliveries that met a limit of a host: of a pool, by member; the rest is `""`."""
+    places = MEMBERS
+    for state in states:
+        members = state.members if len(state.members) <= places else ()
+        places -= len(members)
+        if _own(state) or state.rate_limited:
+            rest = state.rate_limited - sum(each.rate_limited for each in members)
+            table.set("dpq_rate_limited", max(0, rest), queue, state.group or "", "")
+        for each in members:
+            table.set("dpq_rate_limited", each.rate_limited, queue, state.group or "", each.name)
 
 
 def _rates(state: LimitState) -> dict[tuple[str, str], tuple[int, float]]:

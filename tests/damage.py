@@ -59,11 +59,6 @@ def order_too_long(probe, ids) -> set[Found]:
     return {("bad record", ids["waiting"])}
 
 
-def wrong_score(probe, ids) -> set[Found]:
-    probe.redis.zadd(probe.key("ready"), {member(probe, ids["ready"]): 4})
-    return {("wrong score", ids["ready"])}
-
-
 def not_the_head(probe, ids) -> set[Found]:
     probe.redis.hset(probe.key("groups"), "open", "-0 nobody")
     return {("not the head", ids["head"]), ("head not ready", "open")}
@@ -89,23 +84,9 @@ def key_lost(probe, ids) -> set[Found]:
     return {("key lost", ids["delayed"])}
 
 
-def bad_schedule(name: str, schedule: bytes) -> Callable:
-    def plant(probe, ids) -> set[Found]:
-        probe.damage(ids["delayed"], "rest", schedule.decode())
-        return {("bad schedule", ids["delayed"])}
-
-    plant.__name__ = f"bad_schedule_{name}"
-    return plant
-
-
 def head_not_ready(probe, ids) -> set[Found]:
     probe.redis.zrem(probe.key("ready"), member(probe, ids["head"]))
     return {("head not ready", "open"), ("in 0 states", ids["head"])}
-
-
-def closed_group_with_a_head(probe, ids) -> set[Found]:
-    probe.redis.zadd(probe.key("closed"), {"open": 9e12})
-    return {("closed group with a head", "open")}
 
 
 def event_not_noticed(probe, ids) -> set[Found]:
@@ -113,22 +94,6 @@ def event_not_noticed(probe, ids) -> set[Found]:
     return {("event not noticed", ids[state]) for state in ("delayed", "invisible")} | {
         ("event not noticed", "shut")
     }
-
-
-def never_due_in(part: str) -> Callable:
-    def plant(probe, ids) -> set[Found]:
-        name = ids.get(part, "shut")
-        probe.redis.zadd(probe.key(part), {name: {"delayed": 9e15}.get(part, float("inf"))})
-        return {("never due", name)}
-
-    plant.__name__ = f"never_due_in_{part}"
-    return plant
-
-
-def next_event_that_is_no_number(probe, ids) -> set[Found]:
-    found = event_not_noticed(probe, ids)
-    probe.redis.hset(probe.key("conf"), "next_event", "nan")
-    return found
 
 
 def no_record_in(part: str) -> Callable:
@@ -163,45 +128,21 @@ def no_head(probe, ids) -> set[Found]:
 DAMAGES = [
     bad_record,
     order_too_long,
-    wrong_score,
     not_the_head,
     in_no_state,
     in_two_states,
     no_payload,
     key_lost,
-    bad_schedule("of_no_kind", b"e 0 now and then"),
-    bad_schedule("without_a_period", b"e 0 1763684707000 0"),
-    bad_schedule("of_no_cron_line", b"c 0 1763684707000 99 x y z 1 UTC"),
     head_not_ready,
-    closed_group_with_a_head,
     key_of_another_task,
     stale_place,
     no_head,
     event_not_noticed,
-    *map(never_due_in, ["delayed", "invisible", "closed"]),
-    next_event_that_is_no_number,
     *map(no_record_in, ["ready", "delayed", "invisible", "waiting", "dead", "payload", "keys"]),
 ]
 
 
 Told = tuple[str, str, str]  # kind, subject and detail
-
-
-def gate(name: str, group: str, text: str, kind: str = "bad gate", detail: str = "") -> Callable:
-    """A text in the place of what a group's limit has granted, or the queue's."""
-
-    def plant(probe, ids) -> set[Told]:
-        part, field = ("gates", group) if group else ("conf", "queue_gate")
-        probe.redis.hset(probe.key(part), field, text)
-        return {(kind, group, detail or text)}
-
-    plant.__name__ = name
-    return plant
-
-
-def stray_gate(probe, ids) -> set[Told]:
-    probe.redis.hset(probe.key("gates"), "", "nonsense")
-    return {("stray gate", "", "nonsense")}
 
 
 def counted(name: str, entry: str) -> Callable:
@@ -226,23 +167,7 @@ def lease_not_counted(probe, ids) -> set[Told]:
     return {("lease not counted", ids["counted"], "counted")}
 
 
-def lease_with_a_score(probe, ids) -> set[Told]:
-    member = f"counted\t{ids['counted']}"
-    probe.redis.zadd(probe.key("tracked"), {member: 1})
-    return {("lease not counted", member, "in tracked")}
-
-
-NO_LEASE = ("probe without a lease", "nobody")
-
 LIMIT_DAMAGES = [
-    lease_with_a_score,
-    gate("bad_gate", "g", "nonsense"),
-    gate("gate_with_an_exponent", "g", "- 1e+17 "),
-    gate("bad_gate_of_the_queue", "", "5 x"),
-    gate("gate_closed_for_ever", "g", "9e15 h - 0 0 0 "),
-    gate("probe_without_a_lease", "g", "0 - nobody 0 0 0 ", *NO_LEASE),
-    gate("queues_probe_without_a_lease", "", "0 l nobody 0 0 0 7.25 ", *NO_LEASE),
-    stray_gate,
     counted("lease_that_has_ended", "counted\tgone"),
     counted_but_not_running,
     counted("counted_for_another_group", "other\t{counted}"),
@@ -263,11 +188,16 @@ def fill_settings(probe: Any, clock: Any) -> dict[str, str]:
     return {"waiting": task_id}
 
 
+LACKING = ("limits not in force", "limited")
+"""There are fewer limits than were set."""
+
+
 def setting_lost(name: str) -> Callable:
     def plant(probe, ids) -> set[Found]:
         probe.redis.hdel(probe.key("stats" if name == "pushed" else "conf"), name)
-        kinds = {"queue_rules": "limits not in force", "gated": "limits not in force"}
-        return {(kinds.get(name, "settings lost"), "" if name == "queue_rules" else name)}
+        if name == "queue_rules":
+            return {("limits not in force", ""), LACKING}
+        return {("limits not in force" if name == "gated" else "settings lost", name)}
 
     plant.__name__ = f"lost_{name}"
     return plant
@@ -285,17 +215,12 @@ def all_settings_lost(probe, ids) -> set[Found]:
 
 def limits_lost(probe, ids) -> set[Found]:
     probe.redis.delete(probe.key("limits"))
-    return {("limits not in force", "*"), ("limits not in force", "g")}
+    return {("limits not in force", "*"), ("limits not in force", "g"), LACKING}
 
 
 def one_limit_lost(probe, ids) -> set[Found]:
     probe.redis.hdel(probe.key("limits"), "group:g")
-    return {("limits not in force", "g")}
-
-
-def no_number_of_limits(probe, ids) -> set[Found]:
-    probe.redis.hset(probe.key("conf"), "limited", "some")
-    return {("settings lost", "limited")}
+    return {("limits not in force", "g"), LACKING}
 
 
 def unreadable(field: str, text: str) -> Callable:
@@ -310,19 +235,12 @@ def unreadable(field: str, text: str) -> Callable:
     return plant
 
 
-def stray_limit(probe, ids) -> set[Found]:
-    probe.redis.hset(probe.key("limits"), "group:", "5")
-    return {("stray limit", "group:"), ("settings lost", "limited")}
-
-
 SETTINGS_DAMAGES = [
     *map(setting_lost, [*KEPT, "queue_rules", "gated", "pushed"]),
     all_settings_lost,
     limits_lost,
     one_limit_lost,
-    no_number_of_limits,
     unreadable("queue_rules", "junk"),
     unreadable("groups", "0"),
     unreadable("group:g", "0|nan 1000 1"),
-    stray_limit,
 ]

@@ -397,7 +397,7 @@ KEY_NAMES = {*PARTS, "queues", "queues_tick"}
 NEEDED_BY = {
     "pop": {"pop", "acquire", "grant"},  # a permit is charged as a task is
     "push": {"push"},
-    "repair": {"check", "check_limits", "repair", "repair_limits", "types"},
+    "repair": {"check", "check_limits", "types"},
 }
 """The folders that are not for everybody, and the operations that need their files."""
 

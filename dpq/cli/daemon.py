@@ -9,7 +9,7 @@ import typer
 from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Url, given, option
-from dpq.cli.metrics import MetricsHost, MetricsPort, serve_metrics
+from dpq.cli.metrics import MetricsHost, MetricsPort, ServerName, serve_metrics
 from dpq.scheduler import Scheduler, run_daemon
 from dpq.transport.connect import open_url
 
@@ -33,6 +33,7 @@ def scheduler(
     health_host: HealthHost = LOCAL,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = LOCAL,
+    server_name: ServerName = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.
@@ -51,6 +52,6 @@ def scheduler(
             opened = open_url(url)  # scrapes have their own client, so that none delays the upkeep
             stack.callback(opened.close)
             names = queue or before
-            served = serve_metrics(opened.client, names, metrics_host, metrics_port)
+            served = serve_metrics(opened, names, metrics_host, metrics_port, server_name)
             logger.info("metrics: %s/metrics", served.url)
         run_daemon(url, queue or before, watch)

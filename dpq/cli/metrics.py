@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,8 @@ from dpq.cli._options import DEFAULT_URL, Url, option
 from dpq.cli._port import Port
 from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import ConfigurationError
-from dpq.transport.connect import open_url
+from dpq.model.masking import server_name as server_name_of
+from dpq.transport.connect import Opened, open_url
 
 LISTEN = "127.0.0.1:9377"
 """The address, unless --listen names another."""
@@ -28,6 +29,14 @@ MetricsPort = Annotated[
     ),
 ]
 MetricsHost = Annotated[str, option("ADDRESS", "The address of --metrics-port; 0.0.0.0 for all.")]
+ServerName = Annotated[
+    str | None,
+    option(
+        "NAME",
+        "The label `server` of the metrics; programs that read the same server need the same name.",
+        unset="host:port/db of the URL, or the path of its socket",
+    ),
+]
 
 
 def metrics(
@@ -40,6 +49,7 @@ def metrics(
     listen: Annotated[
         str, option("HOST:PORT", "The address to listen on; port 0 takes a free one.")
     ] = LISTEN,
+    server_name: ServerName = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Answer scrapes of Prometheus, until Ctrl-C: tasks, rates, limits, workers.
@@ -49,7 +59,7 @@ def metrics(
     """
     host, port = read_address(listen)
     opened = open_url(url)
-    with closing(opened), closing(serve_metrics(opened.client, queues, host, port)) as served:
+    with closing(opened), closing(serve_metrics(opened, queues, host, port, server_name)) as served:
         talk(f"{served.url}/metrics; Ctrl-C ends it")
         threading.Event().wait()
 
@@ -69,7 +79,9 @@ def read_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def serve_metrics(client: Any, names: Sequence[str] | None, host: str, port: int) -> Port:
+def serve_metrics(
+    opened: Opened, names: Sequence[str] | None, host: str, port: int, server: str | None
+) -> Port:
     """Answer scrapes about some queues, or all that are known, from threads of their own.
 
     Raises:
@@ -88,5 +100,7 @@ def serve_metrics(client: Any, names: Sequence[str] | None, host: str, port: int
             f"{error.name or error} is missing: install DPQ with its extra 'metrics', or give "
             "`pip install 'prometheus-client>=0.20'`"
         ) from error
+    client = opened.client
     directory = Named([DPQ(client, name) for name in names]) if names else Known(client)
-    return Port(host, port, make_wsgi_app(Exporter(directory).registry), "metrics").start()
+    exporter = Exporter(directory, server=server or server_name_of(opened.label))
+    return Port(host, port, make_wsgi_app(exporter.registry), "metrics").start()

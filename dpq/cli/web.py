@@ -51,6 +51,14 @@ def web(
         ),
     ] = "",
     no_payloads: Annotated[bool, typer.Option("--no-payloads", help="Show no payloads.")] = False,
+    server_name: Annotated[
+        str | None,
+        option(
+            "NAME",
+            "The name of the server at the top of each page, and the label `server` of /metrics.",
+            unset="the URL without its password",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show queues in a browser, until Ctrl-C: tasks, limits, dead letters, workers.
@@ -87,7 +95,7 @@ def web(
         known: Any = Known(opened.client)
         if queues:
             known = Named([DPQ(opened.client, each) for each in queues])
-        site = app(known, access=access, badge=badge, server=opened.label)
+        site = app(known, access=access, badge=badge, server=server_name or opened.label)
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, backlog=512) as listening:

@@ -11,10 +11,12 @@ running one, and fresh ones. Source: docs/design.md, "Forecast".
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import NamedTuple, Protocol
+
+from dpq.model.quota import Reserve
 
 FOR_EVER_MS = 1e15
 """ms that no drain time reaches: the period behind a budget, which no other follows."""
@@ -236,10 +238,33 @@ class Joined:
 
 
 class Need(NamedTuple):
-    """The units that a task takes of a quota or a budget, and those it must leave for others."""
+    """The units that a task takes of a limit, and those it must leave for others."""
 
     units: int
     keeps: int = 0
+
+
+def needs_of(
+    wanted: Sequence[Wanted],
+    units: Callable[[Mapping[str, int]], int],
+    reserve: Reserve | None = None,
+) -> list[Need]:
+    """List what tasks need of a limit.
+
+    Args:
+        wanted: The tasks.
+        units: Returns the units that a cost takes of the limit.
+        reserve: What the limit keeps for others.
+    """
+    return [
+        Need(units(each.units), reserve.units if reserve and each.rank < reserve.priority else 0)
+        for each in wanted
+    ]
+
+
+def fits(amount: int, counted: float, units: float) -> bool:
+    """Return True if units fit into the rest of a period; those of its first task always do."""
+    return not counted or counted + units <= amount
 
 
 def fitting(amount: int, counted: float, needs: Iterable[Need]) -> float:
@@ -252,7 +277,7 @@ def fitting(amount: int, counted: float, needs: Iterable[Need]) -> float:
     """
     taken, tasks = counted, 0
     for units, keeps in needs:
-        if units and taken and taken + units + keeps > amount:
+        if units and not fits(amount, taken, units + keeps):
             return tasks
         taken, tasks = taken + units, tasks + 1
         if tasks >= MOST_PACKED:

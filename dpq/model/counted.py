@@ -1,10 +1,11 @@
 """The counts of a gate beside its windows: quotas, and budgets that a host has told. No I/O.
 
-`gates` computes with it as `lib/limits/quota.lua` and `lib/limits/observed.lua` do. Times are ms.
+Only `gates` makes and asks them, as it asks windows. A quota does what `lua/lib/limits/quota.lua`
+does, a budget what `lua/lib/limits/budgets.lua` does. Times are ms.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
 
@@ -12,13 +13,16 @@ from dpq.model.clearing import (
     FOR_EVER_MS,
     Course,
     Line,
-    Need,
     Periods,
     Share,
     Wanted,
+    fits,
     fitting,
+    needs_of,
     packed,
 )
+from dpq.model.limits import Reason
+from dpq.model.priority import Aging
 from dpq.model.quota import Quota, quota_text
 
 PERIOD_MS = {
@@ -29,14 +33,8 @@ PERIOD_MS = {
 }
 """The length of a period that is not the running one, about: clocks change, and months differ."""
 
-HOST_TEXT = "what its host has left"
-"""A budget in words."""
-
 KEPT_MS = 3_600_000
-"""ms that a limit holds after the last reset that was told; lib/limits/tokens.lua has it, too."""
-
-Entitled = Callable[[float], float]
-"""Returns when a task may take of a reserve for this priority: 0 if it may take it now."""
+"""ms that a limit holds after its last told reset; lua/lib/limits/budgets.lua has it, too."""
 
 
 class Counted:
@@ -49,6 +47,8 @@ class Counted:
         next: The moment of the next grant, if the quota is spread.
         rolled: The running period is one that was assumed.
     """
+
+    reason: Reason = "quota"
 
     def __init__(self, quota: Quota, count: int, reset: float, next_ms: float) -> None:
         self.quota, self.count, self.reset, self.next = quota, count, reset, next_ms
@@ -64,17 +64,16 @@ class Counted:
         """Return the units that a task takes of it."""
         return min(cost.get(self.quota.unit, 0), self.quota.amount)
 
-    def opens_at(self, cost: Mapping[str, int], entitled: Entitled) -> float:
-        """Compute when it has enough units for a task."""
+    def opens_at(self, cost: Mapping[str, int], rank: float, instant: float, aging: Aging) -> float:
+        """Compute when it has enough units for a task of this rank."""
         units, quota = self.units(cost), self.quota
         if not units or not self.count:
             return 0.0
-        at = self.next if quota.spread else 0.0
-        if self.count + units > quota.amount:
+        if not fits(quota.amount, self.count, units):
             return self.reset
-        reserve = quota.reserve
-        if reserve and self.count + units + reserve.units > quota.amount:
-            return max(at, min(self.reset, entitled(reserve.priority)))
+        at, reserve = self.next if quota.spread else 0.0, quota.reserve
+        if reserve and not fits(quota.amount, self.count, units + reserve.units):
+            return max(at, min(self.reset, aging.entitled_at(reserve.priority, rank, instant)))
         return at
 
     def charge(self, cost: Mapping[str, int], instant: float) -> None:
@@ -94,15 +93,12 @@ class Counted:
         self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float
     ) -> tuple[Course, Course]:
         """Lay it over the courses of windows and shorter quotas: from now, and of a new period."""
-        quota, kept, length = self.quota, self.quota.reserve, self.length
-        needs = [
-            Need(self.units(each.units), kept.units if kept and each.rank < kept.priority else 0)
-            for each in wanted
-        ]
+        quota, length, text = self.quota, self.length, self.words()
+        needs = needs_of(wanted, self.units, quota.reserve)
         mean, left = sum(need.units for need in needs) / len(needs), quota.amount - self.count
         running = Share(fitting(quota.amount, self.count, cycle(needs)))
         whole = Share(packed(quota.amount, needs))
-        ends, text = self.reset - begin, quota_text(quota)
+        ends = self.reset - begin
         if quota.spread and mean:
             first = max(0.0, self.next - begin)
             running = Share(running.tasks, Line(first, (ends - first) * mean / max(mean, left)))
@@ -111,6 +107,10 @@ class Counted:
             Periods(now, fresh, ends, running, whole, length, text),
             Periods(fresh, fresh, length, whole, whole, length, text),
         )
+
+    def words(self) -> str:
+        """Write it for people, as in `500/day@UTC`."""
+        return quota_text(self.quota)
 
 
 class Whole(NamedTuple):
@@ -135,6 +135,8 @@ class Told:
         whole: The limit, if the host has said it.
     """
 
+    reason: Reason = "observed"
+
     def __init__(
         self, unit: str, left: int, ends: float, asks: float = 0.0, whole: Whole | None = None
     ) -> None:
@@ -148,8 +150,8 @@ class Told:
             self.ends += (math.floor((instant - self.ends) / whole.length) + 1) * whole.length
             self.left, self.asks = whole.size, math.inf
 
-    def opens_at(self, cost: Mapping[str, int], instant: float) -> float:
-        """Compute when it lets a task run."""
+    def opens_at(self, cost: Mapping[str, int], rank: float, instant: float, aging: Aging) -> float:
+        """Compute when it lets a task run, whatever its rank."""
         return min(self._has(cost, instant), self.asks)
 
     def _has(self, cost: Mapping[str, int], instant: float) -> float:
@@ -179,15 +181,18 @@ class Told:
         """Lay it over the course of its limit: after its end, that decides."""
         if begin >= self.ends:
             return now
-        needs = [Need(self._units(each.units)) for each in wanted]
-        running, rest, length = (
-            Share(fitting(self.left, 0, cycle(needs))),
-            Share(math.inf),
-            FOR_EVER_MS,
-        )
+        needs = needs_of(wanted, self._units)
+        # Without a limit, one unit counts as taken: what is left serves no task that takes more.
+        size = self.whole.size if self.whole else self.left + 1
+        running = Share(fitting(size, size - self.left, cycle(needs)))
+        rest, length = Share(math.inf), FOR_EVER_MS
         if self.whole:
-            rest, length = Share(packed(self.whole.size, needs)), self.whole.length
-        return Periods(now, fresh, self.ends - begin, running, rest, length, HOST_TEXT)
+            rest, length = Share(packed(size, needs)), self.whole.length
+        return Periods(now, fresh, self.ends - begin, running, rest, length, self.words())
+
+    def words(self) -> str:
+        """Write it for people."""
+        return "what its host has left"
 
 
 class Refilling(Told):
@@ -212,7 +217,7 @@ class Refilling(Told):
         mean = sum(each.units.get(self.unit, 0) for each in wanted) / len(wanted)
         if not mean:
             return []
-        return [Line(self._at(mean) - begin, mean * self._interval, HOST_TEXT)]
+        return [Line(self._at(mean) - begin, mean * self._interval, self.words())]
 
     def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
         """Leave the course of its limit as it is: its line is one of the windows."""

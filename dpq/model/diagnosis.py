@@ -64,10 +64,6 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "Task {subject} is in several states at once ({detail}): it might run twice.",
         "{repair} keeps it in the safest one: dead with a reason, then leased, then delayed.",
     ),
-    "wrong score": (
-        "Task {subject} has a wrong position in the order ({detail}).",
-        "{repair} puts it where its priority says.",
-    ),
     "stale place": (
         "The order has an entry for task {subject} that does not fit the task's record.",
         "{repair} removes this entry. The task keeps its right one.",
@@ -80,11 +76,6 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{subject} is {detail}, but no consumer would look at that time.",
         "{repair} stores the time; so does `dpq scheduler` or `dpq promote`.",
     ),
-    "never due": (
-        "{subject} is {detail}. No call of DPQ sets so late a time: it would never come.",
-        "{repair} makes a delayed task due when its record says so, ends a lease, and opens a "
-        "group when its limit allows it.",
-    ),
     # Groups
     "head not ready": (
         "The head of group {subject!r} cannot be popped, so no task of the group runs.",
@@ -93,10 +84,6 @@ EXPLAINED: dict[str, tuple[str, str]] = {
     "no head": (
         "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs.",
         "{repair} makes the best of its waiting tasks the head.",
-    ),
-    "closed group with a head": (
-        "Group {subject!r} is closed, but one of its tasks can be popped.",
-        "{repair} closes the group while its limit says so. Otherwise it opens the group.",
     ),
     # Keys
     "key lost": (
@@ -107,11 +94,6 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "The unique key {detail!r} is held for task {subject}, but that task has another key or "
         "none.",
         "{repair} frees the key.",
-    ),
-    "bad schedule": (
-        "Task {subject} recurs, but its next time cannot be computed: {detail!r}.",
-        "{repair} makes it a task that runs once: push it again with its schedule. If only this "
-        "machine does not know the time zone, the task stays: install tzdata, or cancel the task.",
     ),
     # Settings
     "settings lost": (
@@ -129,24 +111,7 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "The stored limit of {limited} cannot be read ({detail!r}). No task under this limit runs.",
         "{repair} restores it from its copy. If there is no copy, set the limit again or clear it.",
     ),
-    "stray limit": (
-        "A limit is stored under {subject!r}, which cannot be the name of a group: nothing reads "
-        "it.",
-        "{repair} removes it.",
-    ),
-    # Limits
-    "bad gate": (
-        "The gate of {scope} cannot be read: what its limit has granted so far is unknown.",
-        "{repair} counts the limit as spent. It opens again after one window.",
-    ),
-    "stray gate": (
-        "There is a gate of a group without a name ({detail!r}): nothing reads it.",
-        "{repair} removes it.",
-    ),
-    "probe without a lease": (
-        "{scope} waits for its probe, task {subject_or_detail}, but nobody runs that task.",
-        "{repair} makes the next task the probe.",
-    ),
+    # Leases that count
     "lease that has ended": (
         "A lease has ended, but still counts against a concurrency ({subject!r}): one task less "
         "can run.",
@@ -180,12 +145,10 @@ def explain(problem: Problem) -> tuple[str, str]:
     meaning, way_out = EXPLAINED.get(kind, ("{kind}: {subject} {detail}", ""))
     if kind == "wrong type" and re.fullmatch(r"dpq:\{[^{}]*\}:conf", problem.subject):
         meaning, way_out = SETTINGS  # the kind of a problem in the first partition
-    scope = f"group {problem.subject!r}" if problem.subject else "the queue"
+    groups = {"": "the queue", "*": "every group"}
     words = problem.model_dump() | {
         "repair": REPAIR,
-        "scope": scope,
-        "limited": "every group" if problem.subject == "*" else scope,
-        "subject_or_detail": problem.detail,
+        "limited": groups.get(problem.subject, f"group {problem.subject!r}"),
     }
     meaning, way_out = meaning.format(**words), way_out.format(**words)
     return meaning[:1].upper() + meaning[1:], way_out

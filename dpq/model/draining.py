@@ -1,7 +1,8 @@
 """The drain time: when the backlog of a queue is gone. No I/O, no clock.
 
 If a partition's tasks were all read, a forecast says when the last one starts; else each limit
-says it for its tasks. Source: docs/design.md, "Forecast".
+says it for its tasks. It knows only what it is to compare: limits with what came and ended, groups
+with the queue. What a limit allows, it asks `gates`. Source: docs/design.md, "Forecast".
 """
 
 import math

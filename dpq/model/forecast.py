@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.model.gates import NO_AGING, Aging, Gate
+from dpq.model.gates import Gate
 from dpq.model.limits import Reason
+from dpq.model.priority import NO_AGING, Aging
 
 __all__ = ["Forecast"]
 

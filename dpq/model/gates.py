@@ -1,24 +1,44 @@
 """The pop's own arithmetic of limits: what a gate lets run, and when. No I/O, no clock.
 
-`forecast` and `drain` compute with it. It does in doubles exactly what `lua/lib/limits/gate.lua`,
-`opens.lua`, `pace.lua`, `lua/pop/charge.lua` and `judge.lua` do: a change there is a change here,
-as `tests/contract/test_arithmetic.py` says. A new kind of limit is one more class like `Window`, or
-those of `counted`. Times are ms.
+A limit stands in four modules, none of which repeats another, and each points to its Lua:
+
+* `gates`: one scope, which joins its parts: closings, probes, concurrency, pools, a learned rate;
+* `windows`: the rates, even and moving;
+* `counted`: quotas, and budgets that hosts have told;
+* `clearing`: the same for many tasks at once, about, since a run of each takes too long.
+
+`forecasting` (tasks, their order and their groups) and `draining` (a queue) only ask gates. A gate
+does in doubles exactly what these scripts do, and a change on one side is a change on the other, as
+`tests/contract/test_arithmetic.py` says:
+
+* `lua/lib/limits/gate_line.lua` writes what `read_gate` reads;
+* `lua/lib/limits/gate.lua` and `lua/lib/limits/opens.lua`: when it lets a task run;
+* `lua/lib/limits/pace.lua` and `lua/lib/limits/debt.lua`: a learned slack, the debt after a 429;
+* `lua/lib/limits/pool.lua`: which member is next;
+* `lua/pop/charge.lua`: what a grant takes, and what a learned rate gains.
+
+A new kind of limit is one more class like `Window`. Times are ms.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from dpq.model.clearing import Course, Joined, Line, Need, Rounds, Steady, Wanted, packed
+from dpq.model.clearing import Course, Joined, Steady, Wanted
 from dpq.model.counted import Counted, Refilling, Told, Whole
-from dpq.model.limits import Adaptive, RateLimit, Reason, rate_text, read_rules, reason_of
-from dpq.model.moving import Slots
+from dpq.model.limits import (
+    MAX_SLACK_SECONDS,
+    Adaptive,
+    RateLimit,
+    Reason,
+    read_rules,
+    reason_of,
+)
 from dpq.model.pools import split_pool
-from dpq.model.quota import Quota, quota_text, read_quotas
+from dpq.model.priority import NO_AGING, Aging
+from dpq.model.quota import Quota, read_quotas
+from dpq.model.windows import Units, Window, read_window
 
-Units = Mapping[str, int]
-"""The units that a task takes, by name; `""` is requests."""
+Part = Window | Counted | Told
 
 ONE_REQUEST: Units = {"": 1}
 
@@ -27,159 +47,6 @@ HALF_MS = 1_200_000
 
 HALF_UNITS = 5000
 """Units in whose time it halves, if that is longer; lua/lib/limits/pace.lua has it, too."""
-
-MOST_SLACK_MS = 3_600_000
-"""ms of the longest learned slack; lua/lib/limits/pace.lua has it, too."""
-
-
-class Aging(NamedTuple):
-    """The priority that tasks gain: points of priority per second, counted from a moment."""
-
-    rate: float = 0.0
-    since: float = 0.0
-
-    def points(self, instant: float) -> float:
-        """Compute what is added to the rank of a task at a moment."""
-        return self.rate * (instant - self.since) / 1000
-
-
-NO_AGING = Aging()
-
-
-class Window:
-    """One rate of a limit, and what it has granted.
-
-    Attributes:
-        rule: The rate as it was set.
-        paid: The moment until which its units are paid for.
-        owed: `paid`, or later while a 429 has just closed the gate.
-        interval: The ms that one unit takes.
-        most: The units that any window grants at most.
-    """
-
-    def __init__(self, rule: RateLimit, paid: float) -> None:
-        self.rule = rule
-        self.per_ms = max(1, round(rule.per * 1000))
-        self.slack_ms = None if rule.slack is None else round(rule.slack * 1000)
-        self.paid = self.owed = paid
-        self.interval, self.most = 0.0, 1
-
-    def pace(self, rate: float, learned_slack_ms: float) -> None:
-        """Compute how fast it grants its units."""
-        slack = learned_slack_ms if self.slack_ms is None else self.slack_ms
-        interval = (self.per_ms + slack) / rate
-        self.interval = interval if interval < 0.25 else math.ceil(interval * 4096) / 4096
-        self.most = max(1, math.ceil(rate) + self.rule.burst - 1)
-
-    def look(self, instant: float) -> None:
-        """Forget what counts no more at a moment."""
-
-    def time_of(self, units: float) -> float:
-        """Compute the ms that so many units take, rounded up."""
-        return math.ceil(units * self.interval * 4096) / 4096
-
-    def units(self, cost: Units) -> int:
-        """Return the units that a task takes of it."""
-        return min(cost.get(self.rule.unit, 0), self.most)
-
-    def opens_at(self, cost: Units, rank: float, instant: float, aging: Aging) -> float:
-        """Compute when it has enough units for a task of this rank."""
-        units = self.units(cost)
-        if not units:
-            return 0.0
-        at = self._has(units)
-        reserve = self.rule.reserve
-        if reserve and rank < math.inf:
-            missing = reserve.priority - rank - aging.points(instant)
-            if missing > 0:
-                grown = instant + missing / aging.rate * 1000 if aging.rate > 0 else math.inf
-                at = min(self._has(units, reserve.units), max(at, grown))
-        return at
-
-    def _has(self, units: int, spared: int = 0) -> float:
-        """Compute when it has so many units, and leaves others."""
-        return self.owed + self.time_of(units - self.rule.burst) + self.time_of(spared)
-
-    def charge(self, cost: Units, instant: float) -> None:
-        """Take the units of a task."""
-        units = self.units(cost)
-        if units:
-            self.owed = max(self.owed, instant) + self.time_of(units)
-        self.paid = self.owed
-
-    def lines(
-        self, wanted: Sequence[Wanted], begin: float | None = None
-    ) -> Sequence[Line | Rounds]:
-        """Say when tasks like these start; without a moment, when all of its burst is left."""
-        kept = self.rule.reserve
-        users = [
-            (units, self.rule.burst - (kept.units if kept and rank < kept.priority else 0))
-            for units, rank in ((self.units(each.units), each.rank) for each in wanted)
-            if units
-        ]
-        if not users:
-            return []
-        debt = 0.0 if begin is None else max(0.0, self.owed - begin)
-        # A task of more units than the burst starts late, and pays from then on.
-        each = sum(max(units, 2 * units - burst) for units, burst in users) / len(wanted)
-        first = sum(units - burst for units, burst in users) / len(users)
-        return [Line(debt + first * self.interval, each * self.interval, self.words())]
-
-    def words(self) -> str:
-        """Write it for people, as in `500/min` or `tokens=9000/min`."""
-        return rate_text(self.rule)
-
-
-class MovingWindow(Window):
-    """One moving window of a limit: it grants what its slots leave."""
-
-    def __init__(self, rule: RateLimit, paid: float, slots: str = "") -> None:
-        super().__init__(rule, paid)
-        self.slots = Slots(int(rule.rate), self.per_ms, slots)
-
-    def pace(self, rate: float, learned_slack_ms: float) -> None:
-        """Compute how long it is."""
-        super().pace(rate, learned_slack_ms)
-        slack = learned_slack_ms if self.slack_ms is None else self.slack_ms
-        self.slots.length = self.per_ms + slack
-
-    def look(self, instant: float) -> None:
-        """Forget the slots that have left it."""
-        self.slots.look(instant)
-
-    def units(self, cost: Units) -> int:
-        """Return the units that a task takes of it, also if that is more than its rate."""
-        return cost.get(self.rule.unit, 0)
-
-    def _has(self, units: int, spared: int = 0) -> float:
-        return self.slots.opens_at(units + spared)
-
-    def charge(self, cost: Units, instant: float) -> None:
-        """Take the units of a task."""
-        self.slots.charge(self.units(cost), instant)
-
-    def lines(
-        self, wanted: Sequence[Wanted], begin: float | None = None
-    ) -> Sequence[Line | Rounds]:
-        """Say when tasks like these start; without a moment, when nothing is in it."""
-        kept, rate = self.rule.reserve, int(self.rule.rate)
-        needs = [
-            Need(self.units(each.units), kept.units if kept and each.rank < kept.priority else 0)
-            for each in wanted
-        ]
-        units, keeps = (sum(each) / len(needs) for each in zip(*needs, strict=True))
-        if not units:
-            return []
-        free = [(0.0, float(rate))] if begin is None else self.slots.frees(begin)
-        return [Rounds(free, self.slots.length, packed(rate, needs), units, keeps, self.words())]
-
-
-def _window_of(rule: RateLimit, text: float | str) -> Window:
-    """Read a window as `lua/lib/limits/gate_line.lua` writes it."""
-    paid, colon, slots = str(text).partition(":")
-    return (
-        MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
-    )
 
 
 class Gate:
@@ -225,7 +92,9 @@ class Gate:
         paid: Sequence[float | str] = (),
         unreadable: bool = False,
     ) -> None:
-        self.windows = [_window_of(rule, text) for rule, text in zip(windows, paid, strict=True)]
+        self.windows = [
+            read_window(rule, str(text)) for rule, text in zip(windows, paid, strict=True)
+        ]
         self.counted: list[Counted] = []
         self.told: list[Told] = []
         self.reserved: dict[str, int] = {}
@@ -259,7 +128,7 @@ class Gate:
         if not self._adaptive and self._learned > 0 and (window := self._learns_slack):
             since = min(self._beside, max(instant, self.opens))
             half = max(HALF_MS, HALF_UNITS * window.per_ms / window.rule.rate)
-            most = min(self._learned, window.per_ms, MOST_SLACK_MS)
+            most = min(self._learned, window.per_ms, MAX_SLACK_SECONDS * 1000)
             slack = math.floor(most * 2 ** (min(0.0, since - instant) / half) + 0.5)
         for i, window in enumerate(self.windows):
             rate = float(window.rule.rate)
@@ -274,6 +143,10 @@ class Gate:
                 free = window.rule.burst - 1 if window.rule.unit == "" else 0
                 debt = self.opens + window.time_of(free) if free else self.opens
                 window.owed = max(window.paid, debt)
+
+    def _with_estimates(self, cost: Units) -> Units:
+        """Add what a task takes of the units that it does not name."""
+        return {**self.reserved, **cost} if self.reserved else cost
 
     def _may_run_as(self, pin: str | None) -> list["Gate"]:
         """Find the members of its pool that have room for a task."""
@@ -293,20 +166,10 @@ class Gate:
         """Compute when its closing and its windows let a task run; infinite if never."""
         if self.unreadable:
             return math.inf
-        at, cost = self.opens, {**self.reserved, **cost}
-        for window in self.windows:
-            at = max(at, window.opens_at(cost, rank, instant, aging))
-
-        def entitled(priority: float) -> float:
-            missing = priority - rank - aging.points(instant)
-            if missing <= 0:
-                return 0.0
-            return instant + missing / aging.rate * 1000 if aging.rate > 0 else math.inf
-
-        for quota in self.counted:
-            at = max(at, quota.opens_at(cost, entitled))
-        for told in self.told:
-            at = max(at, told.opens_at(cost, instant))
+        at, cost = self.opens, self._with_estimates(cost)
+        parts: list[Part] = [*self.windows, *self.counted, *self.told]
+        for part in parts:
+            at = max(at, part.opens_at(cost, rank, instant, aging))
         if self.members:
             free = self._may_run_as(pin)
             moments = [each.opens_at(cost, rank, instant, aging) for each in free]
@@ -339,7 +202,7 @@ class Gate:
         """Start a task: take its units and its slot. Returns the member that it runs as, or ""."""
         if self._adaptive:
             self._learn(self._adaptive, cost, instant)
-        cost = {**self.reserved, **cost}
+        cost = self._with_estimates(cost)
         for window in self.windows:
             window.charge(cost, instant)
         for quota in self.counted:
@@ -407,22 +270,18 @@ class Gate:
             if self.probe_is_out:
                 return "probe", "the first task after a rate limit runs"
             return "concurrency", f"concurrency {self.concurrency}"
+        cost = self._with_estimates(cost)
+
+        def opening(part: Part) -> float:
+            return part.opens_at(cost, rank, instant, aging)
+
+        parts: list[Part] = [*self.counted, *self.told, *self.windows]
+        slowest = max(parts, key=opening, default=None)
         at = self.opens_at(cost, rank, instant, aging)
-        for quota in self.counted:
-            if at in (quota.reset, quota.next):
-                return "quota", quota_text(quota.quota)
-        for told in self.told:
-            if at == told.opens_at({**self.reserved, **cost}, instant):
-                return "observed", "its host has said that no more is left"
-        if self.members:
+        if self.members and (slowest is None or opening(slowest) < at):
             pool = self.members.values()
             return min(pool, key=lambda each: each.last).reason(cost, rank, instant, aging)
-        slowest = max(
-            self.windows,
-            key=lambda window: window.opens_at(cost, rank, instant, aging),
-            default=None,
-        )
-        return "spent", slowest.words() if slowest else "its rate"
+        return (slowest.reason, slowest.words()) if slowest else ("spent", "its rate")
 
     def clears_at(
         self, tasks: float, wanted: Sequence[Wanted], instant: float
@@ -449,7 +308,7 @@ class Gate:
             ]
             return Joined(list(zip(begins, courses, strict=True)))
         self.look(begin)
-        wanted = [each._replace(units={**self.reserved, **each.units}) for each in wanted]
+        wanted = [each._replace(units=self._with_estimates(each.units)) for each in wanted]
         windows = [line for each in self.windows for line in each.lines(wanted, begin)]
         budgets = [line for each in self.told for line in each.lines(wanted, begin)]
         now: Course = Steady([*windows, *budgets])

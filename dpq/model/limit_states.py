@@ -43,6 +43,7 @@ class MemberState(BaseModel):
         budgets: What the host says is left for this member.
         in_flight: Tasks that run as this member, and permits of `acquire` that are leases.
         granted: As in `LimitState`.
+        rate_limited: Tasks that met a 429 as this member.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,6 +59,7 @@ class MemberState(BaseModel):
     budgets: tuple[Budget, ...] = ()
     in_flight: int = 0
     granted: tuple[int, ...] = ()
+    rate_limited: int = 0
 
 
 class LimitState(BaseModel):

@@ -29,6 +29,8 @@ MAX_REFILL_SECONDS = 100 * MAX_SECONDS
 """Seconds until a taken burst is there again, at most: 1000 years, so that a date can hold it."""
 
 MAX_SLACK_SECONDS = 3600
+"""Seconds of the longest slack, also of a learned one; lua/lib/limits/pace.lua has it, too."""
+
 MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
 
@@ -163,7 +165,7 @@ class RateLimit:
         if self.moving:
             self._check_moving()
         slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
-        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as stored
+        if self.burst * per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as stored
             raise ConfigurationError(
                 f"a burst of {self.burst} at {slowest!r} per {self.per!r} s takes "
                 f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "
@@ -319,11 +321,11 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
     texts = [head]
     for window in windows:
         at_once = "m" if window.moving else window.burst
-        text = f"{number_text(window.rate)} {_per_ms(window.per)}{window.unit} {at_once}"
+        text = f"{number_text(window.rate)} {per_ms(window.per)}{window.unit} {at_once}"
         if window.reserve:
             text += f" {window.reserve.units} {number_text(window.reserve.priority)}"
         if window.slack is not None:
-            text += f" +{_ms(window.slack)}"
+            text += f" +{whole_ms(window.slack)}"
         if window.estimate:
             text += f" ~{window.estimate}"
         texts.append(text)
@@ -362,11 +364,17 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     return tuple(windows), int(concurrency) or None
 
 
-def _per_ms(seconds: float) -> int:
-    return max(1, _ms(seconds))
+def most_granted(rate: float, burst: int) -> int:
+    """Compute the units that any window grants at most; a moving window has a burst of 1."""
+    return max(1, math.ceil(rate) + burst - 1)
 
 
-def _ms(seconds: float) -> int:
+def per_ms(seconds: float) -> int:
+    """Return the length of a window as it is stored: 1 ms at least."""
+    return max(1, whole_ms(seconds))
+
+
+def whole_ms(seconds: float) -> int:
     """Convert to ms, rounded up: so it grants less, never more. The last digits do not count."""
     return math.ceil(float(f"{seconds * 1000:.12g}"))
 

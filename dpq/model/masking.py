@@ -1,4 +1,4 @@
-"""URLs for logs and errors: without their secrets. No I/O."""
+"""URLs for logs, errors and metrics: without their secrets. No I/O."""
 
 import re
 
@@ -51,6 +51,24 @@ def mask(url: object) -> str:
     if parts["query"] is not None:
         shown += "?" + "&".join(map(_mask_parameter, parts["query"].split("&")))
     return shown
+
+
+def server_name(url: str) -> str:
+    """Return the short name of a server, without secrets: `localhost:6379/0`, or a socket's path.
+
+    A text that is no URL is a name already.
+    """
+    parts = next(filter(None, (form.fullmatch(url) for form in _WELL_FORMED)), None)
+    if parts is None:
+        return mask(url) if "://" in url else url
+    server, chosen = parts["server"], re.search(r"\bdb=(\d+)", parts["query"] or "")
+    if parts["scheme"].lower() == "unix://":
+        return server + (f"?{chosen[0]}" if chosen and int(chosen[1]) else "")
+    if "+" in parts["scheme"]:
+        return server.rstrip("/")
+    host, _, database = server.partition("/")
+    port = "" if re.search(r":\d+$", host) else ":6379"
+    return f"{host or 'localhost'}{port}/{chosen[1] if chosen else database or 0}"
 
 
 def _mask_parameter(text: str) -> str:

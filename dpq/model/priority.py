@@ -8,6 +8,7 @@ them, get equal keys, and the server's sequence decides.
 
 import math
 from numbers import Integral
+from typing import NamedTuple
 
 from dpq.model.errors import ConfigurationError
 
@@ -55,3 +56,23 @@ def _residual(priority: int) -> str:
 def decode_priority(text: str) -> int | float:
     """Turn the stored text of a priority back into the number it was."""
     return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class Aging(NamedTuple):
+    """The priority that tasks gain: points of priority per second, counted from a moment, ms."""
+
+    rate: float = 0.0
+    since: float = 0.0
+
+    def entitled_at(self, priority: float, rank: float, instant: float) -> float:
+        """Compute when a task may take what is kept for a priority: 0 if now, infinite if never.
+
+        `lua/lib/limits/opens.lua` computes the same.
+        """
+        missing = priority - rank - self.rate * (instant - self.since) / 1000
+        if missing <= 0:
+            return 0.0
+        return instant + missing / self.rate * 1000 if self.rate > 0 else math.inf
+
+
+NO_AGING = Aging()

@@ -6,7 +6,6 @@ the server's clock; this module knows no other one.
 """
 
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cronsim import CronSim, CronSimError
@@ -122,16 +121,6 @@ def next_times(line: str, after_ms: int, count: int) -> list[int]:
     if not times:
         raise ConfigurationError(f"cron is {cron!r}: no time matches it; check day and month")
     return times
-
-
-@lru_cache(1000)
-def computable(line: str, zone: str | None = None) -> bool:
-    """Return True if a cron line has times; `zone` replaces its zone, which may be unknown here."""
-    try:
-        next_times(f"{line.rpartition(' ')[0]} {zone}" if zone else line, _START_MS, 1)
-    except Exception:  # another program may have written anything there
-        return False
-    return True
 
 
 def read_schedule(text: str) -> Schedule:

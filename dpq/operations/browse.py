@@ -53,7 +53,7 @@ class Filter:
         state: Their state.
         group: Their group; "" for any.
         least: Their lowest priority; None for any.
-        text: A part of their group, key, error or payload, as it is stored; "" for any.
+        text: A part of their id, group, key, error or payload, as it is stored; "" for any.
         reason: The reason of dead tasks, with "#" for each number; "" for any.
         fault: The first 200 bytes of their last error, in the same way; None for any.
         recurring: Recurring tasks only.
@@ -81,7 +81,8 @@ class Found(NamedTuple):
 
     Attributes:
         tasks: The tasks.
-        looked: The number of tasks that were looked at for this page.
+        looked: The number of tasks that were looked at for this page, without those that the
+            next page looks at again.
         left: The number of tasks behind the last task that was looked at.
         positions: The start of the next page, for each partition.
         passed: The number of tasks that passed the filter.
@@ -165,6 +166,7 @@ class Explained(NamedTuple):
         ahead: Ready tasks before it, or before the head of its group.
         in_group: Tasks of its group before it.
         now_ms: The server's clock.
+        limits: The states of the queue's limit, and of its group's.
     """
 
     sentence: str
@@ -172,6 +174,7 @@ class Explained(NamedTuple):
     ahead: int
     in_group: int
     now_ms: int
+    limits: list[LimitState]
 
 
 class _Row(NamedTuple):
@@ -278,7 +281,8 @@ class PartitionBrowser(LimitOperations):
         texts = yield self._command("view", [self._now(), *names], read_texts)
         limits, now_ms = read_limits(scopes, Counter(), texts), int(texts[6])
         sentence = explain(found, limits, now_ms)
-        return Explained(sentence, _until(found, limits), found.ahead, found.in_group, now_ms)
+        until_ms = _until(found, limits)
+        return Explained(sentence, until_ms, found.ahead, found.in_group, now_ms, limits)
 
 
 class Browser:
@@ -324,6 +328,7 @@ class Browser:
             if len(taken) < len(page.rows):
                 ends[i] = taken[-1].position if taken else start[i]
                 left += len(page.rows) - len(taken)
+                looked -= len(page.rows) - len(taken)
         passed = sum(page.passed for page in pages)
         return Found([row.task for row, _ in shown], looked, left, ends, passed)
 

@@ -95,6 +95,7 @@ def _member(
     """Read the line of a member in the reply of view."""
     name, opens, why, learned, left, counts, told, totals, permits = line.split("\t")
     rate, _, slack_ms = learned.partition(" ")
+    rate_limited, *granted = map(int, totals.split())
     return MemberState(
         name=name,
         open=not why,
@@ -105,7 +106,8 @@ def _member(
         units_left=tuple(float(units) for units in left.split()),
         quotas=_read_quotas(rules, counts.split()),
         budgets=_read_budgets(told, now_ms),
-        granted=tuple(map(int, totals.split()[1:])),
+        granted=tuple(granted),
+        rate_limited=rate_limited,
         in_flight=running.get(f"{group}\t{name}", 0) + int(permits),
     )
 

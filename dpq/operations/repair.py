@@ -1,9 +1,6 @@
 """The operations that find and mend damage in one partition. No I/O."""
 
-from collections.abc import Iterable
-
 from dpq.model.reports import Problem
-from dpq.model.schedule import computable
 from dpq.model.task import P
 from dpq.operations.base import PAGE, PartitionBase
 from dpq.protocol import replies
@@ -11,23 +8,14 @@ from dpq.protocol.command import Steps
 from dpq.protocol.keys import key_of
 
 CHECKED_PARTS = (
-    *(("check", part) for part in ("meta", "ready", "delayed", "invisible", "waiting", "dead")),
-    *(("check", part) for part in ("closed", "payload", "keys", "groups")),
-    *(("check_limits", part) for part in ("settings", "limits", "kept")),
-    *(("check_limits", part) for part in ("tracked", "gates", "invisible")),
-)
-
-REPAIRED_PARTS = (
     # All other parts read these.
-    *(("repair_limits", part) for part in ("settings", "limits", "kept")),
-    ("repair", "waiting"),  # first: the other parts take the next heads of groups from it
-    ("repair_limits", "gates"),  # an unreadable gate would keep a group from being opened
-    *(("repair", part) for part in ("ready", "groups", "closed", "meta", "payload")),
-    *(("repair", part) for part in ("delayed", "invisible", "dead", "keys", "heads", "events")),
-    ("repair_limits", "tracked"),
-    ("repair_limits", "invisible"),
+    *(("check_limits", part) for part in ("settings", "limits", "kept")),
+    ("check", "waiting"),  # first: the other parts take the next heads of groups from it
+    *(("check", part) for part in ("ready", "groups", "meta", "payload")),
+    *(("check", part) for part in ("delayed", "invisible", "dead", "keys", "events")),
+    *(("check_limits", part) for part in ("tracked", "invisible")),
 )
-"""The parts that repair goes over, in this order; see lua/repair.lua."""
+"""The scripts and parts that a check goes over; a repair needs this order."""
 
 
 class RepairOperations(PartitionBase[P]):
@@ -35,7 +23,7 @@ class RepairOperations(PartitionBase[P]):
 
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored; only at the types of keys while one is wrong."""
-        return (yield from self._types()) or (yield from self._walk(CHECKED_PARTS))
+        return (yield from self._types()) or (yield from self._walk())
 
     def repair(self) -> Steps[list[Problem]]:
         """Repair everything that is stored."""
@@ -46,7 +34,7 @@ class RepairOperations(PartitionBase[P]):
             return removed
         if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
             yield from self._make()  # clients that follow the queue must find all partitions
-        mended = yield from self._walk(REPAIRED_PARTS)
+        mended = yield from self._walk(mends=True)
         if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
             yield from self._make()
         return removed + mended
@@ -56,24 +44,13 @@ class RepairOperations(PartitionBase[P]):
         args = [self._now(), int(remove), self._count]
         return self._ask("types", args, lambda reply: replies.read_problems(reply)[1])
 
-    def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:
+    def _walk(self, *, mends: bool = False) -> Steps[list[Problem]]:
+        """Go over everything that is stored in bounded steps; `mends` mends what is found."""
         problems: list[Problem] = []
-        for name, part in parts:
-            cursor = "0"
-            while True:
-                args = [self._now(), part, cursor, PAGE]
+        for name, part in CHECKED_PARTS:
+            cursor = ""
+            while cursor != "0":
+                args = [self._now(), part, cursor or "0", PAGE, int(mends)]
                 cursor, found = yield self._command(name, args, replies.read_problems)
-                problems += (each for each in found if each.kind != "cron")
-                recurring = [each for each in found if each.kind == "cron"]
-                if name == "check":
-                    problems += (
-                        Problem(kind="bad schedule", subject=each.subject, detail=each.detail)
-                        for each in recurring
-                        if not computable(each.detail)
-                    )
-                elif lines := {c.detail for c in recurring if not computable(c.detail, "UTC")}:
-                    again = self._command(name, [*args, *lines], replies.read_problems)
-                    problems += (each for each in (yield again)[1] if each.kind != "cron")
-                if cursor == "0":
-                    break
+                problems += found
         return problems

@@ -80,6 +80,10 @@ class StoredOperations(PartitionBase[P]):
         """Read the events, or the trail, behind a position; or the newest ones."""
         return self._ask("events", [after, most, stream], read_events)
 
+    def task_trail(self, id_: str, before: str, look: int) -> Steps[list[Any]]:
+        """Read the events of one task among some of the trail; see task_trail.lua."""
+        return self._ask("task_trail", [id_, before, look], list)
+
     # Changing
 
     def update(

@@ -8,8 +8,9 @@ from dpq.model.clearing import Wanted
 from dpq.model.cost import read_cost
 from dpq.model.drain import DrainLook, Scope
 from dpq.model.forecast import PREVIEW_CHARACTERS, Candidate, Running, View
-from dpq.model.gates import Aging, read_gate
+from dpq.model.gates import read_gate
 from dpq.model.interrupts import raise_interruption
+from dpq.model.priority import Aging
 from dpq.protocol.records import UNREADABLE, Plan, read_plan
 from dpq.protocol.values import read_texts
 

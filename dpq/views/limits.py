@@ -4,6 +4,7 @@ from typing import Any
 
 from dpq import LimitState, Quota, RateLimit
 from dpq.model.limit_rules import LimitRules
+from dpq.model.limits import most_granted
 from dpq.model.rates import span
 from dpq.views.words import number
 
@@ -30,8 +31,7 @@ def quota_text(quota: Quota) -> str:
 def promise(window: RateLimit) -> str:
     """Write the promise of a window."""
     fastest = window.adaptive.ceiling if window.adaptive else window.rate
-    most = fastest + window.burst - 1  # a moving window has a burst of 1
-    whole = int(most) if float(most).is_integer() else int(most) + 1
+    whole = most_granted(fastest, window.burst)
     unit = window.unit or "requests"
     return f"never more than {number(whole)} {unit} in any {span(window.per)}"
 

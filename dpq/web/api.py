@@ -19,14 +19,19 @@ from dpq.views.verdict import say_verdict
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, value_of
-from dpq.web.limit_pages import group_names
+from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import (
+    ALL,
     PAGE,
+    SUGGESTED,
     filter_of,
+    left_of,
     look_of,
+    next_tasks,
     query_of,
-    read_positions,
-    write_positions,
+    search,
+    see,
+    write_search,
 )
 from dpq.web.render import plain
 from dpq.web.site import Call, read_number, read_whole
@@ -87,37 +92,48 @@ def queue(call: Call) -> Response:
 
 
 def tasks(call: Call) -> Response:
-    """Find tasks of one state."""
-    chosen = filter_of(call, call.query)
+    """Find tasks of one state, or of all."""
+    everywhere = call.query.get("state") == ALL
+    chosen = filter_of(call, call.query, "ready" if everywhere else None)
     most = read_whole(call.query.get("n", str(PAGE)), "n")
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
-    found = call.browse(
-        "search", chosen, read_positions(call.query.get("after", "")), most, look_of(call)
-    )
+    hits = search(call, chosen, most, everywhere=everywhere)
     payloads = call.site.guard.access.payloads and call.query.get("payload") != "0"
     return call.answer(
         {
-            "tasks": [task_json(task, payloads) for task in found.tasks],
-            "searched": found.looked,
-            "left": found.left,
-            "after": write_positions(found.positions) if found.left else None,
+            "tasks": [task_json(task, payloads) for task in hits.tasks],
+            "found": hits.search.found,
+            "searched": hits.search.looked,
+            "left": left_of(call, hits),
+            "after": write_search(hits.search) or None,
         }
     )
 
 
 def task(call: Call) -> Response:
-    """Read one task, and why it is not running."""
-    id_ = call.part("id")
-    found, why = call.queue.get(id_), call.browse("explained", id_)
-    fields = task_json(found, call.site.guard.access.payloads)
-    return call.answer(fields | {"why": why._asdict()})
+    """Read one task: why it is not running, when it begins, its worker, and what has happened."""
+    seen = see(call, call.part("id"))
+    fields = task_json(seen.task, call.site.guard.access.payloads)
+    why = {name: value for name, value in seen.why._asdict().items() if name != "limits"}
+    held = seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)}
+    told = {
+        "why": why,
+        "begins": seen.begins._asdict(),
+        "holder": held,
+        "trail": [event.model_dump(mode="json") for event in seen.trail.events],
+        "trail_searched": seen.trail.looked,
+        "trail_whole": seen.trail.whole,
+    }
+    return call.answer(fields | told)
 
 
 def limits(call: Call) -> Response:
     """Read the states of the queue, of the default of all groups, and of some groups."""
     names, following = group_names(call)
     states, counted, now_ms = call.shared("states", names)
+    if not call.query.get("way") and not call.query.get("q"):
+        states = [*states[:2], *closed_first(states[2:])]
     return call.answer(
         {
             "limits": [plain(state) for state in states],
@@ -128,10 +144,16 @@ def limits(call: Call) -> Response:
     )
 
 
+def groups(call: Call) -> Response:
+    """Suggest groups with waiting tasks whose names begin with a text."""
+    begins = call.query.get("q", "").strip()
+    way = "name" if begins else "largest"
+    return call.answer({"groups": call.shared("groups", way, begins, "", SUGGESTED)})
+
+
 def forecast(call: Call) -> Response:
     """Foresee the next tasks that start, and when all due tasks will have begun."""
-    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
-    tasks = [plain(each) | {"priority": str(each.priority)} for each in found]
+    tasks = [plain(each) | {"priority": str(each.priority)} for each in next_tasks(call)]
     if not call.site.guard.access.payloads:
         tasks = [{name: v for name, v in each.items() if name != "payload"} for each in tasks]
     return call.answer({"tasks": tasks, "drain": plain(call.site.drain(call.name))})

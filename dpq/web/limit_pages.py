@@ -4,13 +4,14 @@ A form sends what is to stand to the question, which is a page that changes noth
 may only look can try a limit on paper. The question sends the rules of both sides to `forms.limit`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
 from dpq import ConfigurationError, Event
 from dpq.model.limit_rules import LimitRules
+from dpq.model.limit_states import LimitState
 from dpq.model.limit_words import read_word, rules_words, write_word
 from dpq.model.limits import EVERY_GROUP, MAX_WINDOWS
 from dpq.model.quota import MAX_QUOTAS
@@ -26,6 +27,7 @@ WINDOW_FIELDS = ("burst", "reserve", "adaptive", "slack", "estimate")
 """The fields of a window beside its rate, by the names that `limit_words` gives them."""
 
 WAYS = {
+    "": "closed first",
     "largest": "most waiting",
     "closed": "open next",
     "own": "own limits",
@@ -33,14 +35,20 @@ WAYS = {
 }
 """The lists of groups."""
 
+SCOPES = 98
+"""Groups in one read of limits: `states` reads 100 scopes, and two of them are no groups."""
+
+PASSING = ("spent", "concurrency", "probe")
+"""Reasons of a closing that ends by itself as tasks run: the usual life of a limit."""
+
 
 def group_names(call: Call) -> tuple[list[str], dict[str, Any] | None]:
     """Choose the groups of a page, and the query of the next one; None after the last."""
-    way, named = call.query.get("way", "largest"), call.query.get("q", "").strip()
+    way, named = call.query.get("way", ""), call.query.get("q", "").strip()
     behind = call.query.get("behind", "")
     if way == "own":
         cursor, names = call.shared("own_limits", behind or "0")
-        return names[:98], None if cursor == "0" else {"way": way, "behind": cursor}
+        return names[:SCOPES], None if cursor == "0" else {"way": way, "behind": cursor}
     if way == "closed":
         start = max(0, whole_of(behind or "0"))
         names = call.shared("groups", "closed", str(start), "", PAGE)
@@ -51,23 +59,37 @@ def group_names(call: Call) -> tuple[list[str], dict[str, Any] | None]:
             names = [named, *names][:PAGE]  # a group without waiting tasks is not in the list
         last = {"way": "name", "q": named, "behind": names[-1]} if len(names) == PAGE else None
         return names, last
-    return call.shared("groups", "largest", "", "", PAGE), None
+    names = call.shared("groups", "largest", "", "", PAGE)
+    if way != "largest":  # the closed groups that open last, then the largest groups
+        last = call.shared("groups", "closed", str(1 - PAGE), "", PAGE - 1)
+        names = list(dict.fromkeys([*last, *names]))[:SCOPES]
+    return names, None
+
+
+def closed_first(groups: Sequence[LimitState]) -> list[LimitState]:
+    """Order groups: closed by a 429 or by hand, then spent, then open; most waiting first."""
+
+    def rank(state: LimitState) -> tuple[int, int]:
+        return 2 if state.open else state.reason in PASSING, -state.waiting
+
+    return sorted(groups, key=rank)
 
 
 def limits(call: Call) -> Response:
     """Show the state of each scope: open or closed, why, until when, units left, tasks."""
     names, following = group_names(call)
     states, counted, now_ms = call.shared("states", names)
+    way = "name" if call.query.get("q") else call.query.get("way", "")
     return call.render(
         "limits.html",
         snapshot=call.site.snapshot(call.name),
         whole=states[0],
         default=states[1],
-        groups=states[2:],
+        groups=states[2:] if way else closed_first(states[2:])[:PAGE],
         events=call.site.events(call.name),
         counted=counted,
         ways=WAYS,
-        way="name" if call.query.get("q") else call.query.get("way", "largest"),
+        way=way,
         q=call.query.get("q", ""),
         following=following,
         now_ms=now_ms,

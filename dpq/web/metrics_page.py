@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from dpq.model.errors import DPQError
+from dpq.model.masking import server_name
 from dpq.views.sampler import Snapshot, Watch
 from dpq.web.access import Refused
 from dpq.web.site import Call, Site
@@ -44,6 +45,6 @@ def exporter_of(site: Site) -> "Exporter":
             except Refused as refused:  # the queue has gone since its name was read
                 raise QueueGoneError(str(refused)) from None
 
-        site.exporter = Exporter(site.directory, snapshot)
+        site.exporter = Exporter(site.directory, snapshot, server=server_name(site.server))
     made: Exporter = site.exporter
     return made

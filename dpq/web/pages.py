@@ -2,18 +2,22 @@
 
 import base64
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 from redis.exceptions import RedisError, ResponseError
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, DPQError, LeaseInfo, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
+from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Explained, Filter, Position
+from dpq.operations.finding import Hits, Search, begin, find
+from dpq.operations.one_task import Trail, holder, task_trail
+from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS
+from dpq.views.one_task import Begins, begins, begun_ms, life, shown_steps
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
 from dpq.web.site import Call, read_number
@@ -25,6 +29,16 @@ CLOSED_SHOWN = 5
 """Closed groups on the page of a queue."""
 
 STATES = [state.value for state in TaskState]
+
+ALL = "all"
+"""The state that a search in all states names."""
+
+GO_ON = 200_000
+"""Tasks that a search looks at by itself, before somebody says that it is to go on: about a second
+of server time, spread over several seconds."""
+
+SUGGESTED = 20
+"""Groups that a page suggests; while somebody types, the browser asks for others."""
 
 
 def overview(call: Call) -> Response:
@@ -87,10 +101,9 @@ def events(call: Call) -> Response:
 
 def coming(call: Call) -> Response:
     """Show the next tasks that start, each with its moment, as limits stand."""
-    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
     return call.render(
         "next.html",
-        found=found,
+        found=next_tasks(call),
         snapshot=call.site.snapshot(call.name),
         payloads=_payloads(call),
     )
@@ -141,48 +154,95 @@ def query_of(chosen: Filter) -> dict[str, Any]:
     return query if chosen.fault is None else query | {"fault": chosen.fault}
 
 
-def write_positions(positions: list[Position]) -> str:
-    """Write the start of the next page, for a URL."""
-    plain = [p and [p[0], base64.b64encode(p[1]).decode()] for p in positions]
+def write_search(search: Search) -> str:
+    """Write how far a search has come, for a URL; "" if nothing is left."""
+    if not search.states:
+        return ""
+    places = [
+        place and [place[0], base64.b64encode(place[1]).decode()] for place in search.positions
+    ]
+    plain = [search.states, places, search.looked, search.found]
     return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode()
 
 
-def read_positions(text: str) -> list[Position]:
-    """Read the text that `write_positions` has written.
+def read_search(text: str) -> Search:
+    """Read the text that `write_search` has written.
 
     Raises:
         ConfigurationError: The text has another form.
     """
-    if not text:
-        return []
     try:
-        plain = from_json(base64.urlsafe_b64decode(text.encode()))
-        found = [p and (str(float(p[0])), base64.b64decode(p[1], validate=True)) for p in plain]
-    except (ArithmeticError, ValueError, TypeError, LookupError) as error:
+        states, places, looked, found = from_json(base64.urlsafe_b64decode(text.encode()))
+        return Search(
+            tuple(map(TaskState, states)),
+            [place and _position(*place) for place in places],
+            int(looked),
+            {TaskState(state): int(count) for state, count in found.items()},
+        )
+    except (ArithmeticError, AttributeError, ValueError, TypeError, LookupError) as error:
         raise ConfigurationError("after is no position of this list: start again") from error
-    return [(p[0].replace("nan", "0"), p[1]) if p else None for p in found]
+
+
+def _position(score: str, member: str) -> Position:
+    return str(float(score)).replace("nan", "0"), base64.b64decode(member, validate=True)
+
+
+def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
+    """Find up to `most` tasks of the filter's state, or of all if `everywhere`, within one request.
+
+    It goes on where the page before ended.
+    """
+    after, watch = call.query.get("after", ""), call.site.watch(call.name)
+    if after:
+        begun = read_search(after)
+    else:
+        begun = begin(sizes_of(call)) if everywhere else Search((chosen.state,))
+    run = session_of(watch.queue).run
+    return run(find, watch.browser, chosen, begun, most, look_of(call))
+
+
+def sizes_of(call: Call) -> dict[TaskState, int]:
+    """Return how many tasks each state has."""
+    stats = call.site.snapshot(call.name).stats
+    return {state: getattr(stats, state) for state in TaskState}
+
+
+def left_of(call: Call, hits: Hits) -> int:
+    """Return how many tasks a search has not looked at yet."""
+    sizes = sizes_of(call)
+    return hits.left + sum(sizes[state] for state in hits.search.states[1:])
 
 
 def tasks(call: Call) -> Response:
-    """Show tasks of one state that pass a filter; or go to the task of an id or a key."""
-    asked = call.query.get("id", "").strip()
-    if asked:
-        return _go_to(call, asked)
-    chosen = filter_of(call, call.query)
-    found = call.browse(
-        "search", chosen, read_positions(call.query.get("after", "")), PAGE, look_of(call)
-    )
+    """Show tasks of one state or of all that pass a filter; or go to the task of an id or a key."""
+    query = dict(call.query)
+    asked = query.pop("find", query.get("text", "")).strip()
+    if asked and asked != query.get("text"):
+        return _go_to(call, asked, query)
+    everywhere = query.get("state") == ALL
+    chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None)
+    hits = search(call, chosen, PAGE, everywhere=everywhere)
+    states = STATES if everywhere else [chosen.state]
     return call.render(
         "tasks.html",
         snapshot=call.site.snapshot(call.name),
         chosen=chosen,
-        found=found,
-        query=query_of(chosen),
-        after=write_positions(found.positions) if found.left else "",
-        begun=bool(call.query.get("after")),
+        everywhere=everywhere,
+        hits=hits,
+        left=left_of(call, hits),
+        sizes={state.value: size for state, size in sizes_of(call).items()},
+        query=query_of(chosen) | ({"state": ALL} if everywhere else {}),
+        after=write_search(hits.search),
+        begun=bool(query.get("after")),
         states=STATES,
-        offered=[name for name, of in OF_STATES.items() if chosen.state in of and call.may(name)],
+        groups=call.shared("groups", "largest", "", "", SUGGESTED),
+        offered=[
+            name
+            for name, of in OF_STATES.items()
+            if any(state in of for state in states) and call.may(name)
+        ],
         payloads=_payloads(call),
+        bound=GO_ON,
     )
 
 
@@ -196,36 +256,81 @@ def _payloads(call: Call) -> bool:
     return call.site.guard.access.payloads and call.query.get("payload") != "0"
 
 
-def _go_to(call: Call, asked: str) -> Response:
-    try:
-        task = call.queue.get(asked) if asked.isascii() and len(asked) < 200 else None
-    except TaskNotFoundError:
-        task = None
-    if task is None:
+def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
+    """Go to the task of an id or a key; if there is none, search all states for the text."""
+    looks: list[dict[str, str]] = [{"key": asked}]
+    if asked.isascii() and len(asked) < 200:
+        looks.insert(0, {"id": asked})
+    for named in looks:
         try:
-            task = call.queue.get(key=asked)
+            found = call.queue.get(named.get("id"), key=named.get("key"))
         except (TaskNotFoundError, ConfigurationError):
-            raise Refused(404, f"no task has the id or the key {asked!r}") from None
-    return RedirectResponse(call.url("q", call.name, "tasks", task.id), 303)
+            continue
+        return RedirectResponse(call.url("q", call.name, "tasks", found.id), 303)
+    kept = {name: query[name] for name in ("group", "least") if query.get(name)}
+    return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
+
+
+class Seen(NamedTuple):
+    """A task with all that its page and its JSON say of it.
+
+    Attributes:
+        task: The task.
+        why: Why it is not running, and its place in the order.
+        begins: When it begins.
+        holder: Its lease; None if it is not running.
+        trail: What has happened to it, as far as that is kept and was looked at.
+    """
+
+    task: Any
+    why: Explained
+    begins: Begins
+    holder: LeaseInfo | None
+    trail: Trail
+
+
+def see(call: Call, id_: str) -> Seen:
+    """Read one task.
+
+    Raises:
+        TaskNotFoundError: Nothing is stored under the id.
+    """
+    watch = call.site.watch(call.name)
+    run, operations = session_of(watch.queue).run, operations_of(watch.queue)
+    found, why = call.queue.get(id_), call.browse("explained", id_)
+    known = call.site.events(call.name)
+    trail = Trail([], 0, True)
+    if watch.may_see_events:
+        trail = run(task_trail, operations, id_, found.enqueued_at.timestamp() * 1000)
+    if not trail.events:  # without a trail, the queue's events say some of it
+        trail = trail._replace(events=[each for each in known if each.task_id == id_])
+    held = None
+    if found.state is TaskState.INVISIBLE:
+        held = run(holder, operations, found, why.now_ms)
+    snapshot, drain = call.site.snapshot(call.name), call.site.drain(call.name)
+    return Seen(found, why, begins(found, why, next_tasks(call), snapshot, drain), held, trail)
+
+
+def next_tasks(call: Call) -> Any:
+    """Foresee the next tasks that start."""
+    return call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
 
 
 def task(call: Call) -> Response:
-    """Show one task: its payload, why it does not run, its place, its errors."""
-    id_ = call.part("id")
-    found = call.queue.get(id_)
+    """Show one task: when it begins and why then, its worker, its life, its payload."""
+    seen = see(call, call.part("id"))
+    state = seen.task.state
+    steps, left_out = shown_steps(life(seen.task, seen.trail.events))
     return call.render(
         "task.html",
-        task=found,
-        why=call.browse("explained", id_),
-        offered=[name for name, of in OF_STATES.items() if found.state in of and call.may(name)],
+        seen=seen,
+        task=seen.task,
+        steps=steps,
+        left_out=left_out,
+        partitions=call.site.snapshot(call.name).survey.partitions,
+        offered=[name for name, of in OF_STATES.items() if state in of and call.may(name)],
         payloads=_payloads(call),
-        running_since=_begun(found) if found.state is TaskState.INVISIBLE else None,
     )
-
-
-def _begun(task: Any) -> float | None:
-    """Return the start of a delivery, ms: its token is the server's clock in microseconds."""
-    return task.token / 1000 if task.token > 10**15 else None
 
 
 def dead(call: Call) -> Response:
@@ -239,12 +344,12 @@ def recurring(call: Call) -> Response:
     """Show recurring tasks, those that are delayed first."""
     state = call.query.get("state", "delayed")
     chosen = Filter(task_state(state), recurring=True)
-    found = call.browse("search", chosen, read_positions(call.query.get("after", "")), PAGE)
+    hits = search(call, chosen, PAGE)
     return call.render(
         "recurring.html",
         chosen=chosen,
-        found=found,
-        after=write_positions(found.positions) if found.left else "",
+        hits=hits,
+        after=write_search(hits.search),
         states=[state for state in STATES if state != "dead"],
         payloads=_payloads(call),
     )
@@ -257,7 +362,7 @@ def workers(call: Call) -> Response:
     """Show the workers of a queue, and its leased tasks, the longest running first."""
     snapshot = call.site.snapshot(call.name)
     found = call.shared("search", Filter(TaskState.INVISIBLE), (), 200, 200)
-    leases = sorted(((_begun(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
+    leases = sorted(((begun_ms(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
     return call.render(
         "workers.html", snapshot=snapshot, leases=leases[:PAGE], payloads=_payloads(call)
     )

@@ -66,6 +66,7 @@ API: list[tuple[str, str, View]] = [
     ("GET", "/api/queues/{queue}/tasks", api.tasks),
     ("POST", "/api/queues/{queue}/tasks:action", api.act),
     ("GET", "/api/queues/{queue}/tasks/{id}", api.task),
+    ("GET", "/api/queues/{queue}/groups", api.groups),
     ("GET", "/api/queues/{queue}/limits", api.limits),
     ("POST", "/api/queues/{queue}/limits", api.limit),
     ("DELETE", "/api/queues/{queue}/limits", api.limit),

@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from dpq import DPQ, Push, Quota, RateLimit
 from dpq.cli.metrics import read_address
 from dpq.metrics import COUNTERS, GAUGES, GROUPS, TOTALS, Exporter
 from dpq.model.errors import ConfigurationError
-from dpq.views.sampler import Named
+from dpq.model.reports import WorkerInfo
+from dpq.views.sampler import Named, Snapshot, Watch
 from dpq.web import Access
 from dpq.web import app as dashboard
 
@@ -22,12 +25,13 @@ TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
 
 
 class Scrape:
-    """The samples of a text, by name and labels."""
+    """The samples of a text, by name and labels; each has the label of the same server."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, server: str = "prod") -> None:
         self.samples: dict[tuple[str, frozenset[Any]], float] = {}
         for family in text_string_to_metric_families(text):
             for each in family.samples:
+                assert each.labels.pop("server") == server
                 key = (each.name, frozenset(each.labels.items()))
                 assert key not in self.samples, f"twice: {each}"
                 self.samples[key] = each.value
@@ -40,7 +44,7 @@ class Scrape:
 
 
 def scrape(*queues: DPQ) -> Scrape:
-    return Scrape(Exporter(Named(queues)).text().decode())
+    return Scrape(Exporter(Named(queues), server="prod").text().decode())
 
 
 def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
@@ -92,7 +96,7 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
     assert told("dpq_limit_granted_units_total", **pool) == 0
     assert (told("dpq_server_evicts"), told("dpq_server_aof")) == (0, 0)
     told_names = told.names()
-    assert set(GAUGES) - {"dpq_drain_seconds"} <= told_names
+    assert set(GAUGES) - told_names <= {"dpq_drain_seconds", "dpq_worker_longest_run_seconds"}
     assert all(f"{metric}_total" in told_names for metric in (TOTALS | COUNTERS))
 
 
@@ -102,13 +106,13 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     live.set_limit(100, 10, burst=9, group="p", members=["k", "l"])
     live.push_many([Push(n, group="apb"[n % 3], max_attempts=1, cost=n % 2 + 1) for n in range(9)])
     now = [0.0]
-    exporter = Exporter(Named([live]), clock=lambda: now[0])
+    exporter = Exporter(Named([live]), clock=lambda: now[0], server="prod")
 
-    def counters(name: str, label: str) -> dict[str, float]:
+    def counters(name: str, *names: str) -> dict[str, float]:
         told = Scrape(exporter.text().decode())
         now[0] += 2
         return {
-            dict(labels)[label]: value
+            "/".join(filter(None, map(dict(labels).get, names))): value
             for (found, labels), value in told.samples.items()
             if found == f"dpq_{name}_total"
         }
@@ -127,7 +131,8 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
             live.rate_limited(task, 600, scope="task", status=next(statuses))
         else:
             live.bury(task, "too odd")
-    assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 0}
+    by_member = {"a": 2, "p": 0, "p/k": 1, "p/l": 0, "_other": 0}
+    assert counters("rate_limited", "group", "member") == by_member
     answers = {"429": 1, "403": 0, "503": 1, "529": 0, "other": 1}
     assert counters("limit_answers", "status") == answers
     assert counters("buried", "reason") == {
@@ -140,7 +145,7 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     assert after["a"] > 0
     live.push("c", group="c")
     live.rate_limited(live.pop().task, 600, scope="task")
-    assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 1}
+    assert counters("rate_limited", "group", "member") == by_member | {"_other": 1}
 
 
 def test_groups_are_bounded_and_stay(live: DPQ) -> None:
@@ -150,7 +155,7 @@ def test_groups_are_bounded_and_stay(live: DPQ) -> None:
         live.set_limit(1, 1, group=group)
     live.push_many([Push(n, group=group) for n, group in enumerate(names)])
     now = [0.0]
-    exporter = Exporter(Named([live]), clock=lambda: now[0])
+    exporter = Exporter(Named([live]), clock=lambda: now[0], server="prod")
 
     def shown() -> set[str]:
         told = Scrape(exporter.text().decode())
@@ -172,10 +177,64 @@ def test_groups_are_bounded_and_stay(live: DPQ) -> None:
     assert gone not in new
 
 
+def test_members_and_workers_are_bounded(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool has labels as a whole, or is one number; of workers, the longest runs have labels."""
+    monkeypatch.setattr("dpq.metrics.MEMBERS", 3)
+    monkeypatch.setattr("dpq.metrics.WORKERS", 2)
+    for group in ("a", "b"):
+        live.set_limit(9, 9, burst=9, group=group, members=["k", "l"])
+        live.push(1, group=group)
+    for task in live.pop_many(2):
+        live.rate_limited(task, 600, scope="task")
+    now = datetime.now(UTC)
+    runs = {"w1": None, "w2": 3.0, "w3": 1.0, "w4": 2.0}
+    workers = [
+        WorkerInfo(
+            **{"id": name, "name": name, "host": "h", "pid": 1, "queue": live.queue_name},
+            **{"running": 1, "concurrency": 1, "since": now, "seen": now},
+            longest_seconds=seconds,
+        )
+        for name, seconds in [*runs.items(), ("w2", 7.0)]
+    ]
+
+    def read(_: str, watch: Watch) -> Snapshot:
+        return watch.read()._replace(workers=workers)
+
+    told = Scrape(Exporter(Named([live]), read, server="prod").text().decode())
+    met = {
+        (dict(labels)["group"], dict(labels)["member"]): value
+        for (name, labels), value in told.samples.items()
+        if name == "dpq_rate_limited_total" and dict(labels)["group"] in ("a", "b")
+    }
+    assert sorted(met.items()) in (
+        [(("a", ""), 0), (("a", "k"), 1), (("a", "l"), 0), (("b", ""), 1)],
+        [(("a", ""), 1), (("b", ""), 0), (("b", "k"), 1), (("b", "l"), 0)],
+    )
+    name = live.queue_name
+    assert told("dpq_longest_run_seconds", queue=name) == 7
+    of_workers = [told("dpq_worker_longest_run_seconds", queue=name, worker=w) for w in runs]
+    assert of_workers == [None, 7, None, None]  # two have the same name
+
+
+def test_a_slow_server_is_up(live: DPQ, queue_name: str) -> None:
+    """A scrape tells of the queues that it could read in time, and how many it has left out."""
+    other, now = DPQ(live.redis, f"{queue_name}-2"), [0.0]
+
+    def read(_: str, watch: Watch) -> Snapshot:
+        now[0] += 5
+        return watch.read()
+
+    exporter = Exporter(Named([live, other]), read, clock=lambda: now[0], server="prod")
+    told = Scrape(exporter.text().decode())
+    assert (told("dpq_up"), told("dpq_queues_left_out")) == (1, 1)
+    assert told("dpq_queue_up", queue=live.queue_name) == 1
+    assert told("dpq_queue_up", queue=other.queue_name) is None
+
+
 def test_many_scrapers_cost_one_read_a_second(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second scrape within a second asks nobody."""
     now, reads = [0.0], []
-    exporter = Exporter(Named([live]), clock=lambda: now[0])
+    exporter = Exporter(Named([live]), clock=lambda: now[0], server="prod")
     real = exporter._read
     monkeypatch.setattr(exporter, "_read", lambda: reads.append(1) or real())
     for _ in range(5):
@@ -196,7 +255,7 @@ def test_no_server_no_traceback(
     live.push("x")
     key = next(iter(live.redis.scan_iter(match=f"*{queue_name}-2*:ready")))
     live.redis.set(key, "no set")
-    exporter = Exporter(Named([broken, live]), clock=iter(range(99)).__next__)
+    exporter = Exporter(Named([broken, live]), clock=count(0, 0.4).__next__, server="prod")
     exporter.text()
     told = Scrape(exporter.text().decode())
     assert caplog.text.count("cannot be read: ") == 1
@@ -210,21 +269,24 @@ def test_the_dashboard_tells_the_same(live: DPQ, monkeypatch: pytest.MonkeyPatch
     """`/metrics` wants the token, sets no cookie, and says `dpq_up 0` where nobody answers."""
     live.push("x")
     with TestClient(
-        dashboard(live, access=Access(token=TOKEN)), base_url="http://127.0.0.1:8321"
+        dashboard(live, access=Access(token=TOKEN), server="beside"),
+        base_url="http://127.0.0.1:8321",
     ) as client:
         assert client.get("/metrics", follow_redirects=False).status_code == 401
         answer = client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert "set-cookie" not in answer.headers
-        assert Scrape(answer.text)("dpq_tasks", queue=live.queue_name, state="ready") == 1
+        told = Scrape(answer.text, "beside")
+        assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
 
     def away(*_: Any, **__: Any) -> Any:
         raise RedisConnectionError("away")
 
     monkeypatch.setattr(live._session, "run", away)
-    with TestClient(dashboard(live), base_url="http://127.0.0.1:8321") as client:
+    site = dashboard(live, server="redis://u:SECRET@far/2")
+    with TestClient(site, base_url="http://127.0.0.1:8321") as client:
         answer = client.get("/metrics")
-        assert (answer.status_code, Scrape(answer.text)("dpq_up")) == (200, 0)
+        assert (answer.status_code, Scrape(answer.text, "far:6379/2")("dpq_up")) == (200, 0)
 
 
 @pytest.mark.parametrize("text", ["9377", ":1", "127.0.0.1:x", "127.0.0.1:70000"])

@@ -12,6 +12,7 @@ import pytest
 
 from dpq import DPQ
 from dpq.metrics import Exporter
+from dpq.model.masking import server_name
 from dpq.server import Server
 from dpq.views.sampler import Named
 
@@ -44,7 +45,8 @@ def test_a_program_answers_scrapes(first_server: Server, words: list[str]) -> No
         finally:
             process.terminate()
             process.communicate(timeout=60)
-    assert f'dpq_tasks{{queue="{queue.queue_name}",state="ready"}} 1.0' in text
+    labels = f'queue="{queue.queue_name}",server="{server_name(first_server.url)}",state="ready"'
+    assert f"dpq_tasks{{{labels}}} 1.0" in text
     queue.drop()
     queue.redis.close()
 
@@ -57,8 +59,8 @@ def test_a_silent_server_holds_no_scrape_up(monkeypatch: pytest.MonkeyPatch) -> 
         queue = DPQ.from_url(
             f"redis://127.0.0.1:{port}/0?socket_timeout=0.5&retry_on_timeout=no", "q"
         )
-        exporter = Exporter(Named([queue]))
-        assert b"dpq_up 0.0" in exporter.text()
+        exporter = Exporter(Named([queue]), server="far")
+        assert b'dpq_up{server="far"} 0.0' in exporter.text()
         looking = exporter._looking
         assert isinstance(looking, threading.Thread)
         assert looking.is_alive()  # it has not waited for its end

@@ -18,11 +18,13 @@ def ids(q) -> dict[str, str]:
 @pytest.mark.parametrize("pad", PADS, ids=["short", "long"])
 @pytest.mark.parametrize("plant", DAMAGES, ids=lambda plant: plant.__name__)
 def test_finds(q, probe, pad, plant):
-    """Planted damage is reported with its kind and its subject, and nothing else is."""
+    """Planted damage is reported with its kind and its subject, nothing else is, and it stays."""
     ids = fill(q, pad)
     assert q.check() == []
     expected = plant(probe, ids)
+    stored = probe.stored()
     assert {(problem.kind, problem.subject) for problem in q.check()} == expected
+    assert probe.stored() == stored
 
 
 @pytest.mark.damaged
@@ -39,7 +41,7 @@ def test_page_is_bounded(q, probe, clock):
     """One call looks at about `count` entries and says where to go on."""
     for i in range(1000):
         q.push(i)
-    cursor, *found = probe.call("check", clock(), "meta", "0", 10)
+    cursor, *found = probe.call("check", clock(), "meta", "0", 10, 0)
     assert cursor != b"0"
     assert found == []
 

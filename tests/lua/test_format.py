@@ -8,7 +8,7 @@ import pytest
 from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
-from dpq.operations.repair import REPAIRED_PARTS
+from dpq.operations.repair import CHECKED_PARTS
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import tags_of
 
@@ -58,8 +58,8 @@ def test_each_step_of_a_repair_compares_the_format(q, probe, clock):
     probe.redis.hset(probe.key("conf"), "format", "5")
     probe.redis.hset(probe.key("meta"), "new", "a record of another form")
     before = probe.stored()
-    for name, part in REPAIRED_PARTS:
-        assert probe.call(name, clock(), part, "0", 100)[0] == -8
+    for name, part in CHECKED_PARTS:
+        assert probe.call(name, clock(), part, "0", 100, 1)[0] == -8
     assert probe.call("types", clock(), 1, 1)[0] == -8
     assert probe.stored() == before
 

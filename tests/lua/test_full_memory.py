@@ -293,8 +293,8 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.release(task)),
         each_held(lambda q, task: q.release(task, 5, priority=7)),
     ],
-    "repair": [lambda q: q.repair()],
-    "repair_limits": [lambda q: q.repair()],
+    "check": [lambda q: q.repair()],
+    "check_limits": [lambda q: q.repair()],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),
@@ -326,12 +326,10 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
 }
 """By script: whatever holds, ends or guards work, and whatever looks after it."""
 
-MENDS = {"repair", "repair_limits", "types"}
+MENDS = {"check", "check_limits", "types"}
 
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
-    "check": lambda q: q.check(),
-    "check_limits": lambda q: q.check(),
     "workers": lambda q: q.workers(),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
     "survey": lambda q: q._session.run(Browser(q._operations).survey).closed,

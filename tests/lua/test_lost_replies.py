@@ -498,22 +498,22 @@ def test_an_end_that_tells_what_was_spent(server, q, probe, lossy, lose, verb):
     assert q.group("g").units_left == (30,)
 
 
-def test_repair(server, q, probe, lossy, lose):
+def test_check(server, q, probe, lossy, lose):
     """What the first call has mended is mended, and not named."""
     task_id = q.push("x")
     probe.redis.zadd(probe.key("waiting"), {f"g\t{'8' * 18}1{'0' * 15}{task_id}": 0})
     probe.redis.delete(probe.key("ready"))
-    with lose("repair"):
+    with lose("check"):
         assert [problem.kind for problem in lossy.repair()] == ["in 0 states"]
     assert probe.drain() == ["x"]
 
 
-def test_repair_limits(server, q, probe, lossy, lose):
+def test_check_limits(server, q, probe, lossy, lose):
     """What the first call has mended is mended, and not named."""
     q.set_limit(1, 10, group="g")
     q.push("x", group="g")
     probe.redis.hdel(probe.key("conf"), "gated")
-    with lose("repair_limits"):
+    with lose("check_limits"):
         assert lossy.repair() == []
     assert probe.redis.hexists(probe.key("conf"), "gated")
 
@@ -587,10 +587,8 @@ def test_update(server, q, lossy, lose):
 
 
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
-    "check": (lambda q: q.check(), []),
     "dead_kinds": (lambda q: q._session.run(Browser(q._operations).kinds).kinds, []),
     "find_groups": (lambda q: q._session.run(Browser(q._operations).groups, "name"), []),
-    "check_limits": (lambda q: q.check(), []),
     "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
     "history": (lambda q: q.history(), []),
     "events": (lambda q: [event.kind for event in q.events()], ["limit_set"]),

@@ -163,6 +163,23 @@ def test_what_else_a_429_can_close(q, clock, scope):
     assert q.group("g").reason == {"group": "probe"}.get(scope)
 
 
+@pytest.mark.parametrize("scope", ["member", "group", "queue", "task"])
+def test_a_429_counts_for_the_member_that_met_it(q, clock, scope):
+    """Once for each delivery, whatever it closes; the group counts those of all its members."""
+    q.set_limit(60, 60, burst=9, group="g", members=KEYS)
+    fill(q, 9)
+    first, second = take(q), take(q)
+    q.rate_limited(first, 10, scope)
+    q.rate_limited(first, 20, scope)
+    q.rate_limited(second, 10, "task")
+    met = [state.rate_limited for state in q.group("g").members]
+    assert (met, q.group("g").rate_limited) == ([1, 1, 0], 2)
+    clock.advance(100_000)
+    q.promote()
+    assert member(q).rate_limited == 1
+    assert q.check() == []
+
+
 def test_tasks_without_a_member_close_their_group(q, clock):
     """Scope member is the group there; the signal says the same."""
     q.push_many([Push(1, group="g"), Push(2, group="g")])
@@ -392,7 +409,7 @@ def test_64_members(q, clock):
 
 @pytest.mark.damaged
 def test_damage(q, clock, probe):
-    """Gates, leases and rules of pools are checked and mended as all are."""
+    """Leases and rules of pools are checked and mended as all are; a bad gate counts as spent."""
     q.set_limit(2, 60, concurrency=1, group="g", members=["a", "b"])
     fill(q, 9)
     task = take(q)
@@ -400,7 +417,7 @@ def test_damage(q, clock, probe):
     probe.redis.hset(gates, "g\ta", "- L:? 60000:1 ")
     probe.redis.zrem(tracked, f"g\ta\t{task.id}")
     probe.redis.zadd(tracked, {f"g\tb\t{task.id}": 0, "g\ta\tnobody": 0})
-    kinds = {"bad gate", "lease not counted", "lease that has ended"}
+    kinds = {"lease not counted", "lease that has ended"}
     assert {problem.kind for problem in q.check()} == kinds
     assert {problem.kind for problem in q.repair()} == kinds
     assert q.check() == []

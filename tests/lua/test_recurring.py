@@ -668,12 +668,11 @@ def test_purge(q, clock, probe, state):
 @pytest.mark.parametrize(
     "text", ["e 0 1", "e 0 1 x", "e 0 -1 5", "c 0 1 * * * *", "d 0 1 5", "c 0 1 * * * * UTC"]
 )
-def test_check(q, clock, probe, text):
-    """`check` names a schedule that is none; an ack of it is refused and loses nothing."""
+def test_a_schedule_that_is_none(q, clock, probe, text):
+    """An ack of it is refused, and loses nothing."""
     task_id = q.push("x", every=60)
     task = probe.pop()
     probe.damage(task_id, "rest", text)
-    assert [(p.kind, p.subject) for p in q.check()] == [("bad schedule", task_id)]
     with pytest.raises(ConfigurationError):
         q.ack(task)
     assert probe.state(task_id) == "invisible"

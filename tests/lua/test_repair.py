@@ -19,7 +19,7 @@ from damage import (
 )
 
 from dpq import DPQ, Push, TaskState
-from dpq.operations.repair import REPAIRED_PARTS
+from dpq.operations.repair import CHECKED_PARTS
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.placement import tags_of
 
@@ -372,16 +372,6 @@ def test_waiting_at_a_stale_score(q, probe):
     assert probe.drain() == [1, 2]
 
 
-def test_a_zone_that_is_not_known_here(q, probe, clock):
-    """`check` names such a schedule; a repair leaves it, for other machines may know the zone."""
-    task_id = q.push(1, cron="* * * * *")
-    record = probe.redis.hget(probe.key("meta"), task_id).replace(b" UTC", b" Nowhere/Land")
-    probe.redis.hset(probe.key("meta"), task_id, record)
-    assert q.repair() == []
-    [named] = q.check()
-    assert (named.kind, named.detail) == ("bad schedule", "* * * * * Nowhere/Land")
-
-
 def test_two_tasks_with_one_key(q, probe):
     """Of two tasks with one key its holder keeps it, and the other stays without."""
     holder, other = q.push(1, key="k"), q.push(2, key="x")
@@ -391,61 +381,7 @@ def test_two_tasks_with_one_key(q, probe):
     assert (q.get(holder).key, q.get(other).key) == ("k", None)
 
 
-def test_waiting_with_a_score(q, probe):
-    """A member of waiting with a score, which hides it from its group, is found and put right."""
-    q.push(1, 5, group="g")
-    task_id = q.push(2, group="g")
-    [member] = probe.redis.zrange(probe.key("waiting"), 0, 0)
-    probe.redis.zadd(probe.key("waiting"), {member: 1})
-    assert [problem.kind for problem in q.check()] == ["stale place"]
-    assert mended(probe) == {("stale place", task_id), ("in 0 states", task_id)}
-    assert probe.drain() == [1, 2]
-
-
-# What is never due
-
-
-def test_never_due(q, probe, clock):
-    """A delayed task is due when its record says so, a lease ends, and a closed group opens."""
-    ids = {"lease": q.push("lease")}
-    q.pop()
-    ids["retried"] = q.push("retried")
-    q.fail(q.pop().task, "no", 60)
-    ids["delayed"] = q.push("delayed", delay=60)
-    q.push("closed", group="g", priority=-1)
-    q.delay_group("g", 30)
-    for part, names in (("invisible", ["lease"]), ("delayed", ["retried", "delayed"])):
-        probe.redis.zadd(probe.key(part), dict.fromkeys((ids[name] for name in names), 9e15))
-    probe.redis.zadd(probe.key("closed"), {"g": float("inf")})
-    mended(probe)
-    due = [q.pop_many(9, visibility=99)]
-    for seconds in (30, 29, 1):
-        clock.advance(seconds)
-        due.append(q.pop_many(9, visibility=99))
-    come = [[task.payload for task in tasks] for tasks in due]
-    assert come == [["lease", "retried"], ["closed"], [], ["delayed"]]
-    assert [task.attempt for task in due[0]] == [2, 2]
-
-
 # Limits
-
-
-def test_unreadable_gate_counts_as_spent(server, q, clock, probe):
-    """A limit whose gate cannot be read grants nothing for one window, then all again."""
-    q.set_limit(3, 10, burst=2, group="g")
-    q.set_limit(100, 1, burst=9)
-    for _ in range(9):
-        q.push(1, group="g")
-    q.pop_many(2)
-    probe.redis.hset(probe.key("gates"), "g", "nonsense")
-    probe.redis.hset(probe.key("conf"), "queue_gate", "nonsense")
-    mended(probe)
-    clock.advance(9.99)
-    assert q.pop_many(9) == []
-    clock.advance(0.02)
-    assert len(q.pop_many(9)) == 1
-    clock.advance(100)
-    assert len(q.pop_many(9)) == 2
 
 
 def test_a_probe_that_is_nowhere(server, q, clock, probe):
@@ -470,15 +406,6 @@ def test_a_lost_lease_gives_its_share_back(server, q, probe):
     probe.redis.zrem(probe.key("invisible"), lost.id)
     mended(probe)
     assert len(q.pop_many(9)) == 1
-
-
-def test_a_stray_gate_takes_nothing_from_the_queue(server, q, probe):
-    """A gate without a name is not the queue's: its limit grants what it did."""
-    q.set_limit(5, 60)
-    q.push(1)
-    probe.redis.hset(probe.key("gates"), "", "nonsense")
-    mended(probe)
-    assert q.pop().task
 
 
 # Any damage
@@ -571,11 +498,11 @@ def test_bounded_steps(q, probe, clock):
     for i in range(1000):
         q.push(i)
     probe.redis.delete(probe.key("ready"))
-    cursor, *found = probe.call("repair", clock(), "meta", "0", 10)
+    cursor, *found = probe.call("check", clock(), "meta", "0", 10, 1)
     assert cursor != b"0"
     assert len(found) <= 3 * 40
     while cursor != b"0":
-        cursor = probe.call("repair", clock(), "meta", cursor, 10)[0]
+        cursor = probe.call("check", clock(), "meta", cursor, 10, 1)[0]
     assert q.stats().ready == 1000
     assert q.check() == []
 
@@ -598,10 +525,10 @@ def test_in_use(q, probe, clock):
     probe.redis.delete(probe.key("ready"))
     seen: list[int] = []
     number = 1000
-    for name, part in REPAIRED_PARTS:
+    for name, part in CHECKED_PARTS:
         cursor: Any = "0"
         while True:
-            cursor = probe.call(name, clock(), part, cursor, 20)[0]
+            cursor = probe.call(name, clock(), part, cursor, 20, 1)[0]
             tasks = q.pop_many(2)
             seen += [task.payload for task in tasks]
             q.ack_many(tasks)

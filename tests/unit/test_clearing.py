@@ -9,7 +9,7 @@ import pytest
 
 from dpq import Quota, RateLimit, Reserve
 from dpq.model.clearing import Joined, Line, Need, Periods, Rounds, Share, Steady, Wanted, fitting
-from dpq.model.counted import PERIOD_MS, Counted, Refilling, Told
+from dpq.model.counted import PERIOD_MS, Counted, Refilling, Told, Whole
 from dpq.model.gates import Gate
 
 BEGIN = 1_700_000_000_000
@@ -96,3 +96,14 @@ def test_what_each_part_of_a_course_counts() -> None:
     assert periods.start(7) == 6000, "what holds now holds later, too"
     assert [fitting(10, 0, cycle([Need(3, keeps)])) for keeps in (0, 4, 8)] == [3, 2, 1]
     assert fitting(10, 9, cycle([Need(3)])) == 0
+
+
+@pytest.mark.parametrize("left", [0, 3])
+@pytest.mark.parametrize("whole", [None, Whole(10, 60_000, BEGIN + 60_000)])
+def test_what_a_host_has_left_serves_no_task_more(left: int, whole: Whole | None) -> None:
+    """The first task, too, waits for the reset if nothing is left."""
+    gate = Gate()
+    gate.told = [Told("", left, BEGIN + 60_000, whole=whole)]
+    wanted = [Wanted({"": 1}, 0)]
+    said = [gate.clears_at(tasks, wanted, BEGIN)[0] for tasks in (left, left + 1) if tasks]
+    assert said == [BEGIN, BEGIN + 60_000][-len(said) :]

@@ -118,7 +118,7 @@ def test_waiting():
 def test_members():
     """Each line is a member; the windows and the concurrency are those of the pool."""
     lines = (
-        f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\t\t\t0 4 5\t1\n"
+        f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\t\t\t6 4 5\t1\n"
         "b \u2028\t90000000000000\th\t0 0\t\t\t\t0\t0"
     )
     running = Counter({"g\ta": 2, "g": 1, "h\ta": 9})
@@ -140,6 +140,7 @@ def test_members():
         "budgets": (),
         "in_flight": 3,
         "granted": (4, 5),
+        "rate_limited": 6,
     }
     assert (second.name, second.opens_at, second.units_left) == ("b \u2028", None, ())
 

@@ -56,8 +56,8 @@ def test_settings():
 
 def test_queue_and_group():
     """What concerns the queue's own limit says so."""
-    assert "the queue" in explain(Problem(kind="bad gate", subject=""))[0]
-    assert "group 'g'" in explain(Problem(kind="bad gate", subject="g"))[0]
+    assert "the queue" in explain(Problem(kind="limit cannot be read", subject=""))[0]
+    assert "group 'g'" in explain(Problem(kind="limit cannot be read", subject="g"))[0]
 
 
 SOUND = {"maxmemory_policy": "noeviction", "aof_enabled": 1, "used_memory": 5, "maxmemory": 0}

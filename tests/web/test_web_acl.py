@@ -31,7 +31,7 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
                 if method == "GET" and "{job}" not in path:
                     asked = path.format(**named) + "?remove=1" * path.endswith("/change")
                     assert browser.get(asked).status_code == 200, path
-            up = f'dpq_queue_up{{queue="{q.queue_name}"}} 1.0'
+            up = f'dpq_queue_up{{queue="{q.queue_name}",server="{server.url[7:]}"}} 1.0'
             assert up in browser.page("/metrics")
             for state in TaskState:
                 browser.page(f"/q/{q.queue_name}/tasks?state={state}&text=x&least=0")

@@ -208,7 +208,55 @@ def test_by_keys_alone(page: Page, served: Served, live: DPQ) -> None:
     expect(page.locator("a[autofocus]")).to_be_focused()
     keys.press("Enter")
     page.wait_for_url("**text=needle*")
-    expect(page.locator("main")).to_contain_text("No such task")
+    expect(page.locator("main")).to_contain_text("Nothing found")
+
+
+def test_a_search_goes_on_by_itself(
+    page: Page, served: Served, live: DPQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on up to its bound, then at a click; it can be stopped; what it finds is listed."""
+    monkeypatch.setattr("dpq.web.pages.LOOK_A_PAGE", 100)
+    monkeypatch.setattr("dpq.web.pages.LOOK_MOST", 100)
+    monkeypatch.setattr("dpq.web.pages.GO_ON", 300)
+    live.push_many(Push("straw", -1) for _ in range(900))
+    wanted = live.push("the one", -2)
+    base = f"{served.url}/q/{live.queue_name}"
+    page.goto(f"{base}/limits")
+    page.locator("[name=find]").fill("the one")
+    page.keyboard.press("Enter")
+    told, link = page.locator("[data-told]"), page.locator("a[data-bound]")
+    expect(told).to_have_text(re.compile("^Looked at 400 of 9"))
+    expect(link).to_have_text("Go on")
+    held: list[Any] = []
+    page.route("**after=*", lambda route, _: held.append(route))
+    link.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-stop]")).to_be_focused()
+    wait_for(lambda: held, lambda: "no step")
+    page.keyboard.press("Enter")
+    expect(link).to_be_focused()
+    held[0].continue_()
+    page.unroute("**after=*")
+    expect(told).to_have_text(re.compile("^Looked at 400 of 9"))
+    link.click()
+    expect(told).to_have_text(re.compile("^Looked at 700 of 9"))
+    link.click()
+    expect(told).to_have_text(re.compile(r"^Looked at all 9\d\d tasks: 1 found"))
+    expect(page.locator("#found [data-row]")).to_have_text(wanted)
+    expect(page.locator("#states")).to_contain_text("1 found")
+    expect(link).to_have_count(0)
+    page.locator("input[data-all]").check()
+    expect(page.locator("[data-count]")).to_have_text("1 selected")
+
+
+def test_groups_are_suggested_while_one_types(page: Page, served: Served, live: DPQ) -> None:
+    """The list of the field has groups that begin so."""
+    live.push_many(Push(n, group=f"g{n // 3:03}") for n in range(90))
+    page.goto(f"{served.url}/q/{live.queue_name}/tasks")
+    page.locator("[name=group]").press_sequentially("g02")
+    options = page.locator("#groups option")
+    expect(options).to_have_count(10)
+    expect(options.first).to_have_attribute("value", "g020")
 
 
 def test_every_action(page: Page, served: Served, live: DPQ) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from html import unescape
 from typing import Any
 
 import pytest
@@ -84,23 +85,86 @@ def test_a_search_says_how_much_it_has_searched(look: Browser, q: DPQ, path: str
     """A search ends after a bounded number of tasks, says so, and goes on from there."""
     q.push_many([Push({"n": n}, -n) for n in range(40)])
     html = look.page(f'{path}/tasks?text="n":35&look=10')
-    assert "10 of 40 tasks searched" in html
-    assert "Nothing among the 10 that were searched" in html
-    link = re.search(r'href="([^"]*after=[^"]*)"', html)
-    assert link
-    html = look.page(link[1].replace("&amp;", "&"))
+    assert "Looked at 10 of 40 tasks: 0 found" in html
+    assert "Nothing among the tasks that were looked at so far" in html
+    html = look.page(following(html))
     assert len(rows(html)) == 1
-    assert "All 30 searched" in html
+    assert "Looked at all 40 tasks: 1 found" in html
 
 
-def test_an_id_or_a_key_leads_to_its_task(look: Browser, q: DPQ, path: str) -> None:
-    """The field for an id takes keys too; what is not there is said so."""
+def following(html: str) -> str:
+    """The link with which a list goes on."""
+    return unescape(re.findall(r'href="([^"]*after=[^"]*)"', html)[0])
+
+
+def test_one_box_finds_an_id_a_key_or_a_text(look: Browser, q: DPQ, path: str) -> None:
+    """It goes to the task of an id or a key, else it lists what has the text, in each state."""
     ids = furnish(q)
-    for name in (ids["ready"], "key/1"):
-        answer = look.get(f"{path}/tasks", params={"id": name}, follow_redirects=False)
-        assert answer.headers["location"] == f"{path}/tasks/{ids['ready']}"
-    assert "no task has" in look.page(f"{path}/tasks?id=nobody", 404).lower()
+    for page in PAGES:
+        assert look.page(f"{path}{page}").count('name="find"') == 1, page
+    for name in (ids["ready"], "key/1", f" {ids['dead']} "):
+        answer = look.get(f"{path}/tasks", params={"find": name}, follow_redirects=False)
+        to = ids["dead"] if ids["dead"] in name else ids["ready"]
+        assert answer.headers["location"] == f"{path}/tasks/{to}"
+    q.push("needle", delay=60, group="d")
+    q.push("needle", group="b")
+    html = look.page(f"{path}/tasks?find=needle")
+    assert len(rows(html)) == 3
+    assert ids["ready"] in rows(html)
+    for state, count in {"ready": 1, "delayed": 1, "waiting": 1, "dead": 0}.items():
+        shown = re.search(rf'state={state}&[^"]*"[^>]*>.*?(\d+) found', html)
+        assert shown, state
+        assert int(shown[1]) == count
+    assert len(rows(look.page(f"{path}/tasks?find=needle&group=d&state=ready"))) == 1
+    assert rows(look.page(f"{path}/tasks?find={ids['waiting'][:9]}")) == [ids["waiting"]]
+    assert "Nothing found" in look.page(f"{path}/tasks?find=nobody")
     assert "gone" in look.page(f"{path}/tasks/nobody", 404)
+
+
+def test_a_box_that_was_not_changed_keeps_the_state(look: Browser, q: DPQ, path: str) -> None:
+    """In the list of a state a group narrows the same search, and an empty box ends it."""
+    furnish(q)
+    wanted = f"{path}/tasks?state=waiting&text=a.example"
+    assert len(rows(look.page(wanted))) == 4
+    assert len(rows(look.page(f"{wanted}&find=a.example&group=a"))) == 4
+    assert len(rows(look.page(f"{wanted}&find=a.example&group=b"))) == 0
+    assert len(rows(look.page(f"{wanted}&find="))) == 6
+
+
+def test_a_search_goes_through_the_states(look: Browser, q: DPQ, path: str) -> None:
+    """It begins with the smallest state, keeps to its bound, and finds each task once."""
+    q.push_many([Push({"n": n}, -n) for n in range(60)])
+    q.push_many([Push({"n": n}, delay=60 + n) for n in range(30)])
+    for n in range(10):
+        q.push({"n": n}, max_attempts=1, priority=9)
+        q.fail(q.pop().task, "no")
+    seen: list[str] = []
+    link, looked = f"{path}/tasks?state=all&text=%22n%22:7&look=25", list[str]()
+    while link:
+        html = look.page(link)
+        seen += rows(html)
+        looked += re.findall(r"Looked at (all \d+|\d+ of \d+) tasks", html)
+        link = following(html) if "after=" in html else ""
+        link = link.replace("look=10000", "look=25")
+    assert looked == ["25 of 100", "50 of 100", "75 of 100", "all 100"]
+    states = [q.get(id_).state for id_ in seen]
+    assert states == [TaskState.DEAD, TaskState.DELAYED, TaskState.READY]
+    said = look.api(f"/queues/{q.queue_name}/tasks?state=all&text=%22n%22:7")
+    assert [task["id"] for task in said["tasks"]] == seen
+    assert said["found"] == {"invisible": 0, "waiting": 0, "dead": 1, "delayed": 1, "ready": 1}
+    assert (said["searched"], said["left"], said["after"]) == (100, 0, None)
+
+
+def test_groups_are_suggested(look: Browser, q: DPQ, path: str) -> None:
+    """At most 20: those with most tasks, or those that begin with what is typed."""
+    q.push_many([Push(n, group=f"g{n // 3:03}") for n in range(90)])
+    q.push_many([Push(n, group="large") for n in range(9)])
+    names = re.findall('<option value="([^"]*)"', look.page(f"{path}/tasks"))
+    assert len(names) == 20
+    assert names[0] == "large"
+    api = f"/queues/{q.queue_name}/groups"
+    assert look.api(api)["groups"] == names
+    assert look.api(f"{api}?q=g02")["groups"] == [f"g{n:03}" for n in range(20, 30)]
 
 
 def test_a_task_says_its_trace(look: Browser, q: DPQ, path: str) -> None:
@@ -154,6 +218,25 @@ def test_the_largest_groups_come_first(look: Browser, q: DPQ, path: str) -> None
     )
     found = look.api(f"/queues/{q.queue_name}/limits")["limits"][2:]
     assert [(each["group"], each["waiting"]) for each in found[:2]] == [("bigger", 60), ("big", 40)]
+
+
+def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
+    """Groups that a 429 or a hand has closed, then spent ones, then the largest; 50 on the page."""
+    q.push_many([Push(n, group=f"large {n % 60:02}") for n in range(240)])
+    q.set_limit(1, 3600, group="spent")
+    q.push_many([Push(n, 9, group="spent") for n in range(2)])
+    assert q.pop().task.group == "spent"
+    for n in range(52):
+        q.push(n, group=f"closed {n:02}")
+        q.delay_group(f"closed {n:02}", 60 + n)
+    q.push("more", group="closed 51")
+    said = [each["group"] for each in look.api(f"/queues/{q.queue_name}/limits")["limits"][2:]]
+    assert said[0] == "closed 51"
+    assert set(said[1:48]) == {f"closed {n:02}" for n in range(4, 51)}  # the last to open
+    assert said[48] == "spent"
+    assert said[49].startswith("large")
+    names = re.findall(r'data-key="((?:closed|large|spent)[^"]*)"', look.page(f"{path}/limits"))
+    assert names == said[:50]
 
 
 def test_the_next_tasks_stand_with_their_moments(

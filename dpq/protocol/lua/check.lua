@@ -1,64 +1,95 @@
--- check: find broken invariants in a bounded part of the stored data. No other command runs meanwhile, so each report
--- is true.
+-- check: find broken invariants in a bounded part of the stored data, and mend them if a repair asks for that. A repair
+-- loses no task: a task without its record or its payload becomes a dead letter. No other command runs meanwhile, so
+-- each report is true.
 --
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
+--       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       ready, delayed, invisible, waiting, dead, closed, meta, payload, keys or groups
+-- ARGV[2]  part       a repair goes over them in this order: waiting, ready, groups, meta, payload, delayed, invisible,
+--                     dead, keys, events (moments that next_event lacks)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
+-- ARGV[5]  mend       "1": mend each problem; else only look, and call no command that writes
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. The kind `cron` is no
--- problem by itself. It says that the task `subject` recurs by the cron line `detail`, which only a client can read.
--- Lost reply: safe to send again.
-local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
+-- knows another format (refusal).
+-- Lost reply: safe to send again; a mended problem is not named a second time.
+local time, part, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- Needs: now, record, groups, member, problem, diagnose, page
+-- Needs: now, refusal
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
+end
+local mends = mend == '1'
+-- Needs: record, notice, groups, place, next, member, problem, diagnose, mend, regroup, go_on, page
+if mends then
+  go_on()
+end
+if part == 'events' then
+  local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
+  reply[1] = '0'
+  for name, set in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
+    local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
+    if first[2] and tonumber(first[2]) < bound then
+      problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
+    end
+  end
+  if mends and reply[2] then
+    notice(next_event() - now)
+  end
+  return reply
+end
 local set, page = page_of(part, cursor, count)
-local function look_at_group(group, head)
-  local score, _, shown = head_of(group)
-  if tonumber(redis.call('ZSCORE', ready, shown or '') or 'nan') ~= score then
-    problem('head not ready', group, head)
-  elseif redis.call('ZSCORE', closed, group) then
-    problem('closed group with a head', group, head)
+local torn = {} -- groups to begin anew
+
+-- Looks at an entry that leads to a task; the entry is of a set, of payload or of keys.
+local function look_at_entry(name, value)
+  local id, order, group = split(set, set == keys and value or name)
+  local raw = redis.call('HGET', meta, id)
+  local task = raw and read(raw)
+  local stale = true
+  if not raw then
+    problem('no record', id ~= '' and id or name, 'in ' .. part)
+  elseif set == keys and task and task.key ~= name then
+    problem('key of another task', id, name)
+  elseif task and order and place_of(set, id, task) ~= name then
+    problem('stale place', id, name)
+  else
+    stale = order and not task -- the walk through meta reports this record
+    if task and group and not torn[group] and redis.call('HEXISTS', groups, group) == 0
+      and not redis.call('ZSCORE', closed, group) then
+      problem('no head', id, group)
+      torn[group] = true
+    end
+  end
+  if mends and stale and set ~= payload then
+    redis.call(set == keys and 'HDEL' or 'ZREM', set, name)
+  end
+  if mends and not raw then
+    salvage(id)
   end
 end
 
 reply[1] = page[1]
-if set == delayed or set == invisible or set == closed then
-  local bound = tonumber(redis.call('HGET', conf, 'next_event') or '')
-  local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
-  if first[2] and not (tonumber(first[2]) >= (bound or 1 / 0)) then -- also if it is NaN
-    problem('event not noticed', first[1], 'due in ' .. part .. ' at ' .. first[2])
-  end
-end
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == meta then
-    local task = read(value)
-    if task then
-      diagnose(name, task, {})
-    else
-      problem('bad record', name, value)
-    end
+    look_at_task(name, value, mends, torn)
   elseif set == groups then
-    look_at_group(name, value)
-  elseif set == closed then
-    never_due(part, name, value)
-  else
-    local id, order, group = split(set, set == keys and value or name)
-    local raw = redis.call('HGET', meta, id)
-    local task = raw and read(raw)
-    if not raw then
-      problem('no record', id ~= '' and id or name, 'in ' .. part)
-    elseif set == keys and task and task.key ~= name then
-      problem('key of another task', id, name)
-    elseif order and task and not (place_of(set, id, task) == name and (set == ready or value == '0')) then
-      problem('stale place', id, name)
-    elseif group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
-      problem('no head', id, group)
-    else
-      never_due(part, id, value, task)
+    local _, _, shown = head_in(value)
+    if not redis.call('ZSCORE', ready, shown or '') then
+      problem('head not ready', name, value)
+      torn[name] = true
     end
+  else
+    look_at_entry(name, value)
   end
+end
+if mends then
+  for group in pairs(torn) do
+    regroup(group)
+  end
+  admit()
 end
 return reply

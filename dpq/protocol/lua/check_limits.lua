@@ -1,44 +1,85 @@
--- check_limits: find broken invariants in a bounded part of the settings, the limits and their gates.
+-- check_limits: find broken invariants in a bounded part of the settings, the limits and the counted leases, and mend
+-- them if a repair asks for that. After a repair no limit grants more than it may. A limit that cannot be read and has
+-- no copy stays as it is, and lets no task run.
 --
--- Keys: invisible meta conf limits gates tracked stats
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       settings, limits, kept (limits that have only a copy), tracked, gates or invisible
+-- ARGV[2]  part       settings, limits, kept (limits that have only a copy), tracked or invisible
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
+-- ARGV[5]  mend       "1": mend each problem; else only look, and call no command that writes
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}.
--- Lost reply: safe to send again.
-local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
+-- knows another format (refusal).
+-- Lost reply: safe to send again; a mended problem is not named a second time.
+local time, part, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- Needs: now, problem, sound, settings, limits_page
-if part == 'settings' then
-  reply[1] = '0'
-  settings_fault()
-  unreadable('queue', redis.call('HGET', conf, 'queue_rules'))
-  return reply
+-- Needs: now, refusal
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
 end
-local set, page = limits_page(part, cursor, count)
+local mends = mend == '1'
+-- Needs: record, problem, gate, booked, notes, marks, counted, open_or_close, place, noted, settings, go_on
+if mends then
+  go_on()
+end
+
+-- Returns true if an entry of tracked is to go. It is the lease of a task, or of a permit, or a caller. If its time is
+-- over, that is no problem.
+local function has_ended(member)
+  local line, ends = string.match(member, '^([^\11]*)\11.*\11(%d+)%l[^\11]*$')
+  local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
+  if line then
+    local known = gate_of(line).booked
+    local lost = tonumber(ends) > instant and not (known and known[2] > instant)
+    return lost and problem('caller in no line', member, 'in tracked') or tonumber(ends) <= instant
+  elseif id and is_permit(id) then
+    return not permit_out(id)
+  elseif member == '\t' then -- waiters at a full queue
+    return false
+  end
+  local task = id and read(redis.call('HGET', meta, id) or '')
+  local runs_as = task and live_note(task, RUNS_AS)
+  local fits = task and (scope == '' or task.group == scope or runs_as and scope == task.group .. '\t' .. runs_as)
+  return not (fits and redis.call('ZSCORE', invisible, id)) and problem('lease that has ended', member, 'in tracked')
+end
+
+local set = ({ limits = limits, kept = stats, tracked = tracked, invisible = invisible })[part]
+local page = { '0', {} }
+if set then
+  page = redis.call((set == limits or set == stats) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+end
 reply[1] = page[1]
-if set == gates and cursor == '0' then
-  gate_fault('', redis.call('HGET', conf, 'queue_gate') or '- ')
+if not set then
+  look_at_settings(mends)
 end
 for i = 1, #page[2], 2 do
+  local name, value = page[2][i], page[2][i + 1]
   if set == limits then
-    if name_of(page[2][i]) then
-      unreadable(page[2][i], page[2][i + 1])
-    else
-      problem('stray limit', page[2][i], page[2][i + 1])
-    end
+    look_at_limit(name, value, mends)
   elseif set == stats then
-    limit_lost(page[2][i], page[2][i + 1])
-  elseif set == gates then
-    if not stray(page[2][i], page[2][i + 1]) then
-      gate_fault(page[2][i], page[2][i + 1])
-    end
+    look_at_copy(name, value, mends)
   elseif set == tracked then
-    lease_fault(page[2][i], page[2][i + 1])
+    if has_ended(name) and mends then
+      redis.call('ZREM', tracked, name)
+      stirred[string.match(name, '^[^\t\11]*')] = true -- a consumer may wait for the end of this lease
+    end
   else
-    lease_uncounted(page[2][i])
+    local task = read(redis.call('HGET', meta, name) or '')
+    local member = task and counted_as(name, task)
+    if member and not redis.call('ZSCORE', tracked, member) then
+      problem('lease not counted', name, task.group)
+      if mends then
+        redis.call('ZADD', tracked, '0', member)
+      end
+    end
   end
+end
+if mends then
+  if set == stats and page[1] == '0' then
+    note_limits(limits_there())
+  end
+  admit()
 end
 return reply

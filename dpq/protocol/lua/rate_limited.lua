@@ -35,7 +35,8 @@ if told or string.find(task.cost .. task.options, '[,' .. SPENT .. ']') then
   local is_told = true_up(task, told or '')
   told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
 end
-local member = scope == 'member' and live_note(task, RUNS_AS)
+local runs_as = live_note(task, RUNS_AS)
+local member = scope == 'member' and runs_as
 local closes = scope == 'queue' and '' or task.group
 local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id
@@ -50,9 +51,11 @@ if first then
   if status then
     redis.pcall('HINCRBY', stats, STATUSES[status] or 'rate_limited_other', 1)
   end
-  local home = gate_of(task.group)
-  if home.rules.own then
-    home.met, home.changed = home.met + 1, true
+  for _, home in ipairs({ task.group, runs_as and task.group .. '\t' .. runs_as }) do
+    home = gate_of(home)
+    if home.rules.own then
+      home.met, home.changed = home.met + 1, true
+    end
   end
 end
 if first or told then

@@ -21,22 +21,28 @@
     }).filter(Boolean).join(" ");
   };
 
+  // Times of the day are UTC everywhere; the title of each also has the reader's own zone.
+  const utc = (at, digits = 16) => {
+    const [text, today] = [at, Date.now() + ahead].map((ms) => new Date(ms).toISOString());
+    const day = text.slice(0, 10) === today.slice(0, 10) ? "" : `${text.slice(0, 10)} `;
+    return `${day}${text.slice(11, digits)} UTC`;
+  };
+  const SECONDS = 19;
+
+  const said = (at, now, how) => {
+    const rest = at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
+    if ("until" in how) return `${utc(at, SECONDS)}, ${rest}`;
+    if ("about" in how) return at > now ? `${utc(at)}, ${rest}` : "now";
+    if (!("clock" in how)) return rest;
+    return at > now + 9e4 ? `${rest}, ${utc(at)}` : at > now ? rest : "now";
+  };
+
   const tick = () => {
     const now = Date.now() + ahead;
     for (const time of document.querySelectorAll("time[data-at]")) {
       const at = Number(time.dataset.at);
-      if (!time.title) time.title = time.textContent;
-      const far = Math.abs(at - now) > 30 * 864e5;
-      if (far) continue;
-      const clock = "clock" in time.dataset && at - now > 9e4
-        ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })}` : "";
-      if ("until" in time.dataset) {
-        const to = new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-        time.textContent = at > now ? `${to}, in ${span(at - now)}` : to;
-        continue;
-      }
-      const past = "clock" in time.dataset ? "now" : `${span(now - at)} ago`;
-      time.textContent = at > now ? `in ${span(at - now)}${clock}` : past;
+      if (!time.title) time.title = `${time.textContent}; ${new Date(at).toLocaleString([], { timeZoneName: "short" })}`;
+      if (Math.abs(at - now) < 30 * 864e5) time.textContent = said(at, now, time.dataset);
     }
     for (const gauge of document.querySelectorAll("[data-left]")) {
       const { left, burst, rate, seen } = gauge.dataset;
@@ -54,7 +60,7 @@
   const away = (text) => {
     const bar = document.getElementById("away");
     since = since || new Date();
-    bar.textContent = `${text} Since ${since.toLocaleTimeString()}; trying again.`;
+    bar.textContent = `${text} Since ${utc(since, SECONDS)}; trying again.`;
     bar.hidden = false;
     document.body.classList.add("away");
   };
@@ -109,33 +115,110 @@
 
   // Lists: select all, and how many are selected
   const list = document.querySelector("form[data-list]");
-  if (list) {
-    const all = list.querySelector("input[data-all]");
-    const boxes = [...list.querySelectorAll("input[name=ids]")];
+  const boxes = () => [...list.querySelectorAll("input[name=ids]")];
+  const count = () => {
+    const n = boxes().filter((box) => box.checked).length;
     const said = list.querySelector("[data-count]");
-    const count = () => {
-      const n = boxes.filter((box) => box.checked).length;
-      if (said) said.textContent = n ? `${n} selected` : "";
-      if (all) { all.checked = n > 0 && n === boxes.length; all.indeterminate = n > 0 && n < boxes.length; }
-    };
-    if (all) all.addEventListener("change", () => { boxes.forEach((box) => { box.checked = all.checked; }); count(); });
-    list.addEventListener("change", count);
+    const all = list.querySelector("input[data-all]");
+    if (said) said.textContent = n ? `${n} selected` : "";
+    if (all) { all.checked = n > 0 && n === boxes().length; all.indeterminate = n > 0 && n < boxes().length; }
+  };
+  if (list) {
+    list.addEventListener("change", (event) => {
+      if (event.target.matches("[data-all]")) boxes().forEach((box) => { box.checked = event.target.checked; });
+      count();
+    });
     count();
   }
+
+  // A search goes on by itself until its page is full, its bound is reached, or somebody stops it.
+  // It rests as long as each step took, so that it takes half of the time at most.
+  const FULL = 50;
+  const far = document.getElementById("far");
+  const rest = (ms) => new Promise((done) => { setTimeout(done, ms); });
+  let going = null;
+  const isFull = () => list.querySelectorAll("#found tbody tr").length >= FULL;
+  const show = (running) => {
+    const [link, stop] = [far.querySelector("a[data-bound]"), far.querySelector("[data-stop]")];
+    const focused = far.contains(document.activeElement);
+    far.setAttribute("aria-busy", running);
+    if (link) { link.hidden = running; if (isFull()) link.textContent = "Next page"; }
+    if (stop) stop.hidden = !running;
+    if (focused) ([link, stop].find((one) => one && !one.hidden) || far).focus();
+  };
+  const add = (page) => { // the answer of the next step
+    const [old, more] = [list.querySelector("#found"), page.getElementById("found")];
+    const rows = more.querySelectorAll("tbody tr");
+    if (!old.querySelector("tbody")) old.innerHTML = more.innerHTML;
+    else old.querySelector("tbody").append(...rows);
+    document.getElementById("states").innerHTML = page.getElementById("states").innerHTML;
+    const fresh = page.getElementById("far");
+    far.querySelector("[data-told]").textContent = fresh.querySelector("[data-told]").textContent;
+    const [link, next] = [far.querySelector("a[data-bound]"), fresh.querySelector("a[data-bound]")];
+    if (next) {
+      link.href = next.href;
+      link.dataset.looked = next.dataset.looked;
+      for (const name of ["max", "value"]) far.querySelector("progress")[name] = fresh.querySelector("progress")[name];
+    } else {
+      far.querySelectorAll("a[data-bound], [data-stop], progress").forEach((one) => one.remove());
+    }
+    count();
+    tick();
+    return Boolean(next);
+  };
+  const goOn = async () => {
+    const link = far.querySelector("a[data-bound]");
+    const until = Number(link.dataset.looked) + Number(link.dataset.bound);
+    const run = going = {};
+    show(true);
+    try {
+      while (going === run && !isFull() && Number(link.dataset.looked) < until) {
+        const begun = performance.now();
+        const answer = await fetch(link.href, { cache: "no-store", redirect: "manual" });
+        if (!answer.ok) break; // its link still says how to go on
+        clock(answer);
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        if (going !== run || !add(page)) break;
+        await rest(performance.now() - begun);
+        while (document.hidden && going === run) await rest(250);
+      }
+    } catch { /* the dashboard does not answer: its link still says how to go on */ }
+    if (going === run) { going = null; show(false); }
+  };
+  if (far && far.querySelector("a[data-bound]")) {
+    far.addEventListener("click", (event) => {
+      if (event.target.closest("[data-stop]")) { going = null; show(false); }
+      if (event.target.closest("a[data-bound]") && !isFull()) { event.preventDefault(); goOn(); }
+    });
+    if (!isFull()) goOn();
+  }
+
+  // Groups that begin with what is typed
+  let typed = null;
+  document.addEventListener("input", (event) => {
+    const field = event.target.closest("[data-suggest]");
+    if (!field) return;
+    clearTimeout(typed);
+    typed = setTimeout(async () => {
+      try {
+        const answer = await fetch(`${field.dataset.suggest}?q=${encodeURIComponent(field.value)}`);
+        const { groups } = await answer.json();
+        field.list.replaceChildren(...groups.map((name) => new Option("", name)));
+      } catch { /* it goes on without suggestions */ }
+    }, 200);
+  });
 
   // Charts: the values under the pointer, or by the arrow keys
   const point = (chart, at) => {
     const [names, lines] = JSON.parse(chart.dataset.chart);
     const last = lines[0].length - 1;
     const i = Math.max(0, Math.min(last, at));
-    const when = new Date(Number(chart.dataset.from) + i * Number(chart.dataset.step));
-    const day = Number(chart.dataset.step) * last > 9e7 ? { month: "short", day: "numeric" } : {};
-    const clock = when.toLocaleString([], { ...day, hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-    const said = lines.map((values, n) => (names.length > 1 ? `${names[n]} ${values[i]}` : values[i]));
-    chart.querySelector("output").textContent = `${clock}: ${said.join(", ")}`;
+    const when = Number(chart.dataset.from) + i * Number(chart.dataset.step);
+    const told = lines.map((values, n) => (names.length > 1 ? `${names[n]} ${values[i]}` : values[i]));
+    chart.querySelector("output").textContent = `${utc(when)}: ${told.join(", ")}`;
     const x = (i + 0.5) / (last + 1) * 600;
     for (const side of ["x1", "x2"]) chart.querySelector(".cursor").setAttribute(side, x);
-    chart.dataset.at = when.getTime();
+    chart.dataset.at = when;
   };
   const place = (chart, at) => Math.round((at - Number(chart.dataset.from)) / Number(chart.dataset.step));
   const keep = (chart, page) => { // before it is shown, so that no screen reader says it again

@@ -1,8 +1,8 @@
--- mend: mend a task. Afterwards the task is in exactly one set, with its record, its payload and its key.
+-- mend: look at a task, and mend it. Afterwards it is in exactly one set, with its record, its payload and its key.
 -- Keys: ready delayed invisible waiting groups payload meta dead keys stats
 -- Needs: now, record, problem, notice, ended, place, bury, diagnose, notes, marks
--- Gives: salvage(id), for an id without a readable record; mend(id, raw, torn, spoilt), which adds to `torn` the groups
---        that must begin anew; spoilt as in diagnose.
+-- Gives: salvage(id), for an id without a readable record; look_at_task(id, raw, mends, torn). If `mends`, it mends the
+--        task, and adds to `torn` the groups that must begin anew. Else it only reports.
 
 -- Removes an id from delayed, invisible and dead. If a record or a payload is stored, it becomes a dead letter.
 local function salvage(id, raw)
@@ -50,21 +50,22 @@ local function clear(id, task, states, home, torn)
   end
 end
 
-local function mend(id, raw, torn, spoilt)
+local function look_at_task(id, raw, mends, torn)
   local task = read(raw)
   if not task then
     problem('bad record', id, raw)
-    if not string.find(raw, '\n', 1, true) then
+    if not mends then
+      return
+    elseif not string.find(raw, '\n', 1, true) then
       redis.call('HSETNX', payload, id, '')
     end
     salvage(id, raw)
     task = read(redis.call('HGET', meta, id))
   end
-  local states, placed, filled, holds, timed = diagnose(id, task, spoilt)
-  if placed and filled and holds and timed then
+  local states, placed, filled, holds = diagnose(id, task)
+  if not mends or placed and filled and holds then
     return
   end
-  task.schedule = timed and task.schedule or '' -- if its schedule is bad, it runs once more only
   local home = home_of(task, states)
   if not holds then
     local holder = redis.call('HGET', keys, task.key)

@@ -1,6 +1,6 @@
 -- gate: read what a scope (a group, or "" for the whole queue) allows. If the rules cannot be read, no task runs. If
 -- the gate cannot be read, it counts as spent. While rules are lost or cannot be read, the windows of the gate stay
--- stored (`rest`). Layout: docs/storage.md, "Gates".
+-- stored (`rest`). Layout: docs/storage.md, "Gates". dpq/model/gates.py is the same gate, read by a client (gate_line).
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
 -- Gives: gate_of(scope, known), the gate of a scope. The scope "group TAB member" is a member of a pool; its gate's
@@ -93,8 +93,8 @@ local function full(gate)
     if gate.busy or permit and permit_out(gate.probe) or not permit and redis.call('ZSCORE', invisible, gate.probe) then
       return true
     end
-    gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has reported nothing
-    gate.opens = permit and math.max(gate.opens, now) or gate.opens -- prune counts from this time
+    gate.probe, gate.changed = 'p', true -- it has reported nothing, so another one is the probe
+    gate.opens = math.max(gate.opens, now) -- prune counts from this time
   end
   if most == 0 then
     return false

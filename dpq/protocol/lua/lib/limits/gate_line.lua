@@ -1,4 +1,5 @@
--- gate_line: write what a scope allows as text, for a client that computes by itself when tasks may run.
+-- gate_line: write what a scope allows as text, for a client that computes by itself when tasks may run:
+-- dpq/model/gates.py reads it, with dpq/model/windows.py.
 -- Keys: invisible tracked
 -- Needs: now, gate, pace, budgets, pool, estimate, booked
 -- Gives: gate_line(scope), four parts with a TAB between them.
@@ -15,7 +16,7 @@ local function line_of(gate)
   if probe ~= '-' and probe ~= 'p' then
     local lease = redis.call('ZSCORE', invisible, probe)
       or is_permit(probe) and permit_out(probe) and string.match(probe, '^~0*(%d+)')
-    probe = lease and probe .. '@' .. lease or '-'
+    probe = lease and probe .. '@' .. lease or 'p'
   end
   if gate.rules.concurrency > 0 then
     out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
