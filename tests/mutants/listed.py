@@ -1219,8 +1219,8 @@ search.lua | a search of the dashboard finds neighbours of a group | lua/search
 
 # Foresight
 Window.opens_at | a forecast ignores reserves | contract/forecast
-- if reserve and (
-+ if not reserve and (
+- grown := aging.entitled_at(reserve.priority, rank, instant)
++ grown := 0.0
 Window.charge | a foreseen start pays from the last one on | contract/forecast
 - self.owed = max(self.owed, instant) + self.time_of(units)
 + self.owed = self.owed + self.time_of(units)
