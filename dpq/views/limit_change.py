@@ -133,4 +133,4 @@ def _drain_text(drain: Drain, soonest: str) -> str:
     due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
     if not drain.seconds:
         return f"{due}: {'all may begin now' if drain.seconds == 0 else say_drain(drain)}"
-    return f"{due}: {say_drain(drain)}{soonest}"
+    return f"{due}: {say_drain(drain).replace(':', f'{soonest}:', 1)}"

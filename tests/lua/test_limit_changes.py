@@ -171,7 +171,7 @@ def test_tasks_that_take_their_time(q):
     q.push_many([Push(n, group="g") for n in range(100)])
     seen = limit_change.look_at(q, "g", rules("g", 1, 1, concurrency=3))
     assert seen.will_be.drain == (
-        "100 due tasks: all begun in 1 m 39 s: group 'g': 1/s at the soonest"
+        "100 due tasks: all begun in 1 m 39 s at the soonest: group 'g': 1/s"
     )
     seen = limit_change.look_at(q, "g", rules("g", concurrency=3))
     assert "no limit says when it is done" in seen.will_be.drain
