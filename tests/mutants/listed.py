@@ -190,8 +190,8 @@ true_up | what a member of a pool has spent is dropped | lua/true_up
 - scopes[#scopes + 1] = member and task.group .. '\t' .. member
 + scopes[#scopes + 1] = nil
 rate_limited.lua | a 429 counts as a value of the estimate | lua/true_up
-- told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
-+ told = true_up(task, nothing_of(reserved_of(task))) or is_told
+- report = true_up(task, nothing_of(reserved_of(task)), true) or reported
++ report = true_up(task, nothing_of(reserved_of(task))) or reported
 with_estimates | an estimate is named | lua/true_up
 - text .. string.format(',%s~%.0f'
 + text .. string.format(',%s=%.0f'
@@ -272,7 +272,7 @@ reset_gate | a reset leaves quotas spent | lua/set_limit
 reset_page | a reset of all groups resets the first hundred | lua/set_limit
 - return page[1]
 + return '0'
-told | what comes back evenly comes back at the reset | lua/observe
+store_budget | what comes back evenly comes back at the reset | lua/observe
 - full and full > left
 + full and full < left
 pop_plain.lua | the short pop puts nothing back | lua/short_ways

@@ -3,9 +3,9 @@
 -- Keys: invisible meta tracked
 -- Needs: now, record, notes, booked, marks
 -- Gives: under_way(gate), the number of leases of a scope; leases are counted from the first budget of the scope on;
---        told(gate, unit, left, ends, more, full, size, length), which stores a budget that a host has reported. `more`
---        is the number of units that leases will still take. `full` is what an even refill reaches at `ends`, or nil.
---        `size` is the whole limit, or nil. `length` is its window as far as the host says, ms.
+--        store_budget(gate, unit, left, ends, more, full, size, length), which stores a budget that a host has
+--        reported. `more` is the number of units that leases will still take. `full` is the number that an even refill
+--        reaches at `ends`, or nil. `size` is the whole limit, or nil. `length` is its window, ms, if the host says it.
 local MOST_COUNTED, SAME_MS = 400, 2000 -- so many leases are searched at most; hosts say whole seconds
 local MOST_MS = 86400000 -- as DAY_MS in budgets
 local ASKS_MS = 60000 -- a single answer is believed this long, or as long as the longest window of the scope
@@ -86,7 +86,7 @@ local function told_window(gate, known, left, ends, size, length)
   return budget
 end
 
-local function told(gate, unit, left, ends, more, full, size, length)
+local function store_budget(gate, unit, left, ends, more, full, size, length)
   gate.observed = gate.observed or {}
   if full and full > left then
     gate.observed[unit] = told_refill(gate, left, ends, more, full)
