@@ -228,7 +228,7 @@ offset_changes | a quota knows no later clock changes | lua/quotas
 observe.lua | what is under way is forgotten | lua/observe
 - out * tonumber(args[i + 3])
 + 0
-told_window | an older answer raises what is left | lua/observe
+window_budget | an older answer raises what is left | lua/observe
 - budget.left = math.min(known.left, left)
 + budget.left = left
 renew | a budget is forgotten at its reset | lua/observe
