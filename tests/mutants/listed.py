@@ -481,8 +481,8 @@ charge | a pop counts the leases of a group before it, and not its own | lua/pop
 -  gate.out = gate.out and gate.out + 1
 +
 rate_limited.lua | a 429 of a member of a pool closes its group | lua/pools
-- scope == 'member' and live_note
-+ false and live_note
+- scope == 'member' and runs_as
++ false and runs_as
 prune | a member that leaves its pool is forgiven | lua/pools
 - until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
 + until_ms = 0
@@ -1195,8 +1195,8 @@ forecast.lua | a forecast does not say that it has not read all of a group | con
 - short[#short + 1] = #members > each and group or nil
 + short[#short + 1] = nil
 drain_of | a queue clears though as many tasks come as end | contract/forecast
-- if came_rate >= rate:
-+ if came_rate > 2 * rate:
+- if pace.kind not in ("clears", "open"):
++ if pace.kind not in ("clears", "open", "even", "grows"):
 _spent.window | why names the window that is not spent | lua/why
 - missing.index(max(missing))
 + missing.index(min(missing))
