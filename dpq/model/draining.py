@@ -163,7 +163,7 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
             return math.inf, scope.words("closed until it is opened"), False
         held += scope.waiting if rated and scope.group else 0
         if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
-            known = False  # it depends on how long tasks run
+            known = False  # the pace depends on how long tasks run
             if not rates:
                 slowest = slowest or scope.words("as many tasks run as may, however long they do")
     covered = covered or held >= COVERED * look.backlog
