@@ -1192,8 +1192,17 @@ forecast.lua | a forecast does not say that it has not read all of a group | con
 - short[#short + 1] = #members > each and group or nil
 + short[#short + 1] = nil
 drain_of | a queue clears though as many tasks come as end | contract/forecast
-- if came_rate >= rate:
-+ if came_rate > 2 * rate:
+- if pace.kind not in ("clears", "open"):
++ if pace.kind == "grows" and come > 2 * done:
+_change | a stop of all consumers is seen after minutes | unit/pace
+- if size > largest:
++ if size > 100 * largest:
+_stretches | a pace covers seconds, and jumps | unit/pace
+- end.at >= ends[-1].at - COVERED_SECONDS
++ end.at >= ends[-1].at - 40
+_range | a range has no width | unit/pace
+- fast, slow = net + ERRORS * error, net - ERRORS * error
++ fast, slow = net + error / 9, net - error / 9
 _spent.window | why names the window that is not spent | lua/why
 - missing.index(max(missing))
 + missing.index(min(missing))
