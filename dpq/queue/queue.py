@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.task import Task
+    from dpq.model.verdict import Verdict
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch
     from dpq.queue.dead import DeadLetters
@@ -973,11 +974,20 @@ class DPQ(QueueLife[P]):
         """Look at one group: its limit, the units left, if it is open, and if not, why."""
         return self._session.run(self._operations.group, name)
 
-    def why(self, task_id: str) -> str:
-        """Say in one sentence why a task is not running.
+    @overload
+    def why(self, task_id: None = None) -> Verdict: ...
+    @overload
+    def why(self, task_id: str) -> str: ...
+    def why(self, task_id: str | None = None) -> str | Verdict:
+        """Say why a task is not running; without an id, why the queue does not move.
+
+        A `Verdict` says in one sentence what holds the queue, who is at fault, until when, and what
+        to do. All screens and the command line show the same words.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
+
+        Source: docs/operations.md, "Why does it not move?".
         """
         return self._session.run(self._operations.why, task_id)
 

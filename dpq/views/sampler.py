@@ -26,7 +26,9 @@ from dpq.model.pace import (
     pace_of,
 )
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.operations.browse import Browser, Survey
+from dpq.model.survey import Overview, Survey
+from dpq.model.verdict import Verdict, verdict_of
+from dpq.operations.browse import Browser
 from dpq.protocol.command import Steps, all_of
 from dpq.queue.inside import operations_of, session_of
 from dpq.transport.cluster import forbidden
@@ -115,6 +117,7 @@ class Snapshot(NamedTuple):
     workers: list[WorkerInfo]
     pace: Pace
     samples: list[Point]
+    verdict: Verdict
 
     @property
     def backlog(self) -> int:
@@ -164,11 +167,12 @@ class Watch:
         If no look was near before this one, the history says what has happened meanwhile.
         """
         latest = self._samples[-1].at if self._samples else -math.inf
-        reads: list[Callable[[], Steps[Any]]] = [self.browser.overview]
+        reads: list[Callable[[], Steps[Any]]] = [operations_of(self.queue).overview]
         if self._clock() - latest > REMEMBER_SECONDS:
             reads.append(operations_of(self.queue).recent)
         found = session_of(self.queue).run(lambda: all_of(read() for read in reads))
-        stats, survey, workers = found[0]
+        seen: Overview = found[0]
+        stats, survey, workers = seen
         self.ahead_ms = survey.now_ms - time.time() * 1000
         now = self._clock()
         self._remember(now)
@@ -178,7 +182,9 @@ class Watch:
                 self._samples.append(point._replace(at=at))
         samples = lasting([*self._samples, Point.of(now, stats)])
         self._samples = [each for each in samples if each.at >= now - KEPT_SECONDS]
-        return Snapshot(stats, survey, workers, pace_of(self._samples), self._samples)
+        pace = pace_of(self._samples)
+        verdict = verdict_of(self.queue.queue_name, seen, pace)
+        return Snapshot(stats, survey, workers, pace, self._samples, verdict)
 
     def _remember(self, now: float) -> None:
         if self._remembers and now - self._remembered >= REMEMBER_SECONDS:

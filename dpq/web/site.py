@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
+from dpq.model.verdict import no_such_queue
 from dpq.queue.inside import session_of
-from dpq.registry.names import no_such_queue
 from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 from dpq.views.shared import Shared
