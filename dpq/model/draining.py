@@ -44,7 +44,7 @@ def point_of(looks: Sequence[DrainLook]) -> Point:
         sum(getattr(look, name) for look in looks)
         for name in ("backlog", "delayed", "came", "ended")
     )
-    return Point(looks[0].now / 1000, backlog, delayed, came, 0, ended, 0, 0)
+    return Point(looks[0].now / 1000, backlog, delayed, came, 0, ended)
 
 
 def drain_of(looks: Sequence[DrainLook], pace: Pace = UNKNOWN) -> Drain:
