@@ -279,5 +279,5 @@ def _a_time(rate: float) -> str:
     """Write tasks per time with two digits: `2.5/s`, `12/min`."""
     for seconds, unit in ((1, "s"), (60, "min")):
         if rate * seconds >= 1:
-            return f"about {few(rate * seconds):g}/{unit}"
-    return f"about {few(rate * 3600):g}/h"
+            return f"{few(rate * seconds):g}/{unit}"
+    return f"{few(rate * 3600):g}/h"

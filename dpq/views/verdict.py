@@ -37,7 +37,7 @@ def say_state(snapshot: Snapshot, now_ms: float) -> str:
         return f"paused, {until(float(paused), now_ms)}"
     if is_unattended(snapshot) and not paused:
         return "nobody works"
-    return say_verdict(snapshot)
+    return say_verdict(snapshot).removeprefix("about ")
 
 
 def drain_text(drain: Drain) -> str:

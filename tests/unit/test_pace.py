@@ -191,9 +191,9 @@ def test_too_little_to_say() -> None:
         (Pace("clears", 1, 2, 185, 290), "done in 3 to 5 m"),
         (Pace("open", 1, 2, 400), "done in 6 m or more"),
         (Pace("even", 5, 5.5), "about as many come as end"),
-        (Pace("grows", 9, 1.3), "growing by about 8/s"),
-        (Pace("grows", 0.05, 0), "growing by about 3/min"),
-        (Pace("grows", 0.005, 0), "growing by about 20/h"),
+        (Pace("grows", 9, 1.3), "growing by 8/s"),
+        (Pace("grows", 0.05, 0), "growing by 3/min"),
+        (Pace("grows", 0.005, 0), "growing by 20/h"),
         (Pace("stopped", 1, 0, seconds=COVERED_SECONDS), "none ended in 5 m"),
     ],
 )

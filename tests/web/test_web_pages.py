@@ -513,7 +513,7 @@ def test_pace_of_a_watch(q: DPQ) -> None:
     assert say_verdict(snapshot) == "done in 7 to 30 s"
     now[0] += 5
     q.push_many([Push(n) for n in range(100)])
-    assert say_verdict(watch.read()).startswith("growing by about ")
+    assert say_verdict(watch.read()).startswith("growing by ")
     now[0] += 400
     assert len(watch.read().samples) == 1
     now[0] += 25
