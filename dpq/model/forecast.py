@@ -3,14 +3,16 @@
 import math
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from dpq.model.cost import Units
-from dpq.model.gates import Gate
 from dpq.model.limits import Reason
 from dpq.model.priority import NO_AGING, Aging
+
+if TYPE_CHECKING:
+    from dpq.model.gates import Gate
 
 __all__ = ["Forecast"]
 
@@ -133,7 +135,7 @@ class View:
     running: list[Running] = field(default_factory=list)
     waiting: dict[str, list[Candidate]] = field(default_factory=dict)
     closed: dict[str, float] = field(default_factory=dict)
-    gates: dict[str, Gate] = field(default_factory=dict)
+    gates: dict[str, "Gate"] = field(default_factory=dict)
     short: set[str] = field(default_factory=set)
     last_ready: tuple[float, str] | None = None
     last_due: float = math.inf

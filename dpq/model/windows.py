@@ -118,7 +118,7 @@ class MovingWindow(Window):
         super().__init__(rule, paid)
         self._rate, self._tick = int(rule.rate), tick_of(self.per_ms)
         self._slots: list[list[float]] = []  # the tick of each, and its units, the oldest first
-        self._join = 0.0  # the tick of the first grant of the last slot
+        self._taken = self._join = 0.0  # all units; the tick of the first grant of the last slot
         if not slots:
             return
         _, _, join, last, held, tick, _, *each = slots[1:].split(":")
@@ -129,20 +129,20 @@ class MovingWindow(Window):
             at += float(gap or 0)
         if float(held) > 0:
             self._slots.append([float(last), float(held)])
+        self._taken = sum(units for _, units in self._slots)
 
     def look(self, instant: float) -> None:
         """Forget the slots that have left it."""
         gone = (instant - self.length) / self._tick
         while self._slots and self._slots[0][0] <= gone:
-            self._slots.pop(0)
+            self._taken -= self._slots.pop(0)[1]
 
     def units(self, cost: Units) -> int:
         """Return the units that a task takes of it, also if that is more than its rate."""
         return cost.get(self.rule.unit, 0)
 
     def _has(self, units: int, spared: int = 0) -> float:
-        taken = sum(held for _, held in self._slots)
-        over = min(taken + units + spared - self._rate, taken)
+        over = min(self._taken + units + spared - self._rate, self._taken)
         if over <= 0:
             return 0.0
         for tick, held in self._slots:
@@ -165,6 +165,7 @@ class MovingWindow(Window):
         else:
             self._slots.append([tick, units])
             self._join = tick
+        self._taken += units
 
     def lines(
         self, wanted: Sequence[Wanted], begin: float | None = None
@@ -180,7 +181,7 @@ class MovingWindow(Window):
 
     def _frees(self, begin: float) -> list[tuple[float, float]]:
         """List when units leave it: the ms from a moment on, and how many are free from then on."""
-        free = self._rate - sum(held for _, held in self._slots)
+        free = self._rate - self._taken
         found = [(0.0, free)]
         for tick, held in self._slots:
             free += held

@@ -1382,8 +1382,8 @@ MovingWindow._has | a forecast takes a moving window without its slack | contrac
 - tick * self._tick + self.length
 + tick * self._tick + self.per_ms
 MovingWindow._has | a moving window of a cost above its rate is never foreseen | contract/forecast
-- over = min(taken + units + spared - self._rate, taken)
-+ over = taken + units + spared - self._rate
+- over = min(self._taken + units + spared - self._rate, self._taken)
++ over = self._taken + units + spared - self._rate
 Rounds.start | a drain takes a moving window as full at each round | contract/forecast unit/clearing
 - return over * self.length + at
 + return over * self.length
