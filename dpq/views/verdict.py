@@ -48,7 +48,7 @@ def drain_text(drain: Drain) -> str:
 
 def say_drain(drain: Drain) -> str:
     """Say when all due tasks will have begun, and why then."""
-    if drain.state in ("empty", "none due"):
+    if drain.state in ("empty", "none due", "even"):
         return drain.because
     if drain.state == "unknown":
         return "no limit says when it is done, and too little was seen to tell"

@@ -1196,7 +1196,7 @@ forecast.lua | a forecast does not say that it has not read all of a group | con
 + short[#short + 1] = nil
 drain_of | a queue clears though as many tasks come as end | contract/forecast
 - if pace.kind not in ("clears", "open"):
-+ if pace.kind == "grows" and come > 2 * done:
++ if pace.kind == "stopped":
 _change | a stop of all consumers is seen after minutes | unit/pace
 - if size > largest:
 + if size > 100 * largest:
