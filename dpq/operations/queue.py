@@ -766,7 +766,7 @@ class QueueOperations(Generic[P]):
         return foresight.drain_look(self.partitions)
 
     def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
-        """Read what stands of a limit, and the drain time with it and with other rules, or none."""
+        """Read what stands of a limit; look at the drain with it and with other rules, or none."""
         return foresight.limit_on_paper(self._limited_by(group), group, rules)
 
     def remember(self) -> Steps[list[int]]:
