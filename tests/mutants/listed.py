@@ -1232,7 +1232,16 @@ forecast.lua | a forecast does not say that it has not read all of a group | con
 + short[#short + 1] = nil
 drain_of | a queue clears though as many tasks come as end | contract/forecast
 - if pace.kind not in ("clears", "open"):
-+ if pace.kind not in ("clears", "open", "even", "grows"):
++ if pace.kind == "stopped":
+_change | a stop of all consumers is seen after minutes | unit/pace
+- if size > largest:
++ if size > 100 * largest:
+_stretches | a pace covers seconds, and jumps | unit/pace
+- end.at >= ends[-1].at - COVERED_SECONDS
++ end.at >= ends[-1].at - 40
+_range | a range has no width | unit/pace
+- fast, slow = net + ERRORS * error, net - ERRORS * error
++ fast, slow = net + error / 9, net - error / 9
 _spent.window | why names the window that is not spent | lua/why
 - missing.index(max(missing))
 + missing.index(min(missing))
