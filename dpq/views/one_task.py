@@ -84,7 +84,7 @@ ENDS = {"acked", "failed", "dead", "lease_expired", "deferred", "released", "can
 
 def begun_ms(task: Any) -> float | None:
     """Return the moment of a task's last delivery; None if it has none."""
-    return task.token / 1000 if task.token > REAL_TOKEN else None
+    return float(task.token // 1000) if task.token > REAL_TOKEN else None
 
 
 def begins(
