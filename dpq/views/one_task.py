@@ -88,7 +88,11 @@ def begun_ms(task: Any) -> float | None:
 
 
 def begins(
-    task: Any, why: Explained, coming: Sequence[Forecast], snapshot: Snapshot, drain: Drain
+    task: Any,
+    why: Explained,
+    coming: Sequence[Forecast],
+    snapshot: Snapshot,
+    drain: Drain | None,
 ) -> Begins:
     """Estimate when a task begins.
 
@@ -97,7 +101,7 @@ def begins(
         why: Its place, and what its limits allow.
         coming: The next tasks of the queue, as limits stand.
         snapshot: The consumers of the queue, and its rates.
-        drain: When all due tasks will have begun.
+        drain: When all due tasks will have begun; None if the task is near its turn.
     """
     if task.state is TaskState.INVISIBLE:
         return Begins("running", begun_ms(task), None, "")
@@ -124,7 +128,7 @@ def begins(
         because = f"it is next, when one of {number(busy)} busy handlers is free"
         return Begins("unknown", None, None, because)
     latest = None
-    if kind == "earliest" and task.state is not TaskState.DELAYED and drain.state == "clears":
+    if kind == "earliest" and drain and drain.state == "clears":
         latest = why.now_ms + (drain.seconds or 0) * 1000
     return Begins(kind, at, latest if latest and latest > at else None, because)
 
