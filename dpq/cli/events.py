@@ -14,7 +14,7 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, optio
 from dpq.cli._render import slots_table
 from dpq.cli._terminal import emit, tables, talk
 from dpq.model.display import shown
-from dpq.protocol.values import moment_of
+from dpq.model.moments import moment_of
 from dpq.views.event_text import event_text
 
 AT_ONCE = 1000

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from dpq import Drain, Event, Forecast, TaskState
-from dpq.operations.browse import Explained
+from dpq.model.rates import span
+from dpq.model.verdict import ASKED_SECONDS, VerdictState
+from dpq.operations.survey import Explained
 from dpq.views.event_text import event_text
 from dpq.views.limits import drain_ms
 from dpq.views.sampler import Snapshot
@@ -112,24 +114,26 @@ def begins(
     if any(not each.open and not each.opens_at and each.reason in STAY for each in why.limits):
         return Begins("unknown", None, None, why.sentence)
     at, kind, because, before = _by_limits(task, why, coming, snapshot)
-    idle = _idle(snapshot)
+    idle = _idle(snapshot, why.now_ms)
     if idle:
-        return Begins("unknown", at, None, idle)
-    done = snapshot.rates.done
+        return Begins("unknown", at if at > why.now_ms else None, None, idle)
+    done = snapshot.pace.done
     if before and done:
         by_rate = why.now_ms + before / done * 1000
         if by_rate > at + 1000:
-            at, because = by_rate, f"at the rate of the last seconds, {done:.3g} end in a second"
+            over = span(snapshot.pace.seconds)
+            at, because = by_rate, f"{done:.3g} have ended in a second, over the last {over}"
             kind = "about" if kind == "exact" else kind
     elif before and at <= why.now_ms:  # limits allow it, and nothing ends
-        rate = "no rate is known yet" if done is None else "nothing has ended in the last seconds"
+        over = span(snapshot.pace.seconds)
+        rate = "no rate is known yet" if done is None else f"nothing has ended in the last {over}"
         return Begins("unknown", None, None, rate)
     elif at <= why.now_ms and (busy := _busy(snapshot)):
         because = f"it is next, when one of {number(busy)} busy handlers is free"
         return Begins("unknown", None, None, because)
     latest = None
     if kind == "earliest" and drain and drain.state == "clears":
-        latest = why.now_ms + (drain.seconds or 0) * 1000
+        latest = why.now_ms + (drain.high or drain.seconds or 0) * 1000
     return Begins(kind, at, latest if latest and latest > at else None, because)
 
 
@@ -160,14 +164,18 @@ def _by_limits(
     return at, "about", "", before
 
 
-def _idle(snapshot: Snapshot) -> str:
-    """Say that no consumer is seen, or that it is too early to tell; "" if one is seen."""
-    rates = snapshot.rates
-    if snapshot.workers or snapshot.stats.invisible or rates.done or rates.deferred:
+def _idle(snapshot: Snapshot, now_ms: float) -> str:
+    """Say that no consumer is seen, or that all are stuck; "" if one is seen."""
+    verdict, asked_ms = snapshot.verdict, snapshot.survey.asked_ms
+    if verdict.state in (VerdictState.NO_CONSUMER, VerdictState.HANDLERS_BUSY):
+        return verdict.because
+    if snapshot.workers or snapshot.stats.invisible or snapshot.pace.done:
         return ""
-    if rates.done is None:
-        return "no worker reports and nothing runs; in some seconds the rates say more"
-    return "no consumer is seen: no worker reports, nothing runs, and nothing has ended lately"
+    if asked_ms is not None and now_ms - asked_ms < ASKED_SECONDS * 1000:
+        return ""
+    return (
+        "no consumer is seen: no worker reports, and none has asked for a task in the last minute"
+    )
 
 
 def _busy(snapshot: Snapshot) -> int:

@@ -11,9 +11,10 @@ from starlette.responses import RedirectResponse, Response
 from dpq import ConfigurationError, DPQError, LeaseInfo, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Explained, Filter, Position
+from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
 from dpq.operations.one_task import Trail, holder, task_trail
+from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS

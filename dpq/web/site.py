@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
+from dpq.model.verdict import no_such_queue
 from dpq.queue.inside import session_of
-from dpq.registry.names import no_such_queue
 from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 from dpq.views.shared import Shared
@@ -82,8 +82,8 @@ class Site:
 
     def drain(self, name: str) -> Drain:
         """Return when all due tasks of a queue will have begun, at most a second old."""
-        watch = self.watch(name)
-        return self.shared.get(("drain", name), watch.drain)
+        watch, pace = self.watch(name), self.snapshot(name).pace
+        return self.shared.get(("drain", name), lambda: watch.drain(pace))
 
     def events(self, name: str) -> list[Event]:
         """Return the events that are kept of a queue, the oldest first."""
@@ -186,10 +186,16 @@ class Call:
         key = (verb, self.name, *map(repr, args))
         return self.site.shared.get(key, lambda: self.browse(verb, *args))
 
-    def allow(self, action: str, about: str = "") -> None:
-        """Check an action on the queue of the path, and note it in the audit log."""
+    def allow(self, action: str, about: str = "") -> str:
+        """Check an action on the queue of the path, and note it in the audit log.
+
+        Returns:
+            The name of who does it, for events.
+        """
         self.site.guard.allow(self.request, action, self.name, about)
         self.site.shared.forget()
+        user, address = self.site.guard.who(self.request)
+        return f"{address if user == '-' else user} (dashboard)"
 
     def may(self, action: str, queue: str | None = None) -> bool:
         """Return True if an action is allowed: pages show only allowed actions."""

@@ -333,7 +333,8 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
     "workers": lambda q: q.workers(),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
-    "survey": lambda q: q._session.run(Browser(q._operations).survey).closed,
+    "names": lambda q: q._session.run(q._operations.partitions[0].names) and None,
+    "survey": lambda q: q._session.run(q._operations.survey).closed,
     "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
     "drain": lambda q: q.drain(),
@@ -415,6 +416,7 @@ class Stage:
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
             *found, events, trail = all_at_once.execute()
+        found[PARTS.index("conf")].pop(b"asked", None)  # the short way of pop may ask once more
         return [*found, [[fields for _, fields in each] for each in (events, trail)]]  # ids: times
 
     @contextmanager

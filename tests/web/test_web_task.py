@@ -8,10 +8,11 @@ import pytest
 from kit.web import Browser, furnish
 
 from dpq import DPQ, Push
+from dpq.model.pace import Pace
 from dpq.operations.workers import Doing
 from dpq.testing import Clock
 from dpq.views.one_task import STEPS_SHOWN, begins, life, shown_steps
-from dpq.views.sampler import Rates, Watch
+from dpq.views.sampler import Watch
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +58,15 @@ def busy(q: DPQ) -> str:
     return q.push("x")
 
 
+def stuck(q: DPQ) -> str:
+    beat(q, 3, Doing(longest_ms=3_600_000, longest_task="T"))
+    return q.push("x")
+
+
 BEGINS: dict[str, tuple[Callable[[DPQ], str], str, float | None, str]] = {
     "next": (lambda q: q.push("x"), "exact", 0, ""),
     "all handlers are busy": (busy, "unknown", None, "one of 3 busy handlers is free"),
+    "all handlers hang": (stuck, "unknown", None, "the longest for 1 h: task T in crawler"),
     "delayed": (lambda q: q.push("x", delay=60), "exact", 60, ""),
     "paced": (lambda q: paced(q)[2], "exact", 20, "group 'a': 1/10s"),
     "beyond the forecast": (lambda q: paced(q)[150], "about", 1500, ""),
@@ -93,19 +100,25 @@ def test_when_a_task_begins(look: Browser, q: DPQ, path: str, clock: Clock, name
         assert said["latest_ms"] == pytest.approx(clock.ms + 1_990_000, abs=2000)
 
 
-def test_nobody_is_there(look: Browser, q: DPQ, path: str) -> None:
+def test_nobody_is_there(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
     """Without a consumer the moment is not known, and what limits allow is no promise."""
     id_ = q.push("x", delay=60)
     html = look.page(f"{path}/tasks/{id_}")
     assert '<p class="lead">Not known: not before <time' in html
-    assert "No worker reports and nothing runs" in html
+    assert "No consumer is seen: no worker reports" in html
+    html = look.page(f"{path}/tasks/{q.push('y')}")
+    assert "1 task is due, and no consumer has ever asked for one" in html
+    q.pop()
+    clock.advance(5)
+    html = look.page(f"{path}/tasks/{q.push('y')}")
+    assert '<p class="lead">At the next pop</p>' in html
 
 
 @pytest.mark.parametrize(
     ("done", "kind", "seconds", "because"),
     [
-        (2.0, "about", 30, "2 end in a second"),
-        (0.0, "unknown", None, "nothing has ended in the last seconds"),
+        (2.0, "about", 30, "2 have ended in a second, over the last 1 m"),
+        (0.0, "unknown", None, "nothing has ended in the last 1 m"),
         (None, "unknown", None, "no rate is known yet"),
     ],
 )
@@ -116,10 +129,10 @@ def test_a_task_behind_others(
     beat(q)
     ids = q.push_many([Push(n) for n in range(100)])
     watch = Watch(q)
-    snapshot = watch.read()._replace(rates=Rates(0.0, done, 0.0))
+    snapshot = watch.read()._replace(pace=Pace("clears", 0.0, done, seconds=60))
     why = q._session.run(watch.browser.explained, ids[60])
     assert (why.ahead, why.in_group) == (60, 0)
-    said = begins(q.get(ids[60]), why, q.forecast(50), snapshot, watch.drain())
+    said = begins(q.get(ids[60]), why, q.forecast(50), snapshot, None)
     assert (said.kind, because in said.because) == (kind, True)
     assert said.at_ms == (None if seconds is None else clock.ms + seconds * 1000)
 
