@@ -109,6 +109,14 @@ def drain_of_scope(looks: Sequence[DrainLook], group: str | None) -> Drain:
     return drain_of(few)
 
 
+def drain_of_short_tasks(looks: Sequence[DrainLook], group: str | None) -> Drain:
+    """Compute `drain_of_scope` as if tasks took no time, so that no concurrency holds them back."""
+    for gate in (scope.gate for look in looks for scope in look.scopes):
+        for each in (gate, *gate.members.values()):
+            each.concurrency = 0
+    return drain_of_scope(looks, group)
+
+
 def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float | None]:
     """Say what is left of a queue of which no task is ready or waiting.
 

@@ -513,8 +513,11 @@ charge | a pop counts the leases of a group before it, and not its own | lua/pop
 -  gate.out = gate.out and gate.out + 1
 +
 rate_limited.lua | a 429 of a member of a pool closes its group | lua/pools
-- scope == 'member' and live_note
-+ false and live_note
+- scope == 'member' and runs_as
++ false and runs_as
+rate_limited.lua | a 429 counts for no member of a pool | lua/pools
+- runs_as and task.group
++ nil and task.group
 prune | a member that leaves its pool is forgiven | lua/pools
 - until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
 + until_ms = 0
@@ -1228,8 +1231,8 @@ search.lua | a search of the dashboard finds neighbours of a group | lua/search
 
 # Foresight
 Window.opens_at | a forecast ignores reserves | contract/forecast
-- if reserve and (
-+ if not reserve and (
+- grown := aging.entitled_at(reserve.priority, rank, instant)
++ grown := 0.0
 Window.charge | a foreseen start pays from the last one on | contract/forecast
 - self.owed = max(self.owed, instant) + self.time_of(units)
 + self.owed = self.owed + self.time_of(units)
