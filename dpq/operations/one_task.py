@@ -17,7 +17,8 @@ from dpq.protocol.placement import partition_of
 from dpq.protocol.remembered import read_events
 
 TRAIL_LOOK = 10_000
-"""Events of a trail that are looked at for one task: about 20 ms of server time, in ten steps."""
+"""Events of a trail that are looked at for one task, if the caller names no number: 50 ms of server
+time, in ten steps."""
 
 
 class Trail(NamedTuple):
@@ -34,12 +35,14 @@ class Trail(NamedTuple):
     whole: bool
 
 
-def task_trail(queue: QueueOperations[Any], id_: str, since_ms: float = 0.0) -> Steps[Trail]:
-    """Read the trail of a task back to its push, or to `since_ms`, or as far as the bound."""
+def task_trail(
+    queue: QueueOperations[Any], id_: str, since_ms: float = 0.0, look: int = TRAIL_LOOK
+) -> Steps[Trail]:
+    """Read the trail of a task back to its push, or to `since_ms`, among the newest `look`."""
     part = queue.partitions[_part(queue, id_)]
     found: list[Event] = []
     looked, before, whole = 0, "", False
-    while not whole and looked < TRAIL_LOOK:
+    while not whole and looked < look:
         count, oldest, at, *page = yield from part.task_trail(id_, before, LOOK)
         found += read_events(page)
         looked, before = looked + count, oldest.decode()

@@ -40,7 +40,7 @@ def say_state(snapshot: Snapshot, now_ms: float) -> str:
         return f"paused, {until(float(paused), now_ms)}"
     if is_unattended(snapshot) and not paused:
         return "nobody works"
-    return say_verdict(snapshot)
+    return say_verdict(snapshot).removeprefix("about ")
 
 
 def drain_text(drain: Drain) -> str:
@@ -51,7 +51,7 @@ def drain_text(drain: Drain) -> str:
 
 def say_drain(drain: Drain) -> str:
     """Say when all due tasks will have begun, and why then."""
-    if drain.state in ("empty", "none due"):
+    if drain.state in ("empty", "none due", "even"):
         return drain.because
     if drain.state == "unknown":
         return "no limit says when it is done, and too little was seen to tell"

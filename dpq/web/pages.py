@@ -284,8 +284,12 @@ def see(call: Call, id_: str) -> Seen:
     held = None
     if found.state is TaskState.INVISIBLE:
         held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
-    snapshot, drain = call.site.snapshot(call.name), call.site.drain(call.name)
-    return Seen(found, why, begins(found, why, next_tasks(call), snapshot, drain), held, trail)
+    is_near = why.ahead + why.in_group < PAGE
+    waits = found.state not in (TaskState.INVISIBLE, TaskState.DEAD)
+    coming = next_tasks(call) if waits and is_near else ()
+    drain = call.site.drain(call.name) if waits and not is_near else None
+    moment = begins(found, why, coming, call.site.snapshot(call.name), drain)
+    return Seen(found, why, moment, held, trail)
 
 
 def read_trail(call: Call, id_: str, since_ms: float = 0.0) -> Trail:
@@ -293,8 +297,8 @@ def read_trail(call: Call, id_: str, since_ms: float = 0.0) -> Trail:
     known = call.site.events(call.name)
     trail = Trail([], 0, True)
     if call.site.watch(call.name).may_see_events:
-        queue = call.queue
-        trail = session_of(queue).run(task_trail, operations_of(queue), id_, since_ms)
+        run, operations = session_of(call.queue).run, operations_of(call.queue)
+        trail = run(task_trail, operations, id_, since_ms, look_of(call))
     if trail.events:
         return trail
     return trail._replace(events=[each for each in known if each.task_id == id_])
