@@ -37,6 +37,7 @@ from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.validation import error_line
+from dpq.model.verdict import VerdictState
 from dpq.queue.inside import session_of
 from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
 
@@ -124,6 +125,7 @@ GAUGES = {
     "dpq_tasks": (("queue", "state"), "Tasks in each state."),
     "dpq_oldest_due_seconds": (("queue",), "Seconds since the oldest ready task became due."),
     "dpq_drain_seconds": (("queue",), "Seconds until all that is due has begun; +Inf: never."),
+    "dpq_verdict": (("queue", "state"), "1 for the state of the verdict on the queue, else 0."),
     "dpq_paused": (("queue",), "1 if the queue is paused."),
     "dpq_workers": (("queue",), "Workers with a heartbeat in the last minute."),
     "dpq_worker_slots": (("queue",), "Handlers that those may run at once, of all their queues."),
@@ -416,6 +418,8 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
         table.set("dpq_drain_seconds", drain.seconds, queue)
     elif drain.state in ("stalled", "will not drain"):
         table.set("dpq_drain_seconds", math.inf, queue)
+    for each in VerdictState:
+        table.set("dpq_verdict", each is snapshot.verdict.state, queue, each.value)
     table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
     _fill_workers(table, queue, snapshot.workers)
     closed = Counter(  # a spent limit closes its group as soon as a task waits
