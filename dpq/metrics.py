@@ -35,7 +35,7 @@ from dpq.model.drain import Drain
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limit_states import LimitState
-from dpq.model.reports import QueueStats, WorkerInfo
+from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.model.verdict import VerdictState
 from dpq.queue.inside import session_of
@@ -130,7 +130,7 @@ GAUGES = {
     "dpq_workers": (("queue",), "Workers with a heartbeat in the last minute."),
     "dpq_worker_slots": (("queue",), "Handlers that those may run at once, of all their queues."),
     "dpq_worker_busy": (("queue",), "Handlers that run on tasks of this queue."),
-    "dpq_longest_run_seconds": (("queue",), "Seconds that the longest running handler has run."),
+    "dpq_longest_run_seconds": (("queue",), "Seconds that the longest running task has run."),
     "dpq_worker_longest_run_seconds": (("queue", "worker"), "The same, of each worker."),
     "dpq_groups_closed": (
         ("queue", "why"),
@@ -421,7 +421,7 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     for each in VerdictState:
         table.set("dpq_verdict", each is snapshot.verdict.state, queue, each.value)
     table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
-    _fill_workers(table, queue, snapshot.workers)
+    _fill_workers(table, queue, snapshot)
     closed = Counter(  # a spent limit closes its group as soon as a task waits
         str(state.reason)
         for state in states[1:]
@@ -449,13 +449,17 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
         table.set("dpq_group_waiting", states[0].waiting - named, queue, OTHER)
 
 
-def _fill_workers(table: _Table, queue: str, workers: Sequence[WorkerInfo]) -> None:
+def _fill_workers(table: _Table, queue: str, snapshot: Snapshot) -> None:
+    workers, survey = snapshot.workers, snapshot.survey
     table.set("dpq_workers", len(workers), queue)
     table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
     table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
     runs = [(w.longest_seconds, w.name) for w in workers if w.longest_seconds is not None]
     runs = sorted(runs)[-WORKERS:]
-    table.set("dpq_longest_run_seconds", runs[-1][0] if runs else 0, queue)
+    longest = runs[-1][0] if runs else 0.0
+    if not workers and survey.oldest_ms is not None:  # consumers that are no workers
+        longest = max(0.0, survey.now_ms - survey.oldest_ms) / 1000
+    table.set("dpq_longest_run_seconds", longest, queue)
     for seconds, name in runs:  # of workers with the same name, the longest run stays
         table.set("dpq_worker_longest_run_seconds", seconds, queue, name)
 

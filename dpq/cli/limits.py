@@ -42,7 +42,9 @@ OfEveryGroup = Annotated[
 OneMember = Annotated[
     str | None, option("NAME", "A member of its pool.", "--member", unset="the whole group")
 ]
-Sure = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask at a terminal.")]
+Sure = Annotated[
+    bool, typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel=SELDOM)
+]
 GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
 
 
@@ -169,10 +171,9 @@ def set_limit(
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
-    It shows what was and what will be, and asks at a terminal. `dpq limit undo` is the way back.
-
-    A task takes 1 unit, or its cost. A window grants at most its units + burst - 1,
-    and a moving one no more than its units.
+    A task takes 1 unit, or its cost. A window grants at most its units + burst
+    - 1, a moving one no more than its units. It shows what was and what will
+    be, and asks at a terminal. `dpq limit undo` is the way back.
 
     \b
     dpq limit set 10/s 5000/h                  the queue; both rates hold

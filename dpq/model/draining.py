@@ -200,8 +200,5 @@ def _last_start(look: DrainLook, instant: float) -> tuple[float, str]:
 
 
 def _candidate(group: str, task: Wanted) -> Candidate:
-    requests = task.units.get("", 1)
-    named = {unit: units for unit, units in task.units.items() if unit}
-    return Candidate(
-        "", task.order, task.order, -task.rank, 0, group, None, requests, named, 0, None, None
-    )
+    place = task.order, task.order, -task.rank
+    return Candidate("", *place, 0, group, None, task.units, 0, None, None)

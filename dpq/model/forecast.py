@@ -1,16 +1,18 @@
 """Forecasts: what a caller gets, and what they are computed from. No I/O, no clock."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.model.gates import Gate
+from dpq.model.cost import Units
 from dpq.model.limits import Reason
 from dpq.model.priority import NO_AGING, Aging
+
+if TYPE_CHECKING:
+    from dpq.model.gates import Gate
 
 __all__ = ["Forecast"]
 
@@ -79,17 +81,12 @@ class Candidate:
     priority: int | float
     group: str
     key: str | None
-    cost: int
-    costs: dict[str, int] | None
+    units: Units
     expires: int
     lease: float | None
     payload: str | None
     due: float = 0.0
     pinned: str | None = None
-    units: Mapping[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.units = {"": self.cost, **(self.costs or {})}
 
 
 class Running(NamedTuple):
@@ -138,7 +135,7 @@ class View:
     running: list[Running] = field(default_factory=list)
     waiting: dict[str, list[Candidate]] = field(default_factory=dict)
     closed: dict[str, float] = field(default_factory=dict)
-    gates: dict[str, Gate] = field(default_factory=dict)
+    gates: dict[str, "Gate"] = field(default_factory=dict)
     short: set[str] = field(default_factory=set)
     last_ready: tuple[float, str] | None = None
     last_due: float = math.inf

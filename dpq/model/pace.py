@@ -1,7 +1,7 @@
 """The pace of a queue: how many tasks come and end a second, and when its backlog is done.
 
 Callers read the totals of a queue at some moments of the last minutes: from its history, from their
-own looks, or from both. No I/O, no clock. Source: docs/design.md, "Pace".
+own looks, or from both. No I/O, no clock. Source: docs/observability.md, "Pace".
 """
 
 import math

@@ -10,14 +10,12 @@ scripts do, and a change on one side is a change on the other:
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dpq.model.clearing import Line, Rounds, Wanted, needs_of, packed
+from dpq.model.cost import Units
 from dpq.model.limits import RateLimit, Reason, most_granted, per_ms, rate_text, whole_ms
 from dpq.model.priority import Aging
-
-Units = Mapping[str, int]
-"""The units that a task takes, by name; `""` is requests."""
 
 SLOTS = 64
 """Slots in a moving window, about: so many parts of it may be lost; moving.lua has it, too."""
@@ -116,17 +114,11 @@ class MovingWindow(Window):
     """
 
     def __init__(self, rule: RateLimit, paid: float, slots: str = "") -> None:
-        """Read the window.
-
-        Args:
-            rule: The rate as it was set.
-            paid: As of a window; it says nothing here.
-            slots: What the gate keeps of it, or "" if that is nothing.
-        """
+        """Read the slots that the gate keeps; "" if it has none."""
         super().__init__(rule, paid)
         self._rate, self._tick = int(rule.rate), tick_of(self.per_ms)
         self._slots: list[list[float]] = []  # the tick of each, and its units, the oldest first
-        self._join = 0.0  # the tick of the first grant of the last slot
+        self._taken = self._join = 0.0  # all units; the tick of the first grant of the last slot
         if not slots:
             return
         _, _, join, last, held, tick, _, *each = slots[1:].split(":")
@@ -137,20 +129,20 @@ class MovingWindow(Window):
             at += float(gap or 0)
         if float(held) > 0:
             self._slots.append([float(last), float(held)])
+        self._taken = sum(units for _, units in self._slots)
 
     def look(self, instant: float) -> None:
         """Forget the slots that have left it."""
         gone = (instant - self.length) / self._tick
         while self._slots and self._slots[0][0] <= gone:
-            self._slots.pop(0)
+            self._taken -= self._slots.pop(0)[1]
 
     def units(self, cost: Units) -> int:
         """Return the units that a task takes of it, also if that is more than its rate."""
         return cost.get(self.rule.unit, 0)
 
     def _has(self, units: int, spared: int = 0) -> float:
-        taken = sum(held for _, held in self._slots)
-        over = min(taken + units + spared - self._rate, taken)
+        over = min(self._taken + units + spared - self._rate, self._taken)
         if over <= 0:
             return 0.0
         for tick, held in self._slots:
@@ -173,6 +165,7 @@ class MovingWindow(Window):
         else:
             self._slots.append([tick, units])
             self._join = tick
+        self._taken += units
 
     def lines(
         self, wanted: Sequence[Wanted], begin: float | None = None
@@ -188,7 +181,7 @@ class MovingWindow(Window):
 
     def _frees(self, begin: float) -> list[tuple[float, float]]:
         """List when units leave it: the ms from a moment on, and how many are free from then on."""
-        free = self._rate - sum(held for _, held in self._slots)
+        free = self._rate - self._taken
         found = [(0.0, free)]
         for tick, held in self._slots:
             free += held
@@ -201,9 +194,9 @@ def tick_of(per_ms: float) -> float:
     return 2.0 ** max(math.frexp(per_ms / 262144)[1], -10)
 
 
-def read_window(rule: RateLimit, text: str) -> Window:
+def read_window(rule: RateLimit, text: float | str) -> Window:
     """Read a window as `lua/lib/limits/gate_line.lua` writes it."""
-    paid, colon, slots = text.partition(":")
-    return (
-        MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
-    )
+    paid, colon, slots = str(text).partition(":")
+    if rule.moving:
+        return MovingWindow(rule, float(paid), colon + slots)
+    return Window(rule, float(paid))

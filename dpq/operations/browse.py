@@ -51,7 +51,8 @@ class Filter:
         state: Their state.
         group: Their group; "" for any.
         least: Their lowest priority; None for any.
-        text: A part of their id, group, key, error or payload, as it is stored; "" for any.
+        text: A part of their group, key, error or payload, as it is stored, or the beginning of
+            their id, from 8 characters on; "" for any.
         reason: The reason of dead tasks, with "#" for each number; "" for any.
         fault: The first 200 bytes of their last error, in the same way; None for any.
         recurring: Recurring tasks only.

@@ -65,19 +65,15 @@ def drain_look(parts: Sequence[Partition[Any]], *supposed: str) -> Steps[list[Dr
 def limit_on_paper(
     parts: Sequence[Partition[Any]], group: str | None, rules: LimitRules | None
 ) -> Steps[Paper]:
-    """Read what stands of a limit, and the drain time as it is and with other rules, or none.
+    """Read what stands of a limit, and look at the drain as it is and with other rules, or none.
 
     Args:
         parts: The partitions that store the limit.
         group: A group, `"*"` for every group, or None for the queue.
         rules: The rules, or None.
     """
-    from dpq.model.draining import drain_of_scope
-
     stands, every = yield from parts[0].standing(group)
     field = limit_field(group)
-    looks = yield from drain_look(parts, field)
-    text = rules.text(int(looks[0].now)) if rules else ""
-    changed = yield from drain_look(parts, field, text)
-    now, then = (drain_of_scope(each, group) for each in (looks, changed))
-    return Paper(stands, every, now, then, looks[0].now)
+    now = yield from drain_look(parts, field)
+    text = rules.text(int(now[0].now)) if rules else ""
+    return Paper(stands, every, now, (yield from drain_look(parts, field, text)))

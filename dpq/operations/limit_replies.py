@@ -8,10 +8,11 @@ from dpq.model.budget import Budget
 from dpq.model.limit_rules import plain_rules
 from dpq.model.limit_states import LimitState, MemberState, QuotaState
 from dpq.model.limits import EVERY_GROUP, RateLimit, read_rules, reason_of
+from dpq.model.moments import moment_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
 from dpq.model.quota import quota_text, read_quotas
 from dpq.model.task import TaskState
-from dpq.protocol.values import moment_of, read_texts
+from dpq.protocol.values import read_texts
 
 
 def read_limits(

@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
 from dpq.model.drain import Drain, DrainLook, Paper
-from dpq.model.draining import drain_of, point_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
@@ -760,6 +759,8 @@ class QueueOperations(Generic[P]):
 
     def drain(self) -> Steps[Drain]:
         """Compute the drain time by the limits, and by the last minutes of the history."""
+        from dpq.model.draining import drain_of, point_of
+
         read: list[Steps[Any]] = [self.drain_look(), self.recent()]
         looks, points = yield from all_of(read)
         return drain_of(looks, pace_of([*points, point_of(looks)]))
@@ -769,7 +770,7 @@ class QueueOperations(Generic[P]):
         return foresight.drain_look(self.partitions)
 
     def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
-        """Read what stands of a limit, and the drain time with it and with other rules, or none."""
+        """Read what stands of a limit; look at the drain with it and with other rules, or none."""
         return foresight.limit_on_paper(self._limited_by(group), group, rules)
 
     def remember(self) -> Steps[list[int]]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.interrupts import raise_interruption
+from dpq.model.moments import moment_of
 from dpq.model.reports import LeaseInfo, WorkerInfo
 from dpq.model.task import Task, TaskState
 from dpq.model.validation import MAX_NAME_BYTES, one_line
@@ -12,7 +13,7 @@ from dpq.protocol import replies
 from dpq.protocol.command import CommandMaker, Steps, same, together
 from dpq.protocol.placement import partition_of
 from dpq.protocol.records import UNREADABLE, make_task
-from dpq.protocol.values import moment_of, read_texts
+from dpq.protocol.values import read_texts
 
 FORGET_SECONDS = 60.0
 """Seconds without a heartbeat after which a worker counts as gone: five heartbeats are missing."""

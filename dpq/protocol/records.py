@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, TypeVar
 from dpq.model.cost import read_cost
 from dpq.model.errors import PayloadError
 from dpq.model.interrupts import raise_interruption
+from dpq.model.moments import moment_of
 from dpq.model.payload import Codec, by_validator
 from dpq.model.priority import decode_priority
 from dpq.model.schedule import read_schedule
 from dpq.model.task import DeadTask, Task, TaskState
-from dpq.protocol.values import moment_of
 
 P = TypeVar("P")
 

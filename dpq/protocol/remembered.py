@@ -5,8 +5,9 @@ from itertools import repeat
 from typing import Any
 
 from dpq.model.history import BOUNDS, OTHER_NAMES, Event, Slot, Times
+from dpq.model.moments import moment_of
 from dpq.model.reports import QueueStats
-from dpq.protocol.values import moment_of, read_texts
+from dpq.protocol.values import read_texts
 
 _STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 

@@ -17,6 +17,7 @@ from dpq.model.errors import (
     TaskNotFoundError,
 )
 from dpq.model.interrupts import raise_interruption
+from dpq.model.moments import moment_of
 from dpq.model.payload import Codec
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.reports import Problem
@@ -25,7 +26,6 @@ from dpq.model.task import Task, TaskName, TaskState
 from dpq.model.uncounted import warn_of_costs
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
 from dpq.protocol.refusals import Code
-from dpq.protocol.values import moment_of
 
 P = TypeVar("P")
 

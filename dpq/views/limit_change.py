@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError, Event
-from dpq.model.drain import Drain, Paper
+from dpq.model.drain import Drain, DrainLook, Paper
+from dpq.model.draining import drain_of_scope
 from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limit_words import limit_words
 from dpq.model.limits import EVERY_GROUP
@@ -57,8 +58,8 @@ def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Cha
     return Change(
         paper.stands,
         text,
-        _side(paper.stands, group, paper.every, paper.now, paper.at),
-        _side(text, group, paper.every, paper.then, paper.at),
+        _side(paper.stands, group, paper.every, paper.now),
+        _side(text, group, paper.every, paper.then),
     )
 
 
@@ -105,7 +106,8 @@ def rules_before(event: Event) -> LimitRules | None:
     return LimitRules.read(event.before, event.group or None) if event.before else None
 
 
-def _side(text: str, group: str | None, every: str, drain: Drain, at: float) -> Side:
+def _side(text: str, group: str | None, every: str, looks: Sequence[DrainLook]) -> Side:
+    drain = drain_of_scope(looks, group)
     limit, whose = [] if text else ["no limit"], ""
     if not text and group not in (None, EVERY_GROUP):
         limit, text, group = ["no limit of its own"], every, EVERY_GROUP
@@ -119,7 +121,7 @@ def _side(text: str, group: str | None, every: str, drain: Drain, at: float) -> 
         else:
             limit += [whose + each for each in limit_words(rules, MAX_MEMBERS)]
             sentences = promises(rules)
-    begun = at + drain.seconds * 1000 if drain.backlog and drain.seconds else None
+    begun = looks[0].now + drain.seconds * 1000 if drain.backlog and drain.seconds else None
     return Side(limit, sentences, _drain_text(drain), begun)
 
 

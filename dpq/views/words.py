@@ -2,9 +2,9 @@
 
 from dpq import Event, Forecast, LimitState, Verdict
 from dpq.model.display import shown
+from dpq.model.moments import moment_of
 from dpq.model.rates import span
 from dpq.model.reports import WorkerInfo
-from dpq.protocol.values import moment_of
 from dpq.views.event_text import event_text
 from dpq.views.sampler import Snapshot
 

@@ -225,9 +225,13 @@ class Guard:
             self._note(request, f"refused: {request.method} {request.url.path}")
             raise Refused(403, "this dashboard only shows: start `dpq web` with --write")
 
-    def _note(self, request: Request, text: str) -> None:
+    def who(self, request: Request) -> tuple[str, str]:
+        """Return the user and the address of a request, `-` for what is not known."""
         user = self.access.user(request) if self.access.user else "-"
-        address = request.client.host if request.client else "-"
+        return user, request.client.host if request.client else "-"
+
+    def _note(self, request: Request, text: str) -> None:
+        user, address = self.who(request)
         audit.info("%s", shown(f"{text} user={user!r} from={address}"))
 
     def may(self, request: Request, action: str, queue: str) -> bool:

@@ -10,13 +10,16 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from dpq import ConfigurationError, RateLimit, Slot, Verdict
-from dpq.model.limits import EVERY_GROUP, read_rate
+from dpq import ConfigurationError, Quota, RateLimit, Slot, Verdict
+from dpq.model.limit_rules import LimitRules
+from dpq.model.limit_words import read_word
+from dpq.model.limits import EVERY_GROUP
+from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import say_state
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import act_on_ids, begin_job, require_plain, value_of
+from dpq.web.forms import act_on_ids, begin_job, value_of
 from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import (
     ALL,
@@ -273,14 +276,14 @@ def group_close(call: Call) -> Response:
     return call.answer({"group": group, "closed": seconds > 0})
 
 
-def _window(said: Any) -> RateLimit:
+def _window(said: Any) -> RateLimit | Quota:
     if isinstance(said, str):
-        return read_rate(said)
+        return read_word(said)
     names = {"rate", "per", "burst", "slack", "unit", "moving"}
     if not isinstance(said, dict) or not {"rate", "per"} <= set(said) <= names:
         raise ConfigurationError(
-            f"a window is {said!r}: it must be a text as 10/s, or have rate, per, and perhaps "
-            "burst, slack, unit and moving"
+            f"a window is {said!r}: it must be a text as 10/s or 500/day@UTC, or have rate, per, "
+            "and perhaps burst, slack, unit and moving"
         )
     return RateLimit(**said)
 
@@ -289,16 +292,24 @@ def limit(call: Call) -> Response:
     """Set or clear the limit of the queue, of a group, or of every group (`*`)."""
     group = call.part("group") if "group" in call.request.path_params else None
     if call.request.method == "DELETE":
-        call.allow("limit", f"group={group!r} clear")
-        call.queue.clear_limit(group)
+        by = call.allow("limit", f"group={group!r} clear")
+        make(call.queue, group, None, by, call.query.get("expected"))
         return call.answer({"group": group, "windows": []})
-    call.allow("limit", f"group={group!r} {call.json!r}")
+    by = call.allow("limit", f"group={group!r} {call.json!r}")
     said = call.json.get("windows", [])
     if not isinstance(said, list):
         raise ConfigurationError(f"windows is {said!r}: it must be a list, as ['10/s']")
-    windows = [_window(each) for each in said]
-    require_plain(call, group)
-    call.queue.set_limit(windows or None, group=group, concurrency=call.json.get("concurrency"))
+    expected = call.json.get("expected")
+    if not isinstance(expected, str | None):
+        raise ConfigurationError(f"expected is {expected!r}: it must be the `rules` that you read")
+    rules = LimitRules.checked(
+        [_window(each) for each in said] or None,
+        group=group,
+        concurrency=call.json.get("concurrency"),
+        members=call.json.get("members"),
+        weight=call.json.get("weight"),
+    )
+    make(call.queue, group, rules, by, expected)
     named = [group] if group not in (None, EVERY_GROUP) else []
     states = call.browse("states", named)[0]
     return call.answer(plain(states[-1] if named else states[1 if group else 0]))

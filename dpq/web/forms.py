@@ -1,17 +1,18 @@
 """The forms of pages, which change something. Each form checks its right first: `Call.allow`."""
 
-import re
-from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
 
-from dpq import ConfigurationError, RateLimit, TaskState
-from dpq.model.limits import EVERY_GROUP, read_rate
+from dpq import ConfigurationError, TaskState
+from dpq.model.errors import LimitChangedError
+from dpq.model.limit_words import limit_words
 from dpq.model.task import task_state
+from dpq.views.limit_change import make
 from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
 from dpq.web.actions import DESTROYS, OF_STATES, Job, act
 from dpq.web.checks import Check
+from dpq.web.limit_pages import question, rules_of
 from dpq.web.pages import filter_of
 from dpq.web.site import Call, read_number, read_whole
 
@@ -126,71 +127,35 @@ def purge(call: Call) -> Response:
 
 
 def group(call: Call) -> Response:
-    """Open or close a group."""
-    name, verb = call.field("group"), call.field("verb")
+    """Open or close a group, or a member of its pool."""
+    name, verb, member = call.field("group"), call.field("verb"), call.field("member") or None
+    what = f"group={name!r}" + (f" member={member!r}" if member else "")
     if verb == "close":
         seconds = read_number(call.field("seconds"), "seconds")
-        call.allow("close", f"group={name!r} seconds={seconds}")
-        call.queue.delay_group(name, seconds)
+        call.allow("close", f"{what} seconds={seconds}")
     else:
-        call.allow("open", f"group={name!r}")
-        call.queue.delay_group(name, 0)
+        seconds = 0
+        call.allow("open", what)
+    call.queue.delay_group(name, seconds, member=member)
+    if member:
+        return call.go("q", call.name, "limit", group=name)
     return call.go("q", call.name, "limits", q=name)
 
 
-_RATES = re.compile(r"[^,]+(?:,\s*moving\b)?")
-_COMMA = re.compile(r"\s*,\s*")
-
-
-def windows_of(text: str, burst: str, concurrency: str) -> tuple[list[RateLimit], int | None]:
-    """Read a limit from a form: rates with commas between, one burst, a concurrency.
-
-    A rate may end with `,moving`. A moving window takes no burst.
-
-    Raises:
-        ConfigurationError: A value is out of its bounds.
-    """
-    bursts = [read_whole(each, "burst") for each in burst.split(",") if each.strip()]
-    found = []
-    for i, each in enumerate(part.strip() for part in _RATES.findall(text) if part.strip()):
-        window = read_rate(_COMMA.sub(",", each))
-        own = bursts[min(i, len(bursts) - 1)] if bursts and not window.moving else 1
-        found.append(replace(window, burst=own))
-    slots = read_whole(concurrency, "concurrency") if concurrency else None
-    return found, slots
-
-
-def require_plain(call: Call, scope: str | None) -> None:
-    """Refuse to replace a limit that has more parts than the form.
-
-    Raises:
-        Refused: The limit has quotas, members, a weight or an estimate.
-    """
-    found = [state for state in call.queue.limits() if state.group == scope and not state.default]
-    for state in found:
-        estimates = any(window.estimate for window in state.windows)
-        if state.quotas or state.members or state.weight != 1 or estimates:
-            raise Refused(
-                409,
-                "this limit has quotas, members, a weight or an estimate, which would be lost: "
-                "change it with `dpq limit set`, or remove it first",
-            )
-
-
 def limit(call: Call) -> Response:
-    """Set or clear the limit of the queue, of a group, or of every group."""
-    scope = call.field("group") or None
-    if call.field("verb") == "clear":
-        call.allow("limit", f"group={scope!r} clear")
-        call.queue.clear_limit(scope)
-    else:
-        texts = (call.field("rate"), call.field("burst"), call.field("concurrency"))
-        call.allow("limit", f"group={scope!r} rate={texts[0]} burst={texts[1]} at once={texts[2]}")
-        windows, slots = windows_of(*texts)
-        require_plain(call, scope)
-        call.queue.set_limit(windows or None, group=scope, concurrency=slots)
-    shown = "" if scope in (None, EVERY_GROUP) else scope
-    return call.go("q", call.name, "limits", q=shown)
+    """Make a change of a limit that the question has shown, unless somebody else made one."""
+    group = call.field("group") or None
+    if not {"rules", "expected"} <= set(call.form):
+        raise ConfigurationError("the form has no rules to set: change the limit on its page")
+    rules, expected = (call.form[name][0] for name in ("rules", "expected"))
+    wanted = rules_of({"rules": rules}, group)
+    words = "; ".join(limit_words(wanted)) if wanted else "removed"
+    by = call.allow("limit", f"group={group!r} {words}")
+    try:
+        make(call.queue, group, wanted, by, expected)
+    except LimitChangedError:
+        return question(call, group, wanted, expected, 409)
+    return call.go("q", call.name, "limit", group=group)
 
 
 def check(call: Call) -> Response:

@@ -1,16 +1,30 @@
-"""The pages about limits: the state of each scope, a limit to edit, and a dry run."""
+"""The pages about limits: the state of each scope, a limit to edit, the question before a change.
 
-from collections.abc import Sequence
+A form sends what is to stand to the question, which is a page that changes nothing: so those who
+may only look can try a limit on paper. The question sends the rules of both sides to `forms.limit`.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from dpq import ConfigurationError
+from dpq import ConfigurationError, Event
+from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
-from dpq.model.limits import EVERY_GROUP, RateLimit, read_rate
-from dpq.views.limits import drain_ms, promise
+from dpq.model.limit_words import read_word, rules_words, write_word
+from dpq.model.limits import EVERY_GROUP, MAX_WINDOWS
+from dpq.model.quota import MAX_QUOTAS
+from dpq.views.limit_change import changes_of, look_at, rules_before
+from dpq.web.access import Refused
 from dpq.web.pages import PAGE, whole_of
-from dpq.web.site import Call
+from dpq.web.site import Call, read_number, read_whole
+
+CHANGES = 5
+"""Changes of a limit that its page shows, the newest first."""
+
+WINDOW_FIELDS = ("burst", "reserve", "adaptive", "slack", "estimate")
+"""The fields of a window beside its rate, by the names that `limit_words` gives them."""
 
 WAYS = {
     "": "closed first",
@@ -78,57 +92,126 @@ def limits(call: Call) -> Response:
         way=way,
         q=call.query.get("q", ""),
         following=following,
-        dry=_dry_run(call, states, now_ms),
         now_ms=now_ms,
         names=names,
     )
 
 
-def _dry_run(call: Call, states: Any, now_ms: float) -> dict[str, Any] | None:
-    """Say when all waiting tasks would have begun under another rate; None without such a rate."""
-    text, scope = call.query.get("rate", "").strip(), call.query.get("scope", "")
-    if not text:
-        return None
-    group = scope or None
-    try:
-        window: RateLimit = read_rate(text)
-    except ConfigurationError as error:
-        return {"error": str(error), "scope": group, "rate": text}
-    state = next((each for each in states if each.group == group), None)
-    if state is None:
-        state = call.browse("states", [scope])[0][2]
-    tried = state.model_copy(
-        update={
-            "windows": (window,),
-            "units_left": (float(window.at_once),),
-            "rate": None,
-            "opens_at": state.opens_at
-            if state.reason in ("rate limited", "closed by hand")
-            else None,
-        }
-    )
-    return {
-        "scope": group,
-        "rate": text,
-        "error": "",
-        "waiting": state.waiting,
-        "now": drain_ms(state, now_ms),
-        "then": drain_ms(tried, now_ms),
-        "promise": promise(window),
-    }
-
-
 def limit(call: Call) -> Response:
-    """Show the limit of one scope, to edit it, with its promise."""
+    """Show the limit of one scope: its state, its last changes, and a form that has what stands."""
     group = call.query.get("group", "")
     named = [group] if group not in ("", EVERY_GROUP) else []
     states, _, now_ms = call.shared("states", named)
     state = states[1] if group == EVERY_GROUP else states[-1] if group else states[0]
+    events = call.site.events(call.name)
+    text = call.query.get("rules", state.rules or (states[1].rules if state.default else ""))
+    scope = EVERY_GROUP if text and not state.rules and state.default else group or None
     return call.render(
         "limit.html",
         state=state,
         group=group,
         now_ms=now_ms,
-        dry=_dry_run(call, states, now_ms),
-        events=call.site.events(call.name),
+        filled=_filled(text, scope),
+        events=events,
+        changes=changes_of(events, group or None)[:CHANGES],
+    )
+
+
+def _filled(text: str, group: str | None) -> dict[str, Any]:
+    """Write rules as the fields of the form, with an empty row for one more window and quota."""
+    try:
+        rules = LimitRules.read(text, group) if text else None
+    except ConfigurationError:
+        rules = None
+    windows = [_row(write_word(each)) for each in (rules.windows if rules else ())]
+    quotas = [_row(write_word(each)) for each in (rules.quotas if rules else ())]
+    return {
+        "windows": [*windows, {}][:MAX_WINDOWS],
+        "quotas": [*quotas, {}][:MAX_QUOTAS],
+        "concurrency": (rules and rules.concurrency) or "",
+        "weight": f"{rules.weight:.15g}" if rules and rules.weight is not None else "",
+        "members": "\n".join(rules.members) if rules else "",
+    }
+
+
+def _row(word: str) -> dict[str, str]:
+    """Split a word of a limit into the fields of the form: `10/s,burst=5` is a rate and a burst."""
+    rate, *settings = word.split(",")
+    pairs = (setting.partition("=") for setting in settings)
+    return {"rate": rate, **{name: value or "on" for name, _, value in pairs}}
+
+
+def rules_of(fields: Mapping[str, str], group: str | None) -> LimitRules | None:
+    """Read what is to stand: `rules` as stored, "" for no limit; else the fields of a form.
+
+    Raises:
+        ConfigurationError: A field is out of its bounds, or they set no limit.
+    """
+    if "rules" in fields:
+        return LimitRules.read(fields["rules"], group) if fields["rules"] else None
+
+    def said(name: str, n: int | str = "") -> str:
+        return fields.get(f"{name}.{n}" if n != "" else name, "").strip()
+
+    words = []
+    for n in range(MAX_WINDOWS):
+        more = [f"{name}={value}" for name in WINDOW_FIELDS if (value := said(name, n))]
+        words.append(",".join([said("rate", n), *["moving"] * bool(said("moving", n)), *more]))
+    for n in range(MAX_QUOTAS):
+        kept = said("kept", n)
+        spread = ["spread"] * bool(said("spread", n))
+        words.append(",".join([said("quota", n), *spread, *[f"reserve={kept}"] * bool(kept)]))
+    members = [name for line in said("members").splitlines() if (name := line.strip())]
+    concurrency, weight = said("concurrency"), said("weight")
+    return LimitRules.checked(
+        [read_word(word) for word in words if word],
+        group=group,
+        concurrency=read_whole(concurrency, "concurrency") if concurrency else None,
+        members=members or None,
+        weight=read_number(weight, "weight") if weight else None,
+    )
+
+
+def change(call: Call) -> Response:
+    """Ask before a limit changes: what was, what would be, the promises and drain times of both."""
+    group, undone = call.query.get("group") or None, None
+    if undo := call.query.get("undo"):
+        found = changes_of(call.site.events(call.name), group)
+        undone = next((event for event in found if event.id == undo), None)
+        if undone is None:
+            raise Refused(404, "this change is not among the events that the queue has kept")
+        rules = rules_before(undone)
+    else:
+        rules = None if call.query.get("remove") else rules_of(call.query, group)
+    return question(call, group, rules, call.query.get("expected"), undone=undone)
+
+
+def question(
+    call: Call,
+    group: str | None,
+    rules: LimitRules | None,
+    seen: str | None,
+    status: int = 200,
+    undone: Event | None = None,
+) -> Response:
+    """Show a change on paper, with the button that makes it.
+
+    Args:
+        call: The request.
+        group: The group, `"*"` for every group, or None for the queue.
+        rules: What would stand; None removes the limit.
+        seen: The rules that the sender has seen; None: not known.
+        status: 409 if the change was refused, since other rules stood.
+        undone: The event of the change that this one undoes.
+    """
+    change = look_at(call.queue, group, rules)
+    moved = seen is not None and seen != change.stands
+    return call.render(
+        "change.html",
+        status,
+        group=group or "",
+        change=change,
+        seen=(rules_words(seen or "", group) or "no limit") if moved else "",
+        refused=status != 200,
+        undone=undone,
     )

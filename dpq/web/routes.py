@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
+from dpq.model.errors import LimitChangedError
 from dpq.model.validation import one_line
 from dpq.queue.inside import session_of
 from dpq.views.sampler import Directory, Named
@@ -38,6 +39,7 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/q/{queue}/limits", limit_pages.limits),
     ("POST", "/q/{queue}/limits", forms.limit),
     ("GET", "/q/{queue}/limit", limit_pages.limit),
+    ("GET", "/q/{queue}/limit/change", limit_pages.change),
     ("POST", "/q/{queue}/group", forms.group),
     ("GET", "/q/{queue}/dead", pages.dead),
     ("GET", "/q/{queue}/events", pages.events),
@@ -230,6 +232,8 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
     elif isinstance(error, TaskNotFoundError):
         status, title = 404, "This task is gone"
         way_out = "It was finished, removed, or never there."
+    elif isinstance(error, LimitChangedError):
+        status, title = 409, "Not possible"
     elif isinstance(error, ConfigurationError):
         status, title, way_out = 400, "That does not fit", "Nothing was changed."
     elif isinstance(error, AuthenticationError | NoPermissionError):

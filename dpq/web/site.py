@@ -186,10 +186,16 @@ class Call:
         key = (verb, self.name, *map(repr, args))
         return self.site.shared.get(key, lambda: self.browse(verb, *args))
 
-    def allow(self, action: str, about: str = "") -> None:
-        """Check an action on the queue of the path, and note it in the audit log."""
+    def allow(self, action: str, about: str = "") -> str:
+        """Check an action on the queue of the path, and note it in the audit log.
+
+        Returns:
+            The name of who does it, for events.
+        """
         self.site.guard.allow(self.request, action, self.name, about)
         self.site.shared.forget()
+        user, address = self.site.guard.who(self.request)
+        return f"{address if user == '-' else user} (dashboard)"
 
     def may(self, action: str, queue: str | None = None) -> bool:
         """Return True if an action is allowed: pages show only allowed actions."""

@@ -34,11 +34,14 @@ from dpq import (
     Worker,
 )
 from dpq.cli import app
+from dpq.model.errors import LimitChangedError
+from dpq.model.limit_rules import LimitRules
 from dpq.protocol.keys import key_of
 from dpq.protocol.placement import home_of, partition_of, tags_of
 from dpq.registry.all_queues import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
 from dpq.transport import watches
+from dpq.views import limit_change
 
 engines = pytest.mark.fakeredis
 PATIENCE = 120.0
@@ -795,3 +798,31 @@ def test_cli(make: Make, server: Any) -> None:
     follower: DPQ[Any] = DPQ(q.redis, q.queue_name)
     assert (len(follower), follower.partitions) == (1, 3)
     follower.close()
+
+
+def test_a_limit_that_was_seen_is_changed_everywhere_or_nowhere(make: Make) -> None:
+    """The first partition compares, so all follow or none; one event has what stood before."""
+    q = make(partitions=3)
+    q.set_limit(10, 1, group="*")
+    rules = LimitRules.checked(5, 1, group="*")
+
+    def stands() -> set[str]:
+        parts = q._operations.partitions
+        return {q._session.run(part.standing, "*")[0] for part in parts}
+
+    with pytest.raises(LimitChangedError, match="now it is 10/s"):
+        limit_change.make(q, "*", rules, "ada", "")
+    assert stands() == {"0|10 1000 1"}
+    limit_change.make(q, "*", rules, "ada", "0|10 1000 1")
+    assert stands() == {"0|5 1000 1"}
+    assert [event.before for event in q.events()] == ["", "0|10 1000 1"]
+    [last, _] = limit_change.changes_of(q.events(), "*")
+    limit_change.make(q, "*", limit_change.rules_before(last), "ada", "0|5 1000 1")
+    assert stands() == {"0|10 1000 1"}
+    q.push_many([Push(n, group=f"g{n % 9}") for n in range(90)])
+    seen = limit_change.look_at(q, "*", None)
+    assert "90 due tasks: all begun in 900 ms" in seen.was.drain
+    assert (
+        "10 due tasks: all begun in 4 s"
+        in limit_change.look_at(q, "g1", LimitRules.checked(2, 1, group="g1")).will_be.drain
+    )

@@ -30,14 +30,13 @@ from dpq import (
     DPQ,
     Adaptive,
     Push,
-    Quota,
     RateLimit,
     Reserve,
     TaskNotFoundError,
     TaskState,
     known_queues,
 )
-from dpq.cli import _rates, app
+from dpq.cli import app
 from dpq.cli._render import limit_table, live_tasks
 from dpq.cli._terminal import loud_first
 from dpq.protocol.keys import REGISTRY, key_of
@@ -674,6 +673,7 @@ def test_all_that_ask_for_yes_are_tried() -> None:
     """Each command that has --yes is among those that the test below tries without it."""
     asking = {words for words, command in commands() if "yes" in {p.name for p in command.params}}
     asking -= {("release",)}  # it deletes nothing, and asks: test_cli_health.py
+    asking -= {("limit", verb) for verb in ("set", "clear", "undo")}  # so do they: test_cli_limits
     assert asking == {words[: 1 + (words[0] == "dead")] for words in DELETING}
 
 
@@ -765,91 +765,12 @@ def test_replay_may_be_slow(run: Run, q: DPQ) -> None:
 
 # Limits and groups
 
-WORDS = {
-    "10/s": RateLimit(10, 1),
-    "5000/h": RateLimit(5000, 3600),
-    "300/15min": RateLimit(300, 900),
-    "2.5/min": RateLimit(2.5, 60),
-    "1/2d": RateLimit(1, 172_800),
-    "3/500ms": RateLimit(3, 0.5),
-    "1000000/90s": RateLimit(1_000_000, 90),
-    "10/s,burst=5": RateLimit(10, 1, 5),
-    "10/s,slack=0.05": RateLimit(10, 1, slack=0.05),
-    "10/s,burst=5,slack=0": RateLimit(10, 1, 5, slack=0),
-    "5/s,adaptive=1:20": RateLimit(5, 1, adaptive=Adaptive(1, 20)),
-    "5/s,adaptive=0.5:20:2.5": RateLimit(5, 1, adaptive=Adaptive(0.5, 20, 2.5)),
-    "10000/day@America/Los_Angeles": Quota(10_000, "day", "America/Los_Angeles"),
-    "t=5/month@UTC,spread": Quota(5, "month", unit="t", spread=True),
-    "5/hour@Asia/Kolkata,spread,reserve=4:-1.5": Quota(
-        5, "hour", "Asia/Kolkata", "", Reserve(4, -1.5), spread=True
-    ),
-    "9/s,burst=5,reserve=4:-1.5": RateLimit(9, 1, 5, Reserve(4, -1.5)),
-    "9/s,burst=5,reserve=4:9007199254740993": RateLimit(9, 1, 5, Reserve(4, 2**53 + 1)),
-}
-
-
-@pytest.mark.parametrize(("word", "window"), WORDS.items(), ids=WORDS)
-def test_a_rate_is_read_as_it_is_shown(word: str, window: RateLimit | Quota) -> None:
-    """The word of a window says all of it, there and back."""
-    assert _rates.rate(word) == window
-    assert _rates.rate_text(window) == word
-
-
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
-        ("300/15m 300/15minute 300/900 300/900s 300/0.25h", "300/15min"),
-        ("100/60 100/min 100/m 100/minute", "100/min"),
-        ("1/d 1/day 1/24h 1/hour,burst=1", None),
-    ],
-)
-def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
-    """Seconds are the unit that need not be said, and the others have their usual names."""
-    texts = {_rates.rate_text(_rates.rate(word)) for word in words.split()}
-    assert texts == ({shown} if shown else {"1/d", "1/h"})
-
-
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [
-        ("10", "UNITS/TIME, as in 10/s"),
-        ("10/", "UNITS/TIME, as in 10/s"),
-        ("", "UNITS/TIME, as in 10/s"),
-        ("ten/s", "UNITS/TIME, as in 10/s"),
-        ("1e3/s", "UNITS/TIME, as in 10/s"),
-        ("10/week", "ms, s, m or min, h, d"),
-        ("10/d@UTC", "the periods are hour, day, week, month"),
-        ("10/day@Mars/Base", "knows no such zone"),
-        ("10/day@UTC,burst=3", "'burst=3' is not one of spread, reserve=UNITS:PRIORITY"),
-        ("10/day@UTC,reserve=10:3", "amount must be larger"),
-        ("0/s", "from 0.001 to 1000000"),
-        (f"{'9' * 5000}/s", "from 0.001 to 1000000"),
-        ("10/0s", "from 0.001 to 315360000"),
-        ("10/s,", "burst=N, reserve=UNITS:PRIORITY"),
-        ("10/s,speed=5", "burst=N, reserve=UNITS:PRIORITY"),
-        ("10/s,burst=many", "whole number of units, as in 5"),
-        ("10/s,burst=0", "from 1 to 1000000"),
-        ("10/s,reserve=5", "UNITS:PRIORITY, as in 500:10"),
-        ("10/s,reserve=5:1", "burst must be larger"),
-        ("10/s,burst=9,reserve=5:high", "the priority must be a number"),
-        ("10/s,burst=9,reserve=5:nan", "a priority from"),
-        ("10/s,adaptive=5", "FLOOR:CEILING[:STEP], as in 1:20"),
-        ("10/s,adaptive=20:30", "from adaptive.floor 20"),
-    ],
-)
-def test_a_rate_that_says_nothing_is_refused_by_name(word: str, reason: str) -> None:
-    """What is wrong with a rate is said with the word and what it must look like."""
-    with pytest.raises(typer.BadParameter) as refused:
-        _rates.rate(word)
-    assert reason in str(refused.value)
-    assert any(f"{part!r}: " in str(refused.value) for part in (word, word.rpartition("=")[2]))
-
 
 def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
     """set reaches the queue, every group or one group; list shows it; clear takes it away."""
     told_of_queue = told(run("limit", "set", "10/s", "5000/h,burst=9,reserve=4:7"))
-    assert (
-        told_of_queue == f"limited the queue of {q.queue_name!r}: 10/s, 5000/h,burst=9,reserve=4:7"
+    assert told_of_queue.endswith(
+        f"limited the queue of {q.queue_name!r}: 10/s, 5000/h,burst=9,reserve=4:7"
     )
     run("limit", "set", "2/min", "--every-group")
     run("limit", "set", "3/s", "--burst", 5, "--reserve", "2:1", "--group", "g")
@@ -880,7 +801,7 @@ def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
     """Beside rates and their options; list and show say what is left of them, and until when."""
     words = ("10/s", "100/day@Asia/Kolkata,spread", "t=5/month@UTC")
     said = told(run("limit", "set", *words, "--burst", 3, "--group", "g"))
-    assert said == (
+    assert said.endswith(
         f"limited group g of {q.queue_name!r}: 10/s,burst=3, 100/day@Asia/Kolkata,spread, "
         "t=5/month@UTC"
     )

@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.operations.browse import Browser, Filter
+from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.protocol.scripts import script_names
@@ -347,6 +348,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "peek": lambda q: [payloads(q.peek(5, state)) for state in TaskState],
     "scopes": lambda q: len(q.groups()),
     "stats": lambda q: q.stats(),
+    "task_trail": lambda q: q._session.run(task_trail, q._operations, "x").looked,
     "view": lambda q: q.limits(),
     "why": lambda q: of_first(q, TaskState.READY, lambda id_: q.why(id_)),
 }

@@ -21,10 +21,13 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
+from dpq.model.limit_rules import LimitRules
 from dpq.operations.browse import Browser, Filter
+from dpq.operations.one_task import Trail, task_trail
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.names import Sieve, glance
+from dpq.views.limit_change import make
 
 
 class Proxy:
@@ -540,6 +543,19 @@ def test_set_limit(server, q, probe, lossy, lose, group):
     assert len(q.pop_many(9)) == 2
 
 
+@pytest.mark.parametrize("group", [None, "g", "*"])
+def test_set_limit_with_what_was_seen(server, q, lossy, lose, group):
+    """The rules of the call then stand, which is no change by somebody else; one event tells it."""
+    rules = LimitRules.checked(5, 1, group=group)
+    q.set_limit(10, 1, group=group)
+    with lose("set_limit"):
+        make(lossy, group, rules, "ada", "0|10 1000 1")
+    with lose("set_limit"):
+        make(lossy, group, None, "ada", "0|5 1000 1")
+    assert not any(state.windows for state in q.limits())
+    assert [event.before for event in q.events()] == ["", "0|10 1000 1", "0|5 1000 1"]
+
+
 def test_set_visibility(server, q, probe, lossy, lose):
     """The deferral is counted once."""
     q.push("x")
@@ -603,6 +619,7 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
+    "task_trail": (lambda q: q._session.run(task_trail, q._operations, "x"), Trail([], 0, True)),
     "view": (lambda q: q.group("g").units_left, (2,)),
     "why": (lambda q: q.why(q.get(key="k").id), "it is ready: next"),
     "workers": (lambda q: [worker.id for worker in q.workers()], ["w"]),

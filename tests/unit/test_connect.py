@@ -23,7 +23,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, AsyncDPQ
 from dpq.model.errors import ConfigurationError
-from dpq.model.masking import mask
+from dpq.model.masking import mask, server_name
 from dpq.transport.cluster import Node, own_connection
 from dpq.transport.connect import connect, open_url
 from dpq.transport.connect_async import open_url_async
@@ -562,3 +562,26 @@ def test_a_plain_client_serves_without_hiredis(kind: Any, parser: Any) -> None:
     assert client.connection_pool.connection_kwargs["maint_notifications_config"].enabled
     connection = own_connection(Node("", client, {}))
     assert isinstance(connection._parser, parser)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("redis://", "localhost:6379/0"),
+        ("redis://user:SECRET@far.example", "far.example:6379/0"),
+        ("rediss://:SECRET@[::1]:7000/2", "[::1]:7000/2"),
+        ("redis://SECRET@[::1]/2?ssl_password=SECRET&db=4", "[::1]:6379/4"),
+        ("unix://user:SECRET@/run/redis.sock?db=1", "/run/redis.sock?db=1"),
+        ("unix:///run/redis.sock?db=0", "/run/redis.sock"),
+        ("redis+cluster://user:SECRET@one:1,two:2/", "one:1,two:2"),
+        ("redis+sentinel://:SECRET@one:1,two:2/mails/3", "one:1,two:2/mails/3"),
+        ("redis://not well-formed:SECRET", "redis://***"),
+        ("embedded:/data", "embedded:/data"),
+        ("production", "production"),
+    ],
+)
+def test_a_server_has_a_short_name(url: str, name: str) -> None:
+    """Its host, port and database, or its socket, without secrets; also of a masked URL."""
+    assert server_name(url) == name
+    if "://" in url:
+        assert server_name(mask(url)) == name

@@ -16,6 +16,7 @@ import yaml
 import dpq
 from dpq.cli import app
 from dpq.metrics import COUNTERS, GAUGES, SERVER, TIMES, TOTALS
+from dpq.model.verdict import VerdictState
 
 ROOT = Path(dpq.__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -29,8 +30,10 @@ LABELS = {name: set(labels) for name, (labels, _) in GAUGES.items()}
 LABELS |= {f"{name}_total": {"queue"} for name in TOTALS}
 LABELS |= {f"{name}_bucket": {"queue", "le"} for name in TIMES}
 LABELS |= {f"{name}_total": set(labels) for name, (labels, _) in COUNTERS.items()}
-LABELS |= {name: {"job"} for name in ("dpq_up", *SERVER)}  # `job` comes from Prometheus
-SERIES = re.compile(r"(dpq_\w+)(?:\{([^}]*)\})?")
+LABELS |= {name: set() for name in ("dpq_up", "dpq_queues_left_out", *SERVER)}
+LABELS = {name: {"server", *labels} for name, labels in LABELS.items()}
+LABELS["up"] = {"job", "instance"}  # Prometheus' own
+SERIES = re.compile(r"(dpq_\w+|\bup\b)(?:\{([^}]*)\})?")
 
 
 def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
@@ -203,29 +206,37 @@ def test_rules_and_dashboard_ask_for_what_is_told() -> None:
     """Each metric and label in them is one of the exporter's."""
     assert len(expressions()) > 20
     assert not set().union(*map(unknown, expressions()))
+    states = re.findall(r'dpq_verdict{state=~?"([^"]*)"', " ".join(expressions()))
+    assert {state for each in states for state in each.split("|")} <= set(VerdictState)
     assert unknown('max by (no) (dpq_taskz{x="1"})') == {"no", "dpq_taskz", "x"}
-    assert BOARD["templating"]["list"][1]["query"] == "label_values(dpq_tasks, queue)"
+    for each in BOARD["templating"]["list"][1:]:
+        series, label = re.findall(r"label_values\((.*), (\w+)\)", each["query"])[0]
+        assert not unknown(series)
+        assert label in LABELS[series.partition("{")[0]]
 
 
 def test_each_alert_is_in_the_runbook() -> None:
-    """Each has its heading below "Alerts", and no heading is of none."""
+    """Each has its row below "Alerts", in the order of the rules, and no row is of none."""
     section = RUNBOOK.partition("\n## Alerts\n")[2].partition("\n## ")[0]
-    assert re.findall(r"^### (\S+)$", section, re.MULTILINE) == [rule["alert"] for rule in RULES]
+    rows = re.findall(r"^\| (\w+) \|", section, re.MULTILINE)
+    assert rows == ["alert", *(rule["alert"] for rule in RULES)]
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here")
-@pytest.mark.parametrize("words", [["check", "alerts.yml"], ["test", "alerts_test.yml"]])
-def test_promtool_is_content(words: list[str]) -> None:
-    """The rules are rules, and each fires for a queue in trouble and for no other."""
-    kind, name = words
-    done = subprocess.run(
-        ["promtool", kind, "rules", name],  # noqa: S607
-        cwd=DEPLOY / "prometheus",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_dashboard_is_drawn_as_it_is_asked() -> None:
+    """No panel covers another, and each legend names labels that its query keeps."""
+    places: set[tuple[int, int]] = set()
+    for panel in BOARD["panels"]:
+        at = panel["gridPos"]
+        here = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not here & places, panel["title"]
+        places |= here
+        assert len({each["refId"] for each in panel["targets"]}) == len(panel["targets"])
+        for each in panel["targets"]:
+            kept = set(re.findall(r"\w+", " ".join(re.findall(r"\bby \(([^)]*)\)", each["expr"]))))
+            assert set(re.findall(r"{{(\w+)}}", each["legendFormat"])) <= kept, panel["title"]
+            assert 'server=~"$server"' in each["expr"]
+    assert max(x for x, _ in places) < 24
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
 
 
 @pytest.mark.parametrize("name", [*TOTALS, *COUNTERS, *GAUGES])

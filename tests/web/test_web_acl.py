@@ -29,7 +29,8 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
             named: Any = {"queue": q.queue_name, "id": ids["ready"], "group": "a"}
             for method, path, _ in [*PAGES, *API]:
                 if method == "GET" and "{job}" not in path:
-                    assert browser.get(path.format(**named)).status_code == 200, path
+                    asked = path.format(**named) + "?remove=1" * path.endswith("/change")
+                    assert browser.get(asked).status_code == 200, path
             up = f'dpq_queue_up{{queue="{q.queue_name}",server="{server.url[7:]}"}} 1.0'
             assert up in browser.page("/metrics")
             for state in TaskState:
@@ -52,7 +53,9 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
                 browser.submit(f"{path}/pause")
                 browser.submit(f"{path}/resume")
                 browser.submit(f"{path}/group", verb="close", group="a", seconds=5)
-                browser.submit(f"{path}/limits", group="a", rate="5/s", burst="", concurrency="")
+                stands = q.group("a").rules
+                browser.page(f"{path}/limit/change?group=a&rate.0=5/s")
+                browser.submit(f"{path}/limits", group="a", rules="0|5 1000 1", expected=stands)
             browser.close()
     finally:
         redis.execute_command("ACL", "DELUSER", role)

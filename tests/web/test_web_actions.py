@@ -8,7 +8,7 @@ import pytest
 from kit.web import Browser, Open, furnish
 from support import wait_for
 
-from dpq import DPQ, ConfigurationError, Push, Quota, RateLimit, TaskNotFoundError, TaskState
+from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, TaskState
 from dpq.operations.browse import Filter
 from dpq.web.actions import Job, Jobs, act
 
@@ -250,39 +250,6 @@ def test_groups_open_and_close(change: Browser, q: DPQ, path: str) -> None:
     assert q.group("a").reason == "closed by hand"
     change.submit(f"{path}/group", verb="open", group="a")
     assert q.pop().task
-
-
-@pytest.mark.parametrize("group", [None, "*", "a"])
-def test_limits_are_set_and_removed(change: Browser, q: DPQ, path: str, group: str | None) -> None:
-    """The form sets all that it shows: rates with units, bursts, a concurrency."""
-    said = {"rate": "10/s, tokens=5000/m", "burst": "3, 400", "concurrency": "7"}
-    change.submit(f"{path}/limits", group=group or "", verb="set", **said)
-    [state] = [each for each in q.limits() if each.group == group]
-    shown = [(w.rate, w.per, w.burst, w.unit) for w in state.windows]
-    assert shown == [(10, 1, 3, ""), (5000, 60, 400, "tokens")]
-    assert state.concurrency == 7
-    html = change.page(f"{path}/limit?group={group or ''}")
-    assert 'value="10/s, tokens=5000/min"' in html
-    change.submit(f"{path}/limits", 400, group=group or "", rate="10 a second")
-    change.submit(f"{path}/limits", group=group or "", verb="clear")
-    assert not [each for each in q.limits() if each.windows]
-
-
-def test_a_form_drops_no_quota(change: Browser, q: DPQ, path: str) -> None:
-    """A limit that a form cannot say stays as it is, and the refusal names the way out."""
-    q.set_limit([RateLimit(10, 1), Quota(500, "day")], group="a")
-    q.set_limit(10, 1, group="b", members=["key-a", "key-b"])
-    for group in ("a", "b"):
-        said = change.submit(f"{path}/limits", 409, group=group, rate="5/s")
-        assert "dpq limit set" in said.text
-    assert q.group("a").quotas
-    assert len(q.group("b").members) == 2
-    html = change.page(f"{path}/limits?way=own")
-    assert "500 of 500 a day (UTC) left" in html
-    assert "each of 2 members: 2 open" in html
-    assert "key-b" in change.page(f"{path}/limit?group=b")
-    change.submit(f"{path}/limits", group="a", verb="clear")
-    change.submit(f"{path}/limits", group="a", rate="5/s")
 
 
 def test_the_doctor_runs_from_the_page(change: Browser, q: DPQ, path: str) -> None:

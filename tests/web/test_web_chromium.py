@@ -143,6 +143,7 @@ def look_at(chromium: Browser, served: Served, q: DPQ, scheme: Any, width: int) 
         "/tasks?state=dead",
         "/limits",
         "/limit?group=a",
+        "/limit/change?group=a&rate.0=5/s",
         "/dead",
         "/workers",
         "/events",
@@ -268,7 +269,7 @@ def test_every_action(page: Page, served: Served, live: DPQ) -> None:
             named = page.locator("button", has_text=re.compile(f"^{button}$"))
             form = page.locator("main form", has=named).first
             for name, value in fields.items():
-                form.locator(f"[name={name}]").fill(value)
+                form.locator(f"[name='{name}']").fill(value)
             form.locator(named).first.click()
             fields = {}
 
@@ -282,13 +283,16 @@ def test_every_action(page: Page, served: Served, live: DPQ) -> None:
     expect(page.locator("main")).to_contain_text("This queue is paused")
     press("Resume")
     expect(page.locator("main")).not_to_contain_text("This queue is paused")
-    press("Set", at="/limit?group=n", rate="7/s", concurrency="3")
+    fields = {"rate.0": "7/s", "concurrency": "3"}
+    press("Look at the change", "Set it", at="/limit?group=n", **fields)
     becomes(lambda: [each.rate for each in live.group("n").windows], [7])
     press("Close", at="/limit?group=n", seconds="600")
     becomes(lambda: live.group("n").reason, "closed by hand")
     press("Open", at="/limit?group=n")
     becomes(lambda: live.group("n").open, True)
-    press("Remove the limit", at="/limit?group=n")
+    page.goto(f"{base}/limit?group=n")
+    page.get_by_text("Remove the limit").click()
+    page.get_by_text("Remove it").click()
     becomes(lambda: live.group("n").default, True)
     late = live.push("late", delay=600)
     press("Run now", at=f"/tasks/{late}")

@@ -1,0 +1,151 @@
+"""`dpq limit` before and after a change: the question, the refusal, the event, and the way back."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
+from dpq.cli import _terminal, app
+from dpq.views import limit_change
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(url: str, name: str) -> Run:
+    """Runs `dpq ...` in this process."""
+
+    def invoke(*words: object, lines: str | None = None, code: int = 0) -> Result:
+        where = ["--url", url, "--queue", name]
+        result = CliRunner().invoke(app, [*where, *map(str, words)], input=lines)
+        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person answers questions."""
+    monkeypatch.setattr(_terminal, "asks", lambda: True)
+
+
+def test_a_change_shows_both_sides(run: Run, q: DPQ) -> None:
+    """What was, what will be, what each promises and when each drains; a pipe is not asked."""
+    q.set_limit(1, 1, group="g")
+    q.push_many([Push(n, group="g") for n in range(401)])
+    said = run("limit", "set", "300/15m,moving", "--concurrency", 500, "--group", "g").stderr
+    was, will_be = said.split("will be")
+    assert "was      1/s" in was
+    assert "never more than 1 requests in any 1 s" in was
+    assert "401 due tasks: all begun in 6 m 4" in was
+    assert "300/15min,moving; 500 at once" in will_be
+    assert "never more than 300 requests in any 15 m\n" in will_be
+    assert "never more than 500 at once" in will_be
+    assert "401 due tasks: all begun in 1" in will_be
+    assert q.group("g").windows == (RateLimit(300, 900, moving=True),)
+    said = run("limit", "set", "300/15m,moving", "--concurrency", 500, "--group", "g").stderr
+    assert "was" not in said
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+@pytest.mark.parametrize("verb", [("set", "5/s"), ("clear",), ("undo",)], ids=" ".join)
+def test_a_terminal_is_asked(
+    run: Run, q: DPQ, at_terminal: None, verb: tuple[str, ...], agreed: bool
+) -> None:
+    """Without a yes nothing changes, and no event tells of it; --yes answers before."""
+    q.set_limit(9, 1, group="g")
+    q.set_limit(10, 1, group="g")
+    before = q.group("g"), q.events()
+    said = run("limit", *verb, "--group", "g", lines="y\n" if agreed else "n\n")
+    assert "the limit of group g of" in said.stderr
+    assert "?" in said.stderr
+    assert ((q.group("g"), q.events()) == before) is not agreed
+    assert ("nothing was changed" in said.stderr) is not agreed
+    assert "?" not in run("limit", "set", "7/s", "--group", "g", "--yes").stderr
+    assert q.group("g").windows == (RateLimit(7, 1),)
+
+
+def test_a_limit_that_stands_is_not_asked_for(run: Run, q: DPQ, at_terminal: None) -> None:
+    """A script that says the same again meets no question; a reset is asked for all the same."""
+    run("limit", "set", "10/s", "--yes")
+    assert "?" not in run("limit", "set", "10/s").stderr
+    assert "nothing was changed" in run("limit", "set", "10/s", "--reset", lines="n\n").stderr
+    assert len(q.events()) == 1
+    run("limit", "set", "10/s", "--reset", "--yes")
+    assert "10/s, begun anew, by " in run("events").stdout
+    assert "nothing to remove" in run("limit", "clear", "--every-group").stderr
+
+
+def test_a_change_meanwhile_is_refused(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody sets between the question and the answer stays, and is shown."""
+    q.set_limit(10, 1)
+    look = limit_change.look_at
+
+    def change_behind(*asked: Any) -> Any:
+        change = look(*asked)
+        q.set_limit(3, 1, burst=2)
+        return change
+
+    monkeypatch.setattr(limit_change, "look_at", change_behind)
+    for words in (("set", "5/s"), ("clear",)):
+        q.set_limit(10, 1)
+        said = run("limit", *words, code=1).stderr
+        assert "changed meanwhile, and nothing was done: now it is 3/s,burst=2" in said
+    assert q.limits()[0].windows == (RateLimit(3, 1, 2),)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "two windows": {"rate": [RateLimit(10, 1, 3), RateLimit(9, 60, unit="tokens", estimate=2)]},
+    "moving": {"rate": "300/15m,moving"},
+    "learned": {"rate": 5, "per": 1, "adaptive": Adaptive(1, 20, 0.5)},
+    "reserve and slack": {"rate": [RateLimit(5, 1, 9, Reserve(4, -1.5), slack=0.25)]},
+    "quota": {"rate": Quota(900, "day", "Europe/Berlin", reserve=Reserve(9, 2**53 + 1))},
+    "pool": {"rate": "60/m", "members": ["eu 1:8080", "b"], "weight": 2.5},
+    "concurrency": {"concurrency": 3},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_undo(run: Run, q: DPQ, kind: str) -> None:
+    """Each kind of limit comes back as it was, by a change with an event of its own; and again."""
+    q.set_limit(group="g", **KINDS[kind])
+    q.set_limit(1, 60, group="h")
+    stood = q.group("g")
+    run("limit", "set", "2/s", "--group", "g")
+    changed = q.group("g")
+    run("limit", "clear", "--group", "g")
+    first = json.loads(run("events", "--json").stdout.splitlines()[2])
+    assert first["before"] == stood.rules
+    run("limit", "undo", "--group", "g")
+    assert q.group("g").rules == changed.rules
+    run("limit", "undo", "--group", "g", "--event", first["id"])
+    again = q.group("g")
+    assert (again.windows, again.concurrency, again.weight) == (
+        stood.windows,
+        stood.concurrency,
+        stood.weight,
+    )
+    assert [one.quota for one in again.quotas] == [one.quota for one in stood.quotas]
+    assert [one.name for one in again.members] == [one.name for one in stood.members]
+    assert again.rules == stood.rules
+    told = q.events()
+    assert [event.group for event in told] == ["g", "h", "g", "g", "g", "g"]
+    assert (told[-1].before, told[-1].detail) == (changed.rules, stood.rules)
+    assert "@" in told[-1].by or ":" in told[-1].by
+    run("limit", "undo", "--group", "h")
+    assert q.group("h").rules == ""
+
+
+def test_undo_without_a_change(run: Run, q: DPQ) -> None:
+    """What has no change, or another one's id, is refused with what the queue keeps."""
+    q.set_limit(1, 60, group="h")
+    assert (
+        "no change of the limit of group g" in run("limit", "undo", "--group", "g", code=1).stderr
+    )
+    words = ("limit", "undo", "--group", "h", "--event", "1-1")
+    assert "no such change" in run(*words, code=1).stderr

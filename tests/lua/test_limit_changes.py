@@ -1,0 +1,165 @@
+"""Changes of limits: what is compared, what events keep, and what a change on paper foresees."""
+
+from typing import Any
+
+import pytest
+
+from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
+from dpq.model.draining import drain_of_scope
+from dpq.model.errors import LimitChangedError
+from dpq.model.limit_rules import LimitRules
+from dpq.protocol.keys import PARTS
+from dpq.views import limit_change
+
+SCOPES = [None, "g", "*"]
+
+
+def rules(group: str | None, *given: Any, **more: Any) -> LimitRules:
+    return LimitRules.checked(*given, group=group, **more)
+
+
+def change(q: DPQ, group: str | None, wanted: LimitRules | None, expected: str | None) -> None:
+    limit_change.make(q, group, wanted, "ada", expected)
+
+
+def standing(q: DPQ, group: str | None) -> str:
+    return next((each.rules for each in q.limits() if each.group == group), "")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_only_what_was_seen_is_changed(q, probe, scope):
+    """Where the expected rules stand it is done; else nothing is, and the error has what stands."""
+    change(q, scope, rules(scope, 10, 1), "")
+    change(q, scope, rules(scope, 5, 1, burst=2), "0|10 1000 1")
+    before = probe.stored()
+    for wanted in (rules(scope, 7, 1), None):
+        for seen in ("", "0|10 1000 1", "0|5 1000 1"):
+            with pytest.raises(LimitChangedError, match="now it is 5/s,burst=2") as refused:
+                change(q, scope, wanted, seen)
+            assert refused.value.stands == standing(q, scope) == "0|5 1000 2"
+    assert probe.stored() == before
+    change(q, scope, None, "0|5 1000 2")
+    assert standing(q, scope) == ""
+    with pytest.raises(LimitChangedError, match="now it is none"):
+        change(q, scope, rules(scope, 7, 1), "0|5 1000 2")
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("scope", SCOPES)
+def test_rules_that_are_lost_stand_by_their_copy(q, probe, scope):
+    """A change compares the copy, and its event keeps it."""
+    q.set_limit(10, 1, group=scope)
+    q.redis.delete(probe.key("limits"))
+    q.redis.hdel(probe.key("conf"), "queue_rules")
+    with pytest.raises(LimitChangedError, match="now it is 10/s"):
+        change(q, scope, rules(scope, 5, 1), "")
+    change(q, scope, rules(scope, 5, 1), "0|10 1000 1")
+    assert q.events()[-1].before == "0|10 1000 1"
+
+
+def test_the_event(q):
+    """It has both rules and who; the same limit again is none, and a reset is one."""
+    windows = [RateLimit(10, 1, 3), Quota(900, "day", "Europe/Berlin", reserve=Reserve(9, 5))]
+    pool = [f"eu {n}:8080 {'x' * 80}" for n in range(64)]
+    q.set_limit(windows, group="g", members=pool, concurrency=2)
+    for _ in range(2):
+        q.set_limit("5/s", group="g")
+        change(q, "g", rules("g", "5/s"), None)
+    q.set_limit("5/s", group="g", reset=True)
+    q.clear_limit("g")
+    q.clear_limit("g")
+    first, second, third, fourth = q.events()
+    assert (first.before, first.group) == ("", "g")
+    told = LimitRules.read(second.before, "g")  # also if it is long
+    assert (told.members, [*told.windows, *told.quotas]) == (tuple(pool), windows)
+    assert (second.detail, third.detail, third.before) == ("0|5 1000 1",) * 3
+    assert (fourth.detail, fourth.before) == ("removed", "0|5 1000 1")
+    assert ":" in second.by
+    change(q, "g", rules("g", "6/s"), "")
+    assert q.events()[-1].by == "ada"
+    q.pause()
+    assert (q.events()[-1].before, q.events()[-1].by) == (None, "")
+
+
+def test_the_days_of_clock_changes_are_no_change(q, clock):
+    """A quota that is set again in another year carries other days: it is the same limit."""
+    quota = Quota(900, "day", "Europe/Berlin")
+    q.set_limit(quota, group="g")
+    stands = standing(q, "g")
+    clock.advance(300 * 86400)
+    change(q, "g", rules("g", quota), stands)
+    assert standing(q, "g") == stands
+    assert len(q.events()) == 1
+    change(q, "g", rules("g", "5/s"), stands)
+
+
+FROM: dict[str, dict[str, Any]] = {
+    "none": {},
+    "a window": {"rate": RateLimit(10, 60, 5)},
+    "moving": {"rate": RateLimit(10, 60, moving=True)},
+    "a quota": {"rate": [RateLimit(10, 1), Quota(30, "hour", "UTC")]},
+    "a pool": {"rate": RateLimit(10, 60, 5), "members": ["a", "b"]},
+}
+TO: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "faster": {"rate": RateLimit(30, 60, 5)},
+    "reserve": {"rate": RateLimit(10, 60, 5, Reserve(3, 900))},
+    "learned": {"rate": RateLimit(10, 60, adaptive=Adaptive(5, 20))},
+    "moving": {"rate": RateLimit(20, 60, moving=True)},
+    "another quota": {"rate": Quota(20, "hour", "UTC", spread=True)},
+    "a pool": {"rate": RateLimit(10, 60, 5), "members": ["b", "c"]},
+    "concurrency": {"rate": RateLimit(20, 60), "concurrency": 500},
+}
+
+
+@pytest.mark.parametrize("crowd", [40, 400])
+@pytest.mark.parametrize(
+    ("scope", "before"),
+    [(scope, name) for scope in SCOPES for name in FROM if scope == "g" or name != "a pool"],
+)
+def test_paper_is_what_comes(q, clock, probe, scope, before, crowd):
+    """The drain on paper is that after the change, whatever was granted before; nothing changes."""
+    q.set_limit(2, 1, group="*")
+    q.set_limit(1000, 1)
+    q.push_many([Push(n, n, group="g") for n in range(crowd)])
+    if FROM[before]:
+        q.set_limit(group=scope, **FROM[before])
+    elif scope == "*":
+        q.clear_limit("*")
+    for _ in range(4):
+        if task := q.pop().task:
+            q.ack(task)
+        clock.advance(0.5)
+    for name, wanted in TO.items():
+        if wanted and "members" in wanted and scope != "g":
+            continue
+        new = rules(scope, **wanted) if wanted else None
+        stored = probe.stored()
+        paper = q._session.run(q._operations.limit_on_paper, scope, new)
+        assert probe.stored() == stored
+        assert paper.stands == standing(q, scope)
+        copy = {key: q.redis.dump(key) for key in map(probe.key, PARTS)}
+        change(q, scope, new, paper.stands)
+        after = q._session.run(q._operations.limit_on_paper, scope, new)
+        for key, value in copy.items():
+            q.redis.delete(key)
+            if value is not None:
+                q.redis.restore(key, 0, value)
+        then, come = drain_of_scope(paper.then, scope), drain_of_scope(after.now, scope)
+        assert then == come, name
+        assert then.backlog > 0
+        if name == "faster" and before == "a window":
+            assert then.seconds < drain_of_scope(paper.now, scope).seconds
+
+
+def test_one_group_among_others(q):
+    """The drain of a group is its own: a slower group beside it counts for the queue alone."""
+    q.set_limit(1, 60, group="slow")
+    q.push_many([Push(n, group=("slow", "g")[n % 2]) for n in range(100)])
+    seen = limit_change.look_at(q, "g", rules("g", 10, 1))
+    assert "50 due tasks: all begun in 4 s: group 'g': 10/s" in seen.will_be.drain
+    whole = limit_change.look_at(q, "*", rules("*", 10, 1))
+    assert "100 due tasks: all begun in 49 m: group 'slow': 1/min" in whole.will_be.drain
+    none = limit_change.look_at(q, "other", rules("other", 10, 1))
+    assert none.will_be.drain == "no due task waits for it"
+    assert none.will_be.begun_ms is None

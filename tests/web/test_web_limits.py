@@ -1,0 +1,253 @@
+"""Limits on the dashboard: each kind filled in and edited, asked, refused, undone."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from kit.web import Browser, Open
+
+from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
+
+
+class Form(HTMLParser):
+    """The fields of one form of a page, as a browser would send them."""
+
+    def __init__(self, html: str, action: str) -> None:
+        super().__init__()
+        self.fields: dict[str, str] = {}
+        self._action, self._inside, self._area = action, False, ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        said = dict(attrs)
+        if tag == "form":
+            self._inside = said.get("action", "").endswith(self._action)
+        box = said.get("type") == "checkbox"
+        if tag == "input" and self._inside and not (box and "checked" not in said):
+            self.fields[said["name"]] = said.get("value", "on" if box else "") or ""
+        self._area = said["name"] if tag == "textarea" and self._inside else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._area = ""
+        self._inside = self._inside and tag != "form"
+
+    def handle_data(self, data: str) -> None:
+        if self._area:
+            self.fields[self._area] = data
+
+
+def filled(site: Browser, path: str, group: str) -> dict[str, str]:
+    """What the form of a limit's page has."""
+    return Form(site.page(f"{path}/limit?{urlencode({'group': group})}"), "/limit/change").fields
+
+
+def ask(site: Browser, path: str, status: int = 200, **fields: str) -> str:
+    """The page of the question."""
+    return site.page(f"{path}/limit/change?{urlencode(fields)}", status)
+
+
+def agree(site: Browser, path: str, html: str, status: int = 303) -> Any:
+    """Press the button of a question."""
+    fields = Form(html, "/limits").fields
+    return site.submit(
+        f"{path}/limits", status, **{n: v for n, v in fields.items() if n != "token"}
+    )
+
+
+KINDS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, Any]]] = {
+    "a window": ({"rate": 10, "per": 1}, {"rate.0": "300/15m"}, {"rate": "300/15m"}),
+    "burst": ({"rate": 10, "per": 1}, {"burst.0": "4"}, {"rate": 10, "per": 1, "burst": 4}),
+    "moving": ({"rate": 10, "per": 1}, {"moving.0": "on"}, {"rate": "10/s,moving"}),
+    "units": (
+        {"rate": [RateLimit(10, 1), RateLimit(9, 60, 5, unit="tokens")]},
+        {"estimate.1": "3"},
+        {"rate": [RateLimit(10, 1), RateLimit(9, 60, 5, unit="tokens", estimate=3)]},
+    ),
+    "one more window": (
+        {"rate": 10, "per": 1},
+        {"rate.1": "tokens=9/m", "burst.1": "4"},
+        {"rate": [RateLimit(10, 1), RateLimit(9, 60, 4, unit="tokens")]},
+    ),
+    "reserve": (
+        {"rate": RateLimit(5, 1, 9, Reserve(4, -1.5))},
+        {"reserve.0": "3:7"},
+        {"rate": RateLimit(5, 1, 9, Reserve(3, 7))},
+    ),
+    "learned": (
+        {"rate": 5, "per": 1, "adaptive": Adaptive(1, 20)},
+        {"adaptive.0": "1:30:0.5"},
+        {"rate": 5, "per": 1, "adaptive": Adaptive(1, 30, 0.5)},
+    ),
+    "slack": (
+        {"rate": 5, "per": 1, "slack": 0.25},
+        {"slack.0": ""},
+        {"rate": 5, "per": 1},
+    ),
+    "quota": (
+        {"rate": [RateLimit(5, 1), Quota(900, "day", "Europe/Berlin", spread=True)]},
+        {"quota.0": "800/week@Europe/Berlin", "kept.0": "9:5"},
+        {"rate": [RateLimit(5, 1), Quota(800, "week", "Europe/Berlin", "", Reserve(9, 5), True)]},
+    ),
+    "a member": (
+        {"rate": 60, "per": 60, "members": ["key-a", "eu 1:8080"], "weight": 2.5},
+        {"members": "key-a\r\neu 1:8080\r\nkey-c\r\n", "weight": "0.5"},
+        {"rate": 60, "per": 60, "members": ["key-a", "eu 1:8080", "key-c"], "weight": 0.5},
+    ),
+    "concurrency": ({"concurrency": 3}, {"concurrency": "5"}, {"concurrency": 5}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_filled_in_and_edited(change: Browser, q: DPQ, path: str, kind: str) -> None:
+    """The form has what stands: as it is, it would change nothing; one field changes one thing."""
+    before, edit, after = KINDS[kind]
+    q.set_limit(group="wanted", **after)
+    q.set_limit(group="g", **before)
+    stood = q.group("g").rules
+    fields = filled(change, path, "g")
+    assert "stands like that already" in ask(change, path, **fields)
+    html = ask(change, path, **fields | edit)
+    assert q.group("g").rules == stood
+    agree(change, path, html)
+    assert q.group("g").rules == q.group("wanted").rules
+    assert q.events()[-1].before == stood
+    assert q.events()[-1].by == "testclient (dashboard)"
+
+
+@pytest.mark.parametrize("group", ["", "*", "a/b & <c>"])
+def test_of_each_scope(change: Browser, q: DPQ, path: str, group: str) -> None:
+    """The queue, every group and one group: set from an empty form, removed after a question."""
+    scope = group or None
+    fields = filled(change, path, group)
+    assert agree(change, path, ask(change, path, **fields | {"rate.0": "7/s"})).status_code == 303
+    [state] = [each for each in q.limits() if each.group == scope]
+    assert [window.rate for window in state.windows] == [7]
+    html = ask(change, path, group=group, remove="1")
+    assert "Remove it" in html
+    assert [each.windows for each in q.limits() if each.group == scope] == [state.windows]
+    agree(change, path, html)
+    assert not [each for each in q.limits() if each.windows]
+    assert "removed (was 7/s), by testclient (dashboard)" in change.page(f"{path}/events")
+
+
+def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None:
+    """Words, promises and times of both; a dashboard that only shows has it without a button."""
+    q.set_limit(1, 1, group="a")
+    q.set_limit(2, 1, group="*")
+    q.push_many([Push(n, group="a") for n in range(401)])
+    before = q.limits(), q.events()
+    html = ask(look, path, group="a", **{"rate.0": "300/15m", "burst.0": "50", "concurrency": "3"})
+    was, will_be = html.split("Will be")
+    assert "Never more than 1 requests in any 1 s." in was
+    assert "401 due tasks: all begun in 6 m" in was
+    assert "300/15min,burst=50" in will_be
+    assert "Never more than 349 requests in any 15 m." in will_be
+    assert "Never more than 3 at once." in will_be
+    faster = ask(look, path, group="a", **{"rate.0": "20/s"})
+    [then, now] = reversed(re.findall(r'data-at="(\d+)" data-clock', faster))
+    assert int(now) - int(then) == pytest.approx(380_000, abs=1500)
+    removed = ask(look, path, group="a", remove="1")
+    assert "no limit of its own" in removed
+    assert "of every group: 2/s" in removed
+    for page in (html, faster, removed):
+        assert 'method="post"' not in page
+        assert "On paper" in page
+    assert "write a rate as" in ask(look, path, 400, group="a", **{"rate.0": "fast"})
+    assert (q.limits(), q.events()) == before
+
+
+def test_a_change_meanwhile_is_refused(change: Browser, q: DPQ, path: str) -> None:
+    """The form and the question carry what stood; another change is shown, and nothing is done."""
+    q.set_limit(10, 1, group="g")
+    fields = filled(change, path, "g") | {"rate.0": "5/s"}
+    html = ask(change, path, **fields)
+    assert "has changed" not in html
+    q.set_limit(3, 1, group="g")
+    late = ask(change, path, **fields)
+    assert "Somebody has changed this limit since you looked at it. You saw: 10/s" in late
+    refused = agree(change, path, html, 409).text
+    assert "Nothing was changed: somebody has changed this limit" in refused
+    assert "<b>3/s</b>" in refused
+    assert q.group("g").windows == (RateLimit(3, 1),)
+    assert len(q.events()) == 2
+    agree(change, path, refused)
+    assert q.group("g").windows == (RateLimit(5, 1),)
+    agree(change, path, refused, 303)  # sent twice: it stands already
+
+
+def test_a_form_without_rules_removes_nothing(change: Browser, q: DPQ, path: str) -> None:
+    """A form of an older page, or of a program, is refused."""
+    q.set_limit(10, 1, group="g")
+    for fields in ({"rate": "5/s"}, {"verb": "clear"}, {"rules": ""}):
+        said = change.submit(f"{path}/limits", 400, group="g", **fields).text
+        assert "form has no rules to set" in said
+    assert q.group("g").windows == (RateLimit(10, 1),)
+
+
+@pytest.mark.parametrize("where", ["limit?group=g", "events"])
+def test_a_change_is_undone(change: Browser, q: DPQ, path: str, where: str) -> None:
+    """The event of a change leads to the question that puts back what stood; that is an event."""
+    q.set_limit([RateLimit(10, 1, 3), Quota(9, "day")], group="g", members=["a", "b"], weight=2)
+    stood = q.group("g").rules
+    q.set_limit(5, 1, group="g")
+    link = re.findall(r'href="([^"]*undo=[^"]*)">Put back', change.page(f"{path}/{where}"))[0]
+    html = change.page(link.replace("&amp;", "&"))
+    assert "It puts back what stood before this change" in html
+    agree(change, path, html)
+    assert q.group("g").rules == stood
+    assert (q.events()[-1].detail, q.events()[-1].before) == (stood, "0|5 1000 1")
+    first = q.events()[0].id
+    gone = ask(change, path, group="g", undo=first)
+    assert "Remove it" in gone
+    ask(change, path, 404, group="g", undo="1-1")
+    ask(change, path, 404, group="h", undo=first)
+
+
+def test_who_may_only_look_is_offered_no_change(
+    dashboard: Open, look: Browser, q: DPQ, path: str
+) -> None:
+    """Without the right there is no button that changes or undoes a limit, or closes a member."""
+    q.set_limit(10, 1, group="g", members=["a", "b"])
+    q.set_limit(5, 1, group="g", members=["a", "b"])
+    barred = dashboard(write=True, allow=lambda *asked: False)
+    for site in (look, barred):
+        for page in ("limit?group=g", "limits", "events", "limit/change?group=g&rate.0=1/s"):
+            html = site.page(f"{path}/{page}")
+            assert 'method="post"' not in html
+            for word in ("Put back", "Remove", "Set it", "Close"):
+                assert word not in html
+    barred.submit(f"{path}/limits", 403, group="g", rules="", expected=q.group("g").rules)
+
+
+def test_a_member_is_closed_and_opened(change: Browser, q: DPQ, path: str) -> None:
+    """The others of its pool stay open."""
+    q.set_limit(60, 60, group="g", members=["a", "b"])
+    assert change.page(f"{path}/limit?group=g").count('name="member" value="b"') == 2
+    for verb, wanted in (("close", [True, False]), ("open", [True, True])):
+        change.submit(f"{path}/group", verb=verb, group="g", member="b", seconds="60")
+        assert [member.open for member in q.group("g").members] == wanted
+    assert q.group("g").open
+
+
+def test_a_limit_that_cannot_be_read(change: Browser, q: DPQ, path: str) -> None:
+    """It is shown as it is, and another one can be set in its place."""
+    q.set_limit(10, 1, group="g")
+    q.redis.hset(f"dpq:{{{q.queue_name}}}:limits", "group:g", "0|a b")
+    assert "<code>0|a b</code>" in change.page(f"{path}/limit?group=g")
+    html = ask(change, path, **filled(change, path, "g") | {"rate.0": "5/s"})
+    assert "a limit that this DPQ cannot read: 0|a b" in html
+    agree(change, path, html)
+    assert q.group("g").windows == (RateLimit(5, 1),)
+    assert q.events()[-1].before == "0|a b"
+
+
+def test_the_list_shows_all_kinds(look: Browser, q: DPQ, path: str) -> None:
+    """Quotas and pools stand beside the windows."""
+    q.set_limit([RateLimit(10, 1), Quota(500, "day")], group="a")
+    q.set_limit(10, 1, group="b", members=["key-a", "key-b"])
+    html = look.page(f"{path}/limits?way=own")
+    assert "500 of 500 a day (UTC) left" in html
+    assert "each of 2 members: 2 open" in html
+    assert "key-b" in look.page(f"{path}/limit?group=b")
