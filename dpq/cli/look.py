@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.live import Live
 
 from dpq import DPQ, Drain, TaskState, Verdict, VerdictState
@@ -28,6 +29,7 @@ from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
+from dpq.views import words
 
 
 def peek(
@@ -162,7 +164,8 @@ def stats(
         if json:
             _stats_lines(q, watch)
         elif watch is None:
-            tables().print(counts(queue, q.stats(), None, 0, q.drain(), q.why()))
+            tables().print(counts(queue, q.stats(), None, 0, q.drain()))
+            say_verdict(q.why())
         else:
             _stats_live(q, watch)
 
@@ -190,7 +193,9 @@ def _stats_live(q: DPQ[Any], seconds: float) -> None:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             seen = q.stats()
-            table = counts(q.queue_name, seen, before, seconds, drain, q.why())
+            table = Group(
+                counts(q.queue_name, seen, before, seconds, drain), words.verdict(q.why())
+            )
             if console.is_terminal:
                 live.update(table, refresh=True)
             else:

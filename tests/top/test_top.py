@@ -131,7 +131,7 @@ def seen(
 
 
 def test_what_it_shows_of_queues_and_of_one(live: DPQ) -> None:
-    """Rates, verdict, drain, closed groups with why and until when, what comes next, on both screens."""
+    """Rates, verdict, drain, closed groups and their reasons, what comes next, on both screens."""
     live.push("to die", 9)
     live.bury(live.pop().task, "x")
     live.push_many(Push(n, n, group="a") for n in range(5))
