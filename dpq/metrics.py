@@ -126,6 +126,7 @@ GAUGES = {
     "dpq_oldest_due_seconds": (("queue",), "Seconds since the oldest ready task became due."),
     "dpq_drain_seconds": (("queue",), "Seconds until all that is due has begun; +Inf: never."),
     "dpq_verdict": (("queue", "state"), "1 for the state of the verdict on the queue, else 0."),
+    "dpq_needs_person": (("queue",), "1 if the queue does not go on by itself."),
     "dpq_paused": (("queue",), "1 if the queue is paused."),
     "dpq_workers": (("queue",), "Workers with a heartbeat in the last minute."),
     "dpq_worker_slots": (("queue",), "Handlers that those may run at once, of all their queues."),
@@ -420,6 +421,7 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
         table.set("dpq_drain_seconds", math.inf, queue)
     for each in VerdictState:
         table.set("dpq_verdict", each is snapshot.verdict.state, queue, each.value)
+    table.set("dpq_needs_person", snapshot.verdict.needs_person, queue)
     table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
     _fill_workers(table, queue, snapshot)
     closed = Counter(  # a spent limit closes its group as soon as a task waits

@@ -113,6 +113,14 @@ def drain_of_scope(looks: Sequence[DrainLook], group: str | None) -> Drain:
     return drain_of(few)
 
 
+def drain_of_short_tasks(looks: Sequence[DrainLook], group: str | None) -> Drain:
+    """Compute `drain_of_scope` as if tasks took no time, so that no concurrency holds them back."""
+    for gate in (scope.gate for look in looks for scope in look.scopes):
+        for each in (gate, *gate.members.values()):
+            each.concurrency = 0
+    return drain_of_scope(looks, group)
+
+
 def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float | None]:
     """Say what is left of a queue of which no task is ready or waiting.
 
@@ -159,7 +167,7 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
             return math.inf, scope.words("closed until it is opened"), False
         held += scope.waiting if rated and scope.group else 0
         if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
-            known = False  # it depends on how long tasks run
+            known = False  # the pace depends on how long tasks run
             if not rates:
                 slowest = slowest or scope.words("as many tasks run as may, however long they do")
     covered = covered or held >= COVERED * look.backlog

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain, DrainLook, Paper
-from dpq.model.draining import drain_of_scope
+from dpq.model.draining import drain_of_scope, drain_of_short_tasks
 from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limit_words import limit_words
 from dpq.model.limits import EVERY_GROUP
@@ -107,7 +107,9 @@ def rules_before(event: Event) -> LimitRules | None:
 
 
 def _side(text: str, group: str | None, every: str, looks: Sequence[DrainLook]) -> Side:
-    drain = drain_of_scope(looks, group)
+    drain, soonest = drain_of_scope(looks, group), ""
+    if drain.state == "unknown":  # it depends on how long tasks run
+        drain, soonest = drain_of_short_tasks(looks, group), " at the soonest"
     limit, whose = [] if text else ["no limit"], ""
     if not text and group not in (None, EVERY_GROUP):
         limit, text, group = ["no limit of its own"], every, EVERY_GROUP
@@ -122,13 +124,13 @@ def _side(text: str, group: str | None, every: str, looks: Sequence[DrainLook]) 
             limit += [whose + each for each in limit_words(rules, MAX_MEMBERS)]
             sentences = promises(rules)
     begun = looks[0].now + drain.seconds * 1000 if drain.backlog and drain.seconds else None
-    return Side(limit, sentences, _drain_text(drain), begun)
+    return Side(limit, sentences, _drain_text(drain, soonest), begun)
 
 
-def _drain_text(drain: Drain) -> str:
+def _drain_text(drain: Drain, soonest: str) -> str:
     if not drain.backlog:
         return "no due task waits for it"
     due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
-    if drain.seconds == 0:
-        return f"{due}: all may begin now"
-    return f"{due}: {say_drain(drain)}"
+    if not drain.seconds:
+        return f"{due}: {'all may begin now' if drain.seconds == 0 else say_drain(drain)}"
+    return f"{due}: {say_drain(drain).replace(':', f'{soonest}:', 1)}"

@@ -106,6 +106,8 @@ def test_the_verdict_is_a_state(live: DPQ) -> None:
     The run of that consumer is its lease.
     """
 
+    needs: list[float | None] = []
+
     def in_an_hour(_: str, watch: Watch) -> Snapshot:
         snapshot = watch.read()
         later = snapshot.survey.now_ms + 3_600_000
@@ -116,6 +118,7 @@ def test_the_verdict_is_a_state(live: DPQ) -> None:
         assert told("dpq_workers", queue=live.queue_name) == 0
         run = told("dpq_longest_run_seconds", queue=live.queue_name)
         assert run == pytest.approx(longest, abs=60)
+        needs.append(told("dpq_needs_person", queue=live.queue_name))
         return [
             dict(labels)["state"]
             for (name, labels), value in told.samples.items()
@@ -129,6 +132,7 @@ def test_the_verdict_is_a_state(live: DPQ) -> None:
     assert state(3600) == ["moving"]
     live.pause()
     assert state(3600) == ["paused"]
+    assert needs == [1, 1, 0, 1]
 
 
 def test_counters_of_groups_and_deaths(live: DPQ) -> None:

@@ -107,6 +107,7 @@ TO: dict[str, dict[str, Any] | None] = {
     "learned": {"rate": RateLimit(10, 60, adaptive=Adaptive(5, 20))},
     "moving": {"rate": RateLimit(20, 60, moving=True)},
     "another quota": {"rate": Quota(20, "hour", "UTC", spread=True)},
+    "another zone": {"rate": [RateLimit(10, 1), Quota(30, "hour", "Asia/Kolkata")]},
     "a pool": {"rate": RateLimit(10, 60, 5), "members": ["b", "c"]},
     "concurrency": {"rate": RateLimit(20, 60), "concurrency": 500},
 }
@@ -163,3 +164,14 @@ def test_one_group_among_others(q):
     none = limit_change.look_at(q, "other", rules("other", 10, 1))
     assert none.will_be.drain == "no due task waits for it"
     assert none.will_be.begun_ms is None
+
+
+def test_tasks_that_take_their_time(q):
+    """Where a concurrency is the slowest, the rates say the soonest time."""
+    q.push_many([Push(n, group="g") for n in range(100)])
+    seen = limit_change.look_at(q, "g", rules("g", 1, 1, concurrency=3))
+    assert seen.will_be.drain == (
+        "100 due tasks: all begun in 1 m 39 s at the soonest: group 'g': 1/s"
+    )
+    seen = limit_change.look_at(q, "g", rules("g", concurrency=3))
+    assert "no limit says when it is done" in seen.will_be.drain

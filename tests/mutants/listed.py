@@ -190,8 +190,8 @@ true_up | what a member of a pool has spent is dropped | lua/true_up
 - scopes[#scopes + 1] = member and task.group .. '\t' .. member
 + scopes[#scopes + 1] = nil
 rate_limited.lua | a 429 counts as a value of the estimate | lua/true_up
-- told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
-+ told = true_up(task, nothing_of(reserved_of(task))) or is_told
+- report = true_up(task, nothing_of(reserved_of(task)), true) or reported
++ report = true_up(task, nothing_of(reserved_of(task))) or reported
 with_estimates | an estimate is named | lua/true_up
 - text .. string.format(',%s~%.0f'
 + text .. string.format(',%s=%.0f'
@@ -228,7 +228,7 @@ offset_changes | a quota knows no later clock changes | lua/quotas
 observe.lua | what is under way is forgotten | lua/observe
 - out * tonumber(args[i + 3])
 + 0
-told_window | an older answer raises what is left | lua/observe
+window_budget | an older answer raises what is left | lua/observe
 - budget.left = math.min(known.left, left)
 + budget.left = left
 renew | a budget is forgotten at its reset | lua/observe
@@ -272,7 +272,7 @@ reset_gate | a reset leaves quotas spent | lua/set_limit
 reset_page | a reset of all groups resets the first hundred | lua/set_limit
 - return page[1]
 + return '0'
-told | what comes back evenly comes back at the reset | lua/observe
+store_budget | what comes back evenly comes back at the reset | lua/observe
 - full and full > left
 + full and full < left
 pop_plain.lua | the short pop puts nothing back | lua/short_ways
@@ -513,8 +513,11 @@ charge | a pop counts the leases of a group before it, and not its own | lua/pop
 -  gate.out = gate.out and gate.out + 1
 +
 rate_limited.lua | a 429 of a member of a pool closes its group | lua/pools
-- scope == 'member' and live_note
-+ false and live_note
+- scope == 'member' and runs_as
++ false and runs_as
+rate_limited.lua | a 429 counts for no member of a pool | lua/pools
+- runs_as and task.group
++ nil and task.group
 prune | a member that leaves its pool is forgiven | lua/pools
 - until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
 + until_ms = 0
@@ -1216,8 +1219,8 @@ search.lua | a search of the dashboard finds neighbours of a group | lua/search
 
 # Foresight
 Window.opens_at | a forecast ignores reserves | contract/forecast
-- if reserve and (
-+ if not reserve and (
+- grown := aging.entitled_at(reserve.priority, rank, instant)
++ grown := 0.0
 Window.charge | a foreseen start pays from the last one on | contract/forecast
 - self.owed = max(self.owed, instant) + self.time_of(units)
 + self.owed = self.owed + self.time_of(units)

@@ -19,7 +19,7 @@ import dpq
 HERE = Path(dpq.__file__).parents[1] / "deploy" / "prometheus"
 RULES = yaml.safe_load((HERE / "alerts.yml").read_text())["groups"][0]["rules"]
 CASES = yaml.safe_load((HERE / "alerts_test.yml").read_text())
-CAUSES = ("SettingsLost", "NoWorkers", "AllBusy")
+CAUSES = ("SettingsLost", "NoWorkers", "AllBusy", "ConcurrencyStuck")
 """The alerts that silence what follows from them."""
 
 pytestmark = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here")
