@@ -1,8 +1,9 @@
-"""The read-only operations for the page of one task: its trail, and the worker that has it.
+"""The read-only operations for the pages of tasks: their trails, and the workers that have them.
 
 No I/O.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.history import Event
@@ -56,6 +57,15 @@ def holder(queue: QueueOperations[Any], task: Task[Any], now_ms: float) -> Steps
     token = f"{task.token}:{part}" if part else str(task.token)
     told = yield from queue.partitions[0].told(token)
     return lease_info(queue.description.name, task, now_ms, part, told)
+
+
+def holders(
+    queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
+) -> Steps[list[LeaseInfo]]:
+    """Read which worker has each of some running tasks."""
+    told = yield from queue.partitions[0].told()
+    name = queue.description.name
+    return [lease_info(name, task, now_ms, _part(queue, task.id), told) for task in tasks]
 
 
 def _part(queue: QueueOperations[Any], id_: str) -> int:

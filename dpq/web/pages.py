@@ -13,12 +13,13 @@ from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
-from dpq.operations.one_task import Trail, holder, task_trail
+from dpq.operations.one_task import Trail, holder, holders, task_trail
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS
-from dpq.views.one_task import Begins, begins, begun_ms, life, shown_steps, steps_of
+from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
+from dpq.views.workers import working
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
 from dpq.web.site import Call, read_number
@@ -367,13 +368,33 @@ def recurring(call: Call) -> Response:
 # Workers, server
 
 
+LEASES_READ = 200
+"""Leases that are read for a page: those that end first."""
+
+
+def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
+    """Read leases, each with its task: the longest held of those that end first."""
+    chosen = Filter(TaskState.INVISIBLE)
+    found = call.shared("search", chosen, (), LEASES_READ, LEASES_READ).tasks
+    now_ms = call.site.snapshot(call.name).survey.now_ms
+
+    def read() -> list[LeaseInfo]:
+        return session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
+
+    leases = call.site.shared.get(("leases", call.name), read)
+    pairs = zip(leases, found, strict=True)
+    return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
+
+
 def workers(call: Call) -> Response:
-    """Show the workers of a queue, and its leased tasks, the longest running first."""
+    """Show the workers of a queue, and its leases, the longest held first, with their holders."""
     snapshot = call.site.snapshot(call.name)
-    found = call.shared("search", Filter(TaskState.INVISIBLE), (), 200, 200)
-    leases = sorted(((begun_ms(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
     return call.render(
-        "workers.html", snapshot=snapshot, leases=leases[:PAGE], payloads=_payloads(call)
+        "workers.html",
+        snapshot=snapshot,
+        workers=working([snapshot])[:LEASES_READ],
+        leases=leases_of(call)[:PAGE],
+        payloads=_payloads(call),
     )
 
 
