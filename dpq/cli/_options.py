@@ -4,12 +4,15 @@
 """
 
 import re
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from dpq import Cost
+from dpq import ConfigurationError, Cost
 from dpq.model.masking import SCHEMES
+
+T = TypeVar("T")
 
 DEFAULT_URL = "redis://localhost:6379/0"
 DEFAULT_QUEUE = "default"
@@ -37,6 +40,18 @@ def named(ctx: Any, name: str) -> bool:
     """Return True if the command line, also before the command, or a variable names this option."""
     sources = [each.get_parameter_source(name) for each in (ctx, ctx.find_root())]
     return any(source and source.name in ("COMMANDLINE", "ENVIRONMENT") for source in sources)
+
+
+def word(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Make a reader of `dpq.model.limit_words` a parser of an option: its error is wrong usage."""
+
+    def parse(text: str) -> T:
+        try:
+            return read(text)
+        except ConfigurationError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parse
 
 
 def number(text: str) -> float:

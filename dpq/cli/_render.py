@@ -21,8 +21,8 @@ from dpq import (
     Task,
     Times,
 )
-from dpq.cli._rates import rate_text
 from dpq.model.display import shown
+from dpq.model.limit_words import write_word
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
@@ -307,7 +307,7 @@ def group_sheet(title: str, state: LimitState) -> Table:
 
 def _rates(state: LimitState) -> list[str]:
     """Write the windows; spaces behind the commas let a narrow column wrap there."""
-    texts = [rate_text(window).replace(",", ", ") for window in state.windows]
+    texts = [write_word(window).replace(",", ", ") for window in state.windows]
     if state.rate is not None:
         texts[0] += f" (now {per_text(round(state.rate, 2), state.windows[0].per)})"
     if state.slack and texts:

@@ -54,6 +54,11 @@ def at_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def asks() -> bool:
+    """Return True if a person can answer a question: stdin is a terminal."""
+    return sys.stdin.isatty()
+
+
 def talk(text: str) -> None:
     """Write a message to stderr."""
     if on_talk:

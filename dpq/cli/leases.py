@@ -1,11 +1,11 @@
 """`dpq leases` lists running tasks; `release_all` is the part of `dpq release` for many tasks."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from dpq import DPQ
+from dpq.cli import _terminal
 from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._render import leases_table
@@ -73,14 +73,10 @@ def _unnamed(q: DPQ[Any], worker: str) -> int:
     return sum(max(0, each.holds - MOST_NAMED) for each in told)
 
 
-def _at_terminal() -> bool:
-    return sys.stdin.isatty()
-
-
 def _agreed(what: str, yes: bool) -> bool:
     """Ask at a terminal; elsewhere demand `--yes`."""
     if yes:
         return True
-    if not _at_terminal():
+    if not _terminal.asks():
         raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
     return typer.confirm(shown(f"This {what}; they may run again at once. Do it?"), err=True)

@@ -1,21 +1,32 @@
 """`dpq limit` and `dpq group`: limits and groups, for all consumers together."""
 
+import getpass
+import socket
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
+from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
-from dpq.cli import _rates
+from dpq.cli import _terminal
 from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url, option
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url, option, word
 from dpq.cli._render import group_sheet, limit_table, scope_name
-from dpq.cli._terminal import emit, tables, talk
+from dpq.cli._terminal import Failed, emit, tables, talk
+from dpq.model import limit_words
+from dpq.model.display import shown
+from dpq.model.limit_rules import LimitRules
 from dpq.model.limits import EVERY_GROUP
+from dpq.operations.history import MAX_EVENTS
+from dpq.queue.inside import process_name
+from dpq.transport.cluster import forbidden
+from dpq.views import limit_change
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Set, list or clear limits of the queue and of groups.",
+    help="Set, list, clear or undo limits of the queue and of groups.",
 )
 groups = typer.Typer(
     no_args_is_help=True, help="List or show groups; close or open one for all consumers."
@@ -31,7 +42,22 @@ OfEveryGroup = Annotated[
 OneMember = Annotated[
     str | None, option("NAME", "A member of its pool.", "--member", unset="the whole group")
 ]
+Sure = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask at a terminal.")]
 GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
+
+
+_ONE_RATE = (
+    "--burst, --reserve, --adaptive, --slack and --estimate go with exactly one RATE; with "
+    "several, write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
+)
+
+
+def _with_options(rates: list[RateLimit | Quota], **options: Any) -> list[RateLimit | Quota]:
+    """Add options to the only rate, beside quotas; an option that is None was not given."""
+    said = {name: value for name, value in options.items() if value is not None}
+    if said and sum(isinstance(one, RateLimit) for one in rates) != 1:
+        raise typer.BadParameter(_ONE_RATE)
+    return [replace(one, **said) if isinstance(one, RateLimit) else one for one in rates]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:
@@ -46,7 +72,7 @@ def set_limit(
         list[RateLimit] | None,  # quotas too, but typer takes no union
         typer.Argument(
             metavar="RATE",
-            parser=_rates.rate,
+            parser=word(limit_words.read_word),
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
             "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10, and "
             "300/15m,moving for never more than 300 in any 15 minutes, at whatever speed. A "
@@ -66,7 +92,7 @@ def set_limit(
             "N",
             "Units that may go at once after a pause; with one RATE only.",
             unset="1: evenly",
-            parser=_rates.burst,
+            parser=word(limit_words.burst),
         ),
     ] = None,
     reserve: Annotated[
@@ -76,7 +102,7 @@ def set_limit(
             "Keep so many units of the burst for tasks with at least this priority.",
             unset="",
             seldom=True,
-            parser=_rates.reserve,
+            parser=word(limit_words.reserve),
         ),
     ] = None,
     adaptive: Annotated[
@@ -87,7 +113,7 @@ def set_limit(
             "STEP more (default 1) after each window that was used; then by where the 429s came.",
             unset="",
             seldom=True,
-            parser=_rates.adaptive,
+            parser=word(limit_words.adaptive),
         ),
     ] = None,
     slack: Annotated[
@@ -97,7 +123,7 @@ def set_limit(
             "Make the window of the one RATE so much longer, for delays of the network.",
             unset="learned from 429s",
             seldom=True,
-            parser=_rates.slack,
+            parser=word(limit_words.slack),
         ),
     ] = None,
     member: Annotated[
@@ -126,7 +152,7 @@ def set_limit(
             "have told what they spent.",
             unset="0",
             seldom=True,
-            parser=_rates.estimate,
+            parser=word(limit_words.estimate),
         ),
     ] = None,
     reset: Annotated[
@@ -137,10 +163,13 @@ def set_limit(
             rich_help_panel=SELDOM,
         ),
     ] = False,
+    yes: Sure = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
+
+    It shows what was and what will be, and asks at a terminal. `dpq limit undo` is the way back.
 
     A task takes 1 unit, or its cost. A window grants at most its units + burst - 1,
     and a moving one no more than its units.
@@ -160,7 +189,7 @@ def set_limit(
     dpq limit set --weight 3 --group big       three turns where others get one
     """
     words: list[RateLimit | Quota] = [*(rates or [])]
-    windows = _rates.with_options(
+    windows = _with_options(
         words,
         burst=burst,
         reserve=reserve,
@@ -169,21 +198,56 @@ def set_limit(
         estimate=estimate,
     )
     scope = _scope(group, every_group)
+    rules = LimitRules.checked(
+        windows,
+        group=scope,
+        concurrency=concurrency,
+        members=member,
+        weight=weight,
+        reset=reset,
+    )
     with DPQ[Any].from_url(url, queue) as q:
-        q.set_limit(
-            windows,
-            group=scope,
-            concurrency=concurrency,
-            members=member,
-            weight=weight,
-            reset=reset,
-        )
-    said = [_rates.rate_text(window) for window in windows]
-    said += [f"{concurrency} at once"] if concurrency is not None else []
-    said += [f"weight {weight:g}"] if weight is not None else []
-    said += [f"for each of {', '.join(member)}"] if member else []
-    said += ["begun anew"] if reset else []
-    talk(f"limited {scope_name(scope)} of {queue!r}: {', '.join(said)}")
+        _change(q, scope, rules, yes)
+
+
+def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool) -> None:
+    """Show a change of a limit, ask at a terminal, and make the change; None removes the limit."""
+    what = f"the limit of {scope_name(scope)} of {q.queue_name!r}"
+    stands = None
+    try:
+        change = limit_change.look_at(q, scope, rules)
+    except ResponseError as error:
+        if not forbidden(error):
+            raise
+        talk(f"this user of Redis may not read {what}: what stands is not compared")
+    else:
+        stands = change.stands
+        if change.rules != stands:
+            for title, side in (("was", change.was), ("will be", change.will_be)):
+                lines = ["; ".join(side.limit), *side.promises, side.drain]
+                talk("\n".join(f"  {title * (n == 0):8} {line}" for n, line in enumerate(lines)))
+        elif rules is None:
+            talk(f"{what} stands nowhere: nothing to remove")
+            return
+        yes = yes or (change.rules == stands and not (rules and rules.reset))
+    verb = "Remove" if rules is None else "Set"
+    if not yes and _terminal.asks() and not typer.confirm(shown(f"{verb} {what}?"), err=True):
+        talk("nothing was changed")
+        return
+    limit_change.make(q, scope, rules, _user(), stands)
+    if rules is None:
+        talk(f"cleared {what}")
+    else:
+        said = limit_words.limit_words(rules) + ["begun anew"] * rules.reset
+        talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
+
+
+def _user() -> str:
+    """Name the user of this command, for the event."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a container may have no name for its user
+        return process_name()
 
 
 @app.command("list")
@@ -204,14 +268,41 @@ def _show(title: str, queue: str, states: list[LimitState], json: bool) -> None:
 def clear_limit(
     group: OfGroup = None,
     every_group: OfEveryGroup = False,
+    yes: Sure = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:
-        q.clear_limit(scope)
-    talk(f"cleared the limit of {scope_name(scope)} of {queue!r}")
+        _change(q, scope, None, yes)
+
+
+@app.command("undo")
+def undo_limit(
+    group: OfGroup = None,
+    every_group: OfEveryGroup = False,
+    event: Annotated[
+        str | None,
+        option("ID", "Undo this change; `dpq events --json` has its id.", unset="the last change"),
+    ] = None,
+    yes: Sure = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Put back the limit that stood before the last change. Twice: the change is there again."""
+    scope = _scope(group, every_group)
+    with existing(url, queue) as q:
+        found = limit_change.changes_of(q.events(limit=MAX_EVENTS), scope)
+        chosen = next((each for each in found if event in (None, each.id)), None)
+        if chosen is None:
+            raise Failed(
+                f"the events of {queue!r} have no {'such change' if event else 'change'} of the "
+                f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
+            )
+        at = chosen.at.astimezone().isoformat(" ", "seconds")
+        talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
+        _change(q, scope, limit_change.rules_before(chosen), yes)
 
 
 @groups.command("list")

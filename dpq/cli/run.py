@@ -11,10 +11,10 @@ import typer
 
 from dpq import Quota, RateLimit
 from dpq.batch import BatchJob, BatchOutcome, run_batch
-from dpq.cli import _rates
-from dpq.cli._options import SELDOM, named, option
+from dpq.cli._options import SELDOM, named, option, word
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli._terminal import FAILED, INTERRUPTED
+from dpq.model import limit_words
 from dpq.worker.base import MAX_CONCURRENCY
 
 
@@ -38,7 +38,7 @@ def run(
             "A limit of the API, as 500/m. Repeat it for more.",
             "--limit",
             unset="",
-            parser=_rates.rate,
+            parser=word(limit_words.read_word),
         ),
     ] = None,
     slack: Annotated[
@@ -49,7 +49,7 @@ def run(
             "network.",
             unset="learned from 429s",
             seldom=True,
-            parser=_rates.slack,
+            parser=word(limit_words.slack),
         ),
     ] = None,
     save: Annotated[

@@ -57,6 +57,24 @@ class Scope(NamedTuple):
         return f"group {self.group!r}: {text}" if self.group else f"the queue: {text}"
 
 
+class Paper(NamedTuple):
+    """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none.
+
+    Attributes:
+        stands: The rules that stand.
+        every: The rules of every group without a limit of its own.
+        now: The drain time with the limit that stands: of a group its own, else that of all tasks.
+        then: The drain time with the changed limit.
+        at: The time of the look, ms.
+    """
+
+    stands: str
+    every: str
+    now: Drain
+    then: Drain
+    at: float
+
+
 class DrainLook(NamedTuple):
     """A look at a queue, or at one partition. Times are ms.
 

@@ -1,7 +1,8 @@
 """The drain time: when the backlog of a queue is gone. No I/O, no clock.
 
 If a partition's tasks were all read, a forecast says when the last one starts; else each limit
-says it for its tasks. Source: docs/design.md, "Forecast".
+says it for its tasks. It knows only what it is to compare: limits with what came and ended, groups
+with the queue. What a limit allows, it asks `gates`. Source: docs/design.md, "Forecast".
 """
 
 import math
@@ -74,6 +75,18 @@ def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = No
     if not known:
         return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
     return said("clears", slowest or "the limits let all of them start now", by_limits)
+
+
+def drain_of_scope(looks: Sequence[DrainLook], group: str | None) -> Drain:
+    """Compute the drain time of one group, as if no other tasks wait; else that of all tasks."""
+    if group in (None, EVERY_GROUP):
+        return drain_of(looks)
+    few = []
+    for look in looks:
+        whole, own = (next(each for each in look.scopes if each.group == g) for g in ("", group))
+        whole = whole._replace(waiting=own.waiting, wanted=own.wanted)
+        few.append(look._replace(backlog=own.waiting, scopes=[whole, own]))
+    return drain_of(few)
 
 
 def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float | None]:

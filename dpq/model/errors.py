@@ -70,6 +70,23 @@ class DuplicateTaskError(DPQError):
         self.task_id = task_id
 
 
+class LimitChangedError(DPQError):
+    """A limit is another one than its changer has seen; nothing was changed.
+
+    `dpq limit` and the dashboard change a limit that they have shown before.
+
+    Attributes:
+        stands: The rules that stand now, as stored; "" for no limit.
+    """
+
+    def __init__(self, stands: str, words: str) -> None:
+        super().__init__(
+            f"the limit was changed meanwhile, and nothing was done: now it is {words}; look at it "
+            "again, then repeat the change"
+        )
+        self.stands = stands
+
+
 class TaskNotFoundError(DPQError):
     """The queue holds no live task with this id; or, for `peek(after=)`, none in that state.
 

@@ -2,6 +2,9 @@
 
 `Forecasting` plays what pop does, over virtual time, on what the script `forecast` has read. It
 assumes that a consumer waits at every moment, that nothing is pushed, and that no task meets a 429.
+It knows tasks, their order and their groups; what a limit allows, it asks `gates`. The same stands
+in `lua/pop/take.lua`, `lua/pop/judge_groups.lua`, `lua/pop/turns.lua`, `lua/lib/upkeep.lua`,
+`lua/lib/groups/groups.lua` and `lua/lib/groups/open_or_close.lua`.
 `docs/design.md`, "Forecast", says what is exact.
 """
 
@@ -167,7 +170,7 @@ class Forecasting:
     def _cut(self, at: float) -> None:
         self._cut_at = min(self._cut_at, at)
 
-    # Groups, as lua/lib/groups/groups.lua and open_or_close.lua
+    # Groups, as groups.lua and open_or_close.lua
 
     def _group(self, name: str) -> _Group:
         group = self._groups.get(name)
@@ -254,7 +257,7 @@ class Forecasting:
         elif not self._succeed(group, turn):
             group.gate.turn = 0.0
 
-    # Turns by weight, as lua/pop/judge_groups.lua
+    # Turns by weight, as turns.lua
 
     def _passes(self, group: _Group, task: Candidate) -> bool:
         """Let the turn of a light group pass, until it has saved up a whole task."""
@@ -295,7 +298,7 @@ class Forecasting:
     # What happens at a moment
 
     def _upkeep(self) -> None:
-        """End leases, and move what is due, as lua/lib/upkeep.lua."""
+        """End leases, and move what is due, as upkeep.lua."""
         now, stirred = math.floor(self._instant), dict[str, _Group]()
         self._end_leases()
         if self._instant >= self._view.last_end and (self._queue.is_full or self._is_any_full()):
@@ -347,7 +350,7 @@ class Forecasting:
                 self._open_or_close(group)
 
     def _take(self, count: int) -> None:
-        """Start what may start now, the best first, as lua/pop/take.lua and judge_groups.lua."""
+        """Start what may start now, the best first, as take.lua and judge_groups.lua."""
         view, now = self._view, math.floor(self._instant)
         before, self._blocked = self._blocked, None
         while self._ready and len(self._starts) < count:

@@ -8,10 +8,16 @@ A limit stands in four modules, none of which repeats another, and each points t
 * `clearing`: the same for many tasks at once, about, since a run of each takes too long.
 
 `forecasting` (tasks, their order and their groups) and `draining` (a queue) only ask gates. A gate
-does in doubles exactly what `lua/lib/limits/gate.lua`, `opens.lua`, `pool.lua`, `debt.lua`,
-`pace.lua`, `lua/pop/charge.lua` and `judge.lua` do: a change there is a change here, as
-`tests/contract/test_arithmetic.py` says. A new kind of limit is one more class like `Window`.
-Times are ms.
+does in doubles exactly what these scripts do, and a change on one side is a change on the other, as
+`tests/contract/test_arithmetic.py` says:
+
+* `lua/lib/limits/gate_line.lua` writes what `read_gate` reads;
+* `lua/lib/limits/gate.lua` and `lua/lib/limits/opens.lua`: when it lets a task run;
+* `lua/lib/limits/pace.lua` and `lua/lib/limits/debt.lua`: a learned slack, the debt after a 429;
+* `lua/lib/limits/pool.lua`: which member is next;
+* `lua/pop/charge.lua`: what a grant takes, and what a learned rate gains.
+
+A new kind of limit is one more class like `Window`. Times are ms.
 """
 
 import math

@@ -164,6 +164,8 @@ class Event(BaseModel):
         member: The member of the group's pool, or "".
         task_id: The task, or "".
         detail: More about it, in a few words.
+        before: Of `limit_set`, the rules that stood before, "" for no limit; None for other kinds.
+        by: Of `limit_set`, the name of who has changed the limit, as far as it is known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -175,3 +177,5 @@ class Event(BaseModel):
     member: str
     task_id: str
     detail: str
+    before: str | None = None
+    by: str = ""

@@ -5,20 +5,31 @@
     LimitRules.checked(10, 1, group="a").text()  ->  "0|10 1000 1"
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpq.model.errors import ConfigurationError
 from dpq.model.limits import (
     EVERY_GROUP,
     Adaptive,
     RateLimit,
     Reserve,
     limit_rules,
+    read_rules,
     write_rules,
 )
-from dpq.model.pools import add_pool, group_weight, pool_members
-from dpq.model.quota import Quota, split_quotas, write_quotas
+from dpq.model.pools import add_pool, group_weight, pool_members, split_pool
+from dpq.model.quota import Quota, read_quotas, split_quotas, write_quotas
 from dpq.model.validation import label
+
+_CLOCK_CHANGES = re.compile(r" -?[0-9]+:-?[0-9][0-9:,-]*")
+
+
+def plain_rules(text: str) -> str:
+    """Leave out of rules the days on which a zone's clock changes, as `plain_rules.lua` does."""
+    windows, tab, members = text.partition("\t")
+    return _CLOCK_CHANGES.sub(" 0:0", windows) + tab + members
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +87,29 @@ class LimitRules:
             members=pool_members(members, group),
             weight=group_weight(weight, group),
             reset=reset,
+        )
+
+    @classmethod
+    def read(cls, text: str, group: str | None) -> "LimitRules":
+        """Read a stored text, whole or as `plain_rules`; `text` writes it again.
+
+        Raises:
+            ConfigurationError: It is no such text, or out of the bounds of `set_limit`.
+        """
+        try:
+            rules, members, weight = split_pool(text)
+            windows, concurrency = read_rules(rules)
+            quotas = read_quotas(rules)
+        except (ValueError, TypeError, LookupError):
+            raise ConfigurationError(
+                f"the limit {text!r} is not what this DPQ stores: set another one"
+            ) from None
+        return cls.checked(
+            [*windows, *quotas] or None,
+            group=group,
+            concurrency=concurrency,
+            members=members or None,
+            weight=weight if "*" in text.partition("|")[0].partition("\t")[0] else None,
         )
 
     @property

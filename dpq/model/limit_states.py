@@ -94,6 +94,8 @@ class LimitState(BaseModel):
             windows. It begins at 0 when a limit of its own is set, or has not been used for a
             while; () for others. For rates, as of a metric.
         rate_limited: Tasks of this group that met a 429 since it has a limit of its own.
+        rules: The text of its own limit, as stored but for the days on which a zone's clock
+            changes; "" without one. A change compares it with what stands then.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -116,3 +118,4 @@ class LimitState(BaseModel):
     weight: float = 1.0
     granted: tuple[int, ...] = ()
     rate_limited: int = 0
+    rules: str = ""

@@ -1,7 +1,13 @@
-"""Rates and durations as words for people: `10/s`, `300/15min`, `2 h 5 m`. No I/O, no clock."""
+"""Rates and durations as words for people: `10/s`, `2 h 5 m`, `3 to 5 m`. No I/O, no clock."""
+
+import math
+from bisect import bisect_left, bisect_right
 
 SHOWN_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 """Seconds of each unit of a shown window, the longest first; no unit fits: ms."""
+
+STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9, 10)
+"""The first digits of a rough number: neighbours differ by 10 to 33 %."""
 
 
 def per_text(units: float, per: float) -> str:
@@ -23,3 +29,41 @@ def span(seconds: float) -> str:
     parts.append((whole % 60, "s"))
     first = next(i for i, (count, _) in enumerate(parts) if count)
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
+
+
+def few(value: float, way: int = 0) -> float:
+    """Round a number to one of `STEPS`: down with -1, up with 1, to the nearest with 0."""
+    if value <= 0:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(value) + 1e-9)
+    lead = value / power
+    below = STEPS[max(0, bisect_right(STEPS, lead + 1e-9) - 1)]
+    above = STEPS[min(len(STEPS) - 1, bisect_left(STEPS, lead - 1e-9))]
+    nearest = below if lead - below <= above - lead else above
+    return (below, nearest, above)[way + 1] * power
+
+
+def span_between(low: float, high: float = math.inf) -> str:
+    """Say a duration of which only bounds are known: `3 to 5 m`, `40 s to 2 m`, `6 m or more`."""
+    if high == math.inf:
+        return f"{_rough(low, -1)} or more"
+    last = _rough(high, 1)
+    first = _rough(low, -1, last[-1])
+    if first == last:
+        return f"about {first}"
+    number, unit = first.split()
+    return f"{number} to {last}" if last.endswith(f" {unit}") else f"{first} to {last}"
+
+
+def _rough(seconds: float, way: int, unit: str = "") -> str:
+    """Write a duration as one rough number, rounded in one way; 1 s at least.
+
+    Its unit is `unit` if it has one of that unit; else the largest unit that it has two of.
+    """
+    name, long = next(
+        (name, long)
+        for name, long in SHOWN_UNITS.items()
+        if seconds >= (long if name[0] == unit else 2 * long) or name == "s"
+    )
+    number = few(max(1.0, seconds / long), way)
+    return f"{math.floor(number) if way < 0 else math.ceil(number)} {name[0]}"

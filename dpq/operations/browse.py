@@ -166,6 +166,7 @@ class Explained(NamedTuple):
         ahead: Ready tasks before it, or before the head of its group.
         in_group: Tasks of its group before it.
         now_ms: The server's clock.
+        limits: The states of the queue's limit, and of its group's.
     """
 
     sentence: str
@@ -173,6 +174,7 @@ class Explained(NamedTuple):
     ahead: int
     in_group: int
     now_ms: int
+    limits: list[LimitState]
 
 
 class _Row(NamedTuple):
@@ -279,7 +281,8 @@ class PartitionBrowser(LimitOperations):
         texts = yield self._command("view", [self._now(), *names], read_texts)
         limits, now_ms = read_limits(scopes, Counter(), texts), int(texts[6])
         sentence = explain(found, limits, now_ms)
-        return Explained(sentence, _until(found, limits), found.ahead, found.in_group, now_ms)
+        until_ms = _until(found, limits)
+        return Explained(sentence, until_ms, found.ahead, found.in_group, now_ms, limits)
 
 
 class Browser:

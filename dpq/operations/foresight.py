@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpq.model.drain import DrainLook
+from dpq.model.drain import DrainLook, Paper
 from dpq.model.forecast import MAX_FORECAST, PREVIEW_CHARACTERS, Forecast
 from dpq.model.forecasting import Forecasting, merged
+from dpq.model.limit_rules import LimitRules
 from dpq.model.validation import milliseconds, whole_number
 from dpq.operations.description import Description
+from dpq.operations.limits import limit_field
 from dpq.protocol.command import Steps, all_of
 from dpq.protocol.foresight import read_drain, read_view
 
@@ -48,7 +50,34 @@ def forecast(
     return merged(found, count)
 
 
-def drain_look(parts: Sequence[Partition[Any]]) -> Steps[list[DrainLook]]:
-    """Read what the drain time of each partition depends on."""
-    args = [NAMED, LARGEST, LAST_TO_OPEN]
+def drain_look(parts: Sequence[Partition[Any]], *supposed: str) -> Steps[list[DrainLook]]:
+    """Read what the drain time of each partition depends on.
+
+    Args:
+        parts: The partitions.
+        supposed: Nothing; or a field of limits that is counted in any case; or that and its rules,
+            as if they were set.
+    """
+    args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
     return all_of([part.report("drain", args, read_drain) for part in parts])
+
+
+def limit_on_paper(
+    parts: Sequence[Partition[Any]], group: str | None, rules: LimitRules | None
+) -> Steps[Paper]:
+    """Read what stands of a limit, and the drain time as it is and with other rules, or none.
+
+    Args:
+        parts: The partitions that store the limit.
+        group: A group, `"*"` for every group, or None for the queue.
+        rules: The rules, or None.
+    """
+    from dpq.model.draining import drain_of_scope
+
+    stands, every = yield from parts[0].standing(group)
+    field = limit_field(group)
+    looks = yield from drain_look(parts, field)
+    text = rules.text(int(looks[0].now)) if rules else ""
+    changed = yield from drain_look(parts, field, text)
+    now, then = (drain_of_scope(each, group) for each in (looks, changed))
+    return Paper(stands, every, now, then, looks[0].now)

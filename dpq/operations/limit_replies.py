@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dpq.model.budget import Budget
+from dpq.model.limit_rules import plain_rules
 from dpq.model.limit_states import LimitState, MemberState, QuotaState
 from dpq.model.limits import EVERY_GROUP, RateLimit, read_rules, reason_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
@@ -20,8 +21,8 @@ def read_limits(
     states = []
     for i, group in enumerate(groups):
         rules, opens, why, rate, left, waiting, now_ms, lines = texts[8 * i : 8 * i + 8]
-        own, _, rules = rules.partition("\t")
-        rules, _, weight = split_pool(rules)
+        own, _, text = rules.partition("\t")
+        rules, _, weight = split_pool("" if text.startswith("?") else text)
         windows, concurrency = read_rules(rules) if rules else ((), None)
         everyone = group == EVERY_GROUP
         closed = why and (not everyone or why == "u")
@@ -30,6 +31,7 @@ def read_limits(
         left, counts, told, totals = left.split("\t")
         rate_limited, *granted = map(int, totals.split())
         is_own = own not in ("", "groups")
+        stands = plain_rules(text.removeprefix("?")) if is_own or everyone else ""
         states.append(
             LimitState(
                 group=group,
@@ -54,6 +56,7 @@ def read_limits(
                 weight=weight,
                 granted=tuple(granted) if is_own else (),
                 rate_limited=rate_limited,
+                rules=stands,
             )
         )
     return states

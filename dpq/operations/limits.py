@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dpq.model.budget import Budget
-from dpq.model.errors import ConfigurationError, TaskNotFoundError
+from dpq.model.errors import ConfigurationError, LimitChangedError, TaskNotFoundError
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
@@ -23,26 +23,47 @@ from dpq.protocol.values import read_texts
 class LimitOperations(CommandMaker):
     """Every operation about limits, on one partition."""
 
-    def set_limit(self, rules: LimitRules) -> Steps[None]:
-        """Limit the queue, a group, or every group without a limit of its own."""
+    def set_limit(
+        self, rules: LimitRules, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
+        """Limit the queue, a group, or every group without a limit of its own.
+
+        Args:
+            rules: The limit.
+            by: The name of who sets it, for the event.
+            expected: The rules that must stand, as `plain_rules` writes them; None: any.
+
+        Raises:
+            LimitChangedError: Other rules stand.
+        """
         warn_of_units(self.queue_name, rules.units)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
             seen = yield self._command("view", [self._now(), ""], read_texts)
             now_ms = int(seen[6])
-        anew = [secrets.randbelow(10**15)] if rules.reset else []
-        yield from self._set(rules.group, rules.text(now_ms), int(rules.reserves), anew)
+        reset = secrets.randbelow(10**15) if rules.reset else ""
+        args = [rules.text(now_ms), int(rules.reserves)]
+        yield from self._set(rules.group, args, [reset, by], expected)
 
-    def clear_limit(self, group: str | None) -> Steps[None]:
+    def clear_limit(
+        self, group: str | None, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
-        return self._set(group, "", 0, [])
+        return self._set(group, ["", 0], ["", by], expected)
 
-    def _set(self, group: str | None, text: str, heavy: int, anew: Sequence[int]) -> Steps[None]:
+    def _set(
+        self, group: str | None, rules: list[Any], more: list[Any], expected: str | None
+    ) -> Steps[None]:
         walk, cursor = "set", "0"
+        more = more if expected is None else [*more, expected]
         while walk != "done":
-            args = [self._now(), _field(group), text, heavy, walk, cursor, *anew]
+            args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
             command = self._command("set_limit", args, read_texts)
             walk, cursor, *costs = yield command
+            if walk == "changed":
+                from dpq.model.limit_words import rules_words
+
+                raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
         warn_of_costs(self.queue_name, costs)
 
     def delay_group(
@@ -88,6 +109,14 @@ class LimitOperations(CommandMaker):
         fields = yield from self._limited()
         states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
+
+    def standing(self, group: str | None) -> Steps[tuple[str, str]]:
+        """Read the rules of a limit, and those of every group, as `plain_rules`."""
+        scopes = [group, EVERY_GROUP]
+        args = [self._now(), *("" if each is None else each for each in scopes)]
+        texts = yield self._command("view", args, read_texts)
+        own, every = read_limits(scopes, Counter(), texts)
+        return own.rules, every.rules
 
     def group(self, name: str) -> Steps[LimitState]:
         """Read the limit and the state of one group."""
@@ -157,7 +186,8 @@ def _is_group(name: str) -> bool:
         return False
 
 
-def _field(group: str | None) -> str:
+def limit_field(group: str | None) -> str:
+    """Return the field of `limits` that holds the rules of a scope; the queue's stand in conf."""
     if group is None:
         return "queue"
     return "groups" if group == EVERY_GROUP else f"group:{group}"

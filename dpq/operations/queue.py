@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
-from dpq.model.drain import DrainLook
+from dpq.model.drain import DrainLook, Paper
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
@@ -549,8 +549,19 @@ class QueueOperations(Generic[P]):
 
     # Limits and groups
 
-    def set_limit(self, rules: LimitRules) -> Steps[None]:
-        """Limit a group, or every group without a limit of its own."""
+    def set_limit(
+        self, rules: LimitRules, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
+        """Limit a group, or every group without a limit of its own.
+
+        Args:
+            rules: The limit.
+            by: The name of who sets it.
+            expected: The rules that must stand, as `plain_rules` writes them; None: any.
+
+        Raises:
+            LimitChangedError: Other rules stand.
+        """
         group, count = rules.group, len(self.partitions)
         if group is None and count > 1:
             raise ConfigurationError(
@@ -563,13 +574,31 @@ class QueueOperations(Generic[P]):
                 f"weight is {rules.weight!r}, and queue {self.description.name!r} has {count} "
                 "partitions: there it must be 1 or more; multiply the weights of all groups"
             )
-        parts = self._limited_by(group)
-        return _done([self._noted(part, part.set_limit(rules)) for part in parts])
+        return self._change_limit(
+            group, lambda part, seen: part.set_limit(rules, by, seen), expected
+        )
 
-    def clear_limit(self, group: str | None) -> Steps[None]:
+    def clear_limit(
+        self, group: str | None, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
         """Remove a limit."""
-        parts = self._limited_by(group)
-        return _done([self._noted(part, part.clear_limit(group)) for part in parts])
+        return self._change_limit(
+            group, lambda part, seen: part.clear_limit(group, by, seen), expected
+        )
+
+    def _change_limit(
+        self,
+        group: str | None,
+        change: Callable[[Partition[P], str | None], Steps[None]],
+        expected: str | None,
+    ) -> Steps[None]:
+        """Change a limit in all partitions that store it; the first one compares what stands."""
+        first, *others = self._limited_by(group)
+        if expected is None:
+            yield from all_of([self._noted(part, change(part, None)) for part in (first, *others)])
+        else:
+            yield from self._noted(first, change(first, expected))
+            yield from all_of([self._noted(part, change(part, None)) for part in others])
 
     def _limited_by(self, group: str | None) -> Sequence[Partition[P]]:
         """Find the partitions that store the limit of a group, of every group, or of the queue."""
@@ -681,6 +710,10 @@ class QueueOperations(Generic[P]):
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
         return foresight.drain_look(self.partitions)
+
+    def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
+        """Read what stands of a limit, and the drain time with it and with other rules, or none."""
+        return foresight.limit_on_paper(self._limited_by(group), group, rules)
 
     def remember(self) -> Steps[list[int]]:
         """Store a slot of the history, unless this minute has one."""

@@ -72,13 +72,17 @@ class StoredOperations(PartitionBase[P]):
         """Count the tasks of each state."""
         return self.report("stats", [], read_stats)
 
-    def report(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
+    def report(self, name: str, args: Sequence[int | str], read: Callable[[Any], T]) -> Steps[T]:
         """Run a script that reports on the queue at one moment."""
         return self._ask(name, [self._now(), *args], read)
 
     def events(self, after: str, most: int, stream: str) -> Steps[list[Event]]:
         """Read the events, or the trail, behind a position; or the newest ones."""
         return self._ask("events", [after, most, stream], read_events)
+
+    def task_trail(self, id_: str, before: str, look: int) -> Steps[list[Any]]:
+        """Read the events of one task among some of the trail; see task_trail.lua."""
+        return self._ask("task_trail", [id_, before, look], list)
 
     # Changing
 

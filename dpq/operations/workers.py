@@ -114,7 +114,7 @@ class WorkerOperations(CommandMaker):
         return sorted(told.workers.values(), key=lambda worker: (worker.since, worker.name))
 
     def told(self, what: str = "leases") -> Steps[_Told]:
-        """Read the heartbeats; with "leases" also the holder of each delivery."""
+        """Read the heartbeats; with "leases" or a token also who has each delivery, or that one."""
         found: dict[str, str] = {}
         cursor = "0"
         while True:

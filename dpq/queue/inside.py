@@ -5,6 +5,8 @@ Workers, the scheduler, the dashboard and the command line use it. The verbs are
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -37,3 +39,8 @@ def operations_of(queue: QueueBase[P]) -> QueueOperations[P]:
 def leases_of(queue: QueueBase[Any]) -> Leases:
     """Return the leases that a queue object extends; in a forked child it has others."""
     return queue._leases
+
+
+def process_name() -> str:
+    """Return the name of this process, for people who look for it: `host:pid`."""
+    return f"{socket.gethostname()}:{os.getpid()}"

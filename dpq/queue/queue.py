@@ -36,6 +36,7 @@ from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_s
 from dpq.model.validation import milliseconds, number
 from dpq.queue.base import QueueSettings
 from dpq.queue.end_log import log_failed
+from dpq.queue.inside import process_name
 from dpq.queue.life import QueueLife
 from dpq.queue.pauses import THROWN_AWAY, pause
 
@@ -807,7 +808,7 @@ class DPQ(QueueLife[P]):
             weight=weight,
             reset=reset,
         )
-        self._session.run(self._operations.set_limit, rules)
+        self._session.run(self._operations.set_limit, rules, process_name())
 
     def clear_limit(self, group: str | None = None) -> None:
         """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
@@ -815,7 +816,7 @@ class DPQ(QueueLife[P]):
         A group or queue that a 429 or `delay_group` has closed stays closed: `resume` opens the
         queue.
         """
-        self._session.run(self._operations.clear_limit, group)
+        self._session.run(self._operations.clear_limit, group, process_name())
 
     def rate_limited(
         self,

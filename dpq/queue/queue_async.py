@@ -35,6 +35,7 @@ from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_s
 from dpq.model.validation import milliseconds, number
 from dpq.queue.base import QueueSettings
 from dpq.queue.end_log import log_failed
+from dpq.queue.inside import process_name
 from dpq.queue.life_async import AsyncQueueLife
 from dpq.queue.pauses_async import THROWN_AWAY, pause
 
@@ -814,7 +815,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             weight=weight,
             reset=reset,
         )
-        await self._session.run(self._operations.set_limit, rules)
+        await self._session.run(self._operations.set_limit, rules, process_name())
 
     async def clear_limit(self, group: str | None = None) -> None:
         """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
@@ -822,7 +823,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         A group or queue that a 429 or `delay_group` has closed stays closed: `resume` opens the
         queue.
         """
-        await self._session.run(self._operations.clear_limit, group)
+        await self._session.run(self._operations.clear_limit, group, process_name())
 
     async def rate_limited(
         self,

@@ -8,15 +8,11 @@ import re
 from typing import NamedTuple
 
 from dpq.model.history import Event
-from dpq.model.limits import read_rules
-from dpq.model.pools import split_pool
-from dpq.model.quota import read_quotas
-from dpq.model.rates import per_text, span
+from dpq.model.limit_words import rules_words
+from dpq.model.rates import span
 
 KINDS = {"rate_limited": "429"}
 """Kinds with other words; in all others `_` becomes a space. Another status is in the detail."""
-
-MEMBERS_SHOWN = 3
 
 _MS = re.compile(r"\b(\d{1,15}) ms\b")
 _STATUS = re.compile(r"^(\d{3}), (.*)$")
@@ -41,7 +37,7 @@ def event_text(event: Event) -> EventText:
     """Write an event in words; a detail of an unknown form stays as it is."""
     kind, detail = kind_text(event.kind), event.detail
     if event.kind == "limit_set":
-        return EventText(kind, _limit_text(detail))
+        return EventText(kind, _change_text(event))
     if event.kind in ("dead", "failed", "by_hand"):  # the detail is the text of another program
         return EventText(kind, detail)
     if event.kind == "learned":
@@ -60,34 +56,12 @@ def kind_text(kind: str) -> str:
     return KINDS.get(kind, kind.replace("_", " "))
 
 
-def _limit_text(rules: str) -> str:
-    try:
-        windows, concurrency = read_rules(rules)
-        quotas = read_quotas(split_pool(rules)[0])
-        _, members, weight = split_pool(rules)
-    # The text is `removed`, has another form, or was cut.
-    except (ValueError, TypeError, LookupError):
-        return rules
-    said = [
-        _counted(per_text(one.rate, one.per), one.unit)
-        + (f", {one.burst} at once" if one.burst > 1 else "")
-        + (", moving" if one.moving else "")
-        for one in windows
-    ]
-    said += [
-        _counted(f"{one.amount}/{one.period}", one.unit) + f" {one.timezone}" for one in quotas
-    ]
-    if concurrency:
-        said.append(f"{concurrency} leases")
-    if weight != 1:
-        said.append(f"weight {weight:g}")
-    text = "; ".join(said) or "no window"
-    if members:
-        more = f" and {len(members) - MEMBERS_SHOWN} more" if len(members) > MEMBERS_SHOWN else ""
-        text += f"; for each of {', '.join(members[:MEMBERS_SHOWN])}{more}"
-    return text
-
-
-def _counted(rate: str, unit: str) -> str:
-    units, _, time = rate.partition("/")
-    return f"{units} {unit}/{time}" if unit else rate
+def _change_text(event: Event) -> str:
+    """Say what became of a limit, what it was, and who changed it."""
+    group = event.group or None
+    now = event.detail if event.detail == "removed" else rules_words(event.detail, group)
+    if event.before and event.before == event.detail:
+        now += ", begun anew"
+    elif event.before:
+        now += f" (was {rules_words(event.before, group)})"
+    return now + (f", by {event.by}" if event.by else "")

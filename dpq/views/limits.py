@@ -3,6 +3,7 @@
 from typing import Any
 
 from dpq import LimitState, Quota, RateLimit
+from dpq.model.limit_rules import LimitRules
 from dpq.model.limits import most_granted
 from dpq.model.rates import span
 from dpq.views.words import number
@@ -29,9 +30,20 @@ def quota_text(quota: Quota) -> str:
 
 def promise(window: RateLimit) -> str:
     """Write the promise of a window."""
-    whole = most_granted(window.rate, window.burst)
+    fastest = window.adaptive.ceiling if window.adaptive else window.rate
+    whole = most_granted(fastest, window.burst)
     unit = window.unit or "requests"
     return f"never more than {number(whole)} {unit} in any {span(window.per)}"
+
+
+def promises(rules: LimitRules) -> list[str]:
+    """Write all promises of a limit, a sentence each."""
+    said = [promise(window) for window in rules.windows]
+    said += [f"never more than {quota_text(quota)}" for quota in rules.quotas]
+    if rules.concurrency is not None:
+        said.append(f"never more than {number(rules.concurrency)} at once")
+    whose = f"for each of {len(rules.members)} members " if rules.members else ""
+    return [whose + each for each in said]
 
 
 def gauges(state: LimitState) -> list[dict[str, Any]]:

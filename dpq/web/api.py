@@ -24,8 +24,10 @@ from dpq.web.pages import (
     filter_of,
     left_of,
     look_of,
+    next_tasks,
     query_of,
     search,
+    see,
     write_search,
 )
 from dpq.web.render import plain
@@ -107,11 +109,20 @@ def tasks(call: Call) -> Response:
 
 
 def task(call: Call) -> Response:
-    """Read one task, and why it is not running."""
-    id_ = call.part("id")
-    found, why = call.queue.get(id_), call.browse("explained", id_)
-    fields = task_json(found, call.site.guard.access.payloads)
-    return call.answer(fields | {"why": why._asdict()})
+    """Read one task: why it is not running, when it begins, its worker, and what has happened."""
+    seen = see(call, call.part("id"))
+    fields = task_json(seen.task, call.site.guard.access.payloads)
+    why = {name: value for name, value in seen.why._asdict().items() if name != "limits"}
+    held = seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)}
+    told = {
+        "why": why,
+        "begins": seen.begins._asdict(),
+        "holder": held,
+        "trail": [event.model_dump(mode="json") for event in seen.trail.events],
+        "trail_searched": seen.trail.looked,
+        "trail_whole": seen.trail.whole,
+    }
+    return call.answer(fields | told)
 
 
 def limits(call: Call) -> Response:
@@ -139,8 +150,7 @@ def groups(call: Call) -> Response:
 
 def forecast(call: Call) -> Response:
     """Foresee the next tasks that start, and when all due tasks will have begun."""
-    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
-    tasks = [plain(each) | {"priority": str(each.priority)} for each in found]
+    tasks = [plain(each) | {"priority": str(each.priority)} for each in next_tasks(call)]
     if not call.site.guard.access.payloads:
         tasks = [{name: v for name, v in each.items() if name != "payload"} for each in tasks]
     return call.answer({"tasks": tasks, "drain": plain(call.site.drain(call.name))})

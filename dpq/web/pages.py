@@ -2,20 +2,22 @@
 
 import base64
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 from redis.exceptions import RedisError, ResponseError
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, DPQError, LeaseInfo, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
+from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Explained, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
-from dpq.queue.inside import session_of
+from dpq.operations.one_task import Trail, holder, task_trail
+from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS
+from dpq.views.one_task import Begins, begins, begun_ms, life, shown_steps
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
 from dpq.web.site import Call, read_number
@@ -99,10 +101,9 @@ def events(call: Call) -> Response:
 
 def coming(call: Call) -> Response:
     """Show the next tasks that start, each with its moment, as limits stand."""
-    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
     return call.render(
         "next.html",
-        found=found,
+        found=next_tasks(call),
         snapshot=call.site.snapshot(call.name),
         payloads=_payloads(call),
     )
@@ -270,23 +271,66 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
     return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
 
 
+class Seen(NamedTuple):
+    """A task with all that its page and its JSON say of it.
+
+    Attributes:
+        task: The task.
+        why: Why it is not running, and its place in the order.
+        begins: When it begins.
+        holder: Its lease; None if it is not running.
+        trail: What has happened to it, as far as that is kept and was looked at.
+    """
+
+    task: Any
+    why: Explained
+    begins: Begins
+    holder: LeaseInfo | None
+    trail: Trail
+
+
+def see(call: Call, id_: str) -> Seen:
+    """Read one task.
+
+    Raises:
+        TaskNotFoundError: Nothing is stored under the id.
+    """
+    watch = call.site.watch(call.name)
+    run, operations = session_of(watch.queue).run, operations_of(watch.queue)
+    found, why = call.queue.get(id_), call.browse("explained", id_)
+    known = call.site.events(call.name)
+    trail = Trail([], 0, True)
+    if watch.may_see_events:
+        trail = run(task_trail, operations, id_, found.enqueued_at.timestamp() * 1000)
+    if not trail.events:  # without a trail, the queue's events say some of it
+        trail = trail._replace(events=[each for each in known if each.task_id == id_])
+    held = None
+    if found.state is TaskState.INVISIBLE:
+        held = run(holder, operations, found, why.now_ms)
+    snapshot, drain = call.site.snapshot(call.name), call.site.drain(call.name)
+    return Seen(found, why, begins(found, why, next_tasks(call), snapshot, drain), held, trail)
+
+
+def next_tasks(call: Call) -> Any:
+    """Foresee the next tasks that start."""
+    return call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
+
+
 def task(call: Call) -> Response:
-    """Show one task: its payload, why it does not run, its place, its errors."""
-    id_ = call.part("id")
-    found = call.queue.get(id_)
+    """Show one task: when it begins and why then, its worker, its life, its payload."""
+    seen = see(call, call.part("id"))
+    state = seen.task.state
+    steps, left_out = shown_steps(life(seen.task, seen.trail.events))
     return call.render(
         "task.html",
-        task=found,
-        why=call.browse("explained", id_),
-        offered=[name for name, of in OF_STATES.items() if found.state in of and call.may(name)],
+        seen=seen,
+        task=seen.task,
+        steps=steps,
+        left_out=left_out,
+        partitions=call.site.snapshot(call.name).survey.partitions,
+        offered=[name for name, of in OF_STATES.items() if state in of and call.may(name)],
         payloads=_payloads(call),
-        running_since=_begun(found) if found.state is TaskState.INVISIBLE else None,
     )
-
-
-def _begun(task: Any) -> float | None:
-    """Return the start of a delivery, ms: its token is the server's clock in microseconds."""
-    return task.token / 1000 if task.token > 10**15 else None
 
 
 def dead(call: Call) -> Response:
@@ -318,7 +362,7 @@ def workers(call: Call) -> Response:
     """Show the workers of a queue, and its leased tasks, the longest running first."""
     snapshot = call.site.snapshot(call.name)
     found = call.shared("search", Filter(TaskState.INVISIBLE), (), 200, 200)
-    leases = sorted(((_begun(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
+    leases = sorted(((begun_ms(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
     return call.render(
         "workers.html", snapshot=snapshot, leases=leases[:PAGE], payloads=_payloads(call)
     )

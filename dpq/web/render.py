@@ -20,7 +20,7 @@ from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, window_text
 from dpq.views.verdict import is_unattended, say_verdict
 from dpq.views.words import number
-from dpq.web.svg import day, draw, spark
+from dpq.web.svg import day, draw, life_line, spark
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would slow the browser down."""
@@ -58,15 +58,20 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else number(round(value))
 
 
-_HOW = {"": Markup(""), "clock": Markup(" data-clock"), "until": Markup(" data-until")}
+How = Literal["", "clock", "until", "about"]
+
+_HOW = {"": Markup("")} | {
+    how: Markup(" data-{}").format(how) for how in ("clock", "until", "about")
+}
 
 
-def moment(value: datetime | float | None, how: Literal["", "clock", "until"] = "") -> Markup:
+def moment(value: datetime | float | None, how: How = "") -> Markup:
     """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago".
 
     Args:
         value: A time, or ms since 1970.
-        how: "clock" adds the time on the reader's clock; "until" gives that time first, and always.
+        how: "clock" adds the time of the day; "until" gives that time first, and always; "about"
+            does so without its seconds.
     """
     if value is None:
         return Markup("–")  # noqa: RUF001
@@ -178,7 +183,13 @@ def environment() -> Environment:
         "quota": quota_text,
         "named": named,
     }
-    made.globals |= {"spark": spark, "steps": steps, "draw": draw, "day": day}
+    made.globals |= {
+        "spark": spark,
+        "steps": steps,
+        "draw": draw,
+        "day": day,
+        "life_line": life_line,
+    }
     made.globals |= {"gauges": gauges, "drain_ms": drain_ms, "limited_by": limited_by}
     made.globals |= {"say_verdict": say_verdict, "is_unattended": is_unattended}
     return made

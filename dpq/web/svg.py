@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from dpq.model.rates import span
 from dpq.views.charts import Chart, Limited, Line
+from dpq.views.one_task import Step
 
 WIDTH, HEIGHT = 600.0, 100.0
 """The box of a chart; the page stretches it."""
@@ -14,6 +15,9 @@ WIDTH, HEIGHT = 600.0, 100.0
 RECT = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"></rect>')
 MARK = Markup('<line class="limited" x1="{0:.1f}" x2="{0:.1f}" y1="4" y2="24"></line>')
 """A bar of a chart, and the mark of a 429."""
+
+POINT = Markup('<line class="{0}" x1="{1:.1f}" x2="{1:.1f}" y1="2" y2="22"></line>')
+"""The mark of a fault or a return on the line of a task's life."""
 
 
 def figure(value: float) -> str:
@@ -124,3 +128,39 @@ def day(limited: Limited) -> Markup:
         '<svg class="day" viewBox="0 0 600 24" preserveAspectRatio="none" role="img" '
         'aria-label="{} in the last 24 hours">{}</svg>'
     ).format(limited.hits or "no limits", Markup("").join(shapes))
+
+
+def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
+    """Draw the life of a task as a line: its deliveries as bars, returns and faults as marks.
+
+    Args:
+        steps: Its steps, the oldest first.
+        end_ms: The end of the line.
+        runs: True if the last delivery goes on.
+    """
+    start = steps[0].at_ms
+    scale = WIDTH / max(1.0, end_ms - start)
+    bars = [(step.at_ms - step.took * 1000, step.at_ms) for step in steps if step.took is not None]
+    began = [step.at_ms for step in steps if step.tone == "good"]
+    if runs and began:
+        bars.append((began[-1], end_ms))
+    shapes = [
+        RECT.format("run", (at - start) * scale, 7, max(3.0, (end - at) * scale), 10)
+        for at, end in bars
+    ]
+    shapes += [
+        POINT.format(step.tone, min(WIDTH - 3, max(3, (step.at_ms - start) * scale)))
+        for step in steps
+        if step.tone in ("warn", "bad")
+    ]
+    count = len(bars)
+    return Markup(
+        '<svg class="life" viewBox="0 0 {:g} 24" preserveAspectRatio="none" role="img" '
+        'aria-label="{} in {}"><line x1="0" x2="{:g}" y1="12" y2="12"></line>{}</svg>'
+    ).format(
+        WIDTH,
+        f"{count} {'delivery' if count == 1 else 'deliveries'}",
+        span(max(0.0, end_ms - start) / 1000),
+        WIDTH,
+        Markup("").join(shapes),
+    )

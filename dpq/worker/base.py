@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase
-from dpq.queue.inside import operations_of
+from dpq.queue.inside import operations_of, process_name
 from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
@@ -148,7 +146,7 @@ class WorkerBase(Generic[Q]):
             number("time_limit", time_limit, "seconds", 0.001, MAX_SECONDS)
         self.visibility = visibility
         self.time_limit = time_limit
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.name = name or process_name()
         self.given_back = 0
         self._calls: HandlerCalls[Q] = HandlerCalls(
             self.name,

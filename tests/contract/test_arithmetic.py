@@ -7,12 +7,15 @@ gate before. A change on one side alone fails, whichever it is.
 
 import math
 import random
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 
+import dpq
 from dpq import DPQ, Adaptive, Quota, RateLimit, Reserve
 from dpq.model.cost import read_cost, write_cost
 from dpq.model.counted import Refilling
@@ -58,6 +61,9 @@ RULES = {
     "budget that refills": Rules([RateLimit(20, 1, 20, slack=0)], budget="s"),
 }
 COSTS: list[int | dict[str, int]] = [1, 1, 1, 2, 5, {"t": 30}, {"": 0, "t": 170}, {"t": 2000}]
+ARITHMETIC = [
+    f"model/{name}.py" for name in ("gates", "windows", "counted", "priority", "forecasting")
+]
 COMPARED = {"dpq.model.gates", "dpq.model.counted", "dpq.model.windows"}
 LEFT_OUT = {"_looked_at", "assumed", "probe_until", "permits", "rolled"}
 """Attributes that say nothing of what was granted, or that a client only assumes."""
@@ -169,6 +175,21 @@ class Vectors:
     def give_up(self, task_id: str) -> None:
         """A task that waits for a day is in the way."""
         self.q.cancel(task_id)
+
+
+def test_each_side_points_to_the_other() -> None:
+    """A module of the model names the scripts that compute the same, and they name the module."""
+    root = Path(dpq.__file__).parent
+    there, back = set(), set()
+    for path in map(root.joinpath, ARITHMETIC):
+        for script in re.findall(r"\blua/[\w/]+\.lua", path.read_text(encoding="utf-8")):
+            there.add((path.name, script))
+    for path in (root / "protocol" / "lua").rglob("*.lua"):
+        for module in re.findall(r"dpq/(model/\w+\.py)", path.read_text(encoding="utf-8")):
+            if module in ARITHMETIC:
+                script = path.relative_to(root / "protocol").as_posix()
+                back.add((module.removeprefix("model/"), script))
+    assert there == back
 
 
 @pytest.mark.many_calls

@@ -19,7 +19,7 @@ from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner, Result
 
 from dpq import DPQ, AsyncWorker, Worker
-from dpq.cli import app, leases
+from dpq.cli import _terminal, app, leases
 from dpq.operations.workers import MOST_NAMED, Doing
 from dpq.server import Server
 
@@ -195,7 +195,7 @@ def test_release_asks_at_a_terminal(
     """At a terminal it asks, and does nothing without a yes."""
     q.push("x")
     q.pop()
-    monkeypatch.setattr(leases, "_at_terminal", lambda: True)
+    monkeypatch.setattr(_terminal, "asks", lambda: True)
     said = run("release", "--all", lines="y\n" if agreed else "n\n")
     assert "gives back 1 running tasks" in said.stderr
     assert q.stats().invisible == (0 if agreed else 1)

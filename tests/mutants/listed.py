@@ -1130,8 +1130,8 @@ holds | a search that is blind reads payloads | lua/search
 - string.match(raw, '^[^\n]*')
 + raw
 task.fields | the API of the dashboard sends payloads that pages do not show | web/web_pages
-- fields = task_json(found, call.site.guard.access.payloads)
-+ fields = task_json(found)
+- fields = task_json(seen.task, call.site.guard.access.payloads)
++ fields = task_json(seen.task)
 Call.__init__ | the API of the dashboard takes a form for no argument | web/web_safety
 - elif body and self.path.startswith("/api/"):
 + elif not body and not self.path:

@@ -42,8 +42,8 @@ def test_a_limit(q):
     q.set_limit((*windows, Quota(900, "day", timezone="Europe/Berlin")), group="gpt", concurrency=4)
     q.set_limit(1, 0.5, group="*")
     q.set_limit(60, 60, group="p", members=["a", "b", "c", "d", "e"], weight=2)
-    assert [event_text(event).detail for event in q.events()] == [
-        "500/min; 200000 tokens/min, 20000 at once; 900/day Europe/Berlin; 4 leases",
+    assert [event_text(event).detail.split(", by ")[0] for event in q.events()] == [
+        "500/min; tokens=200000/min,burst=20000; 900/day@Europe/Berlin; 4 at once",
         "1/500ms",
         "60/min; weight 2; for each of a, b, c and 2 more",
     ]

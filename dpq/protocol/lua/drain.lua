@@ -6,6 +6,8 @@
 -- ARGV[2]  named      how many groups with a limit of their own are counted at most
 -- ARGV[3]  largest    how many other groups are counted at most: the groups with most tasks of 200 random tasks
 -- ARGV[4]  last       how many closed groups are counted at most: the groups that open last
+-- ARGV[5]  whose      a limit whose scope is counted in any case: "queue", "groups" or "group:" and a name; or left out
+-- ARGV[6]  supposed   compute as if this limit had these rules, "" for none; or left out
 --
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
@@ -15,6 +17,7 @@
 -- are described. If more are due, all cost 1, and no unit is kept for higher priorities, that text is "".
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local whose, supposed = ARGV[5], ARGV[6]
 
 -- Needs: now, groups, score, rules, gate, bare, member, record, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
@@ -64,6 +67,7 @@ local function keeps(scope)
   return kept
 end
 
+know(string.match(whose or '', '^group:(.*)$') or '')
 -- A role without HSCAN sees the largest groups only.
 for _, field in ipairs(redis.pcall('HSCAN', limits, '0', 'COUNT', named)[2] or {}) do
   know(string.match(field, '^group:(.*)$') or '*') -- "*" for a value, which is no such field
@@ -85,6 +89,14 @@ for i = 1, math.min(largest, #order) do
   know(order[i])
 end
 bare(scopes)
+if supposed then
+  -- Needs: plain_rules
+  local before, rules = stored_rules(hash_of(whose)) or '', parsed(supposed)
+  if rules then
+    rules.text, rules.own, (rules.every or rules).own = supposed, whose ~= 'groups', whose ~= 'groups'
+  end
+  seen.rules[whose], seen.realign = rules or false, before ~= supposed and string.find(before .. supposed, '|%u') ~= nil
+end
 local each = all and SAMPLE or math.max(5, math.floor(600 / #scopes))
 for _, scope in ipairs(scopes) do
   local from, to, texts = '[' .. scope .. '\t', '(' .. scope .. '\n', {}

@@ -8,17 +8,22 @@
 -- ARGV[4]  is_heavy     "1": tasks may need different amounts of the limit
 -- ARGV[5]  walk       "set" to begin, then the `walk` of the last answer: "leases", "gates" or "closed"
 -- ARGV[6]  cursor     "0" to begin, then the `cursor` of the last answer
--- ARGV[7]  reset      digits that the caller has made up, to let the limit begin anew; or left out
+-- ARGV[7]  reset      digits that the caller has made up, to let the limit begin anew; "" if it goes on
+-- ARGV[8]  by         the name of who changes the limit, for the event; "" if it is not known
+-- ARGV[9]  expected   the rules that must stand, as plain_rules writes them, "" for no limit; or left out
 --
 -- Returns {walk, cursor} for the next call, or {"done", "0"} and a text for each cost of the first waiting tasks that
 -- the limit does not count as it is (uncounted). The rules hold from the first call on. That call and the next ones
 -- count the running tasks, about 400 each, so the first nearly always counts all. They also set new times for closed
 -- groups, which would else open at their old times. Units granted before in a window of the same length still count; a
--- learned rate and a closing stay. A reset forgets these units and the rate, but not the closing. A reset of the limit
--- of all groups does so for one group after the other. {-8, ...}: the client knows another format (refusal).
--- Lost reply: safe to send again; a reset is not done twice.
+-- learned rate and a closing stay. An event has the rules, those before, and who has changed them; rules that stand
+-- already are no event. {"changed", the rules that stand}: other rules than the expected ones stand, and nothing has
+-- changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all groups does so
+-- for one group after the other. {-8, ...}: the client knows another format (refusal).
+-- Lost reply: safe to send again; a reset is not done twice. The rules of the call then stand, and count as expected.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local reset = ARGV[7]
+local reset, by, expected = ARGV[7], ARGV[8], ARGV[9]
+reset = reset ~= '' and reset
 local counts_periods, differs = string.find(rules, '|%u'), false
 if #field > 206 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
@@ -29,12 +34,17 @@ local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
+-- Needs: plain_rules
+local hash, name = hash_of(field)
+local before, stood
+if walk == 'set' then
+  before, stood = stored_rules(hash, name)
+  if expected and stood ~= expected and stood ~= plain_rules(rules) then
+    return { 'changed', stood }
+  end
+end
 go_on()
 if walk == 'set' then
-  local hash, name = limits, field
-  if field == 'queue' then
-    hash, name = conf, 'queue_rules'
-  end
   -- Needs: noted
   local queue, count = limits_noted()
   if not count then
@@ -43,7 +53,6 @@ if walk == 'set' then
     local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
-  local before = redis.call('HGET', hash, name)
   differs = before ~= rules
   counts_periods = differs and (counts_periods or string.find(before or '', '|%u')) -- else each count goes on
   if (counts_periods or differs and string.find(rules, ' m', 1, true)) and field == 'groups' then
@@ -69,10 +78,11 @@ if walk == 'set' then
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
-  -- Needs: event
-  -- Leaves out the days on which a zone's clock changes: they would be most of the text.
-  local said = rules == '' and 'removed' or string.gsub(rules, ' %-?%d+:%-?%d[%d:,%-]*', ' 0:0')
-  tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', said)
+  if stood ~= plain_rules(rules) or reset then
+    -- Needs: event
+    local text = rules == '' and 'removed' or plain_rules(rules)
+    tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', text, 'before', stood, 'by', by or '')
+  end
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter whose sleep follows the old limit
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'

@@ -5,7 +5,8 @@
 -- ARGV[2..]            groups, "" for the queue
 --
 -- Returns eight texts for each group:
--- * Its limit: its field of limits ("queue" for the queue), TAB and its rules; "" without a limit.
+-- * Its limit: its field of limits ("queue" for the queue), TAB and its rules, with a ? before rules that cannot be
+--   read; "" without a limit.
 -- * When it opens, ms; "0" if it is open, or if the moment is not known.
 -- * Why it lets no task run; "" if it lets tasks run. l: a 429 closed it. h: a caller closed it by hand. u: its rules
 --   cannot be read. p: its probe runs. c: its concurrency is used up. s: the units of a window are spent. q: a quota
@@ -88,7 +89,7 @@ for i = 2, #args do
   local text, lines, permits, of_members = '', {}, running(scope), 0
   for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
     local rules = rules_of(field)
-    text = rules and field .. '\t' .. (rules.unreadable and '' or rules.text) or text
+    text = rules and field .. '\t' .. (rules.unreadable and '?' or '') .. rules.text or text
   end
   if gate.rules.members then
     pool_at(gate, {}, math.huge)

@@ -4,7 +4,8 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
 -- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
--- ARGV[4]  what       "leases" to read the tokens of the workers' leases as well, else ""
+-- ARGV[4]  what       "leases" to read the tokens of the workers' leases as well; one such token to read only who has
+--                     it; else ""
 --
 -- Returns {next cursor ("0" at the end), now (ms), field, value, ...}. The field is the id of a worker, and its value
 -- the worker's record; or the id and a TAB, and what the worker was doing (beat). Two pages may name the same worker.
@@ -19,7 +20,9 @@ for i = 1, #page[2], 2 do
   if seen + forget > now and seen <= now + forget then -- another program wrote a time to come
     local field, value = page[2][i], page[2][i + 1]
     if what ~= 'leases' and string.sub(field, -1) == '\t' then
-      value = string.match(value, '^[^\t]*')
+      local doing, tokens = string.match(value, '^([^\t]*)\t?(.*)')
+      local has = what ~= '' and string.find(' ' .. tokens .. ' ', ' ' .. what .. ' ', 1, true)
+      value = has and doing .. '\t' .. what or doing
     end
     reply[#reply + 1], reply[#reply + 2] = field, value
   end

@@ -21,22 +21,28 @@
     }).filter(Boolean).join(" ");
   };
 
+  // Times of the day are UTC everywhere; the title of each also has the reader's own zone.
+  const utc = (at, digits = 16) => {
+    const [text, today] = [at, Date.now() + ahead].map((ms) => new Date(ms).toISOString());
+    const day = text.slice(0, 10) === today.slice(0, 10) ? "" : `${text.slice(0, 10)} `;
+    return `${day}${text.slice(11, digits)} UTC`;
+  };
+  const SECONDS = 19;
+
+  const said = (at, now, how) => {
+    const rest = at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
+    if ("until" in how) return `${utc(at, SECONDS)}, ${rest}`;
+    if ("about" in how) return at > now ? `${utc(at)}, ${rest}` : "now";
+    if (!("clock" in how)) return rest;
+    return at > now + 9e4 ? `${rest}, ${utc(at)}` : at > now ? rest : "now";
+  };
+
   const tick = () => {
     const now = Date.now() + ahead;
     for (const time of document.querySelectorAll("time[data-at]")) {
       const at = Number(time.dataset.at);
-      if (!time.title) time.title = time.textContent;
-      const far = Math.abs(at - now) > 30 * 864e5;
-      if (far) continue;
-      const clock = "clock" in time.dataset && at - now > 9e4
-        ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })}` : "";
-      if ("until" in time.dataset) {
-        const to = new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-        time.textContent = at > now ? `${to}, in ${span(at - now)}` : to;
-        continue;
-      }
-      const past = "clock" in time.dataset ? "now" : `${span(now - at)} ago`;
-      time.textContent = at > now ? `in ${span(at - now)}${clock}` : past;
+      if (!time.title) time.title = `${time.textContent}; ${new Date(at).toLocaleString([], { timeZoneName: "short" })}`;
+      if (Math.abs(at - now) < 30 * 864e5) time.textContent = said(at, now, time.dataset);
     }
     for (const gauge of document.querySelectorAll("[data-left]")) {
       const { left, burst, rate, seen } = gauge.dataset;
@@ -54,7 +60,7 @@
   const away = (text) => {
     const bar = document.getElementById("away");
     since = since || new Date();
-    bar.textContent = `${text} Since ${since.toLocaleTimeString()}; trying again.`;
+    bar.textContent = `${text} Since ${utc(since, SECONDS)}; trying again.`;
     bar.hidden = false;
     document.body.classList.add("away");
   };
@@ -207,14 +213,12 @@
     const [names, lines] = JSON.parse(chart.dataset.chart);
     const last = lines[0].length - 1;
     const i = Math.max(0, Math.min(last, at));
-    const when = new Date(Number(chart.dataset.from) + i * Number(chart.dataset.step));
-    const day = Number(chart.dataset.step) * last > 9e7 ? { month: "short", day: "numeric" } : {};
-    const clock = when.toLocaleString([], { ...day, hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-    const said = lines.map((values, n) => (names.length > 1 ? `${names[n]} ${values[i]}` : values[i]));
-    chart.querySelector("output").textContent = `${clock}: ${said.join(", ")}`;
+    const when = Number(chart.dataset.from) + i * Number(chart.dataset.step);
+    const told = lines.map((values, n) => (names.length > 1 ? `${names[n]} ${values[i]}` : values[i]));
+    chart.querySelector("output").textContent = `${utc(when)}: ${told.join(", ")}`;
     const x = (i + 0.5) / (last + 1) * 600;
     for (const side of ["x1", "x2"]) chart.querySelector(".cursor").setAttribute(side, x);
-    chart.dataset.at = when.getTime();
+    chart.dataset.at = when;
   };
   const place = (chart, at) => Math.round((at - Number(chart.dataset.from)) / Number(chart.dataset.step));
   const keep = (chart, page) => { // before it is shown, so that no screen reader says it again

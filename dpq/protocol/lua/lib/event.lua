@@ -1,8 +1,8 @@
 -- event: add to the stream of events what people want to see. The stream keeps about the last thousand events.
 -- Keys: events
 -- Needs: now, trail
--- Gives: tell(kind, group, member, id, detail), which adds an event. If the user has no rights for the stream, it adds
---        nothing;
+-- Gives: tell(kind, group, member, id, detail, ...), which adds an event; the names and values of more fields may
+--        follow. If the user has no rights for the stream, it adds nothing;
 --        told_now(kind, group, member), true if the last event was the same and is less than a second old. So a storm
 --        is one event a second.
 local function told_now(kind, group, member)
@@ -12,8 +12,8 @@ local function told_now(kind, group, member)
     and math.abs(now - (tonumber(fields[12]) or 0)) < 1000 -- a clock may go back
 end
 
-local function tell(kind, group, member, id, detail)
+local function tell(kind, group, member, id, detail, ...)
   redis.pcall('XADD', events, 'MAXLEN', '~', '1000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
-    'detail', string.sub(detail, 1, 500), 'at', stamp)
+    'detail', string.sub(detail, 1, 500), 'at', stamp, ...)
   note(kind, group, member, id, detail)
 end

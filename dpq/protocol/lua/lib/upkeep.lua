@@ -1,4 +1,5 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
+-- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: delayed invisible closed meta conf stats tracked trail
 -- Needs: now, record, groups, ended, place, bury, next, prune, notes, trail, marks
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.

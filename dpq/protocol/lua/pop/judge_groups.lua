@@ -1,4 +1,5 @@
--- judge_groups: apply the queue's limit and the limits of groups inside of pop.
+-- judge_groups: apply the queue's limit and the limits of groups inside of pop. dpq/model/forecasting.py does the
+-- same over virtual time.
 -- Keys: groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
 --        booked, turns, marks

@@ -48,7 +48,7 @@ local function free_judge(limit, noted)
         ends = math.max(ends, tonumber(moment))
       end
       for moment in string.gmatch(text, ' A[a-z0-9_]*:%d+:%d+:(%d+)') do
-        ends = math.max(ends, tonumber(moment) + 3600000) -- as in tokens
+        ends = math.max(ends, tonumber(moment) + 3600000) -- as in budgets
       end
       -- Behind "-" stand the grants of the windows. The rules of a member are those of its group. A gate with booked
       -- units (B) is left to prune.

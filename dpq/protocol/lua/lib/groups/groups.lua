@@ -1,5 +1,6 @@
 -- groups: keep the best task of each group, its head, in ready, and the other tasks of the group in waiting. With round
 -- robin, the order of a head is its turn: a group that was served goes to the end.
+-- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: ready waiting groups conf
 -- Needs: hash_table, order
 -- Gives: score_text(score); behind(group, score, member); heir_of(group); head_of(group); head_in(text);

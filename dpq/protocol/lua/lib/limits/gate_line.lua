@@ -1,4 +1,5 @@
--- gate_line: write what a scope allows as text, for a client that computes by itself when tasks may run.
+-- gate_line: write what a scope allows as text, for a client that computes by itself when tasks may run:
+-- dpq/model/gates.py reads it, with dpq/model/windows.py.
 -- Keys: invisible tracked
 -- Needs: now, gate, pace, budgets, pool, estimate, booked
 -- Gives: gate_line(scope), four parts with a TAB between them.

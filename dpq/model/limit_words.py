@@ -1,8 +1,8 @@
-"""A rate as one word of the command line, `10/s` or `5000/h,burst=1000`, and back.
+"""A limit in words, as the command line reads them: `10/s`, `5000/h,burst=1000`, and back.
 
-A quota is such a word, too: `10000/day@America/Los_Angeles,spread`.
-
-A wrong word is a usage error that names the word and shows the right form.
+A quota is such a word, too: `10000/day@America/Los_Angeles,spread`. The command line, the form of
+the dashboard, events and questions have the same words. A wrong word is an error that names it and
+shows the right form. No I/O, no clock.
 """
 
 import re
@@ -10,14 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
-import typer
-
-from dpq import Adaptive, Quota, RateLimit, Reserve
-from dpq.cli._options import number
 from dpq.model.errors import ConfigurationError
-from dpq.model.limits import rate_text as plain_rate_text
-from dpq.model.limits import read_rate
-from dpq.model.quota import quota_text, read_quota
+from dpq.model.limit_rules import LimitRules
+from dpq.model.limits import Adaptive, RateLimit, Reserve, rate_text, read_rate
+from dpq.model.quota import Quota, as_written, quota_text, read_quota
 
 T = TypeVar("T")
 
@@ -26,24 +22,20 @@ _SETTINGS = (
     "moving, burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, "
     "estimate=UNITS"
 )
-_ONE_RATE = (
-    "--burst, --reserve, --adaptive, --slack and --estimate go with exactly one RATE; with "
-    "several, write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
-)
 
 
-def rate(word: str) -> RateLimit | Quota:
+def read_word(word: str) -> RateLimit | Quota:
     """Read `UNITS/TIME`, and after it the options of this window, with commas between.
 
     A `@` makes it a quota, `AMOUNT/PERIOD@ZONE`.
+
+    Raises:
+        ConfigurationError: The word is neither, or a value is out of its bounds.
     """
     first, *settings = word.split(",")
-    try:
-        if "@" in first:
-            return _quota(word, read_quota(first), settings)
-        window = read_rate(first)
-    except ConfigurationError as error:
-        raise typer.BadParameter(str(error)) from None
+    if "@" in first:
+        return _quota(word, read_quota(first), settings)
+    window = read_rate(first)
     more = dict(_setting(word, setting.strip()) for setting in settings)
     return _made(word, lambda: replace(window, **more))
 
@@ -82,21 +74,21 @@ def reserve(word: str) -> Reserve:
     found = re.fullmatch(r"([0-9]{1,10}):(\S+)", word)
     if not found:
         _refuse(word, "reserve must be UNITS:PRIORITY, as in 500:10")
-    return _made(word, lambda: Reserve(int(found[1]), number(found[2])))
+    return _made(word, lambda: Reserve(int(found[1]), as_written(found[2])))
 
 
 def adaptive(word: str) -> Adaptive:
     """Read `FLOOR:CEILING[:STEP]`."""
     if not re.fullmatch(rf"{_NUMBER}:{_NUMBER}(:{_NUMBER})?", word):
         _refuse(word, "adaptive must be FLOOR:CEILING[:STEP], as in 1:20 or 1:20:0.5")
-    return _made(word, lambda: Adaptive(*map(number, word.split(":"))))
+    return _made(word, lambda: Adaptive(*map(as_written, word.split(":"))))
 
 
 def slack(word: str) -> float:
     """Read a number of seconds; RateLimit knows its bounds."""
     if not re.fullmatch(_NUMBER, word):
         _refuse(word, "slack must be a number of seconds, as in 0.1")
-    return number(word)
+    return as_written(word)
 
 
 def estimate(word: str) -> int:
@@ -125,22 +117,14 @@ def _made(word: str, make: Callable[[], T]) -> T:
 
 
 def _refuse(word: str, reason: str) -> NoReturn:
-    raise typer.BadParameter(f"{word!r}: {reason}")
+    raise ConfigurationError(f"{word!r}: {reason}")
 
 
-def with_options(rates: list[RateLimit | Quota], **options: Any) -> list[RateLimit | Quota]:
-    """Add options to the only rate, beside quotas; an option that is None was not given."""
-    said = {name: value for name, value in options.items() if value is not None}
-    if said and sum(isinstance(one, RateLimit) for one in rates) != 1:
-        raise typer.BadParameter(_ONE_RATE)
-    return [replace(one, **said) if isinstance(one, RateLimit) else one for one in rates]
-
-
-def rate_text(window: RateLimit | Quota) -> str:
-    """Write a window or a quota as `rate` reads it."""
+def write_word(window: RateLimit | Quota) -> str:
+    """Write a window or a quota as `read_word` reads it."""
     if isinstance(window, Quota):
         return quota_text(window)
-    text = plain_rate_text(window)
+    text = rate_text(window)
     if window.burst != 1:
         text += f",burst={window.burst}"
     if window.reserve:
@@ -153,3 +137,23 @@ def rate_text(window: RateLimit | Quota) -> str:
     if window.estimate:
         text += f",estimate={window.estimate}"
     return text
+
+
+def limit_words(limit: LimitRules, members: int = 3) -> list[str]:
+    """Say a limit in words, each window and each other part by itself; name so many members."""
+    said = [*map(write_word, limit.windows), *map(write_word, limit.quotas)]
+    said += [f"{limit.concurrency} at once"] if limit.concurrency is not None else []
+    said += [f"weight {limit.weight:g}"] if limit.weight is not None else []
+    if limit.members:
+        more = len(limit.members) - members
+        named = ", ".join(limit.members[:members]) + (f" and {more} more" if more > 0 else "")
+        said.append(f"for each of {named}")
+    return said
+
+
+def rules_words(text: str, group: str | None) -> str:
+    """Say stored rules in words; a text that cannot be read stays as it is."""
+    try:
+        return "; ".join(limit_words(LimitRules.read(text, group)))
+    except ConfigurationError:
+        return text

@@ -1,0 +1,268 @@
+"""The pace of a queue: how many tasks come and end a second, and when its backlog is done.
+
+Callers read the totals of a queue at some moments of the last minutes: from its history, from their
+own looks, or from both. No I/O, no clock. Source: docs/design.md, "Pace".
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple, Protocol
+
+from dpq.model.rates import few, span, span_between
+
+COVERED_SECONDS = 300.0
+"""Seconds that a pace covers: over a shorter time, random arrivals make estimates jump."""
+
+STRETCH_SECONDS = 10.0
+"""Seconds of a stretch, the least time over which counts are compared with each other."""
+
+CHANGED_SECONDS = 20.0
+"""Seconds after which a change is seen: all consumers are gone, or a load is over."""
+
+CHANGED = 20.0
+"""Squared standard errors by which rates before and after a change differ. By chance that happens
+in about one of 100 hours."""
+
+ERRORS = 2.0
+"""Standard errors on each side of a range: the true rate is in 95 of 100 of them."""
+
+SURE_ERRORS = 5.0
+"""Standard errors from which it is said which of two similar rates is higher."""
+
+WIDEST = 4.0
+"""The most by which the end of a range is a multiple of its start. A wider range has no end."""
+
+SIMILAR = 1.25
+"""The factor within which as many tasks come as end, about."""
+
+NEAR = 2.0
+"""The factor within which the scatter that was seen counts as that of independent tasks."""
+
+POISSON_PAIRS = 5
+"""Pairs of stretches that are assumed to scatter as independent tasks do, beside the pairs seen."""
+
+PaceKind = Literal["counting", "stopped", "clears", "open", "even", "grows"]
+
+
+class Totals(Protocol):
+    """Counts that `QueueStats` and `Slot` have."""
+
+    @property
+    def ready(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def delayed(self) -> int: ...
+    @property
+    def pushed(self) -> int: ...
+    @property
+    def replayed(self) -> int: ...
+    @property
+    def acked(self) -> int: ...
+    @property
+    def buried(self) -> int: ...
+    @property
+    def deferred(self) -> int: ...
+
+
+class Point(NamedTuple):
+    """The counts of a queue at one moment; `at` in seconds, of any clock that does not jump."""
+
+    at: float
+    backlog: int
+    delayed: int
+    pushed: int
+    replayed: int
+    acked: int
+    buried: int
+    deferred: int
+
+    @classmethod
+    def of(cls, at: float, seen: Totals) -> "Point":
+        """Take the counts of a look, or of a slot of the history."""
+        backlog = seen.ready + seen.waiting
+        totals = seen.pushed, seen.replayed, seen.acked, seen.buried, seen.deferred
+        return cls(at, backlog, seen.delayed, *totals)
+
+    @property
+    def came(self) -> int:
+        """Return how many tasks have become due, from any number on: it shrinks with a retry."""
+        return self.pushed + self.replayed - self.delayed
+
+    @property
+    def ended(self) -> int:
+        """Return how many tasks have ended."""
+        return self.acked + self.buried
+
+
+class Pace(NamedTuple):
+    """How fast a queue moves, and when its backlog is done at that pace.
+
+    Attributes:
+        kind: `counting`: too little was seen. `stopped`: no task ends. `clears`: between `low` and
+            `high`. `open`: not before `low`. `even`: about as many tasks come as end. `grows`: more
+            come than end.
+        come: Tasks that become due a second; None before there are two points.
+        done: Tasks that end a second.
+        low: The least seconds until the backlog is done; infinity if that is not known.
+        high: The most seconds; infinity if that is not known.
+        seconds: The seconds that the rates cover: the last 300, or those since a change.
+    """
+
+    kind: PaceKind
+    come: float | None = None
+    done: float | None = None
+    low: float = math.inf
+    high: float = math.inf
+    seconds: float = 0.0
+
+    @property
+    def say(self) -> str:
+        """Say in a few words when the backlog is done."""
+        if self.kind == "clears":
+            return f"done in {span_between(self.low, self.high)}"
+        if self.kind == "open":
+            return f"done in {span_between(self.low)}"
+        if self.kind == "even":
+            return "about as many come as end"
+        if self.kind == "grows":
+            return f"growing by {_a_time((self.come or 0.0) - (self.done or 0.0))}"
+        return f"none ended in {span(self.seconds)}" if self.kind == "stopped" else "counting"
+
+
+class _Stretch(NamedTuple):
+    """Two points at least `STRETCH_SECONDS` apart: how many tasks came and ended between them."""
+
+    seconds: float
+    came: int
+    ended: int
+
+
+def lasting(points: Sequence[Point]) -> list[Point]:
+    """Return the points since the queue was made, the oldest first.
+
+    Totals only grow. If one is smaller than before, the queue was dropped and made anew.
+    """
+    first = 0
+    for number, (before, after) in enumerate(pairwise(points), 1):
+        grew = before.pushed <= after.pushed and before.ended <= after.ended
+        if before.at >= after.at or not grew:
+            first = number
+    return list(points[first:])
+
+
+def pace_of(points: Sequence[Point]) -> Pace:
+    """Compute the pace from points of the last minutes, the oldest first, the newest now.
+
+    The rates cover 300 s, or less if the queue moves in another way since then: consumers have
+    come or gone, or a load is over. The range takes into account how much the counts scatter.
+    """
+    stretches = _stretches(lasting(points))
+    while cut := _change(stretches):
+        stretches = stretches[cut:]
+    seconds = sum(each.seconds for each in stretches)
+    if not seconds:
+        return Pace("counting")
+    came, ended = sum(each.came for each in stretches), sum(each.ended for each in stretches)
+    come, done, net = max(0, came) / seconds, ended / seconds, (ended - came) / seconds
+    by_chance = sum(abs(each.came) + each.ended for each in stretches) / seconds
+    spread = _spread([each.ended - each.came for each in stretches], stretches, by_chance)
+    error = math.sqrt(spread / seconds)
+    similar = done / SIMILAR <= come <= done * SIMILAR
+    kind: PaceKind
+    low = high = math.inf
+    if not ended:
+        kind = "stopped" if seconds >= CHANGED_SECONDS else "counting"
+    elif come and abs(net) < (SURE_ERRORS if similar else ERRORS) * error:
+        kind = "even"
+    elif net <= 0:
+        kind = "grows"
+    else:
+        low, high = _range(points[-1].backlog, net, spread, error)
+        kind = "open" if high == math.inf else "clears"
+    return Pace(kind, come, done, low, high, seconds)
+
+
+def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:
+    """Return the least and the most seconds until a backlog is gone that shrinks by `net` a second.
+
+    The rate is known up to its error, and what is still to come and to end scatters as well.
+    """
+    seconds = backlog / net
+    to_come = ERRORS * math.sqrt(spread * seconds) / net
+    fast, slow = net + ERRORS * error, net - ERRORS * error
+    low = max(0.0, seconds - math.hypot(seconds - backlog / fast, to_come))
+    if fast > WIDEST * slow:
+        return low, math.inf
+    return low, seconds + math.hypot(backlog / slow - seconds, to_come)
+
+
+def a_second(points: Sequence[Point], pace: Pace, total: str) -> float | None:
+    """Return by how much a total has grown a second, over the time that a pace covers."""
+    if not pace.seconds:
+        return None
+    last = points[-1]
+    first = min(points, key=lambda each: abs(last.at - pace.seconds - each.at))
+    return float(getattr(last, total) - getattr(first, total)) / (last.at - first.at)
+
+
+def _stretches(points: Sequence[Point]) -> list[_Stretch]:
+    """Make stretches of the first point in each 10 s, so that no look between changes them."""
+    cells = {point.at // STRETCH_SECONDS: point for point in reversed(points)}
+    ends = [cells[cell] for cell in sorted(cells)]
+    if len(ends) < 3:
+        ends = [*points[:1], *points[-1:]]
+    ends = [end for end in ends if end.at >= ends[-1].at - COVERED_SECONDS]
+    return [
+        _Stretch(to.at - start.at, to.came - start.came, to.ended - start.ended)
+        for start, to in pairwise(ends)
+        if to is not start
+    ]
+
+
+def _spread(
+    counts: Sequence[int], stretches: Sequence[_Stretch], by_chance: float, left_out: int = 0
+) -> float:
+    """Estimate the variance of counts a second, from what neighbours differ by.
+
+    A variance near to `by_chance`, that of independent tasks, counts as that: an estimate from 30
+    stretches scatters itself. `left_out` of the largest differences do not count.
+    """
+    lengths = [each.seconds for each in stretches]
+    pairs = sorted(
+        (one / a - other / b) ** 2 / (1 / a + 1 / b)
+        for (a, one), (b, other) in pairwise(zip(lengths, counts, strict=True))
+    )
+    pairs = pairs[: max(0, len(pairs) - left_out)]
+    seen = (POISSON_PAIRS * by_chance + sum(pairs)) / (POISSON_PAIRS + len(pairs))
+    return min(max(by_chance, seen / NEAR), seen * NEAR)
+
+
+def _change(stretches: Sequence[_Stretch]) -> int:
+    """Find the stretch with which the clearest change of a rate begins; 0 if there is none."""
+    largest, found = CHANGED, 0
+    seconds = sum(each.seconds for each in stretches)
+    for counts in ([each.came for each in stretches], [each.ended for each in stretches]):
+        by_chance = sum(map(abs, counts)) / seconds if seconds else 0.0
+        # A change is in one pair, a short load in two: if more differ, no change is clear.
+        spread = max(by_chance, _spread(counts, stretches, by_chance, left_out=2))
+        before = counted = 0.0
+        for number, stretch in enumerate(stretches[:-1], 1):
+            before, counted = before + stretch.seconds, counted + counts[number - 1]
+            after = seconds - before
+            if after < CHANGED_SECONDS or not spread:
+                break
+            differ = counted / before - (sum(counts) - counted) / after
+            size = differ**2 / (spread * (1 / before + 1 / after))
+            if size > largest:
+                largest, found = size, number
+    return found
+
+
+def _a_time(rate: float) -> str:
+    """Write tasks per time with two digits: `2.5/s`, `12/min`."""
+    for seconds, unit in ((1, "s"), (60, "min")):
+        if rate * seconds >= 1:
+            return f"about {few(rate * seconds):g}/{unit}"
+    return f"about {few(rate * 3600):g}/h"

@@ -1,0 +1,60 @@
+"""The read-only operations for the page of one task: its trail, and the worker that has it.
+
+No I/O.
+"""
+
+from typing import Any, NamedTuple
+
+from dpq.model.history import Event
+from dpq.model.reports import LeaseInfo
+from dpq.model.task import Task
+from dpq.operations.browse import LOOK
+from dpq.operations.queue import QueueOperations
+from dpq.operations.workers import lease_info
+from dpq.protocol.command import Steps
+from dpq.protocol.placement import partition_of
+from dpq.protocol.remembered import read_events
+
+TRAIL_LOOK = 10_000
+"""Events of a trail that are looked at for one task: about 20 ms of server time, in ten steps."""
+
+
+class Trail(NamedTuple):
+    """The events of one task.
+
+    Attributes:
+        events: The events, the oldest first.
+        looked: Events of the queue's trail that were looked at; 0 if the queue keeps no trail.
+        whole: False if older events of the trail were not looked at.
+    """
+
+    events: list[Event]
+    looked: int
+    whole: bool
+
+
+def task_trail(queue: QueueOperations[Any], id_: str, since_ms: float = 0.0) -> Steps[Trail]:
+    """Read the trail of a task back to its push, or to `since_ms`, or as far as the bound."""
+    part = queue.partitions[_part(queue, id_)]
+    found: list[Event] = []
+    looked, before, whole = 0, "", False
+    while not whole and looked < TRAIL_LOOK:
+        count, oldest, at, *page = yield from part.task_trail(id_, before, LOOK)
+        found += read_events(page)
+        looked, before = looked + count, oldest.decode()
+        pushed = bool(found) and found[-1].kind == "pushed"
+        whole = not before or pushed or (at.isdigit() and int(at) < since_ms)
+    return Trail(found[::-1], looked, whole)
+
+
+def holder(queue: QueueOperations[Any], task: Task[Any], now_ms: float) -> Steps[LeaseInfo]:
+    """Read which worker has a running task, by the heartbeats of the queue's workers."""
+    part = _part(queue, task.id)
+    token = f"{task.token}:{part}" if part else str(task.token)
+    told = yield from queue.partitions[0].told(token)
+    return lease_info(queue.description.name, task, now_ms, part, told)
+
+
+def _part(queue: QueueOperations[Any], id_: str) -> int:
+    count = len(queue.partitions)
+    return partition_of(id_, count) if count > 1 else 0

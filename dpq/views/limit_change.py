@@ -1,0 +1,132 @@
+"""A change of a limit in words, for the question before it, and the way back.
+
+`dpq limit` and the dashboard ask with it. They read the change on paper, show both sides, and send
+it with the rules that they have shown, so that a change by somebody else meanwhile is refused.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dpq import DPQ, ConfigurationError, Event
+from dpq.model.drain import Drain, Paper
+from dpq.model.limit_rules import LimitRules, plain_rules
+from dpq.model.limit_words import limit_words
+from dpq.model.limits import EVERY_GROUP
+from dpq.model.pools import MAX_MEMBERS
+from dpq.queue.inside import operations_of, session_of
+from dpq.views.limits import promises
+from dpq.views.verdict import say_drain
+
+
+class Side(NamedTuple):
+    """A limit as it is, or as it would be.
+
+    Attributes:
+        limit: Its parts in words.
+        promises: Its promises, a sentence each.
+        drain: When the tasks that are due will have begun, in words.
+        begun_ms: That moment, or None if it is now or not known.
+    """
+
+    limit: list[str]
+    promises: list[str]
+    drain: str
+    begun_ms: float | None
+
+
+class Change(NamedTuple):
+    """A change of a limit, before it is made.
+
+    Attributes:
+        stands: The rules that stand, as `plain_rules`; the change expects them.
+        rules: The rules that are to stand, as `plain_rules`; "" removes the limit.
+        was: The limit as it is.
+        will_be: The limit as it would be.
+    """
+
+    stands: str
+    rules: str
+    was: Side
+    will_be: Side
+
+
+def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Change:
+    """Read what a change of a limit would do; None would remove the limit. It changes nothing."""
+    paper: Paper = session_of(queue).run(operations_of(queue).limit_on_paper, group, rules)
+    text = plain_rules(rules.text()) if rules else ""
+    return Change(
+        paper.stands,
+        text,
+        _side(paper.stands, group, paper.every, paper.now, paper.at),
+        _side(text, group, paper.every, paper.then, paper.at),
+    )
+
+
+def make(
+    queue: DPQ[Any], group: str | None, rules: LimitRules | None, by: str, expected: str | None
+) -> None:
+    """Make a change that was shown.
+
+    Args:
+        queue: The queue.
+        group: A group, `"*"` for every group, or None for the queue.
+        rules: The rules, or None to remove the limit.
+        by: The name of who changes it.
+        expected: The rules that were shown, as `plain_rules`; None: any.
+
+    Raises:
+        LimitChangedError: Other rules stand; nothing was changed.
+    """
+    operations, run = operations_of(queue), session_of(queue).run
+    if rules is None:
+        run(operations.clear_limit, group, by, expected)
+    else:
+        run(operations.set_limit, rules, by, expected)
+
+
+def changes_of(events: Sequence[Event], group: str | None) -> list[Event]:
+    """Find the events that changed a limit and can be undone, the newest first."""
+    scope = group or ""
+    return [
+        event
+        for event in reversed(events)
+        if event.kind == "limit_set"
+        and event.group == scope
+        and event.before not in (None, event.detail)
+    ]
+
+
+def rules_before(event: Event) -> LimitRules | None:
+    """Return the rules that stood before a change, None for no limit.
+
+    Raises:
+        ConfigurationError: This DPQ cannot read them.
+    """
+    return LimitRules.read(event.before, event.group or None) if event.before else None
+
+
+def _side(text: str, group: str | None, every: str, drain: Drain, at: float) -> Side:
+    limit, whose = [] if text else ["no limit"], ""
+    if not text and group not in (None, EVERY_GROUP):
+        limit, text, group = ["no limit of its own"], every, EVERY_GROUP
+        whose = "of every group: "
+    sentences: list[str] = []
+    if text:
+        try:
+            rules = LimitRules.read(text, group)
+        except ConfigurationError:
+            limit.append(f"{whose}a limit that this DPQ cannot read: {text}")
+        else:
+            limit += [whose + each for each in limit_words(rules, MAX_MEMBERS)]
+            sentences = promises(rules)
+    begun = at + drain.seconds * 1000 if drain.backlog and drain.seconds else None
+    return Side(limit, sentences, _drain_text(drain), begun)
+
+
+def _drain_text(drain: Drain) -> str:
+    if not drain.backlog:
+        return "no due task waits for it"
+    due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
+    if drain.seconds == 0:
+        return f"{due}: all may begin now"
+    return f"{due}: {say_drain(drain)}"

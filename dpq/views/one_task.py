@@ -1,0 +1,214 @@
+"""The page of one task in data and words: when it begins, what has happened to it, and where it is.
+
+The dashboard's page and its JSON show the same. No I/O, no clock.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from dpq import Drain, Event, Forecast, TaskState
+from dpq.operations.browse import Explained
+from dpq.views.event_text import event_text
+from dpq.views.limits import drain_ms
+from dpq.views.sampler import Snapshot
+from dpq.views.words import number
+
+Kind = Literal["running", "never", "unknown", "exact", "about", "earliest"]
+
+STEPS_SHOWN = 40
+"""Steps of a task's life on its page: the push, and the newest ones."""
+
+STAY = ("closed by hand", "unreadable")
+"""Reasons of a closing that may have no end."""
+
+REAL_TOKEN = 10**15
+"""A token above it is the server's clock in microseconds, the moment of its pop. Tests with a clock
+of their own have smaller ones."""
+
+
+class Begins(NamedTuple):
+    """When a task begins, as far as that is known.
+
+    Attributes:
+        kind: "running" since `at_ms`; "exact", or "about" at `at_ms`; "earliest", not before it;
+            "unknown"; "never", as it stands.
+        at_ms: The moment, by the server's clock; with "unknown", what limits allow, or None.
+        latest_ms: The moment when all tasks that are due will have begun, if none comes and none
+            fails; None if that is not known.
+        because: The reason, in words.
+    """
+
+    kind: Kind
+    at_ms: float | None
+    latest_ms: float | None
+    because: str
+
+
+class Step(NamedTuple):
+    """A moment in the life of a task.
+
+    Attributes:
+        at_ms: The moment.
+        kind: Its kind in words, as in `failed`.
+        tone: "good" for a delivery, "warn" for a return, "bad" for a failure or a death; or "".
+        detail: More about it, or "".
+        until_ms: The moment that belongs behind the detail, or None.
+        took: Seconds of the delivery that it ends, or None.
+    """
+
+    at_ms: float
+    kind: str
+    tone: str
+    detail: str
+    until_ms: float | None = None
+    took: float | None = None
+
+
+TONES = {
+    "delivered": "good",
+    "acked": "good",
+    "failed": "bad",
+    "dead": "bad",
+    "lease_expired": "bad",
+    "cancelled": "bad",
+    "dropped": "bad",
+    "deferred": "warn",
+    "released": "warn",
+    "rate_limited": "warn",
+}
+"""The tones of steps, by the kinds of events."""
+
+ENDS = {"acked", "failed", "dead", "lease_expired", "deferred", "released", "cancelled"}
+"""The kinds of events that end a delivery."""
+
+
+def begun_ms(task: Any) -> float | None:
+    """Return the moment of a task's last delivery; None if it has none."""
+    return task.token / 1000 if task.token > REAL_TOKEN else None
+
+
+def begins(
+    task: Any, why: Explained, coming: Sequence[Forecast], snapshot: Snapshot, drain: Drain
+) -> Begins:
+    """Estimate when a task begins.
+
+    Args:
+        task: The task.
+        why: Its place, and what its limits allow.
+        coming: The next tasks of the queue, as limits stand.
+        snapshot: The consumers of the queue, and its rates.
+        drain: When all due tasks will have begun.
+    """
+    if task.state is TaskState.INVISIBLE:
+        return Begins("running", begun_ms(task), None, "")
+    if task.state is TaskState.DEAD:
+        return Begins("never", None, None, "nothing runs a dead letter until it is replayed")
+    if snapshot.survey.paused_until == "inf":
+        return Begins("unknown", None, None, "the queue is paused until somebody resumes it")
+    if any(not each.open and not each.opens_at and each.reason in STAY for each in why.limits):
+        return Begins("unknown", None, None, why.sentence)
+    at, kind, because, before = _by_limits(task, why, coming, snapshot)
+    idle = _idle(snapshot)
+    if idle:
+        return Begins("unknown", at, None, idle)
+    done = snapshot.rates.done
+    if before and done:
+        by_rate = why.now_ms + before / done * 1000
+        if by_rate > at + 1000:
+            at, because = by_rate, f"{_tasks(before)} before it, and {done:.3g} end in a second"
+            kind = "about" if kind == "exact" else kind
+    elif before and at <= why.now_ms:  # limits allow it, and nothing ends
+        rate = "no rate is known yet" if done is None else "nothing has ended in the last seconds"
+        return Begins("unknown", None, None, f"{_tasks(before)} before it, and {rate}")
+    elif at <= why.now_ms and (busy := _busy(snapshot)):
+        because = f"it is next, when one of {number(busy)} busy handlers is free"
+        return Begins("unknown", None, None, because)
+    latest = None
+    if kind == "earliest" and task.state is not TaskState.DELAYED and drain.state == "clears":
+        latest = why.now_ms + (drain.seconds or 0) * 1000
+    return Begins(kind, at, latest if latest and latest > at else None, because)
+
+
+def _by_limits(
+    task: Any, why: Explained, coming: Sequence[Forecast], snapshot: Snapshot
+) -> tuple[float, Kind, str, int]:
+    """Return when limits let a task begin, how exactly, why then, and how many come before it."""
+    place = next((i for i, each in enumerate(coming) if each.id == task.id), None)
+    if place is not None:
+        found = coming[place]
+        at = found.starts_at.timestamp() * 1000
+        because = "" if found.because == "now" else found.because
+        return at, "exact" if found.exact else "about", because, place
+    if task.state is TaskState.DELAYED:
+        due = task.visible_until.timestamp() * 1000
+        return due, "earliest", "it is due then, and others may come before it", 0
+    before = why.ahead + why.in_group
+    group = why.limits[1:]
+    own = group[0].waiting if group else 0
+    times = [
+        drain_ms(state.model_copy(update={"waiting": count + 1}), why.now_ms)
+        for state, count in ((why.limits[0], before), *((each, why.in_group) for each in group))
+    ]
+    times += [why.until_ms]
+    at = max((each for each in times if each is not None), default=float(why.now_ms))
+    because = f"{_tasks(before)} before it"
+    if snapshot.stats.waiting > own:
+        because += ", and perhaps some that wait in other groups"
+        return at, "earliest", because, before
+    return at, "about", because, before
+
+
+def _idle(snapshot: Snapshot) -> str:
+    """Say that no consumer is seen, or that it is too early to tell; "" if one is seen."""
+    rates = snapshot.rates
+    if snapshot.workers or snapshot.stats.invisible or rates.done or rates.deferred:
+        return ""
+    if rates.done is None:
+        return "no worker reports and nothing runs; in some seconds the rates say more"
+    return "no consumer is seen: no worker reports, nothing runs, and nothing has ended lately"
+
+
+def _busy(snapshot: Snapshot) -> int:
+    """Return the number of all handlers if none of them is free; else, or without workers, 0."""
+    free = any(worker.running < worker.concurrency for worker in snapshot.workers)
+    return 0 if free else sum(worker.concurrency for worker in snapshot.workers)
+
+
+def _tasks(count: int) -> str:
+    return f"{number(count)} {'task is' if count == 1 else 'tasks are'}"
+
+
+def life(task: Any, events: Sequence[Event]) -> list[Step]:
+    """List what has happened to a task, the oldest first.
+
+    The task itself knows its push, its last delivery and its death. They stand where no event says
+    them.
+    """
+    steps: list[Step] = []
+    began: float | None = None
+    for event in events:
+        at = event.at.timestamp() * 1000
+        said = event_text(event)
+        took = None
+        if event.kind in ENDS and began is not None:
+            took, began = (at - began) / 1000, None
+        if event.kind == "delivered":
+            began = at
+        detail = f"{said.detail}, as {event.member}" if event.member else said.detail
+        tone = TONES.get(event.kind, "")
+        steps.append(Step(at, said.kind, tone, detail, said.until_ms, took))
+    kinds = {event.kind for event in events}
+    known = []
+    if "pushed" not in kinds:
+        known.append(Step(task.enqueued_at.timestamp() * 1000, "pushed", "", ""))
+    if "delivered" not in kinds and (at_ms := begun_ms(task)):
+        known.append(Step(at_ms, "delivered", "good", f"delivery {task.deliveries}"))
+    if "dead" not in kinds and task.state is TaskState.DEAD:
+        known.append(Step(task.died_at.timestamp() * 1000, "dead", "bad", task.reason))
+    return sorted([*known, *steps], key=lambda step: step.at_ms)
+
+
+def shown_steps(steps: Sequence[Step]) -> tuple[list[Step], int]:
+    """Return the steps that a page shows, and how many it leaves out behind the first one."""
+    left_out = max(0, len(steps) - STEPS_SHOWN)
+    return [*steps[:1], *steps[1 + left_out :]], left_out

@@ -1,0 +1,236 @@
+"""The pace of a queue: estimates neither jump nor lie, over half hours that are simulated."""
+
+import math
+import random
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from dpq.model.pace import COVERED_SECONDS, Pace, Point, lasting, pace_of
+from dpq.model.rates import few, span_between
+
+Rate = Callable[[int], float]
+
+
+def simulated(
+    seed: int, seconds: int, come: Rate, end: Rate, backlog: int, pushed: Rate = lambda _: 0
+) -> list[Point]:
+    """Look each second at a queue with random arrivals and ends, and pushes of many at once."""
+    chance = random.Random(seed)
+    points, total, acked = list[Point](), backlog, 0
+
+    def random_count(rate: float) -> int:
+        count, at = 0, chance.expovariate(rate) if rate else math.inf
+        while at < 1:
+            count, at = count + 1, at + chance.expovariate(rate)
+        return count
+
+    for second in range(seconds):
+        total += random_count(come(second)) + int(pushed(second))
+        acked = min(total, acked + random_count(end(second)))
+        points.append(Point(float(second), total - acked, 0, total, 0, acked, 0, 0))
+    return points
+
+
+def paces(points: list[Point], step: int = 1) -> list[Pace]:
+    """Return what looks of the last minutes say, each with what a watch keeps of earlier looks."""
+    return [pace_of(points[now - 320 : now + 1]) for now in range(320, len(points), step)]
+
+
+def at_the_time(points: list[Point]) -> list[str]:
+    """Return what was said before: by the rates of the last 10 s."""
+    said = []
+    for before, now in zip(points, points[10:], strict=False):
+        come, done = (now.pushed - before.pushed) / 10, (now.acked - before.acked) / 10
+        kind = "even" if abs(come - done) < 0.05 else "grows" if come > done else "clears"
+        said.append(kind)
+    return said
+
+
+def changes(kinds: list[str]) -> int:
+    return sum(one != other for one, other in pairwise(kinds))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_arrivals_do_not_change_the_sentence(seed: int) -> None:
+    """5 come and 5.5 end a second: of 1800 looks each says the same; before, hundreds did not."""
+    points = simulated(seed, 2120, lambda _: 5, lambda _: 5.5, 300)
+    assert {pace.say for pace in paces(points)} == {"about as many come as end"}
+    assert changes(at_the_time(points[310:])) > 150
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("come", "end", "backlog", "most"),
+    [
+        (5, 5, 300, 0),
+        (5, 6, 3000, 25),
+        (6, 5, 300, 25),
+        (0.05, 0.06, 30, 20),
+        (5, 10, 12_000, 0),
+        (0, 2, 6000, 0),
+    ],
+)
+def test_a_sentence_stays_and_its_range_moves_little(
+    seed: int, come: float, end: float, backlog: int, most: int
+) -> None:
+    """In half an hour of looks 10 s apart few change its kind, and no middle moves by its half."""
+    points = simulated(seed, 2120, lambda _: come, lambda _: end, backlog)
+    found = paces(points, step=10)
+    assert changes([pace.kind for pace in found]) <= most
+    for one, other in pairwise(found):
+        if one.kind == other.kind == "clears" and min(one.low, other.low) > 60:
+            assert 1 / 1.5 < (one.low + one.high) / (other.low + other.high) < 1.5
+
+
+def test_the_truth_is_in_the_range() -> None:
+    """A queue that clears is done within the range that is said, at 9 of 10 looks or more."""
+    right = looks = 0
+    for seed in range(10):
+        points = simulated(seed, 1200, lambda _: 2, lambda _: 8, 6000)
+        done = next(int(point.at) for point in points if not point.backlog)
+        for now in range(60, done, 20):
+            pace = pace_of(points[max(0, now - 320) : now + 1])
+            assert pace.kind == "clears"
+            right, looks = right + (pace.low <= done - now <= pace.high), looks + 1
+    assert right / looks > 0.9
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("come", [0, 5])
+def test_a_stop_is_seen_in_half_a_minute(seed: int, come: float) -> None:
+    """All consumers are gone: 30 s later nobody is told when it is done."""
+    points = simulated(seed, 900, lambda _: come, lambda now: 5.5 if now < 600 else 0, 6000)
+    assert pace_of(points[280:601]).kind == ("clears" if not come else "even")
+    for now in range(630, 900):
+        pace = pace_of(points[now - 320 : now + 1])
+        assert (pace.kind, pace.done) == ("stopped", 0)
+    assert pace_of(points[310:631]).say == "none ended in 30 s"
+
+
+def test_consumers_that_come_back_are_seen_too() -> None:
+    """Half a minute after the first end the range holds what is true then."""
+    points = simulated(1, 760, lambda _: 0, lambda now: 0 if 600 <= now < 700 else 10, 10_000)
+    pace = pace_of(points[410:731])
+    assert pace.kind == "clears"
+    assert pace.low < points[730].backlog / 10 < pace.high
+
+
+@pytest.mark.parametrize("took", [1, 60])
+def test_a_load_that_is_over_is_no_rate(took: int) -> None:
+    """Half a minute after 10 000 pushes the queue is not said to grow."""
+    points = simulated(
+        2, 500, lambda _: 0, lambda _: 20, 0, lambda now: 10_000 / took * (100 <= now < 100 + took)
+    )
+    for now in range(130 + took, 500):
+        pace = pace_of(points[max(0, now - 320) : now + 1])
+        assert pace.kind == "clears"
+        assert pace.low < points[now].backlog / 20 < pace.high
+
+
+def test_bursts_that_come_again_are_a_rate() -> None:
+    """300 tasks a minute at once, 4 ends a second: nobody is told that it will be done."""
+    points = simulated(3, 1500, lambda _: 0, lambda _: 4, 300, lambda now: 300 * (now % 60 == 0))
+    assert {pace.kind for pace in paces(points)} <= {"even", "grows"}
+
+
+def test_a_burst_in_random_arrivals() -> None:
+    """For half a minute the queue grows; then what comes and ends is as before."""
+    points = simulated(4, 900, lambda _: 5, lambda _: 5.5, 300, lambda now: 300 * (now == 500))
+    found = paces(points)
+    assert {pace.kind for pace in found[:180] + found[210:]} == {"even"}
+    assert changes([pace.kind for pace in found]) <= 2
+
+
+def test_a_queue_that_was_made_anew_begins_again() -> None:
+    """What came and ended before the drop is in no rate."""
+    old = simulated(5, 600, lambda _: 5, lambda _: 20, 3000)
+    new = [
+        point._replace(at=600 + point.at) for point in simulated(6, 60, lambda _: 9, lambda _: 1, 9)
+    ]
+    assert lasting([*old, *new]) == new
+    pace = pace_of([*old, *new])
+    assert (pace.kind, pace.seconds) == ("grows", 50)
+    assert pace_of([*old, *new[:1]]) == Pace("counting")
+
+
+def test_a_retry_and_a_delay_are_no_tasks_that_come() -> None:
+    """A task that goes back for a while, or is pushed for later, comes when it is due."""
+    first = Point(0, 100, 0, 100, 0, 0, 0, 0)
+    later = Point(30, 40, 1050, 1100, 0, 10, 0, 0)  # 1000 for later, 50 retries, 10 ends
+    due = later._replace(at=60, backlog=540, delayed=550)
+    assert pace_of([first, later]).come == 0
+    assert pace_of([later, due]).come == pytest.approx(500 / 30)
+
+
+def test_slots_of_minutes_say_the_same_as_looks() -> None:
+    """The first look has the history of five minutes and itself."""
+    points = simulated(7, 700, lambda _: 5, lambda _: 10, 6000)
+    first, watched = pace_of([*points[400:680:60], points[690]]), pace_of(points[370:691])
+    assert first.kind == watched.kind == "clears"
+    assert first.seconds == 290
+    assert first.low < watched.high
+    assert watched.low < first.high
+
+
+def test_too_little_to_say() -> None:
+    """Nothing, one point, and a few idle seconds say nothing; a few ends say something wide."""
+    start = Point(100, 50, 0, 50, 0, 0, 0, 0)
+    for points in ([], [start], [start, start._replace(at=103)]):
+        assert pace_of(points).say == "counting"
+    assert pace_of([start, start._replace(at=130)]).say == "none ended in 30 s"
+    assert (
+        pace_of([start, start._replace(at=102, backlog=40, acked=10)]).say == "done in 3 s or more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pace", "say"),
+    [
+        (Pace("clears", 1, 2, 185, 290), "done in 3 to 5 m"),
+        (Pace("open", 1, 2, 400), "done in 6 m or more"),
+        (Pace("even", 5, 5.5), "about as many come as end"),
+        (Pace("grows", 9, 1.3), "growing by about 8/s"),
+        (Pace("grows", 0.05, 0), "growing by about 3/min"),
+        (Pace("grows", 0.005, 0), "growing by about 20/h"),
+        (Pace("stopped", 1, 0, seconds=COVERED_SECONDS), "none ended in 5 m"),
+    ],
+)
+def test_sentences(pace: Pace, say: str) -> None:
+    """Each kind has one sentence."""
+    assert pace.say == say
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (180, 300, "3 to 5 m"),
+        (200, 290, "3 to 5 m"),
+        (40, 130, "40 s to 3 m"),
+        (0.2, 0.7, "about 1 s"),
+        (75, 100, "70 to 100 s"),
+        (100, 150, "1 to 3 m"),
+        (80 * 60, 130 * 60, "1 to 3 h"),
+        (30 * 3600, 80 * 3600, "1 to 4 d"),
+        (360, math.inf, "6 m or more"),
+    ],
+)
+def test_spans_between(low: float, high: float, text: str) -> None:
+    """A range has one unit if it can, and rounds outward."""
+    assert span_between(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [
+        (0, (0, 0, 0)),
+        (11, (10, 12, 12)),
+        (96, (90, 100, 100)),
+        (3, (3, 3, 3)),
+        (0.13, (0.12, 0.12, 0.15)),
+    ],
+)
+def test_a_few_digits(value: float, rounded: tuple[float, float, float]) -> None:
+    """A rough number is rounded down, to the nearest, or up."""
+    assert tuple(few(value, way) for way in (-1, 0, 1)) == pytest.approx(rounded)
