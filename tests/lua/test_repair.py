@@ -244,6 +244,14 @@ def test_record_and_payload_lost(q, probe):
     assert q.stats().ready == 0
 
 
+def test_records_and_totals_lost(q, probe):
+    """One repair is enough: the tasks that come back find a sequence."""
+    q.push(PADS[1])
+    probe.redis.delete(probe.key("meta"), probe.key("stats"))
+    assert ("settings lost", "pushed") in mended(probe)
+    assert q.stats().dead == 1
+
+
 def test_lost_from_ready(q, probe):
     """A task in no set is ready again, at its old place."""
     for i in range(3):
