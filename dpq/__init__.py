@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Task,
         TaskState,
     )
+    from dpq.model.verdict import Verdict, VerdictState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.permits import Permit
@@ -114,6 +115,8 @@ __all__ = [
     "TaskState",
     "Tasks",
     "Times",
+    "Verdict",
+    "VerdictState",
     "Worker",
     "WorkerInfo",
     "known_queues",
@@ -157,6 +160,7 @@ _HOMES = {
     ),
     "model.backoff": ("Backoff",),
     "model.budget": ("Budget",),
+    "model.verdict": ("Verdict", "VerdictState"),
     "queue.queue": ("DPQ",),
     "registry.all_queues": ("known_queues",),
     "queue.queue_async": ("AsyncDPQ",),

@@ -199,7 +199,7 @@ class Meter:
         """
         session = session_of(self.watch.queue)
         snapshot = self._snapshot()
-        drain = self.watch.drain()
+        drain = self.watch.drain(snapshot.pace)
         groups = self._chosen()
         found = session.run(self.watch.browser.states, groups)
         self._groups = [state.group for state in found.states[2:] if state.group and _own(state)]

@@ -23,6 +23,7 @@ from kit.each import each
 import dpq
 from dpq import DPQ, Push, Task, TaskState, WorkerInfo
 from dpq.operations.browse import Browser, Filter
+from dpq.operations.one_task import task_trail
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.registry.names import Sieve, glance
@@ -525,11 +526,13 @@ def browsed(q: DPQ) -> list[Any]:
     return [
         *(q._session.run(browser.search, Filter(state, text="x")) for state in TaskState),
         *(q._session.run(browser.groups, way) for way in ("largest", "name", "closed")),
-        q._session.run(browser.overview),
+        q._session.run(q._operations.overview),
+        q._session.run(q._operations.partitions[0].names),
         q._session.run(browser.kinds),
+        q._session.run(task_trail, q._operations, id_),
         q._session.run(browser.own_limits),
         q._session.run(browser.states, ["a"]),
-        q._session.run(browser.explained, id_),
+        q._session.run(q._operations.explained, id_),
     ]
 
 

@@ -54,11 +54,7 @@ def tell(
     found = read(after, count)
     told = len(found)
     while True:
-        for event in found:
-            if json:
-                emit(event)
-            else:
-                print(_line(event))
+        say_events(found, json)
         if not follow:
             return told
         sys.stdout.flush()
@@ -66,6 +62,15 @@ def tell(
         if len(found) < AT_ONCE:
             time.sleep(LOOK_SECONDS)
         found = read(after, AT_ONCE)
+
+
+def say_events(found: list[Event], json: bool) -> None:
+    """Print events as lines."""
+    for event in found:
+        if json:
+            emit(event)
+        else:
+            print(_line(event))
 
 
 def _line(event: Event) -> str:

@@ -11,11 +11,12 @@ running one, and fresh ones. Source: docs/design.md, "Forecast".
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import NamedTuple, Protocol
 
+from dpq.model.cost import Units
 from dpq.model.quota import Reserve
 
 FOR_EVER_MS = 1e15
@@ -45,7 +46,7 @@ class Course(Protocol):
 class Wanted(NamedTuple):
     """A task that waits: its units, its rank (minus its score), its order among equal ranks."""
 
-    units: Mapping[str, int]
+    units: Units
     rank: float
     order: str = ""
 
@@ -246,16 +247,10 @@ class Need(NamedTuple):
 
 def needs_of(
     wanted: Sequence[Wanted],
-    units: Callable[[Mapping[str, int]], int],
+    units: Callable[[Units], int],
     reserve: Reserve | None = None,
 ) -> list[Need]:
-    """List what tasks need of a limit.
-
-    Args:
-        wanted: The tasks.
-        units: Returns the units that a cost takes of the limit.
-        reserve: What the limit keeps for others.
-    """
+    """List what tasks need of a limit, of which a cost takes so many `units`."""
     return [
         Need(units(each.units), reserve.units if reserve and each.rank < reserve.priority else 0)
         for each in wanted

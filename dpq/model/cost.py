@@ -8,6 +8,9 @@ from dpq.model.task import Cost
 from dpq.model.validation import unit_name as unit_name
 from dpq.model.validation import whole_number
 
+Units = Mapping[str, int]
+"""The units that a task takes, by name; `""` is requests."""
+
 MAX_COST = 1_000_000_000
 """Units of each kind that a task takes at most."""
 

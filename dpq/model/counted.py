@@ -5,7 +5,7 @@ does, a budget what `lua/lib/limits/budgets.lua` does. Times are ms.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from dpq.model.clearing import (
     needs_of,
     packed,
 )
+from dpq.model.cost import Units
 from dpq.model.limits import Reason
 from dpq.model.priority import Aging
 from dpq.model.quota import Quota, quota_text
@@ -60,11 +61,11 @@ class Counted:
             self.reset += PERIOD_MS[self.quota.period]
             self.count, self.next, self.rolled = 0, 0.0, True
 
-    def units(self, cost: Mapping[str, int]) -> int:
+    def units(self, cost: Units) -> int:
         """Return the units that a task takes of it."""
         return min(cost.get(self.quota.unit, 0), self.quota.amount)
 
-    def opens_at(self, cost: Mapping[str, int], rank: float, instant: float, aging: Aging) -> float:
+    def opens_at(self, cost: Units, rank: float, instant: float, aging: Aging) -> float:
         """Compute when it has enough units for a task of this rank."""
         units, quota = self.units(cost), self.quota
         if not units or not self.count:
@@ -76,7 +77,7 @@ class Counted:
             return max(at, min(self.reset, aging.entitled_at(reserve.priority, rank, instant)))
         return at
 
-    def charge(self, cost: Mapping[str, int], instant: float) -> None:
+    def charge(self, cost: Units, instant: float) -> None:
         """Take the units of a task."""
         if units := self.units(cost):
             if self.quota.spread:
@@ -150,20 +151,20 @@ class Told:
             self.ends += (math.floor((instant - self.ends) / whole.length) + 1) * whole.length
             self.left, self.asks = whole.size, math.inf
 
-    def opens_at(self, cost: Mapping[str, int], rank: float, instant: float, aging: Aging) -> float:
+    def opens_at(self, cost: Units, rank: float, instant: float, aging: Aging) -> float:
         """Compute when it lets a task run, whatever its rank."""
         return min(self._has(cost, instant), self.asks)
 
-    def _has(self, cost: Mapping[str, int], instant: float) -> float:
+    def _has(self, cost: Units, instant: float) -> float:
         """Compute when it has enough units for a task."""
         short = instant < self.ends and self._units(cost) > self.left
         return self.ends if short else 0.0
 
-    def _units(self, cost: Mapping[str, int]) -> int:
+    def _units(self, cost: Units) -> int:
         units = cost.get(self.unit, 0)
         return min(units, self.whole.size) if self.whole else units
 
-    def charge(self, cost: Mapping[str, int], instant: float) -> bool:
+    def charge(self, cost: Units, instant: float) -> bool:
         """Take the units of a task; True if it asks the host anew, since it has none."""
         if self._has(cost, instant) > instant:
             return True
@@ -204,7 +205,7 @@ class Refilling(Told):
         super().__init__(unit, left, ends, asks)
         self._full, self._interval = full, interval
 
-    def _has(self, cost: Mapping[str, int], instant: float) -> float:
+    def _has(self, cost: Units, instant: float) -> float:
         units = min(cost.get(self.unit, 0), self._full)
         return self._at(units) if units and instant < self.ends else 0.0
 

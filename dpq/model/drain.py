@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.model.clearing import Wanted
 from dpq.model.gates import Gate
+from dpq.model.rates import span, span_between
 
 __all__ = ["Drain"]
 
@@ -21,12 +22,15 @@ class Drain(BaseModel):
     """The time until all tasks that are due now have started.
 
     Attributes:
-        seconds: The seconds until then; 0.0 if no task is due, None if it is not known.
+        seconds: The seconds until then, about; 0.0 if no task is due, None if it is not known.
         state: `clears`; `stalled`: hardly any task ends; `will not drain`: as many come as end;
             `unknown`: no limit says it, and nothing was measured; `none due`: all that is left is
             delayed or invisible; `empty`: no live task is left.
         because: What is slowest, in words; for `none due`, when the next task is due.
         backlog: The tasks that are due and have not begun.
+        low: The least seconds until then, by the scatter of what came and ended; None if that does
+            not decide.
+        high: The most seconds; None if they are not known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -35,6 +39,15 @@ class Drain(BaseModel):
     state: DrainState
     because: str
     backlog: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def about(self) -> str:
+        """Say the seconds with what is known of them: `35 m`, `30 to 40 m`, `20 m or more`."""
+        if self.low is None:
+            return span(self.seconds or 0.0)
+        return span_between(self.low, math.inf if self.high is None else self.high)
 
 
 class Scope(NamedTuple):

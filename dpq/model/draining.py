@@ -14,6 +14,7 @@ from dpq.model.forecast import Candidate, View
 from dpq.model.forecasting import Forecasting
 from dpq.model.gates import ONE_REQUEST
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.pace import UNKNOWN, Pace, Point
 from dpq.model.pools import UNTIL_OPENED_MS
 
 COVERED = 0.9
@@ -37,13 +38,36 @@ def closed_longest(looks: Sequence[DrainLook], most: int) -> list[Scope]:
     return sorted(closed, key=lambda scope: -scope.gate.opens)[:most]
 
 
-def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = None) -> Drain:
-    """Compute the drain time of all partitions; with an earlier look, by what has ended since."""
+def point_of(looks: Sequence[DrainLook]) -> Point:
+    """Take the counts of a look at all partitions."""
+    backlog, delayed, came, ended = (
+        sum(getattr(look, name) for look in looks)
+        for name in ("backlog", "delayed", "came", "ended")
+    )
+    return Point(looks[0].now / 1000, backlog, delayed, came, 0, ended, 0, 0)
+
+
+def drain_of(looks: Sequence[DrainLook], pace: Pace = UNKNOWN) -> Drain:
+    """Compute the drain time of all partitions: by their limits, and by their pace if it is known.
+
+    The slower of both is the drain time.
+    """
     backlog = sum(look.backlog for look in looks)
 
-    def said(state: DrainState, because: str, seconds: float | None = None) -> Drain:
-        seconds = None if seconds is None else round(max(0.0, seconds), 6)
-        return Drain(seconds=seconds, state=state, because=because, backlog=backlog)
+    def said(
+        state: DrainState,
+        because: str,
+        seconds: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
+    ) -> Drain:
+        about, low, high = (
+            None if each is None or each == math.inf else round(max(0.0, each), 6)
+            for each in (seconds, low, high)
+        )
+        return Drain(
+            seconds=about, state=state, because=because, backlog=backlog, low=low, high=high
+        )
 
     if not backlog:
         return said(*_without_backlog(looks))
@@ -57,21 +81,17 @@ def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = No
         known = known and covers
         if seconds > by_limits or not slowest:
             by_limits, slowest = max(by_limits, seconds), words or slowest
-    if before is not None:
-        elapsed = (looks[0].now - before[0].now) / 1000
-        came = sum(look.came for look in looks) - sum(look.came for look in before)
-        ended = sum(look.ended for look in looks) - sum(look.ended for look in before)
-        if elapsed > 0 and (came or ended or not known):
-            came_rate, rate = max(0, came) / elapsed, max(0, ended) / elapsed
-            rates = f"{came_rate:.3g} tasks come and {rate:.3g} end a second"
-            if not came and rate * 3600 < STALLED_PER_HOUR * backlog:
-                return said("stalled", rates)
-            if came_rate >= rate:
-                return said("will not drain", rates)
-            measured = backlog / (rate - came_rate)
-            if measured >= by_limits:
-                return said("clears", rates, measured)
-            return said("clears", slowest, by_limits)
+    come, done = pace.come or 0.0, pace.done or 0.0
+    if pace.kind != "counting" and (come or done or not known):
+        rates = f"{come:.3g} tasks come and {done:.3g} end a second"
+        if not come and done * 3600 < STALLED_PER_HOUR * backlog:
+            return said("stalled", rates)
+        if pace.kind not in ("clears", "open"):
+            return said("will not drain", rates)
+        measured = backlog / (done - come)
+        if measured >= by_limits:
+            return said("clears", rates, measured, pace.low, pace.high)
+        return said("clears", slowest, by_limits)
     if not known:
         return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
     return said("clears", slowest or "the limits let all of them start now", by_limits)
@@ -180,8 +200,5 @@ def _last_start(look: DrainLook, instant: float) -> tuple[float, str]:
 
 
 def _candidate(group: str, task: Wanted) -> Candidate:
-    requests = task.units.get("", 1)
-    named = {unit: units for unit, units in task.units.items() if unit}
-    return Candidate(
-        "", task.order, task.order, -task.rank, 0, group, None, requests, named, 0, None, None
-    )
+    place = task.order, task.order, -task.rank
+    return Candidate("", *place, 0, group, None, task.units, 0, None, None)

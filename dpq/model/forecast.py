@@ -1,13 +1,13 @@
 """Forecasts: what a caller gets, and what they are computed from. No I/O, no clock."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.model.cost import Units
 from dpq.model.gates import Gate
 from dpq.model.limits import Reason
 from dpq.model.priority import NO_AGING, Aging
@@ -79,17 +79,12 @@ class Candidate:
     priority: int | float
     group: str
     key: str | None
-    cost: int
-    costs: dict[str, int] | None
+    units: Units
     expires: int
     lease: float | None
     payload: str | None
     due: float = 0.0
     pinned: str | None = None
-    units: Mapping[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.units = {"": self.cost, **(self.costs or {})}
 
 
 class Running(NamedTuple):

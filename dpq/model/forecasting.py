@@ -12,14 +12,19 @@ import heapq
 import math
 from bisect import insort
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from dpq.model.forecast import Candidate, Forecast, ForecastReason, Running, View
 from dpq.model.gates import ONE_REQUEST, Gate
+from dpq.model.limits import Reason
+from dpq.model.moments import moment_of
 
 MAX_MOMENTS = 20_000
 """Moments of virtual time at most; a bound for what nobody foresaw."""
+
+
+ANY_TASK = Candidate("", "", "", -math.inf, 0, "", None, ONE_REQUEST, 0, None, None)
+"""Any task of one request, before which no other comes."""
 
 
 class Start(NamedTuple):
@@ -141,6 +146,19 @@ class Forecasting:
         bounds = (view.last_due, view.last_opening, self._cut_at)
         return Foreseen(self._starts, min(bounds))
 
+    # Limits
+
+    def _opens_at(self, gate: Gate, task: Candidate) -> float:
+        """Compute when a gate lets a task run; infinite if a lease must end before."""
+        if self._looked(gate).is_full:
+            return math.inf
+        aging = self._view.aging
+        return gate.opens_at(task.units, -task.score, self._instant, aging, task.pinned)
+
+    def _reason(self, gate: Gate, task: Candidate) -> tuple[Reason, str]:
+        """Say what keeps a task from running, as a reason and in words."""
+        return self._looked(gate).reason(task.units, -task.score, self._instant, self._view.aging)
+
     # Time
 
     def _looked(self, gate: Gate) -> Gate:
@@ -220,21 +238,13 @@ class Forecasting:
         self._explain(group, until, task)
 
     def _explain(self, group: _Group, until: float, task: Candidate | None = None) -> None:
-        task = task or group.best
-        units, rank = (task.units, -task.score) if task else (ONE_REQUEST, math.inf)
-        gate = self._looked(group.gate)
-        reason, words = gate.reason(units, rank, self._instant, self._view.aging)
+        reason, words = self._reason(group.gate, task or group.best or ANY_TASK)
         group.obstacle = _Obstacle(until, reason, f"group {group.name!r}: {words}")
 
     def _next_at(self, group: _Group, *, headed: bool = False) -> float:
         """Compute when the best task of a group may run."""
-        gate = self._looked(group.gate)
-        if gate.is_full:
-            return math.inf  # the end of a lease opens it
         task = group.best if self._view.heavy and not headed else None
-        units, rank = (task.units, -task.score) if task else (ONE_REQUEST, math.inf)
-        pin = task.pinned if task else None
-        return gate.opens_at(units, rank, self._instant, self._view.aging, pin)
+        return self._opens_at(group.gate, task or ANY_TASK)
 
     def _open_or_close(self, group: _Group) -> None:
         at = self._next_at(group, headed=group.head is not None)
@@ -342,9 +352,9 @@ class Forecasting:
         if lease.group:
             group = self._group(lease.group)
             gate = group.gate
-            scopes = [gate, *([gate.members[lease.member]] if lease.member in gate.members else [])]
-            tracked = any(each.counts(lease.id) for each in scopes)
-            gate.assumed = gate.assumed or any(each.is_full for each in scopes)
+            tracked = gate.counts(lease.id, lease.member)
+            member = gate.members.get(lease.member, gate)
+            gate.assumed = gate.assumed or gate.is_full or member.is_full
             gate.ended(lease.id, lease.member)
             if tracked:
                 self._open_or_close(group)
@@ -365,7 +375,7 @@ class Forecasting:
                     self._crown(group)
                 continue
             if group:
-                at = self._refused_until(group.gate, task)
+                at = self._opens_at(group.gate, task)
                 if at > self._instant:
                     self._shut(group)
                     self._close(group, at, task)
@@ -373,9 +383,9 @@ class Forecasting:
                     continue
                 if self._passes(group, task):
                     continue
-            at = self._refused_until(self._queue, task)
+            at = self._opens_at(self._queue, task)
             if at > self._instant:
-                reason, words = self._queue.reason(task.units, -score, self._instant, view.aging)
+                reason, words = self._reason(self._queue, task)
                 self._blocked = _Obstacle(at, reason, f"the queue: {words}")
                 return
             if before:
@@ -383,12 +393,6 @@ class Forecasting:
             self._ready.pop(0)
             self._start(task, group)
             self._end_leases()  # of a run of 0 s
-
-    def _refused_until(self, gate: Gate, task: Candidate) -> float:
-        if self._looked(gate).is_full:
-            return math.inf
-        pin = task.pinned if gate.members else None
-        return gate.opens_at(task.units, -task.score, self._instant, self._view.aging, pin)
 
     def _start(self, task: Candidate, group: _Group | None) -> None:
         run = self._run_ms
@@ -404,8 +408,7 @@ class Forecasting:
             )
             gate.assumed = not exact or gate.assumed
             lease = lease._replace(member=member)
-        scopes = [*gates, *([gates[1].members[lease.member]] if lease.member else [])]
-        if any(gate.counts(task.id) for gate in scopes):
+        if any(gate.counts(task.id, lease.member) for gate in gates):
             heapq.heappush(self._leases, lease)
         turn = self._goes_on(group, task) if group else ""
         seconds = round(max(0.0, self._instant - self._view.now) / 1000, 6)
@@ -414,9 +417,9 @@ class Forecasting:
             group=task.group or None,
             key=task.key,
             priority=task.priority,
-            cost=task.cost,
-            costs=task.costs,
-            starts_at=_date(self._instant),
+            cost=task.units[""],
+            costs={unit: units for unit, units in task.units.items() if unit} or None,
+            starts_at=moment_of(self._instant),
             in_seconds=seconds,
             reason=held.reason if held else None,
             because=held.because if held else "now",
@@ -463,10 +466,3 @@ def _millionths(turns: float) -> float:
 def _cut_of(member: str) -> int:
     """Return the characters before the sequence in a member."""
     return 1 if member[:1] == "1" else 4
-
-
-def _date(ms: float) -> datetime:
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return datetime.max.replace(tzinfo=UTC)

@@ -1,29 +1,25 @@
 """The pop's own arithmetic of limits: what a gate lets run, and when. No I/O, no clock.
 
-A limit stands in four modules, none of which repeats another, and each points to its Lua:
+No rule stands twice. `windows` has rates, even and moving; `counted` quotas, and budgets that hosts
+have told; `gates` what joins them in one scope: closings, probes, concurrency, pools, learning.
+`clearing` says about many tasks what a run of each takes too long for. `forecasting` (tasks, their
+order and their groups) and `draining` (a queue) ask gates.
 
-* `gates`: one scope, which joins its parts: closings, probes, concurrency, pools, a learned rate;
-* `windows`: the rates, even and moving;
-* `counted`: quotas, and budgets that hosts have told;
-* `clearing`: the same for many tasks at once, about, since a run of each takes too long.
-
-`forecasting` (tasks, their order and their groups) and `draining` (a queue) only ask gates. A gate
-does in doubles exactly what these scripts do, and a change on one side is a change on the other, as
-`tests/contract/test_arithmetic.py` says:
+A gate does in doubles exactly what these scripts do, and a change on one side is a change on the
+other, as `tests/contract/test_arithmetic.py` says. Times are ms.
 
 * `lua/lib/limits/gate_line.lua` writes what `read_gate` reads;
 * `lua/lib/limits/gate.lua` and `lua/lib/limits/opens.lua`: when it lets a task run;
 * `lua/lib/limits/pace.lua` and `lua/lib/limits/debt.lua`: a learned slack, the debt after a 429;
 * `lua/lib/limits/pool.lua`: which member is next;
 * `lua/pop/charge.lua`: what a grant takes, and what a learned rate gains.
-
-A new kind of limit is one more class like `Window`. Times are ms.
 """
 
 import math
 from collections.abc import Sequence
 
 from dpq.model.clearing import Course, Joined, Steady, Wanted
+from dpq.model.cost import Units
 from dpq.model.counted import Counted, Refilling, Told, Whole
 from dpq.model.limits import (
     MAX_SLACK_SECONDS,
@@ -36,7 +32,7 @@ from dpq.model.limits import (
 from dpq.model.pools import split_pool
 from dpq.model.priority import NO_AGING, Aging
 from dpq.model.quota import Quota, read_quotas
-from dpq.model.windows import Units, Window, read_window
+from dpq.model.windows import Window, read_window
 
 Part = Window | Counted | Told
 
@@ -47,6 +43,10 @@ HALF_MS = 1_200_000
 
 HALF_UNITS = 5000
 """Units in whose time it halves, if that is longer; lua/lib/limits/pace.lua has it, too."""
+
+
+UNUSED = "0 - - 0 0 0 0 0 0 0 0"
+"""The state of a gate that has granted and learned nothing."""
 
 
 class Gate:
@@ -78,39 +78,27 @@ class Gate:
         windows: Sequence[RateLimit] = (),
         concurrency: int | None = None,
         *,
-        opens: float = 0.0,
-        why: str = "-",
-        probe: str = "-",
-        probe_until: float = 0.0,
-        rate: float = 0.0,
-        since: float = 0.0,
-        used: float = 0.0,
-        learned: float = 0.0,
-        beside: float = 0.0,
-        climb: float = 0.0,
-        out: int = 0,
+        state: str = UNUSED,
         paid: Sequence[float | str] = (),
-        unreadable: bool = False,
     ) -> None:
-        self.windows = [
-            read_window(rule, str(text)) for rule, text in zip(windows, paid, strict=True)
-        ]
+        """Read the state of a gate, and of its windows, as `gate_line` writes them."""
+        opens, self.why, probe, *learned, out, turn = state.split(" ")
+        self.opens, self.out, self.turn = float(opens), int(out), float(turn)
+        self.probe, _, until = probe.partition("@")
+        self.probe_until = float(until or 0)
+        self._rate, self._since, self._used, *slack = map(float, learned)
+        self._learned, self._beside, self._climb = slack
+        self.windows = [read_window(*each) for each in zip(windows, paid, strict=True)]
+        self.concurrency = concurrency or 0
         self.counted: list[Counted] = []
         self.told: list[Told] = []
         self.reserved: dict[str, int] = {}
         self.permits: list[tuple[float, str]] = []
         self.members: dict[str, Gate] = {}
-        self.last = 0.0
-        self.weight, self.turn = 1.0, 0.0
-        self.concurrency = concurrency or 0
-        self.opens, self.why, self.out = opens, why, out
-        self.probe, self.probe_until = probe, probe_until
-        self.unreadable = unreadable
-        self.assumed = False
+        self.last, self.weight = 0.0, 1.0
+        self.unreadable = self.assumed = False
         self._looked_at = -1.0
         self._adaptive = windows[0].adaptive if windows else None
-        self._rate, self._since, self._used = rate, since, used
-        self._learned, self._beside, self._climb = learned, beside, climb
         self._learns_slack = next((each for each in self.windows if each.slack_ms is None), None)
 
     def look(self, instant: float) -> None:
@@ -181,9 +169,10 @@ class Gate:
         """True while the first task after a 429 runs."""
         return self.probe not in ("-", "p")
 
-    def counts(self, id_: str) -> bool:
+    def counts(self, id_: str, member: str = "") -> bool:
         """Return True if the end of a task, or of a permit, changes what may run."""
-        return self.concurrency > 0 or self.probe == id_
+        mate = self.members.get(member)
+        return self.concurrency > 0 or self.probe == id_ or bool(mate and mate.counts(id_))
 
     @property
     def is_full(self) -> bool:
@@ -331,15 +320,12 @@ def read_gate(line: str) -> Gate:
     unreadable = text == "?"
     rules, names, weight = split_pool("" if unreadable else text)
     windows, concurrency = read_rules(rules) if rules else ((), None)
-    quotas = read_quotas(rules)
-    if not members:
-        gate = _gate_of(windows, concurrency, quotas, state, paid, counted)
-    else:
-        gate = _gate_of((), None, (), state, paid, counted)
-        for name, each in zip(names, members, strict=True):
-            *parts, last = each.split("\t")
-            member = gate.members[name] = _gate_of(windows, concurrency, quotas, *parts)
-            member.last = float(last)
+    limit = windows, concurrency, read_quotas(rules)
+    gate = _gate_of(*(((), None, ()) if members else limit), state, paid, counted)
+    for name, each in zip(names, members, strict=True):
+        *parts, last = each.split("\t")
+        member = gate.members[name] = _gate_of(*limit, *parts)
+        member.last = float(last)
     gate.unreadable, gate.weight = unreadable, weight
     gate.assumed = bool(gate.reserved) or weight != 1
     return gate
@@ -363,25 +349,7 @@ def _gate_of(
     paid: str,
     counted: str,
 ) -> Gate:
-    opens, why, probe, rate, since, used, learned, beside, climb, out, turn = state.split(" ")
-    probe, _, until = probe.partition("@")
-    gate = Gate(
-        windows,
-        concurrency,
-        opens=float(opens),
-        why=why,
-        probe=probe,
-        probe_until=float(until or 0),
-        rate=float(rate),
-        since=float(since),
-        used=float(used),
-        learned=float(learned),
-        beside=float(beside),
-        climb=float(climb),
-        out=int(out),
-        paid=paid.split(),
-    )
-    gate.turn = float(turn)
+    gate = Gate(windows, concurrency, state=state, paid=paid.split())
     unread = iter(quotas)
     for text in counted.split():
         kind, *values = text.split(":")

@@ -1,7 +1,7 @@
 """The pace of a queue: how many tasks come and end a second, and when its backlog is done.
 
 Callers read the totals of a queue at some moments of the last minutes: from its history, from their
-own looks, or from both. No I/O, no clock. Source: docs/design.md, "Pace".
+own looks, or from both. No I/O, no clock. Source: docs/observability.md, "Pace".
 """
 
 import math
@@ -85,6 +85,12 @@ class Point(NamedTuple):
         totals = seen.pushed, seen.replayed, seen.acked, seen.buried, seen.deferred
         return cls(at, backlog, seen.delayed, *totals)
 
+    @classmethod
+    def joined(cls, parts: Sequence["Point"]) -> "Point":
+        """Add up the points that partitions have at about the same moment."""
+        at, *counts = map(sum, zip(*parts, strict=True))
+        return cls(at / len(parts), *counts)
+
     @property
     def came(self) -> int:
         """Return how many tasks have become due, from any number on: it shrinks with a retry."""
@@ -97,7 +103,7 @@ class Point(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast a queue moves, and when its backlog is done at that pace.
+    """The rates of a queue, and when its backlog is done at these rates.
 
     Attributes:
         kind: `counting`: too little was seen. `stopped`: no task ends. `clears`: between `low` and
@@ -131,6 +137,10 @@ class Pace(NamedTuple):
         return f"none ended in {span(self.seconds)}" if self.kind == "stopped" else "counting"
 
 
+UNKNOWN = Pace("counting")
+"""The pace of a queue of which nothing was seen."""
+
+
 class _Stretch(NamedTuple):
     """Two points at least `STRETCH_SECONDS` apart: how many tasks came and ended between them."""
 
@@ -147,25 +157,27 @@ def lasting(points: Sequence[Point]) -> list[Point]:
     first = 0
     for number, (before, after) in enumerate(pairwise(points), 1):
         grew = before.pushed <= after.pushed and before.ended <= after.ended
-        if before.at >= after.at or not grew:
+        if before.at > after.at or not grew:
             first = number
     return list(points[first:])
 
 
-def pace_of(points: Sequence[Point]) -> Pace:
+def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     """Compute the pace from points of the last minutes, the oldest first, the newest now.
 
     The rates cover 300 s, or less if the queue moves in another way since then: consumers have
     come or gone, or a load is over. The range takes into account how much the counts scatter.
+    If no task ends for `patience` seconds, the pace is `stopped`.
     """
     stretches = _stretches(lasting(points))
     while cut := _change(stretches):
         stretches = stretches[cut:]
     seconds = sum(each.seconds for each in stretches)
     if not seconds:
-        return Pace("counting")
+        return UNKNOWN
     came, ended = sum(each.came for each in stretches), sum(each.ended for each in stretches)
-    come, done, net = max(0, came) / seconds, ended / seconds, (ended - came) / seconds
+    come, done = max(0, came) / seconds, ended / seconds
+    net = done - come
     by_chance = sum(abs(each.came) + each.ended for each in stretches) / seconds
     spread = _spread([each.ended - each.came for each in stretches], stretches, by_chance)
     error = math.sqrt(spread / seconds)
@@ -173,7 +185,7 @@ def pace_of(points: Sequence[Point]) -> Pace:
     kind: PaceKind
     low = high = math.inf
     if not ended:
-        kind = "stopped" if seconds >= CHANGED_SECONDS else "counting"
+        kind = "stopped" if seconds >= patience else "counting"
     elif come and abs(net) < (SURE_ERRORS if similar else ERRORS) * error:
         kind = "even"
     elif net <= 0:
@@ -211,13 +223,13 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
     """Make stretches of the first point in each 10 s, so that no look between changes them."""
     cells = {point.at // STRETCH_SECONDS: point for point in reversed(points)}
     ends = [cells[cell] for cell in sorted(cells)]
+    ends = [end for end in ends if end.at >= ends[-1].at - COVERED_SECONDS]
     if len(ends) < 3:
         ends = [*points[:1], *points[-1:]]
-    ends = [end for end in ends if end.at >= ends[-1].at - COVERED_SECONDS]
     return [
         _Stretch(to.at - start.at, to.came - start.came, to.ended - start.ended)
         for start, to in pairwise(ends)
-        if to is not start
+        if to.at > start.at
     ]
 
 

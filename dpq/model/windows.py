@@ -10,14 +10,12 @@ scripts do, and a change on one side is a change on the other:
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dpq.model.clearing import Line, Rounds, Wanted, needs_of, packed
+from dpq.model.cost import Units
 from dpq.model.limits import RateLimit, Reason, most_granted, per_ms, rate_text, whole_ms
 from dpq.model.priority import Aging
-
-Units = Mapping[str, int]
-"""The units that a task takes, by name; `""` is requests."""
 
 SLOTS = 64
 """Slots in a moving window, about: so many parts of it may be lost; moving.lua has it, too."""
@@ -116,13 +114,7 @@ class MovingWindow(Window):
     """
 
     def __init__(self, rule: RateLimit, paid: float, slots: str = "") -> None:
-        """Read the window.
-
-        Args:
-            rule: The rate as it was set.
-            paid: As of a window; it says nothing here.
-            slots: What the gate keeps of it, or "" if that is nothing.
-        """
+        """Read the slots that the gate keeps; "" if it has none."""
         super().__init__(rule, paid)
         self._rate, self._tick = int(rule.rate), tick_of(self.per_ms)
         self._slots: list[list[float]] = []  # the tick of each, and its units, the oldest first
@@ -201,9 +193,9 @@ def tick_of(per_ms: float) -> float:
     return 2.0 ** max(math.frexp(per_ms / 262144)[1], -10)
 
 
-def read_window(rule: RateLimit, text: str) -> Window:
+def read_window(rule: RateLimit, text: float | str) -> Window:
     """Read a window as `lua/lib/limits/gate_line.lua` writes it."""
-    paid, colon, slots = text.partition(":")
-    return (
-        MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
-    )
+    paid, colon, slots = str(text).partition(":")
+    if rule.moving:
+        return MovingWindow(rule, float(paid), colon + slots)
+    return Window(rule, float(paid))

@@ -6,23 +6,21 @@ at no more than `LOOK` tasks, so that none holds the server up. No I/O.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dpq.model.errors import TaskNotFoundError
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.payload import Codec
-from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.task import Task, TaskState
-from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
+from dpq.operations.limit_replies import read_limits
 from dpq.operations.limits import LimitOperations
 from dpq.operations.queue import QueueOperations, one_queue
-from dpq.protocol.command import Steps, all_of, together
-from dpq.protocol.placement import partition_of, tags_of
+from dpq.operations.survey import Explained
+from dpq.protocol.command import Steps, all_of
+from dpq.protocol.placement import tags_of
 from dpq.protocol.records import stored_task
 from dpq.protocol.values import read_texts
 
@@ -53,7 +51,8 @@ class Filter:
         state: Their state.
         group: Their group; "" for any.
         least: Their lowest priority; None for any.
-        text: A part of their id, group, key, error or payload, as it is stored; "" for any.
+        text: A part of their group, key, error or payload, as it is stored, or the beginning of
+            their id, from 8 characters on; "" for any.
         reason: The reason of dead tasks, with "#" for each number; "" for any.
         fault: The first 200 bytes of their last error, in the same way; None for any.
         recurring: Recurring tasks only.
@@ -95,36 +94,6 @@ class Found(NamedTuple):
     passed: int
 
 
-class Survey(NamedTuple):
-    """The state of a queue beside its counts.
-
-    Attributes:
-        now_ms: The server's clock.
-        paused_until: "", "inf", or ms.
-        closed: Groups that are closed.
-        opens_ms: The time when the first closed group opens, or None.
-        limits: Limits of groups that are set.
-        heads: Groups with a task that is ready.
-        due_ms: The time when the next delayed task is due, or None.
-        order: The order of equal priorities.
-        fairness: The order of groups.
-        partitions: The number of partitions.
-        storage_format: The number of the storage format; "" if the queue does not exist.
-    """
-
-    now_ms: int
-    paused_until: str
-    closed: int
-    opens_ms: float | None
-    limits: int
-    heads: int
-    due_ms: float | None
-    order: str
-    fairness: str
-    partitions: int
-    storage_format: str
-
-
 class Kind(NamedTuple):
     """Dead letters of one reason and error, with "#" for each number."""
 
@@ -155,26 +124,6 @@ class States(NamedTuple):
     states: list[LimitState]
     counted: bool
     now_ms: int
-
-
-class Explained(NamedTuple):
-    """The reason why a task is not running.
-
-    Attributes:
-        sentence: As of `DPQ.why`.
-        until_ms: The time when that may change, by the server's clock; None if it is not known.
-        ahead: Ready tasks before it, or before the head of its group.
-        in_group: Tasks of its group before it.
-        now_ms: The server's clock.
-        limits: The states of the queue's limit, and of its group's.
-    """
-
-    sentence: str
-    until_ms: float | None
-    ahead: int
-    in_group: int
-    now_ms: int
-    limits: list[LimitState]
 
 
 class _Row(NamedTuple):
@@ -226,10 +175,6 @@ class PartitionBrowser(LimitOperations):
                 size -= len(fields[3])
         return _Page(rows, passed, looked, left, position)
 
-    def survey(self) -> Steps[Survey]:
-        """Read what a page about a queue shows beside its counts."""
-        return self._ask("survey", [self._now()], _read_survey)
-
     def kinds(self, look: int) -> Steps[Kinds]:
         """Count the oldest dead letters by reason and error."""
         found: dict[tuple[str, str], Kind] = {}
@@ -270,19 +215,6 @@ class PartitionBrowser(LimitOperations):
         names = ["" if group is None else group for group in groups]
         texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(groups, running, texts), cursor == "0", int(texts[6]))
-
-    def explained(self, id_: str) -> Steps[Explained]:
-        """Say why a task is not running, and until when."""
-        found: Waiting | None = yield self._command("why", [self._now(), id_], read_waiting)
-        if found is None:
-            raise TaskNotFoundError(id_, self.queue_name, "explain")
-        scopes: list[str | None] = [None, found.group] if found.group else [None]
-        names = [scope or "" for scope in scopes]
-        texts = yield self._command("view", [self._now(), *names], read_texts)
-        limits, now_ms = read_limits(scopes, Counter(), texts), int(texts[6])
-        sentence = explain(found, limits, now_ms)
-        until_ms = _until(found, limits)
-        return Explained(sentence, until_ms, found.ahead, found.in_group, now_ms, limits)
 
 
 class Browser:
@@ -332,27 +264,9 @@ class Browser:
         passed = sum(page.passed for page in pages)
         return Found([row.task for row, _ in shown], looked, left, ends, passed)
 
-    def survey(self) -> Steps[Survey]:
-        """Join the surveys of all partitions."""
-        found: list[Survey] = yield from all_of([part.survey() for part in self._parts()])
-        opens = [each.opens_ms for each in found if each.opens_ms is not None]
-        due = [each.due_ms for each in found if each.due_ms is not None]
-        return found[0]._replace(
-            closed=sum(each.closed for each in found),
-            limits=sum(each.limits for each in found),
-            heads=sum(each.heads for each in found),
-            opens_ms=min(opens, default=None),
-            due_ms=min(due, default=None),
-        )
-
-    def overview(self) -> Steps[tuple[QueueStats, Survey, list[WorkerInfo]]]:
-        """Read what all pages show of a queue, in one round trip for each of its pages."""
-        operations = self._operations
-        results = yield from together([operations.stats(), self.survey(), operations.workers()])
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return results[0], results[1], results[2]
+    def explained(self, id_: str) -> Steps[Explained]:
+        """Say why a task is not running, and until when."""
+        return self._operations.explained(id_)
 
     def kinds(self, look: int = LOOK_A_PAGE) -> Steps[Kinds]:
         """Count the oldest dead letters by reason and error, the most frequent kind first."""
@@ -423,46 +337,9 @@ class Browser:
     def _home(self, group: str) -> Any:
         return self._operations._home(group, None)
 
-    def explained(self, id_: str) -> Steps[Explained]:
-        """Say why a task is not running, and until when."""
-        parts = self._parts()
-        return parts[partition_of(id_, len(parts)) if len(parts) > 1 else 0].explained(id_)
-
 
 def _row(codec: Codec[Any], state: TaskState, fields: Sequence[bytes]) -> _Row:
     id_, until, record, body, score, member = fields
     task = stored_task(codec, id_.decode("utf-8", "replace"), state, until, record, body)
     sort = member if state is TaskState.WAITING else (float(score), member)
     return _Row(sort, (score.decode(), member), task)
-
-
-def _read_survey(reply: list[Any]) -> Survey:
-    texts = read_texts(reply)
-    now, paused, closed, opens, limits, heads, due, order, fairness, partitions, version = texts
-    return Survey(
-        int(now),
-        paused,
-        int(closed),
-        float(opens) if opens else None,
-        int(limits),
-        int(heads),
-        float(due) if due else None,
-        order,
-        fairness,
-        int(partitions) if re.fullmatch(r"[0-9]{1,4}", partitions) else 1,
-        version,
-    )
-
-
-def _until(found: Waiting, limits: Sequence[LimitState]) -> float | None:
-    """Return the moment of the sentence that `explain` makes, ms."""
-    if found.state in (TaskState.DELAYED, TaskState.INVISIBLE):
-        return found.until_ms
-    if found.state is TaskState.DEAD:
-        return None
-    if found.paused_until:
-        return None if found.paused_until == "inf" else float(found.paused_until)
-    shut = next((limit for limit in reversed(limits) if not limit.open), None)
-    if shut:
-        return shut.opens_at.timestamp() * 1000 if shut.opens_at else None
-    return found.held_until_ms or None

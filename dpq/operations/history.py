@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.history import Event, Slot, joined
+from dpq.model.pace import COVERED_SECONDS, Point
 from dpq.model.validation import number, whole_number
 from dpq.operations.partition import Partition
-from dpq.protocol.command import Steps, all_of
+from dpq.protocol.command import Steps, all_of, together
 from dpq.protocol.remembered import read_slots
 
 MINUTE, QUARTER = 60, 900
@@ -38,6 +39,25 @@ def history(parts: Sequence[Partition[Any]], seconds: float) -> Steps[list[Slot]
         [part.report("history", [length * 1000, most], read_slots(length)) for part in parts]
     )
     return found[0] if len(found) == 1 else _summed(found)
+
+
+def recent(parts: Sequence[Partition[Any]]) -> Steps[list[Point]]:
+    """Read the points of the last minutes; at each of them all partitions have stored a slot.
+
+    If the history cannot be read, there are none: what a page reads along raises what concerns it.
+    """
+    length, most = MINUTE * 1000, int(COVERED_SECONDS // MINUTE) + 1
+    found = yield from together(
+        [part.report("history", [length, most], read_slots(MINUTE)) for part in parts]
+    )
+    if any(isinstance(slots, Exception) for slots in found):
+        return []
+    rows = [
+        {int(slot.at.timestamp() // MINUTE): Point.of(slot.at.timestamp(), slot) for slot in slots}
+        for slots in found
+    ]
+    common = sorted(set(rows[0]).intersection(*rows[1:]))
+    return [Point.joined([row[minute] for row in rows]) for minute in common]
 
 
 def _summed(found: Sequence[list[Slot]]) -> list[Slot]:

@@ -169,8 +169,15 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
     )
 
 
-def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
-    """Say in one sentence why a task is not running; `limits` are the queue's and its group's."""
+def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattended: str = "") -> str:
+    """Say in one sentence why a task is not running.
+
+    Args:
+        found: The task, and its place.
+        limits: The limits of the queue and of its group.
+        now_ms: The server's time.
+        unattended: Why no consumer takes tasks of the queue; "" if one does.
+    """
 
     def within(moment_ms: float) -> str:
         return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"
@@ -209,6 +216,10 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
         if shut is None and not before and found.held_until_ms > now_ms:
             wait = within(found.held_until_ms)
             return f"it waits for units of the queue's limit, for another {wait}"
+        if shut is None and unattended:
+            return (
+                f"it is {found.state}{behind and f' {behind}'}, but nobody takes it: {unattended}"
+            )
         if shut is None:
             return f"it is {found.state}: {behind or 'next'}"
         if isinstance(shut, MemberState):
@@ -265,3 +276,17 @@ def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
 
 def _tasks(count: int, kind: str = "") -> str:
     return f"{count} {kind} task{'s' if count > 1 else ''}".replace("  ", " ")
+
+
+def changes_at(found: Waiting, limits: Sequence[LimitState]) -> float | None:
+    """Return the moment of the sentence that `explain` makes, ms."""
+    if found.state in (TaskState.DELAYED, TaskState.INVISIBLE):
+        return found.until_ms
+    if found.state is TaskState.DEAD:
+        return None
+    if found.paused_until:
+        return None if found.paused_until == "inf" else float(found.paused_until)
+    shut = next((limit for limit in reversed(limits) if not limit.open), None)
+    if shut:
+        return shut.opens_at.timestamp() * 1000 if shut.opens_at else None
+    return found.held_until_ms or None

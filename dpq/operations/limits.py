@@ -15,7 +15,7 @@ from dpq.model.pools import member_name
 from dpq.model.task import Task
 from dpq.model.uncounted import warn_of_costs, warn_of_units
 from dpq.model.validation import label, milliseconds
-from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
+from dpq.operations.limit_replies import Waiting, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
 from dpq.protocol.values import read_texts
 
@@ -162,15 +162,20 @@ class LimitOperations(CommandMaker):
             states += read_limits(page, running, texts)
         return states
 
-    def why(self, id_: str) -> Steps[str]:
-        """Say why a task is not running."""
+    def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:
+        """Read what keeps a task from running: its place, its limits, and the server's time, ms."""
         args = [self._now(), task_id(id_)]
         found: Waiting | None = yield self._command("why", args, read_waiting)
         if found is None:
             raise TaskNotFoundError(id_, self.queue_name, "explain")
         scopes: list[str | None] = [None, found.group] if found.group else [None]
         texts = yield self._command("view", [args[0], *(s or "" for s in scopes)], read_texts)
-        return explain(found, read_limits(scopes, Counter(), texts), int(texts[6]))
+        return found, read_limits(scopes, Counter(), texts), int(texts[6])
+
+    def names(self) -> Steps[list[str]]:
+        """List about a thousand names of the queues of this server."""
+        texts: list[str] = yield self._command("names", ["0"], read_texts)
+        return texts[1:]
 
 
 def _groups(fields: Iterable[str]) -> set[str]:

@@ -17,26 +17,32 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dpq.model.budget import Budget
-from dpq.model.drain import DrainLook, Paper
+from dpq.model.drain import Drain, DrainLook, Paper
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.pace import Point, pace_of
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
+from dpq.model.survey import Overview, Survey
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
+from dpq.model.verdict import Verdict, VerdictState, verdict_of
 from dpq.operations import foresight, history
 from dpq.operations.base import PAGE
 from dpq.operations.description import Description
+from dpq.operations.limit_replies import changes_at, explain
 from dpq.operations.partition import PUSH_BATCH, Partition
 from dpq.operations.pop import PartitionPop
 from dpq.operations.pushing import Checked, PushChecker
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
+from dpq.operations.survey import Explained, read_survey
+from dpq.operations.survey import joined as joined_surveys
 from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
@@ -694,18 +700,66 @@ class QueueOperations(Generic[P]):
         """Read the limit and the state of one group."""
         return self._group(name).group(name)
 
-    def why(self, id_: str) -> Steps[str]:
-        """Say why a task is not running."""
+    def explained(self, id_: str) -> Steps[Explained]:
+        """Say why a task is not running, and until when."""
         parts, part = self.partitions, self._of(task_id(id_))
-        told = yield from part.why(id_)
-        where = f" (in partition {parts.index(part) + 1} of {len(parts)})"
-        return told + where if len(parts) > 1 else told
+        found, limits, now_ms = yield from part.waiting(id_)
+        unattended = ""
+        if found.state in (TaskState.READY, TaskState.WAITING):
+            verdict = yield from self.verdict()
+            unattended = verdict.because * (verdict.state is VerdictState.NO_CONSUMER)
+        sentence = explain(found, limits, now_ms, unattended)
+        if len(parts) > 1:
+            sentence += f" (in partition {parts.index(part) + 1} of {len(parts)})"
+        until = changes_at(found, limits)
+        return Explained(sentence, until, found.ahead, found.in_group, now_ms, limits)
+
+    def why(self, id_: str | None) -> Steps[str | Verdict]:
+        """Say why a task is not running; without an id, make the verdict on the queue."""
+        if id_ is None:
+            return (yield from self.verdict())
+        return (yield from self.explained(id_)).sentence
+
+    def survey(self) -> Steps[Survey]:
+        """Read what keeps the tasks of all partitions from running."""
+        looks = [part.report("survey", [], read_survey) for part in self.partitions]
+        return joined_surveys((yield from all_of(looks)))
+
+    def overview(self) -> Steps[Overview]:
+        """Read all that pages show of a queue, in one round trip for each of its pages."""
+        results = yield from together([self.stats(), self.survey(), self.workers()])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return Overview(*results)
+
+    def verdict(self) -> Steps[Verdict]:
+        """Say why the queue does not move, who holds it, and what to do."""
+        found, points = yield from together([self.overview(), self.recent()])
+        for result in (found, points):
+            if isinstance(result, Exception):
+                raise result
+        name, now = self.description.name, found.survey.now_ms / 1000
+        pace = pace_of([*points, Point.of(now, found.stats)])
+        verdict = verdict_of(name, found, pace)
+        if verdict.state is VerdictState.UNKNOWN_QUEUE:
+            names = yield from self.partitions[0].names()
+            verdict = verdict_of(name, found, pace, names)
+        return verdict
 
     # Looking ahead
 
     def forecast(self, n: int, run: float | None) -> Steps[list[Forecast]]:
         """Foresee the next starts of all partitions."""
         return foresight.forecast(self.description, self.partitions, n, run)
+
+    def drain(self) -> Steps[Drain]:
+        """Compute the drain time by the limits, and by the last minutes of the history."""
+        from dpq.model.draining import drain_of, point_of
+
+        read: list[Steps[Any]] = [self.drain_look(), self.recent()]
+        looks, points = yield from all_of(read)
+        return drain_of(looks, pace_of([*points, point_of(looks)]))
 
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
@@ -718,6 +772,10 @@ class QueueOperations(Generic[P]):
     def remember(self) -> Steps[list[int]]:
         """Store a slot of the history, unless this minute has one."""
         return history.remember(self.partitions)
+
+    def recent(self) -> Steps[list[Point]]:
+        """Read the points of the last minutes that the history has; `at` is the server's time."""
+        return history.recent(self.partitions)
 
     def history(self, seconds: float) -> Steps[list[Slot]]:
         """Read the slots of the last seconds."""

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.task import Task
+    from dpq.model.verdict import Verdict
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch
     from dpq.queue.dead_async import AsyncDeadLetters
@@ -982,11 +983,20 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """Look at one group: its limit, the units left, if it is open, and if not, why."""
         return await self._session.run(self._operations.group, name)
 
-    async def why(self, task_id: str) -> str:
-        """Say in one sentence why a task is not running.
+    @overload
+    async def why(self, task_id: None = None) -> Verdict: ...
+    @overload
+    async def why(self, task_id: str) -> str: ...
+    async def why(self, task_id: str | None = None) -> str | Verdict:
+        """Say why a task is not running; without an id, why the queue does not move.
+
+        A `Verdict` says in one sentence what holds the queue, who is at fault, until when, and what
+        to do. All screens and the command line show the same words.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
+
+        Source: docs/operations.md, "Why does it not move?".
         """
         return await self._session.run(self._operations.why, task_id)
 
@@ -1022,8 +1032,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Args:
             over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call
-                waits for. None: by the limits alone, as if consumers kept up with them; `unknown`
-                if limits do not say it.
+                waits for. None: the last 5 minutes of the history say it; if nobody has stored
+                them, limits alone do, as if consumers kept up with them; else it is `unknown`.
 
         Raises:
             ConfigurationError: `over` is out of its bounds.
@@ -1031,14 +1041,16 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Source: docs/design.md, "Forecast".
         """
         from dpq.model.drain import MAX_OVER_SECONDS
-        from dpq.model.draining import drain_of
+        from dpq.model.draining import drain_of, point_of
+        from dpq.model.pace import pace_of
 
         if over is None:
-            return drain_of(await self._session.run(self._operations.drain_look))
+            return await self._session.run(self._operations.drain)
         number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
         before = await self._session.run(self._operations.drain_look)
         await pause(over)
-        return drain_of(await self._session.run(self._operations.drain_look), before)
+        looks = await self._session.run(self._operations.drain_look)
+        return drain_of(looks, pace_of([point_of(before), point_of(looks)], patience=0))
 
     async def history(self, seconds: float = 3600) -> list[Slot]:
         """Return what the queue counted and held, minute by minute, the oldest first.

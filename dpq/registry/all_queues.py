@@ -12,12 +12,13 @@ from redis.exceptions import ResponseError
 from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import Problem
+from dpq.model.verdict import no_such_queue
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.queue.base import operations_named
 from dpq.queue.inside import session_of
-from dpq.registry.names import absent, no_such_queue
+from dpq.registry.names import absent
 from dpq.transport.cluster import ask, reachable, unspoiled
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose

@@ -4,8 +4,7 @@ The scheduler and the command line call it. A Redis user with the right to write
 any text into it, so a name must not be trusted.
 """
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -19,9 +18,6 @@ from dpq.protocol.replies import Glance, read_glance
 from dpq.protocol.scripts import script
 from dpq.transport.cluster import forbidden
 
-NAMES_SHOWN = 5
-"""Names of queues in an error without a near name: enough to see which server answers."""
-
 
 def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
     """Divide names into possible names of queues, and others."""
@@ -32,20 +28,6 @@ def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
         except (UnicodeDecodeError, ConfigurationError):
             bad.append(raw)
     return good, bad
-
-
-def no_such_queue(name: str, names: Iterable[str]) -> str:
-    """Say that there is no queue of a name; add the nearest name, or some names of queues."""
-    known = sorted(names)
-    near = get_close_matches(name, known, n=1)
-    if near:
-        return f"there is no queue {name!r}; did you mean {near[0]!r}?"
-    if not known:
-        return f"there is no queue {name!r}, nor any other: the first push makes one"
-    more = ", ..." * (len(known) > NAMES_SHOWN)
-    return (
-        f"there is no queue {name!r}; there are {', '.join(map(repr, known[:NAMES_SHOWN]))}{more}"
-    )
 
 
 def absent(name: str) -> Steps[bool]:

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from dpq import DPQ, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
+from dpq.model.pace import Pace
 from dpq.queue.inside import session_of
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 
@@ -139,13 +140,14 @@ class Reader:
 
     def _read_chosen(self, found: Round, name: str) -> Details | None:
         try:
-            return self._read_details(name) if name in found.snapshots else None
+            snapshot = found.snapshots.get(name)
+            return self._read_details(name, snapshot.pace) if snapshot else None
         # An error in one queue does not concern the others.
         except (DPQError, ResponseError) as error:
             found.faults[name] = str(error)
             return None
 
-    def _read_details(self, name: str) -> Details | None:
+    def _read_details(self, name: str, pace: Pace) -> Details | None:
         watch = self._watches.get(name)
         if watch is None:
             return None
@@ -154,4 +156,4 @@ class Reader:
             closed = run(watch.browser.states, groups).states[2:]
         coming = watch.queue.forecast(NEXT_SHOWN)
         events = watch.events()[: -EVENTS_SHOWN - 1 : -1]
-        return Details(name, watch.drain(), closed, coming, events)
+        return Details(name, watch.drain(pace), closed, coming, events)

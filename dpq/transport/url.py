@@ -2,6 +2,11 @@
 
 `connect` and `connect_async` call it. redis-py's own defaults do not suit a queue: five seconds to
 connect, times ten retries of everything. The defaults here do. It must not connect to anything.
+
+redis-py's `parse_url` reads the URL of one server, with its parameters. The rest stands here.
+redis-py refuses `redis+cluster://` and `redis+sentinel://`, takes `h1,h2` for one host, the path
+`/abc` for database 0, and a unix URL without a path. The package redis-sentinel-url 1.0 loses the
+user name, the Sentinels' own user and the parameters of TLS, and refuses IPv6 and `rediss`.
 """
 
 import re

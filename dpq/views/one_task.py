@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from dpq import Drain, Event, Forecast, TaskState
-from dpq.operations.browse import Explained
+from dpq.model.verdict import VerdictState
+from dpq.operations.survey import Explained
 from dpq.views.event_text import event_text
 from dpq.views.limits import drain_ms
 from dpq.views.sampler import Snapshot
@@ -27,7 +28,7 @@ of their own have smaller ones."""
 
 
 class Begins(NamedTuple):
-    """When a task begins, as far as that is known.
+    """The moment when a task begins, as far as that is known.
 
     Attributes:
         kind: "running" since `at_ms`; "exact", or "about" at `at_ms`; "earliest", not before it;
@@ -108,24 +109,23 @@ def begins(
     if any(not each.open and not each.opens_at and each.reason in STAY for each in why.limits):
         return Begins("unknown", None, None, why.sentence)
     at, kind, because, before = _by_limits(task, why, coming, snapshot)
-    idle = _idle(snapshot)
-    if idle:
-        return Begins("unknown", at, None, idle)
-    done = snapshot.rates.done
+    if snapshot.verdict.state is VerdictState.NO_CONSUMER:
+        return Begins("unknown", at, None, snapshot.verdict.because)
+    done = snapshot.pace.done
     if before and done:
         by_rate = why.now_ms + before / done * 1000
         if by_rate > at + 1000:
-            at, because = by_rate, f"{_tasks(before)} before it, and {done:.3g} end in a second"
+            at, because = by_rate, f"at the rate of the last seconds, {done:.3g} end in a second"
             kind = "about" if kind == "exact" else kind
     elif before and at <= why.now_ms:  # limits allow it, and nothing ends
         rate = "no rate is known yet" if done is None else "nothing has ended in the last seconds"
-        return Begins("unknown", None, None, f"{_tasks(before)} before it, and {rate}")
+        return Begins("unknown", None, None, rate)
     elif at <= why.now_ms and (busy := _busy(snapshot)):
         because = f"it is next, when one of {number(busy)} busy handlers is free"
         return Begins("unknown", None, None, because)
     latest = None
     if kind == "earliest" and task.state is not TaskState.DELAYED and drain.state == "clears":
-        latest = why.now_ms + (drain.seconds or 0) * 1000
+        latest = why.now_ms + (drain.high or drain.seconds or 0) * 1000
     return Begins(kind, at, latest if latest and latest > at else None, because)
 
 
@@ -151,21 +151,9 @@ def _by_limits(
     ]
     times += [why.until_ms]
     at = max((each for each in times if each is not None), default=float(why.now_ms))
-    because = f"{_tasks(before)} before it"
     if snapshot.stats.waiting > own:
-        because += ", and perhaps some that wait in other groups"
-        return at, "earliest", because, before
-    return at, "about", because, before
-
-
-def _idle(snapshot: Snapshot) -> str:
-    """Say that no consumer is seen, or that it is too early to tell; "" if one is seen."""
-    rates = snapshot.rates
-    if snapshot.workers or snapshot.stats.invisible or rates.done or rates.deferred:
-        return ""
-    if rates.done is None:
-        return "no worker reports and nothing runs; in some seconds the rates say more"
-    return "no consumer is seen: no worker reports, nothing runs, and nothing has ended lately"
+        return at, "earliest", "tasks that wait in other groups may come before it, too", before
+    return at, "about", "", before
 
 
 def _busy(snapshot: Snapshot) -> int:
@@ -174,8 +162,22 @@ def _busy(snapshot: Snapshot) -> int:
     return 0 if free else sum(worker.concurrency for worker in snapshot.workers)
 
 
-def _tasks(count: int) -> str:
-    return f"{number(count)} {'task is' if count == 1 else 'tasks are'}"
+def steps_of(events: Sequence[Event]) -> list[Step]:
+    """Write the events of a task as steps; `events` are in their order."""
+    steps: list[Step] = []
+    began: float | None = None
+    for event in events:
+        at = event.at.timestamp() * 1000
+        said = event_text(event)
+        took = None
+        if event.kind in ENDS and began is not None:
+            took, began = max(0.0, at - began) / 1000, None
+        if event.kind == "delivered":
+            began = at
+        detail = f"{said.detail}, as {event.member}" if event.member else said.detail
+        tone = TONES.get(event.kind, "")
+        steps.append(Step(at, said.kind, tone, detail, said.until_ms, took))
+    return steps
 
 
 def life(task: Any, events: Sequence[Event]) -> list[Step]:
@@ -184,19 +186,6 @@ def life(task: Any, events: Sequence[Event]) -> list[Step]:
     The task itself knows its push, its last delivery and its death. They stand where no event says
     them.
     """
-    steps: list[Step] = []
-    began: float | None = None
-    for event in events:
-        at = event.at.timestamp() * 1000
-        said = event_text(event)
-        took = None
-        if event.kind in ENDS and began is not None:
-            took, began = (at - began) / 1000, None
-        if event.kind == "delivered":
-            began = at
-        detail = f"{said.detail}, as {event.member}" if event.member else said.detail
-        tone = TONES.get(event.kind, "")
-        steps.append(Step(at, said.kind, tone, detail, said.until_ms, took))
     kinds = {event.kind for event in events}
     known = []
     if "pushed" not in kinds:
@@ -205,7 +194,7 @@ def life(task: Any, events: Sequence[Event]) -> list[Step]:
         known.append(Step(at_ms, "delivered", "good", f"delivery {task.deliveries}"))
     if "dead" not in kinds and task.state is TaskState.DEAD:
         known.append(Step(task.died_at.timestamp() * 1000, "dead", "bad", task.reason))
-    return sorted([*known, *steps], key=lambda step: step.at_ms)
+    return sorted([*known, *steps_of(events)], key=lambda step: step.at_ms)
 
 
 def shown_steps(steps: Sequence[Step]) -> tuple[list[Step], int]:

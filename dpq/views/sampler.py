@@ -1,9 +1,10 @@
-"""Reads of queues for screens: a queue is found by name, and has rates and samples of 5 minutes.
+"""Reads of queues for screens: a queue is found by name, and has a pace and samples of 5 minutes.
 
 The dashboard, `dpq top` and the metrics read queues through it. It has no thread and no timer: its
 callers say when to read, once a second at most.
 """
 
+import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -15,18 +16,27 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, Scope
 from dpq.model.draining import closed_longest, drain_of
+from dpq.model.pace import (
+    COVERED_SECONDS,
+    STRETCH_SECONDS,
+    Pace,
+    Point,
+    a_second,
+    lasting,
+    pace_of,
+)
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.operations.browse import Browser, Survey
+from dpq.model.survey import Overview, Survey
+from dpq.model.verdict import Verdict, verdict_of
+from dpq.operations.browse import Browser
+from dpq.protocol.command import Steps, all_of
 from dpq.queue.inside import operations_of, session_of
 from dpq.transport.cluster import forbidden
 
 T = TypeVar("T")
 
-KEPT_SECONDS = 300
-"""Seconds that samples are kept, which a sparkline shows."""
-
-RATE_SECONDS = 10.0
-"""Seconds over which rates are counted: over a shorter time, rates jump."""
+KEPT_SECONDS = COVERED_SECONDS + 2 * STRETCH_SECONDS
+"""Seconds that samples are kept: those of a pace, and of its first stretch all."""
 
 KNOWN_FOR = 5.0
 """Seconds between two looks at the list of names."""
@@ -99,38 +109,24 @@ class Known:
             return self._queues[name]
 
 
-class Sample(NamedTuple):
-    """The numbers of one moment; `at` in seconds of a monotonic clock."""
-
-    at: float
-    backlog: int
-    pushed: int
-    acked: int
-    deferred: int
-    dead: int
-
-
-class Rates(NamedTuple):
-    """Tasks per second over the last `RATE_SECONDS`; None before two samples."""
-
-    come: float | None
-    done: float | None
-    deferred: float | None
-
-
 class Snapshot(NamedTuple):
     """A queue at one moment, and its last minutes."""
 
     stats: QueueStats
     survey: Survey
     workers: list[WorkerInfo]
-    rates: Rates
-    samples: list[Sample]
+    pace: Pace
+    samples: list[Point]
+    verdict: Verdict
 
     @property
     def backlog(self) -> int:
         """Return the number of tasks that wait for a consumer now."""
         return self.stats.ready + self.stats.waiting
+
+    def a_second(self, total: str) -> float | None:
+        """Return by how much a total has grown a second, over the time that the pace covers."""
+        return a_second(self.samples, self.pace, total)
 
     @property
     def live(self) -> int:
@@ -158,29 +154,37 @@ class Watch:
         self.queue = queue
         self.browser = Browser(operations_of(queue))
         self._clock = clock
-        self._samples: deque[Sample] = deque()
-        self._looks: deque[tuple[float, list[DrainLook]]] = deque()
+        self._samples: list[Point] = []
+        self._looks: list[DrainLook] = []
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
         self.may_see_events = True
         self._events: deque[Event] = deque(maxlen=EVENTS)
         self.ahead_ms = 0.0  # the ms by which the server's clock is ahead
 
     def read(self) -> Snapshot:
-        """Read the queue in one round trip; call it once a second at most."""
-        stats, survey, workers = session_of(self.queue).run(self.browser.overview)
+        """Read the queue in one round trip; call it once a second at most.
+
+        If no look was near before this one, the history says what has happened meanwhile.
+        """
+        latest = self._samples[-1].at if self._samples else -math.inf
+        reads: list[Callable[[], Steps[Any]]] = [operations_of(self.queue).overview]
+        if self._clock() - latest > REMEMBER_SECONDS:
+            reads.append(operations_of(self.queue).recent)
+        found = session_of(self.queue).run(lambda: all_of(read() for read in reads))
+        seen: Overview = found[0]
+        stats, survey, workers = seen
         self.ahead_ms = survey.now_ms - time.time() * 1000
         now = self._clock()
         self._remember(now)
-        backlog = stats.ready + stats.waiting
-        samples = self._samples
-        if samples and stats.pushed < samples[-1].pushed:
-            samples.clear()  # the queue was dropped and made anew
-        samples.append(
-            Sample(now, backlog, stats.pushed, stats.acked, stats.deferred, stats.buried)
-        )
-        while samples[0].at < now - KEPT_SECONDS:
-            samples.popleft()
-        return Snapshot(stats, survey, workers, rates_of(list(samples)), list(samples))
+        for point in found[1] if found[1:] else ():
+            at = now + point.at - survey.now_ms / 1000
+            if latest < at < now:
+                self._samples.append(point._replace(at=at))
+        samples = lasting([*self._samples, Point.of(now, stats)])
+        self._samples = [each for each in samples if each.at >= now - KEPT_SECONDS]
+        pace = pace_of(self._samples)
+        verdict = verdict_of(self.queue.queue_name, seen, pace)
+        return Snapshot(stats, survey, workers, pace, self._samples, verdict)
 
     def _remember(self, now: float) -> None:
         if self._remembers and now - self._remembered >= REMEMBER_SECONDS:
@@ -209,19 +213,14 @@ class Watch:
             self.may_see_events = False
         return list(self._events)
 
-    def drain(self) -> Drain:
-        """Say when all due tasks will have begun: by the limits, and by the tasks ended lately."""
-        look = session_of(self.queue).run(operations_of(self.queue).drain_look)
-        now = self._clock()
-        while self._looks and self._looks[0][0] < now - KEPT_SECONDS:
-            self._looks.popleft()
-        self._looks.append((now, look))
-        before = self._looks[0][1] if now - self._looks[0][0] >= RATE_SECONDS else None
-        return drain_of(look, before)
+    def drain(self, pace: Pace) -> Drain:
+        """Say when all due tasks will have begun: by the limits, and by the pace of a snapshot."""
+        self._looks = session_of(self.queue).run(operations_of(self.queue).drain_look)
+        return drain_of(self._looks, pace)
 
     def closed_longest(self, most: int) -> list[Scope]:
         """Return the groups that a 429 or a user has closed, as `drain` has seen them last."""
-        return closed_longest(self._looks[-1][1], most) if self._looks else []
+        return closed_longest(self._looks, most)
 
 
 class Kept(Generic[T]):
@@ -246,19 +245,3 @@ class Kept(Generic[T]):
             while len(self._kept) > OPEN_QUEUES:
                 self._kept.popitem(last=False)
             return kept[1]
-
-
-def rates_of(samples: list[Sample]) -> Rates:
-    """Count rates over the last seconds of some samples."""
-    last = samples[-1]
-    first = next((each for each in samples if last.at - each.at <= RATE_SECONDS), last)
-    if first is last and len(samples) > 1:
-        first = samples[-2]  # no look for long, as from a hidden tab
-    seconds = last.at - first.at
-    if seconds <= 0:
-        return Rates(None, None, None)
-    return Rates(
-        (last.pushed - first.pushed) / seconds,
-        (last.acked - first.acked) / seconds,
-        (last.deferred - first.deferred) / seconds,
-    )

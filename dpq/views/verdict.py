@@ -4,27 +4,19 @@ The pages, `dpq top`, the command line and the API show these sentences, and mak
 """
 
 from dpq import Drain
-from dpq.model.rates import span
 from dpq.views.sampler import Snapshot
 from dpq.views.words import LONGEST, until
 
 
 def say_verdict(snapshot: Snapshot) -> str:
-    """Say in a few words when the backlog will be done, by the rates of the last seconds."""
-    come, done, _ = snapshot.rates
+    """Say in a few words when the backlog will be done, by the pace of the last minutes."""
     if snapshot.survey.paused_until:
         return "paused"
     if not snapshot.backlog:
         return "nothing waits"
-    if come is None or done is None:
-        return "counting"
-    if done * 3600 < snapshot.backlog * 0.01:
+    if snapshot.pace.kind == "stopped":
         return "held back by limits" if snapshot.survey.closed else "stalled"
-    if abs(come - done) < 0.05:
-        return "as many come as end"
-    if come > done:
-        return f"growing by {come - done:.1f}/s"
-    return f"clears in {span(snapshot.backlog / (done - come))}"
+    return snapshot.pace.say
 
 
 def is_unattended(snapshot: Snapshot) -> bool:
@@ -33,8 +25,8 @@ def is_unattended(snapshot: Snapshot) -> bool:
         snapshot.backlog
         and not snapshot.workers
         and not snapshot.stats.invisible
-        and snapshot.rates.done == 0
-        and not snapshot.rates.deferred
+        and snapshot.pace.done == 0
+        and not snapshot.a_second("deferred")
     )
 
 
@@ -50,7 +42,7 @@ def say_state(snapshot: Snapshot, now_ms: float) -> str:
 
 def drain_text(drain: Drain) -> str:
     """Write a drain time: `clears in 35 m (group 'gpt': 10/min)`."""
-    when = f" in {span(drain.seconds)}" if drain.state == "clears" and drain.seconds else ""
+    when = f" in {drain.about}" if drain.state == "clears" and drain.seconds else ""
     return f"{drain.state}{when}" + ("" if drain.state == "empty" else f" ({drain.because})")
 
 
@@ -64,4 +56,4 @@ def say_drain(drain: Drain) -> str:
         return f"{drain.state}: {drain.because}"
     if drain.seconds > LONGEST:
         return f"not before it is opened: {drain.because}"
-    return f"all begun in {span(drain.seconds)}: {drain.because}"
+    return f"all begun in {drain.about}: {drain.because}"

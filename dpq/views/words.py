@@ -33,6 +33,8 @@ def rate(value: float | None) -> str:
     """Write tasks per second; a dash before there are two samples."""
     if value is None:
         return NONE
+    if 0 < value < 0.1:
+        return f"{value:.2g}"
     return f"{value:.1f}" if value < 1000 else count(round(value))
 
 
@@ -95,10 +97,10 @@ def worker(info: WorkerInfo) -> str:
 
 def counts(snapshot: Snapshot) -> str:
     """Write the tasks of a queue by state, and its rates."""
-    stats, rates = snapshot.stats, snapshot.rates
+    stats, pace = snapshot.stats, snapshot.pace
     return (
         f"ready {stats.ready}   waiting {stats.waiting}   delayed {stats.delayed}   "
         f"invisible {stats.invisible}   dead {stats.dead}\n"
-        f"in {rate(rates.come)}/s   out {rate(rates.done)}/s   "
-        f"given back {rate(rates.deferred)}/s   oldest {oldest(snapshot)}"
+        f"in {rate(pace.come)}/s   out {rate(pace.done)}/s   "
+        f"given back {rate(snapshot.a_second('deferred'))}/s   oldest {oldest(snapshot)}"
     )

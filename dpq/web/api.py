@@ -4,6 +4,7 @@ Integers beyond 2^53, and all priorities and tokens, are texts: most readers of 
 them.
 """
 
+import math
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -65,7 +66,11 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "closed_groups": survey.closed,
         "workers": len(snapshot.workers),
         "partitions": survey.partitions,
-        "a_second": dict(zip(("pushed", "acked", "deferred"), snapshot.rates, strict=True)),
+        "a_second": {total: snapshot.a_second(total) for total in ("pushed", "acked", "deferred")},
+        "pace": {
+            name: None if value == math.inf else value
+            for name, value in snapshot.pace._asdict().items()
+        },
         "drain": say_verdict(snapshot),
     }
 

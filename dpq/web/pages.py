@@ -11,13 +11,14 @@ from starlette.responses import RedirectResponse, Response
 from dpq import ConfigurationError, DPQError, LeaseInfo, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Explained, Filter, Position
+from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
 from dpq.operations.one_task import Trail, holder, task_trail
+from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS
-from dpq.views.one_task import Begins, begins, begun_ms, life, shown_steps
+from dpq.views.one_task import Begins, begins, begun_ms, life, shown_steps, steps_of
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
 from dpq.web.site import Call, read_number
@@ -295,20 +296,26 @@ def see(call: Call, id_: str) -> Seen:
     Raises:
         TaskNotFoundError: Nothing is stored under the id.
     """
-    watch = call.site.watch(call.name)
-    run, operations = session_of(watch.queue).run, operations_of(watch.queue)
-    found, why = call.queue.get(id_), call.browse("explained", id_)
-    known = call.site.events(call.name)
-    trail = Trail([], 0, True)
-    if watch.may_see_events:
-        trail = run(task_trail, operations, id_, found.enqueued_at.timestamp() * 1000)
-    if not trail.events:  # without a trail, the queue's events say some of it
-        trail = trail._replace(events=[each for each in known if each.task_id == id_])
+    queue = call.queue
+    found, why = queue.get(id_), call.browse("explained", id_)
+    trail = read_trail(call, id_, found.enqueued_at.timestamp() * 1000)
     held = None
     if found.state is TaskState.INVISIBLE:
-        held = run(holder, operations, found, why.now_ms)
+        held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
     snapshot, drain = call.site.snapshot(call.name), call.site.drain(call.name)
     return Seen(found, why, begins(found, why, next_tasks(call), snapshot, drain), held, trail)
+
+
+def read_trail(call: Call, id_: str, since_ms: float = 0.0) -> Trail:
+    """Read the trail of a task; if the queue keeps none, its events among those of the queue."""
+    known = call.site.events(call.name)
+    trail = Trail([], 0, True)
+    if call.site.watch(call.name).may_see_events:
+        queue = call.queue
+        trail = session_of(queue).run(task_trail, operations_of(queue), id_, since_ms)
+    if trail.events:
+        return trail
+    return trail._replace(events=[each for each in known if each.task_id == id_])
 
 
 def next_tasks(call: Call) -> Any:
@@ -318,7 +325,12 @@ def next_tasks(call: Call) -> Any:
 
 def task(call: Call) -> Response:
     """Show one task: when it begins and why then, its worker, its life, its payload."""
-    seen = see(call, call.part("id"))
+    try:
+        seen = see(call, call.part("id"))
+    except TaskNotFoundError:
+        if gone := _gone(call, call.part("id")):
+            return gone
+        raise
     state = seen.task.state
     steps, left_out = shown_steps(life(seen.task, seen.trail.events))
     return call.render(
@@ -330,6 +342,18 @@ def task(call: Call) -> Response:
         partitions=call.site.snapshot(call.name).survey.partitions,
         offered=[name for name, of in OF_STATES.items() if state in of and call.may(name)],
         payloads=_payloads(call),
+    )
+
+
+def _gone(call: Call, id_: str) -> Response | None:
+    """Show what the trail has of a task that is gone; None if it has nothing."""
+    trail = read_trail(call, id_)
+    if not trail.events:
+        return None
+    steps, left_out = shown_steps(steps_of(trail.events))
+    now_ms = call.site.now_ms()
+    return call.render(
+        "gone.html", 404, id=id_, trail=trail, steps=steps, left_out=left_out, now_ms=now_ms
     )
 
 

@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
+from dpq.model.verdict import no_such_queue
 from dpq.queue.inside import session_of
-from dpq.registry.names import no_such_queue
 from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 from dpq.views.shared import Shared
@@ -82,8 +82,8 @@ class Site:
 
     def drain(self, name: str) -> Drain:
         """Return when all due tasks of a queue will have begun, at most a second old."""
-        watch = self.watch(name)
-        return self.shared.get(("drain", name), watch.drain)
+        watch, pace = self.watch(name), self.snapshot(name).pace
+        return self.shared.get(("drain", name), lambda: watch.drain(pace))
 
     def events(self, name: str) -> list[Event]:
         """Return the events that are kept of a queue, the oldest first."""

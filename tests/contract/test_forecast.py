@@ -29,8 +29,9 @@ from dpq import (
     Reserve,
 )
 from dpq.model.drain import DrainLook, Scope
-from dpq.model.draining import drain_of
+from dpq.model.draining import drain_of, point_of
 from dpq.model.gates import Gate
+from dpq.model.pace import pace_of
 from dpq.protocol.keys import key_of
 from dpq.testing import Clock, QueueFactory
 
@@ -701,6 +702,10 @@ def look(now: float, came: int, ended: int, backlog: int = 100, **more: Any) -> 
     return DrainLook(now, 0.0, backlog, came, ended, more.get("scopes", []))
 
 
+def measured(before: DrainLook, after: DrainLook) -> Drain:
+    return drain_of([after], pace_of([point_of([before]), point_of([after])], patience=0))
+
+
 @pytest.mark.parametrize(
     ("came", "ended", "state", "seconds"),
     [
@@ -714,23 +719,48 @@ def look(now: float, came: int, ended: int, backlog: int = 100, **more: Any) -> 
 )
 def test_drain_as_measured(came: int, ended: int, state: str, seconds: float | None) -> None:
     """Without limits the tasks that come and end in 10 s decide."""
-    drain = drain_of([look(11_000, 7 + came, 9 + ended)], [look(1000, 7, 9)])
+    drain = measured(look(1000, 7, 9), look(11_000, 7 + came, 9 + ended))
     assert (drain.state, drain.seconds) == (state, seconds)
 
 
 def test_drain_is_stalled_below_a_hundredth_in_an_hour() -> None:
     """One of 100 tasks in an hour still clears; one of 101 is stalled."""
     hour = 3_600_000
-    assert drain_of([look(hour, 0, 1)], [look(0, 0, 0)]).state == "clears"
-    assert drain_of([look(hour, 0, 1, 101)], [look(0, 0, 0)]).state == "stalled"
+    assert measured(look(0, 0, 0), look(hour, 0, 1)).state == "clears"
+    assert measured(look(0, 0, 0), look(hour, 0, 1, 101)).state == "stalled"
 
 
 def test_a_limit_is_slower_than_what_was_measured() -> None:
     """The later of both is the drain time."""
     gate = Gate([RateLimit(1, 1)], paid=[0.0])
     scopes = [Scope("", 100, gate, [])]
-    drain = drain_of([look(10_000, 0, 50, scopes=scopes)], [look(0, 0, 0)])
+    drain = measured(look(0, 0, 0), look(10_000, 0, 50, scopes=scopes))
     assert (drain.seconds, drain.because) == (99, "the queue: 1/s")
+    assert (drain.low, drain.high, drain.about) == (None, None, "1 m 39 s")
+
+
+def test_a_measured_drain_is_a_range() -> None:
+    """50 ends in 10 s are about 5 a second, so 100 tasks take 12 to 30 s; 5 ends have no bound."""
+    drain = measured(look(0, 0, 0), look(10_000, 0, 50))
+    assert drain.low < 20 < drain.high
+    assert drain.about == "12 to 30 s"
+    wide = measured(look(0, 0, 0), look(10_000, 0, 5))
+    assert (wide.seconds, wide.high, wide.about) == (200, None, "90 s or more")
+
+
+def test_the_history_says_how_many_come_and_end(q: DPQ, clock: Clock) -> None:
+    """Without `over`, slots of the last minutes and the tasks ended since are the pace."""
+    remember = q._operations.remember
+    q.push_many(Push(i) for i in range(400))
+    assert q.drain().state == "unknown"
+    for _ in range(4):
+        q._session.run(remember)
+        clock.advance(60)
+        q.ack_many(q.pop_many(60))
+    drain = q.drain()
+    assert (drain.state, drain.seconds) == ("clears", 160)
+    assert drain.because == "0 tasks come and 1 end a second"
+    assert drain.low < 160 < drain.high
 
 
 @engines

@@ -1,12 +1,13 @@
 """Bounds that hold on the server, whoever calls the scripts."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from redis.exceptions import ResponseError
 
 from dpq import DPQ
+from dpq.model.task import OnDuplicate
 from dpq.protocol.command import same
 from dpq.server import Server
 from dpq.testing import Clock
@@ -31,47 +32,109 @@ def plain(group: str = "", body: bytes = b"1") -> tuple[str, bytes]:
 @pytest.mark.parametrize(
     ("wrong", "push"),
     [
-        ("id", (LONG, spec(), b"1")),
-        ("id", (LONG, *plain())),
-        ("group", ("a", *plain(LONG))),
-        ("group", ("a", spec(group=LONG), b"1")),
-        ("key", ("a", spec(key=LONG), b"1")),
+        ("id is too long", (LONG, spec(), b"1")),
+        ("id is too long", (LONG, *plain())),
+        ("group is too long", ("a", *plain(LONG))),
+        ("option group must be .* of at most 200", ("a", spec(group=LONG), b"1")),
+        ("option key must be .* of at most 200", ("a", spec(key=LONG), b"1")),
     ],
 )
 def test_names(q: DPQ[Any], wrong: str, push: tuple[Any, ...]) -> None:
     """A name of more than 200 bytes is refused, and nothing of its batch is stored."""
     q.push("before")
-    with pytest.raises(ResponseError, match=f"the {wrong} is too long"):
+    with pytest.raises(ResponseError, match=f"the {wrong}"):
         call(q, "push", "good", spec(), b"1", *push)
-    with pytest.raises(ResponseError, match=f"the {wrong} is too long"):
+    with pytest.raises(ResponseError, match=f"the {wrong}"):
         call(q, "push", "good", *plain(), *push)
     assert q.size() == 1
     assert not q.check()
 
 
 @pytest.mark.parametrize(
-    ("option", "wrong"),
+    ("option", "wrong", "rule"),
     [
-        ({"priority": "x"}, "priority is no number"),
-        ({"priority": 5}, "priority is no text"),
-        ({"priority": None}, "priority is no text"),
-        ({"cost": 2}, "cost is no text"),
-        ({"member": "a\tb"}, "member has control characters"),
-        ({"delay": "5"}, "delay is out of its bounds"),
-        ({"delay": -1}, "delay is out of its bounds"),
-        ({"every": 0.5}, "every is out of its bounds"),
-        ({"max_attempts": 1_000_001}, "max_attempts is out of its bounds"),
-        ({"urgent": True}, "urgent is not known"),
-        ({"notes": "\x1fx"}, "notes is not known"),
+        ({"priority": "x"}, "priority", "a finite number"),
+        ({"priority": 5}, "priority", "a finite number"),
+        ({"priority": None}, "priority", "a finite number"),
+        ({"priority": "1-2"}, "priority", "a finite number"),
+        ({"priority": "1e+999"}, "priority", "a finite number"),
+        ({"priority": "1e-999"}, "priority", "a finite number"),
+        ({"priority": "0x10"}, "priority", "a finite number"),
+        ({"residual": "3000"}, "residual", "0 or 2, and three digits"),
+        ({"residual": "12"}, "residual", "0 or 2, and three digits"),
+        ({"cost": 2}, "cost", "a number of requests"),
+        ({"cost": ""}, "cost", "a number of requests"),
+        ({"cost": "1 2"}, "cost", "a number of requests"),
+        ({"cost": "tokens=5"}, "cost", "a number of requests"),
+        ({"cost": "-1"}, "cost", "a number of requests"),
+        ({"cost": "1,tokens=5\n"}, "cost", "a number of requests"),
+        ({"cost": "1" * 201}, "cost", "as text of at most 200 bytes"),
+        ({"group": "a\nb"}, "group", "a name without control characters"),
+        ({"key": 5}, "key", "a name without control characters"),
+        ({"member": "a\tb"}, "member", "a name without control characters"),
+        ({"member": "~a"}, "member", "without a ~ in front"),
+        ({"member": ""}, "member", "as text of at most 100 bytes"),
+        (
+            {"on_duplicate": "upsert"},
+            "on_duplicate",
+            "keep, update, raise_priority, rerun or error",
+        ),
+        ({"on_duplicate": True}, "on_duplicate", "keep, update, raise_priority, rerun or error"),
+        ({"cron": "* * * * *", "first": 1}, "cron", "five or six fields and a zone"),
+        ({"cron": "* * * * *\t* UTC\n", "first": 1}, "cron", "five or six fields and a zone"),
+        ({"cron": "* * * * * UTC"}, "first", "from 0 to 99999999999999"),
+        ({"trace": "00-ab cd-ef-01"}, "trace", "a W3C traceparent"),
+        ({"delay": "5"}, "delay", "from 0 to 315360000000"),
+        ({"delay": -1}, "delay", "from 0 to 315360000000"),
+        ({"visibility": 315_360_000_001}, "visibility", "from 0 to 315360000000"),
+        ({"every": 0.5}, "every", "a whole number from 1 to 315360000000"),
+        ({"every": 0}, "every", "a whole number from 1 to 315360000000"),
+        ({"max_attempts": 0}, "max_attempts", "from 1 to 1000000"),
+        ({"max_attempts": 1_000_001}, "max_attempts", "from 1 to 1000000"),
+        ({"urgent": True}, "urgent", "is not known"),
+        ({"notes": "\x1fx"}, "notes", "is not known"),
     ],
 )
-def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str) -> None:
-    """A wrong or unknown option is refused, and nothing of its batch is stored."""
+def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str, rule: str) -> None:
+    """A wrong or unknown option is named with its form, and nothing of its batch is stored."""
     q.push("before")
     options = json.dumps({"priority": "0"} | option)
-    with pytest.raises(ResponseError, match=f"the {wrong}"):
+    with pytest.raises(ResponseError, match=f"the option {wrong} .*{rule}"):
         call(q, "push", "good", spec(), b"1", "a", options, b"1")
+    assert (q.size(), q.stats().pushed) == (1, 1)
+    assert not q.check()
+
+
+def test_options_without_a_priority(q: DPQ[Any]) -> None:
+    """Each task has a priority: it may not be left out."""
+    q.push("before")
+    with pytest.raises(ResponseError, match="the option priority must be a finite number"):
+        call(q, "push", "a", json.dumps({"key": "a"}), b"1")
     assert q.size() == 1
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(
+            {"priority": repr(number)}
+            for number in (0.0, -1.5, 5e-324, 1e16, -1.7976931348623157e308)
+        ),
+        *({"priority": str(number)} for number in (-(2**63), 2**63 - 1)),
+        *({"residual": residual} for residual in ("0000", "0999", "2001")),
+        *({"cost": cost} for cost in ("2", "0,tokens=5", "1,a=1,b_2=1000000000")),
+        *({"on_duplicate": how, "key": "a"} for how in get_args(OnDuplicate)),
+        {"cron": "*/5 * * * * Europe/Berlin", "first": 5},
+        {"cron": "0 */5 * * * * UTC", "first": 5},
+        {"trace": f"00-{'a' * 32}-{'b' * 16}-01"},
+        {"every": 1, "delay": 0, "visibility": 0, "time_limit": 0, "max_attempts": 1_000_000},
+    ],
+)
+def test_options_in_their_bounds(q: DPQ[Any], option: dict[str, Any]) -> None:
+    """Whatever has the form of its option is stored, and is sound."""
+    q.push("before")
+    call(q, "push", "a", json.dumps({"priority": "0"} | option), b"1")
+    assert q.size() == 2
     assert not q.check()
 
 
@@ -80,6 +143,9 @@ def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str) -> None:
     [
         ("", b"3 0\t\n1"),
         ("x", b"3 0\t\n1"),
+        ("nan", b"3 0\t\n1"),
+        ("0 ", b"3 0\t\n1"),
+        ("9" * 400, b"3 0\t\n1"),
         ("0", b""),
         ("0", b"1"),
         ("0", b"3 0\t1"),

@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.operations.browse import Browser, Filter
+from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.protocol.scripts import script_names
@@ -332,7 +333,8 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
     "workers": lambda q: q.workers(),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
-    "survey": lambda q: q._session.run(Browser(q._operations).survey).closed,
+    "names": lambda q: q._session.run(q._operations.partitions[0].names) and None,
+    "survey": lambda q: q._session.run(q._operations.survey).closed,
     "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
     "drain": lambda q: q.drain(),
@@ -346,6 +348,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "peek": lambda q: [payloads(q.peek(5, state)) for state in TaskState],
     "scopes": lambda q: len(q.groups()),
     "stats": lambda q: q.stats(),
+    "task_trail": lambda q: q._session.run(task_trail, q._operations, "x").looked,
     "view": lambda q: q.limits(),
     "why": lambda q: of_first(q, TaskState.READY, lambda id_: q.why(id_)),
 }
@@ -413,6 +416,7 @@ class Stage:
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
             *found, events, trail = all_at_once.execute()
+        found[PARTS.index("conf")].pop(b"asked", None)  # the short way of pop may ask once more
         return [*found, [[fields for _, fields in each] for each in (events, trail)]]  # ids: times
 
     @contextmanager

@@ -22,6 +22,7 @@ from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.operations.browse import Browser, Filter
+from dpq.operations.one_task import Trail, task_trail
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.names import Sieve, glance
@@ -602,9 +603,11 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "next_event": (lambda q: q.next_event(), 7),
     "peek": (lambda q: [task.payload for task in q.peek()], ["ready"]),
     "search": (lambda q: q._session.run(Browser(q._operations).search, Filter()).looked, 1),
-    "survey": (lambda q: q._session.run(Browser(q._operations).survey).limits, 1),
+    "names": (lambda q: isinstance(q._session.run(q._operations.partitions[0].names), list), True),
+    "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
+    "task_trail": (lambda q: q._session.run(task_trail, q._operations, "x"), Trail([], 0, True)),
     "view": (lambda q: q.group("g").units_left, (2,)),
     "why": (lambda q: q.why(q.get(key="k").id), "it is ready: next"),
     "workers": (lambda q: [worker.id for worker in q.workers()], ["w"]),

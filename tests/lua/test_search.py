@@ -1,4 +1,4 @@
-"""The scripts of the dashboard: search, find_groups, dead_kinds, survey. They change nothing."""
+"""The scripts of the dashboard: search, find_groups, dead_kinds, survey, names. They only look."""
 
 from typing import Any
 
@@ -193,22 +193,83 @@ def test_the_largest_groups_are_among_those_found(q, probe):
     assert len(texts) <= 2 * 201
 
 
+def survey(probe, now):
+    """The values of the script survey, its groups, and its events, as texts."""
+    lists = [[text.decode() for text in texts] for texts in probe.call("survey", now)]
+    return lists[0], lists[1], lists[4]
+
+
 def test_survey(q, probe, clock):
     """It says the pause, closed groups, limits, and what comes next, and nothing of no queue."""
-    assert probe.call("survey", clock())[1:] == [
-        b"", b"0", b"", b"0", b"0", b"", b"fifo", b"none", b"1", b"",
-    ]  # fmt: skip
+    values, held, _ = survey(probe, clock())
+    assert values[1:12] == ["", "0", "", "0", "0", "", "fifo", "none", "1", "", "0"]
+    assert held == []
     q.push("x", group="a")
     q.push("x", delay=9)
     q.delay_group("b", 60)
     q.set_limit(1, 1, group="c")
     q.pause(30)
     now = clock()
-    texts = [text.decode() for text in probe.call("survey", now)]
-    assert texts[:7] == [
+    values, held, events = survey(probe, now)
+    assert values[:7] == [
         str(now), str(now + 30_000), "1", str(now + 60_000), "1", "1", str(now + 9000),
     ]  # fmt: skip
-    assert texts[10] == STORAGE_FORMAT
-    assert probe.call("survey", now + 30_000)[1] == b""
+    assert values[10] == STORAGE_FORMAT
+    assert held == ["", "1"]  # no task of the closed group is due
+    assert events == ["paused", "", str(now), f"until {now + 30_000}"]
+    assert survey(probe, now + 30_000)[0][1] == ""
     q.pause()
-    assert probe.call("survey", now)[1] == b"inf"
+    assert survey(probe, now)[0][1] == "inf"
+
+
+def test_survey_counts_closings_while_they_last(q, probe, clock):
+    """Closings, leases and delays that are over count as over, before any upkeep has moved them."""
+    for n in range(9):
+        q.push("x", group=f"g{n}")
+        q.delay_group(f"g{n}", n + 1)
+        q.push("x", delay=n + 1)
+    for n in range(9):
+        q.push("x")
+        q.pop(visibility=n + 1)
+    now = clock()
+    for passed in range(11):
+        values, held, _ = survey(probe, now + 1000 * passed)
+        left = max(0, 9 - passed)
+        assert values[2] == str(left)
+        assert values[3] == (str(now + 1000 * (passed + 1)) if left else "")
+        assert (values[13], values[14], values[15]) == (str(9 - left), str(left), str(9 - left))
+        assert held[2::2] == [f"g{n}" for n in range(passed, min(passed + 8, 9))]
+
+
+def test_survey_finds_the_largest_closed_groups(q, probe, clock):
+    """The groups with most due tasks are named, the largest first, however many are closed."""
+    for n in range(60):
+        q.push_many(
+            [Push("x", group=f"g{n:02}") for _ in range(1 + 50 * (n == 50) + 30 * (n == 9))]
+        )
+        q.delay_group(f"g{n:02}", 100 - n)
+    _, held, _ = survey(probe, clock())
+    assert held[:6] == ["", "140", "g50", "51", "g09", "31"]
+    assert len(held) == 18
+
+
+def test_survey_knows_when_a_consumer_asked(q, probe, clock):
+    """The last pop is known to 5 s, also one that found nothing."""
+    q.push("x")
+    assert survey(probe, clock())[0][16] == "0"
+    q.pop()
+    asked = clock()
+    assert survey(probe, asked)[0][16] == str(asked)
+    clock.advance(4.9)
+    q.pop()
+    assert int(survey(probe, clock())[0][16]) in (asked, clock())
+    clock.advance(5)
+    q.pop()
+    assert survey(probe, clock())[0][16] == str(clock())
+
+
+def test_names(probe, redis, q):
+    """The names of queues are listed, for the nearest to a misspelt one."""
+    q.push("x")
+    found = [text.decode() for text in probe.call("names", "0")[1:]]
+    assert q.queue_name in found

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, ConfigurationError, Event, Push
 from dpq.cli import app
+from dpq.operations.one_task import task_trail
 from dpq.testing import Clock
 
 
@@ -192,3 +193,35 @@ def test_the_command(traced, clock, probe, server):
     ]
     lines = CliRunner().invoke(app, [*args, "--json", "-n", "1"]).stdout.splitlines()
     assert json.loads(lines[0])["detail"] == told["detail"]
+    lines = CliRunner().invoke(app, [*args, "T"]).stdout.splitlines()
+    assert [line.split(" ")[2:] for line in lines] == [["dead", "T", r"\x1b[2J\n"]]
+    assert "nothing of 'U' in the trail" in CliRunner().invoke(app, [*args, "U"]).stderr
+    assert CliRunner().invoke(app, [*args, "T", "--follow"]).exit_code == 2
+
+
+def test_the_trail_of_one_task(traced, redis, monkeypatch):
+    """It goes back to the push of the task, in bounded steps, and says how far it looked."""
+    q = DPQ(redis, traced.queue_name)  # by the server's clock
+    before = q.push("before")
+    a = q.push("a", 9)
+    q.fail(q.pop().task, "no", delay=0)
+    q.push_many(Push(n) for n in range(60))
+    q.ack(q.pop().task)
+
+    def look(id_, since_ms=0.0):
+        return q._session.run(task_trail, q._operations, id_, since_ms)
+
+    found = look(a)
+    kinds = ["pushed", "delivered", "failed", "delivered", "acked"]
+    assert [event.kind for event in found.events] == kinds
+    assert [event.task_id for event in found.events] == [a] * 5
+    assert (found.looked, found.whole) == (66, True)
+    monkeypatch.setattr("dpq.operations.one_task.LOOK", 10)
+    assert look(a) == found
+    now_ms = redis.time()[0] * 1000
+    assert look("nobody", now_ms + 3_600_000).looked == 10  # all events are older
+    monkeypatch.setattr("dpq.operations.one_task.TRAIL_LOOK", 20)
+    found = look(a)
+    assert ([event.kind for event in found.events], found.looked) == (kinds[3:], 20)
+    assert not found.whole
+    assert look(before).events == []

@@ -6,8 +6,24 @@ from kit.limits import LONG
 from dpq import Push, RateLimit, Reserve, TaskNotFoundError
 
 
+def attend(q):
+    """Let a worker send a heartbeat, so that the queue has a consumer."""
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 0, 2, 4.0)
+
+
+def test_nobody_takes_it(q):
+    """Without any consumer it is not "next": the sentence says that nobody takes tasks."""
+    ids = [q.push(i) for i in range(2)]
+    nobody = "nobody takes it: 2 tasks are due, and no consumer has ever asked for one"
+    assert q.why(ids[0]) == f"it is ready, but {nobody}"
+    assert q.why(ids[1]) == f"it is ready behind 1 ready task, but {nobody}"
+    attend(q)
+    assert q.why(ids[0]) == "it is ready: next"
+
+
 def test_next(q):
     """The first of an open queue is next, with a group or without."""
+    attend(q)
     task_id = q.push("x")
     assert q.why(task_id) == "it is ready: next"
     task_id = q.push("y", priority=1, group="g")
@@ -16,6 +32,7 @@ def test_next(q):
 
 def test_behind(q):
     """Behind others: how many ready ones, and how many of its own group."""
+    attend(q)
     first = q.push("first", priority=3)
     second = q.push("second", priority=2, group="g")
     third = q.push("third", priority=1, group="g")
@@ -67,6 +84,7 @@ def test_paused(q, clock, seconds, told):
     assert q.why(ids[1]) == f"the queue is paused {told}, and it is behind 1 ready task then"
     if seconds:
         clock.advance(90)
+        attend(q)
         assert q.why(ids[0]) == "it is ready: next"
 
 
@@ -179,6 +197,7 @@ def test_units_that_are_not_enough(q, kind, group, told):
 
 def test_expired_events(q, clock):
     """Why looks, and does no upkeep: what is overdue is said as it stands."""
+    attend(q)
     task_id = q.push("x", group="g")
     q.delay_group("g", 10)
     clock.advance(10)
@@ -195,6 +214,7 @@ def test_odd_names(q):
 
 def test_order_is_that_of_pop(q):
     """Over many groups and priorities `behind n` counts what really comes before it."""
+    attend(q)
     q.push_many(
         Push(payload=i, priority=(i * 7) % 5, group="abc"[i % 3] if i % 4 else None)
         for i in range(24)

@@ -91,6 +91,9 @@ lease | a task has no lease of its own | lua/options
 write | the options of a task are lost when it comes back | lua/options
 - .. task.options .. task.schedule
 + .. task.schedule
+wrong_option | an option of another program's push has any form | lua/bounds
+- not string.find(value, FORM[name])
++ false
 merge | an update by key leaves the old options | lua/options
 - task.options = option.notes ..
 + task.options = task.options ..

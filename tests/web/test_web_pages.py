@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from kit.web import Browser, Open, furnish, rows
+from redis import Redis
 from support import wait_for
 
 from dpq import DPQ, Push, TaskState
 from dpq.model.rates import span
-from dpq.views.sampler import Sample, Watch, rates_of
+from dpq.testing import Clock
+from dpq.views.sampler import Watch
 from dpq.views.shared import Shared
 from dpq.views.verdict import is_unattended, say_verdict
 from dpq.web.routes import API
@@ -117,6 +119,8 @@ def test_one_box_finds_an_id_a_key_or_a_text(look: Browser, q: DPQ, path: str) -
         assert int(shown[1]) == count
     assert len(rows(look.page(f"{path}/tasks?find=needle&group=d&state=ready"))) == 1
     assert rows(look.page(f"{path}/tasks?find={ids['waiting'][:9]}")) == [ids["waiting"]]
+    assert rows(look.page(f"{path}/tasks?find={ids['waiting'][1:12]}")) == []
+    assert rows(look.page(f"{path}/tasks?find={ids['waiting'][:7]}")) == []
     assert "Nothing found" in look.page(f"{path}/tasks?find=nobody")
     assert "gone" in look.page(f"{path}/tasks/nobody", 404)
 
@@ -495,32 +499,31 @@ def test_what_is_closed_longest_stands_on_the_page_of_the_queue(
     assert facts.count("by hand") == 3
 
 
-def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
-    """What was done between two looks is a rate, and the rest of the backlog a duration."""
+def test_pace_of_a_watch(q: DPQ) -> None:
+    """What comes and ends between looks is a rate, and the rest of the backlog a range."""
     now = [100.0]
     watch = Watch(q, lambda: now[0])
     q.push_many([Push(n) for n in range(50)])
     assert say_verdict(watch.read()) == "counting"
-    q.ack_many(q.pop_many(10))
-    now[0] += 2
+    q.ack_many(q.pop_many(20))
+    now[0] += 10
     snapshot = watch.read()
-    assert snapshot.rates.done == 5.0
-    assert say_verdict(snapshot) == "clears in 8 s"
-    even = snapshot._replace(rates=snapshot.rates._replace(come=5.01))
-    assert say_verdict(even) == "as many come as end"
+    assert snapshot.pace.done == 2.0
+    assert snapshot.a_second("pushed") == 0
+    assert say_verdict(snapshot) == "done in 7 to 30 s"
     now[0] += 5
     q.push_many([Push(n) for n in range(100)])
-    assert say_verdict(watch.read()).startswith("growing by ")
+    assert say_verdict(watch.read()).startswith("growing by about ")
     now[0] += 400
     assert len(watch.read().samples) == 1
-    now[0] += 5
+    now[0] += 25
     assert say_verdict(watch.read()) == "stalled"
     assert is_unattended(watch.read())
     q.delay_group("closed", 60)
     q.push(1, group="closed")
     now[0] += 400
     watch.read()
-    now[0] += 5
+    now[0] += 25
     assert say_verdict(watch.read()) == "held back by limits"
     q.pop()
     assert not is_unattended(watch.read())
@@ -531,14 +534,39 @@ def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
     assert say_verdict(watch.read()) == "nothing waits"
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_first_look_has_the_history(
+    redis: Redis, queue_name: str, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slots that workers stored are in the first snapshot, in the same round trip."""
+    clock = Clock()
+    q: DPQ[Any] = DPQ(redis, queue_name, clock=clock, partitions=partitions)
+    q.push_many([Push(n) for n in range(1000)])
+    for _ in range(5):
+        q._session.run(q._operations.remember)
+        clock.advance(59)
+        q.ack_many(q.pop_many(118))
+    watch = Watch(q)
+    trips = 0
+    call_all = q._session.connections.call_all
+
+    def counted(*args: Any, **more: Any) -> Any:
+        nonlocal trips
+        trips += 1
+        return call_all(*args, **more)
+
+    monkeypatch.setattr(q._session.connections, "call_all", counted)
+    first = watch.read()
+    assert trips == 1
+    assert (first.pace.done, first.pace.seconds) == pytest.approx((2, 295))
+    assert say_verdict(first) == "done in 2 to 4 m"
+    assert [each.backlog for each in first.samples] == [1000, 882, 764, 646, 528, 410]
+    again = watch.read()
+    assert len(again.samples) == 7
+    assert trips == 2
+
+
 def test_spans() -> None:
     """A duration has its two largest units."""
     shown = [span(s) for s in (0.25, 59, 60, 3700, 90_000)]
     assert shown == ["250 ms", "59 s", "1 m", "1 h 1 m", "1 d 1 h"]
-
-
-def test_rates_after_a_tab_was_hidden() -> None:
-    """After a gap the two last samples count, not none."""
-    samples = [Sample(0, 0, 0, 0, 0, 0), Sample(100, 0, 0, 50, 0, 0)]
-    assert rates_of(samples).done == 0.5
-    assert rates_of(samples[:1]).done is None

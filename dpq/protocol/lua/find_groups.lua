@@ -3,7 +3,7 @@
 -- Keys: waiting closed
 -- ARGV[1]  way        "largest": every group with more than a 200th of all waiting tasks, and some others; "name":
 --                     groups by name; "closed": the closed groups, in the order in which they open
--- ARGV[2]  from       for "name" the text with which the names begin; for "closed" the first rank, negative from the end
+-- ARGV[2]  from       for "name" the text with which the names begin; for "closed" the first rank; -1 is the last one
 -- ARGV[3]  behind     for "name" the group behind which to begin, or ""
 -- ARGV[4]  most       groups at most
 --

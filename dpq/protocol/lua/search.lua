@@ -9,7 +9,7 @@
 -- ARGV[6]  max_bytes  payload bytes at most (the first task comes whatever its size)
 -- ARGV[7]  group      the group of the tasks, or "" for any
 -- ARGV[8]  least      the lowest priority, or "" for any
--- ARGV[9]  text       a part of id, group, key, error or payload, or "" for any
+-- ARGV[9]  text       a part of group, key, error or payload, or the first 8 or more characters of an id; "" for any
 -- ARGV[10] reason     the reason of a dead task, with "#" for each number, or "" for any
 -- ARGV[11] fault      the first 200 bytes of the task's last error, with "#" in the same way; "-" for any
 -- ARGV[12] recurs     "1" for recurring tasks only
@@ -59,14 +59,11 @@ if group ~= '' and set == waiting then -- the tasks of a group stand together
 end
 
 local function holds(id, raw)
-  if string.find(id, text, 1, true) then
-    return true
-  end
-  local names = string.find(raw, '\t', 1, true) or 1
+  local names, named = string.find(raw, '\t', 1, true) or 1, #text > 7 and string.sub(id, 1, #text) == text
   if blind == '1' then
-    return string.find(string.match(raw, '^[^\n]*'), text, names, true)
+    return named or string.find(string.match(raw, '^[^\n]*'), text, names, true)
   end
-  if string.find(raw, text, names, true) then
+  if named or string.find(raw, text, names, true) then
     return true
   end
   local apart = not string.find(raw, '\n', 1, true) and redis.call('HGET', payload, id)

@@ -1,19 +1,98 @@
--- survey: read the values that a page about a queue shows beside its counts. It changes nothing.
+-- survey: read what a page about a queue shows beside its counts, and what keeps its tasks from running. It changes
+-- nothing. Its cost does not depend on how many tasks are stored.
 --
--- Keys: closed conf limits groups delayed
+-- Keys: ready delayed invisible waiting groups closed meta dead conf limits gates tracked stats events
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns texts: now, ms; until when the queue is paused, "", "inf" or ms; how many groups are closed; when the first
--- of them opens, ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the
--- next delayed task is due, ms, or ""; order; fairness; partitions; storage format.
+-- Returns {values, held, states, holders, events}, five lists of texts:
+-- * now, ms; until when the queue is paused, "", "inf" or ms; how many groups are closed; when the first of them opens,
+--   ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the next delayed
+--   task is due, ms, or ""; order; fairness; partitions; storage format; how many fields of settings, limits and totals
+--   are stored; the names of lost settings; how many delayed tasks are due; how many leases last; how many leases have
+--   ended, but no upkeep has seen that; when a consumer has asked last, ms, or ""; id and token of the oldest of 100
+--   leases, or ""; reason and last error of the first dead letter.
+-- * The queue as "", and the closed groups with the most due tasks; behind each, how many of its tasks are due. Empty
+--   if nothing is limited or closed.
+-- * Eight texts for each of these, as view returns them.
+-- * Four for each: the id and the token of the lease that has been held longest, how many permits have a lease, and
+--   when the first of these ends, ms.
+-- * Four for the newest event of the pause, and for the newest 429 and the newest closing by hand of each of these:
+--   kind, group, when (ms), detail.
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
--- Needs: now
-local names = { 'paused_until', 'order', 'fairness', 'partition_count', 'format' }
-local paused, order, fairness, partitions, format = unpack(redis.call('HMGET', conf, unpack(names)))
-local held = paused == 'inf' or (tonumber(paused or '') or 0) > now
-return { stamp, held and paused or '', string.format('%.0f', redis.call('ZCARD', closed)),
-  redis.call('ZRANGE', closed, '0', '0', 'WITHSCORES')[2] or '', string.format('%.0f', redis.call('HLEN', limits)),
-  string.format('%.0f', redis.call('HLEN', groups)), redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '',
-  order or 'fifo', fairness or 'none', partitions or '1', format or '' }
+-- Needs: now, past, lost, noted, holder
+local names = { 'paused_until', 'order', 'fairness', 'partition_count', 'format', 'token', 'asked', 'queue_rules',
+  'queue_gate', 'gated', 'limited' }
+local paused, sorting, turns_kind, parts_there, format, token, asked, rules_there, gate_there, gated, limited =
+  unpack(redis.call('HMGET', conf, unpack(names)))
+local is_paused = paused == 'inf' or (tonumber(paused or '') or 0) > now
+
+local function whole(count)
+  return string.format('%.0f', count)
+end
+
+local function lost_names()
+  local found, pairs_of = {}, settings_lost()
+  for i = 1, #pairs_of, 2 do
+    found[#found + 1] = pairs_of[i]
+  end
+  if not found[1] and not format and redis.call('HLEN', meta) > 0 then
+    found[1] = 'format'
+  end
+  local queue, count = limits_there()
+  local queue_noted, count_noted = limits_noted()
+  if not found[1] and count_noted and (count < count_noted or queue < queue_noted) then
+    found[1] = 'limits'
+  end
+  return table.concat(found, ' ')
+end
+
+local function first_death()
+  local raw = redis.call('HGET', meta, redis.call('ZRANGE', dead, '0', '0')[1] or '') or ''
+  return string.match(raw, '^[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n\28-\31]*)')
+end
+
+local ended_leases, closings_over = past(invisible), past(closed)
+local oldest, oldest_token = oldest_of(redis.call('ZRANGE', invisible, ended_leases, ended_leases + 99))
+local lasting, reason, fault = redis.call('ZCARD', closed) - closings_over, first_death()
+local popped = math.floor((tonumber(token or '') or 0) / 1000)
+local values = { stamp, is_paused and paused or '', whole(lasting), '', whole(redis.call('HLEN', limits)),
+  whole(redis.call('HLEN', groups)), redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '', sorting or 'fifo',
+  turns_kind or 'none', parts_there or '1', format or '',
+  whole(redis.call('HLEN', conf) + redis.call('HLEN', limits) + redis.call('HLEN', stats)), lost_names(),
+  whole(past(delayed)), whole(redis.call('ZCARD', invisible) - ended_leases), whole(ended_leases),
+  whole(math.max(popped, tonumber(asked or '') or 0)), oldest, oldest_token, reason or '', fault or '' }
+local held, states, holders, found = {}, {}, {}, {}
+if lasting > 0 then
+  values[4] = redis.call('ZRANGE', closed, closings_over, closings_over, 'WITHSCORES')[2]
+end
+if lasting > 0 or rules_there or gate_there or gated or limited then
+  -- Needs: held_back, view_of
+  local scopes, due = held_back(closings_over)
+  table.insert(scopes, 1, '')
+  due[''] = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready)
+  states = view_of(scopes)
+  for i, scope in ipairs(scopes) do
+    held[2 * i - 1], held[2 * i] = scope, whole(due[scope])
+    for _, text in ipairs(holder_of(scope)) do
+      holders[#holders + 1] = text
+    end
+  end
+end
+local known = { paused = is_paused or nil }
+for n = 1, #held, 2 do
+  known['rate_limited\t' .. held[n]], known['closed\t' .. held[n]] = true, true
+end
+local last = next(known) and redis.pcall('XREVRANGE', events, '+', '-', 'COUNT', '200') or {}
+for _, event in ipairs(last) do -- none if the user may not read them
+  local fields = event[2]
+  local key = fields[2] == 'paused' and 'paused' or (fields[2] or '') .. '\t' .. (fields[4] or '')
+  if known[key] and fields[12] then
+    known[key] = nil
+    for _, n in ipairs({ 2, 4, 12, 10 }) do
+      found[#found + 1] = fields[n]
+    end
+  end
+end
+return { values, held, states, holders, found }

@@ -10,7 +10,7 @@
 
   const span = (ms) => {
     const s = Math.abs(ms) / 1000;
-    if (s < 60) return s < 10 ? `${s.toFixed(1)} s` : `${Math.floor(s)} s`;
+    if (s < 60) return s < 9.95 ? `${s.toFixed(1)} s` : `${Math.floor(s)} s`;
     const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
     const first = units.findIndex(([size]) => s >= size);
     let rest = Math.floor(s);
@@ -32,7 +32,7 @@
   const said = (at, now, how) => {
     const rest = at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
     if ("until" in how) return `${utc(at, SECONDS)}, ${rest}`;
-    if ("about" in how) return at > now ? `${utc(at)}, ${rest}` : "now";
+    if ("about" in how) return at > now ? `${utc(at, at > now + 12e4 ? 16 : SECONDS)}, ${rest}` : "now";
     if (!("clock" in how)) return rest;
     return at > now + 9e4 ? `${rest}, ${utc(at)}` : at > now ? rest : "now";
   };

@@ -1,11 +1,12 @@
 -- rest: if no task may run now, find when that may change, and choose the waiter that is to ask then. Another waiter
 -- asks SECOND_MS later, in case the first is dead. `second` in conf holds the moment of this second waiter, or 0 if it
--- may have become the first.
+-- may have become the first. `asked` holds when a consumer has last asked in vain, to 5 s: so a consumer that waits is
+-- seen, though it has no lease.
 -- Keys: ready conf wake
--- Needs: now
+-- Needs: now, go_on
 -- Gives: rest(waiter, format, event, at_last): the reply of pop to a waiter. `event` is the next moment at which time
 --        alone makes a task ready, or nil. `at_last` is the function of judge, or nil if the queue has no limit.
-local SECOND_MS = 300
+local SECOND_MS, ASKED_MS = 300, 5000
 
 local function rest(waiter, format, event, at_last)
   local at, least
@@ -23,8 +24,13 @@ local function rest(waiter, format, event, at_last)
   local asked_at = math.floor(instant * 1000)
   event = event and math.max(math.ceil(event * 1000), asked_at)
   local soon, wait = event and event < asked_at + 10000000, event and event - asked_at or -1
+  local notes = (format or waiter ~= '') and redis.call('HMGET', conf, 'watched', 'second', 'asked') or {}
+  if format and not (math.abs(now - (tonumber(notes[3] or '') or 0)) < ASKED_MS) then
+    go_on()
+    redis.call('HSET', conf, 'asked', stamp)
+  end
   if waiter ~= '' then
-    local notes, own = redis.call('HMGET', conf, 'watched', 'second'), tonumber(waiter)
+    local own = tonumber(waiter)
     local watched, second = tonumber(notes[1] or ''), tonumber(notes[2] or '')
     local mine, later = watched and watched == own, soon and event / 1000 + SECOND_MS
     local second_lives = second and second > now and second ~= own and later and second <= later

@@ -10,7 +10,7 @@ local function bounded(args)
       others = true
     else
       local group = string.match(body, '^%d* %-?%d+\t([^\t\n]*)\n')
-      if not group or not tonumber(spec) then
+      if not group or #spec > 20 or not string.find(spec, '^%-?%d+$') then
         return ids, nil, nil, redis.error_reply('ERR DPQ: a plain task has no score, or no record')
       end
       group_of[#ids] = group

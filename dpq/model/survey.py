@@ -1,0 +1,101 @@
+"""Facts that keep the tasks of a queue from running, from one call of `survey.lua`. No I/O.
+
+`verdict` makes a sentence of it; the screens show its counts.
+"""
+
+from typing import NamedTuple
+
+from dpq.model.limit_states import LimitState
+from dpq.model.reports import QueueStats, WorkerInfo
+
+
+class News(NamedTuple):
+    """The newest event of a pause or a closing: when it was, ms, and its detail."""
+
+    at_ms: float
+    detail: str
+
+
+class Held(NamedTuple):
+    """The queue itself, or a closed group, with the due tasks that its limit concerns.
+
+    Attributes:
+        state: Its limit, and what that allows now.
+        due: Its due tasks.
+        holder: The id of its task that has been leased for the longest time, or "".
+        held_ms: The moment of that pop, or None.
+        permits: How many permits of `acquire` have a lease.
+        permits_until_ms: The time when the first of these leases ends, or None.
+        limited: Its last 429, or None.
+        closed: Its last closing by hand, or None.
+    """
+
+    state: LimitState
+    due: int
+    holder: str = ""
+    held_ms: float | None = None
+    permits: int = 0
+    permits_until_ms: float | None = None
+    limited: News | None = None
+    closed: News | None = None
+
+
+class Survey(NamedTuple):
+    """The state of a queue beside its counts. Times are ms, by the server's clock.
+
+    Attributes:
+        now_ms: The server's clock.
+        paused_until: "", "inf", or ms.
+        closed: Groups that are closed now.
+        opens_ms: The time when the first closed group opens, or None.
+        limits: Limits of groups that are set.
+        heads: Groups with a task that is ready.
+        due_ms: The time when the next delayed task is due, or None.
+        order: The order of equal priorities.
+        fairness: The order of groups.
+        partitions: The number of partitions.
+        storage_format: The number of the storage format; "" if the queue does not exist.
+        stored: Settings, limits and totals that are stored; 0 if the queue does not exist.
+        lost: Settings that are lost; `limits` if limits are.
+        overdue: Delayed tasks that are due: the next pop makes them ready.
+        leases: Leases that last.
+        lapsed: Leases that have ended, of tasks that the next pop makes ready.
+        asked_ms: The time when a consumer has last asked for a task, to 5 s; None: never.
+        oldest: The id of the task that has been leased for the longest time, of 100 leases; or "".
+        oldest_ms: The moment of that pop, or None.
+        first_death: Reason and last error of the first dead letter, or "" and "".
+        held: The queue itself, and the closed groups with the most due tasks; empty if nothing is
+            limited or closed.
+        pause: The last pause, if it lasts.
+    """
+
+    now_ms: int
+    paused_until: str
+    closed: int
+    opens_ms: float | None
+    limits: int
+    heads: int
+    due_ms: float | None
+    order: str
+    fairness: str
+    partitions: int
+    storage_format: str
+    stored: int = 0
+    lost: tuple[str, ...] = ()
+    overdue: int = 0
+    leases: int = 0
+    lapsed: int = 0
+    asked_ms: float | None = None
+    oldest: str = ""
+    oldest_ms: float | None = None
+    first_death: tuple[str, str] = ("", "")
+    held: tuple[Held, ...] = ()
+    pause: News | None = None
+
+
+class Overview(NamedTuple):
+    """Facts that all pages show of a queue, read in one round trip; a verdict is made of them."""
+
+    stats: QueueStats
+    survey: Survey
+    workers: list[WorkerInfo]

@@ -1,0 +1,140 @@
+"""The survey of a queue: reads the reply of `survey.lua`, and joins partitions. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dpq.model.limit_states import LimitState
+from dpq.model.survey import Held, News, Survey
+from dpq.operations.limit_replies import read_limits
+from dpq.protocol.values import read_texts
+
+
+class Explained(NamedTuple):
+    """The reason why a task is not running.
+
+    Attributes:
+        sentence: As of `DPQ.why`.
+        until_ms: The time when that may change, by the server's clock; None if it is not known.
+        ahead: Ready tasks before it, or before the head of its group.
+        in_group: Tasks of its group before it.
+        now_ms: The server's clock.
+        limits: The states of the queue's limit, and of its group's.
+    """
+
+    sentence: str
+    until_ms: float | None
+    ahead: int
+    in_group: int
+    now_ms: int
+    limits: list[LimitState]
+
+
+def read_survey(reply: list[Any]) -> Survey:
+    """Read the reply of the script survey about one partition."""
+    values, held, states, holders, events = map(read_texts, reply)
+    now, paused, closed, opens, limits, heads, due, order, fairness, partitions, version = values[
+        :11
+    ]
+    stored, lost, overdue, leases, lapsed, asked, oldest, token, reason, fault = values[11:]
+    news = {
+        (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
+        for kind, group, at, detail in zip(*(events[i::4] for i in range(4)), strict=True)
+    }
+    return Survey(
+        int(now),
+        paused,
+        int(closed),
+        _number(opens),
+        int(limits),
+        int(heads),
+        _number(due),
+        order,
+        fairness,
+        int(partitions) if re.fullmatch(r"[0-9]{1,4}", partitions) else 1,
+        version,
+        int(stored),
+        tuple(lost.split()),
+        int(overdue),
+        int(leases),
+        int(lapsed),
+        _number(asked) or None,
+        oldest,
+        _popped(token),
+        (reason, fault),
+        tuple(_read_held(held, states, holders, news)),
+        news.get(("paused", "")),
+    )
+
+
+def _read_held(
+    held: Sequence[str],
+    states: Sequence[str],
+    holders: Sequence[str],
+    news: dict[tuple[str, str], News],
+) -> list[Held]:
+    groups, due = held[::2], map(int, held[1::2])
+    limits = read_limits([group or None for group in groups], {}, states)
+    rows = zip(groups, limits, due, *(holders[i::4] for i in range(4)), strict=True)
+    return [
+        Held(
+            state,
+            count,
+            holder,
+            _popped(token),
+            int(permits),
+            _number(ends),
+            news.get(("rate_limited", group)),
+            news.get(("closed", group)),
+        )
+        for group, state, count, holder, token, permits, ends in rows
+    ]
+
+
+def _popped(token: str) -> float | None:
+    """Return the moment of the pop that a token names, ms: tokens are microseconds."""
+    return int(token) / 1000 if token else None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def joined(found: Sequence[Survey]) -> Survey:
+    """Join the surveys of all partitions."""
+    if len(found) == 1:
+        return found[0]
+
+    def soonest(values: Sequence[float | None]) -> float | None:
+        return min((value for value in values if value is not None), default=None)
+
+    counts = ("closed", "limits", "heads", "stored", "overdue", "leases", "lapsed")
+    oldest = min(found, key=lambda each: each.oldest_ms or float("inf"))
+    return found[0]._replace(
+        **{name: sum(getattr(each, name) for each in found) for name in counts},
+        opens_ms=soonest([each.opens_ms for each in found]),
+        due_ms=soonest([each.due_ms for each in found]),
+        lost=tuple(dict.fromkeys(name for each in found for name in each.lost)),
+        asked_ms=max((each.asked_ms for each in found if each.asked_ms), default=None),
+        oldest=oldest.oldest,
+        oldest_ms=oldest.oldest_ms,
+        first_death=next((each.first_death for each in found if any(each.first_death)), ("", "")),
+        held=_joined_held(found),
+    )
+
+
+def _joined_held(found: Sequence[Survey]) -> tuple[Held, ...]:
+    """Join what is held: a group is in one partition, the queue in all of them.
+
+    The queue is closed if all its partitions with due tasks are.
+    """
+    queues = [each.held[0] for each in found if each.held]
+    if not queues:
+        return ()
+    concerned = [each for each in queues if each.due] or queues
+    first = next((each for each in concerned if each.state.open), concerned[0])
+    groups = [held for each in found for held in each.held[1:]]
+    queue = first._replace(due=sum(each.due for each in queues))
+    return (queue, *sorted(groups, key=lambda held: -held.due))

@@ -1,0 +1,109 @@
+-- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
+-- Keys: ready waiting closed stats
+-- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked
+-- Gives: view_of(scopes), eight texts for each scope.
+
+-- Returns `why`. For a spent gate (s) that opens at that moment: q if a quota resets then, o if its host's budget does.
+local function reason_of(gate, at, why)
+  for i in ipairs(why == 's' and gate.rules.quotas or {}) do
+    local quota = gate.quotas[i]
+    why = (at == quota.reset or at == quota.next) and 'q' or why
+  end
+  for _, budget in pairs(why == 's' and gate.observed or {}) do
+    why = budgets().is_moment(budget, at) and 'o' or why
+  end
+  return why
+end
+
+-- Returns when a gate opens, why it lets no task run, and the fifth text: four parts with TABs between.
+local function seen_of(gate)
+  local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- `one`: a cost of 1 of each unit
+  local counted, told = {}, {}
+  for _, window in ipairs(gate.rules) do
+    one[window.unit] = 1
+  end
+  for _, rule in ipairs(gate.rules.quotas or {}) do
+    one[rule.unit] = 1
+  end
+  for unit in pairs(gate.observed or {}) do
+    one[unit] = 1
+  end
+  local at = opens_at(gate, one, math.huge)
+  for n, window in ipairs(gate.rules) do
+    left[n] = string.format('%.6f', window.moving and window.rate - gate[n].sum
+      or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval)
+    granted[n + 1] = string.format('%.0f', gate[n].granted or 0)
+  end
+  if gate.opens > instant then
+    why = gate.why
+  elseif gate.rules.unreadable then
+    why, at = 'u', 0
+  elseif full(gate) then
+    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p" name no running probe
+  elseif at > instant then
+    why = 's'
+  end
+  for n, rule in ipairs(gate.rules.quotas or {}) do
+    local quota = gate.quotas[n]
+    quota.reset = quota.reset == 0 and gate.quotas.end_of(rule) or quota.reset
+    counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
+  end
+  for unit, budget in pairs(gate.observed or {}) do
+    told[#told + 1] = budgets().describe(unit, budget)
+  end
+  table.sort(told)
+  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(told, ' '), table.concat(granted, ' ') }
+  return at, reason_of(gate, at, why), table.concat(left, '\t')
+end
+
+local function view_of(scopes)
+  seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
+  local texts = {}
+  bare(scopes)
+  for _, scope in ipairs(scopes) do
+    local gate = gate_of(scope)
+    local at, why, left = seen_of(gate)
+    local text, lines, permits, of_members = '', {}, running(scope), 0
+    for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
+      local rules = rules_of(field)
+      text = rules and field .. '\t' .. (rules.unreadable and '?' or '') .. rules.text or text
+    end
+    if gate.rules.members then
+      pool_at(gate, {}, math.huge)
+      local first, reason = math.huge, ''
+      for n, mate in ipairs(gate.mates) do
+        local opens, closed_by, units = seen_of(mate)
+        local waits = closed_by == '' and 0 or opens > 0 and opens or 8e13 -- it waits until a lease ends
+        if waits < first then
+          first, reason = waits, closed_by
+        end
+        lines[n] = table.concat({ gate.rules.members[n], string.format('%.17g', opens > instant and opens or 0),
+          closed_by, string.format('%.17g %.17g', mate.rate, mate.slack), units, running(mate.scope) }, '\t')
+        of_members = of_members + running(mate.scope)
+      end
+      if why == '' then
+        why, at = reason, first < 8e13 and first or 0
+      end
+    end
+    local counts = string.find('sqo', why, 1, true) and scope ~= ''
+    local later = tonumber(counts and redis.call('ZSCORE', closed, scope) or 0)
+    if why == '' or later > at then -- the group's best task needs more than one unit
+      at = later
+      why = reason_of(gate, at, at > instant and 's' or '')
+    end
+    local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
+    if scope == '' then
+      due = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready)
+    elseif head_of(scope) then
+      due = due + 1
+    end
+    texts[#texts + 1], texts[#texts + 2] = text, string.format('%.17g', at > instant and at or 0)
+    texts[#texts + 1] = why
+    texts[#texts + 1] = string.format('%.17g %.17g', gate.rate, gate.slack)
+    texts[#texts + 1] = left
+    texts[#texts + 1] = string.format('%.0f %.0f', due, math.max(permits, of_members))
+    texts[#texts + 1] = stamp
+    texts[#texts + 1] = table.concat(lines, '\n')
+  end
+  return texts
+end

@@ -1,0 +1,15 @@
+-- names: list names of queues, for the nearest one to a misspelt name. It reads about 1000 names.
+--
+-- Keys: queues
+-- ARGV[1]  cursor     "0" to begin
+--
+-- Returns {next cursor ("0" at the end), name, ...}, as texts.
+-- Lost reply: safe to send again.
+local cursor = ARGV[1]
+
+local page = redis.call('SSCAN', queues, cursor, 'COUNT', '1000')
+local reply = { page[1] }
+for i, name in ipairs(page[2]) do
+  reply[i + 1] = name
+end
+return reply
