@@ -13,7 +13,7 @@ from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
-from dpq.operations.one_task import Trail, holder, task_trail
+from dpq.operations.one_task import TRAIL_LOOK, Trail, holder, task_trail
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
@@ -37,6 +37,9 @@ ALL = "all"
 GO_ON = 200_000
 """Tasks that a search looks at by itself, before somebody says that it is to go on: about a second
 of server time, spread over several seconds."""
+
+TRAIL_SECONDS = 30.0
+"""Seconds that a long look at a trail is shared: a page that stays open reads it again."""
 
 SUGGESTED = 20
 """Groups that a page suggests; while somebody types, the browser asks for others."""
@@ -298,7 +301,7 @@ def see(call: Call, id_: str) -> Seen:
     """
     queue = call.queue
     found, why = queue.get(id_), call.browse("explained", id_)
-    trail = read_trail(call, id_, found.enqueued_at.timestamp() * 1000)
+    trail = read_trail(call, id_, found)
     held = None
     if found.state is TaskState.INVISIBLE:
         held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
@@ -310,13 +313,19 @@ def see(call: Call, id_: str) -> Seen:
     return Seen(found, why, moment, held, trail)
 
 
-def read_trail(call: Call, id_: str, since_ms: float = 0.0) -> Trail:
+def read_trail(call: Call, id_: str, task: Any = None) -> Trail:
     """Read the trail of a task; if the queue keeps none, its events among those of the queue."""
     known = call.site.events(call.name)
+    look = whole_of(call.query.get("look", "")) or LOOK_A_PAGE
+    run, operations = session_of(call.queue).run, operations_of(call.queue)
+
+    def read() -> Trail:
+        return run(task_trail, operations, id_, task, min(look, TRAIL_LOOK))
+
     trail = Trail([], 0, True)
     if call.site.watch(call.name).may_see_events:
-        run, operations = session_of(call.queue).run, operations_of(call.queue)
-        trail = run(task_trail, operations, id_, since_ms, look_of(call))
+        seconds = TRAIL_SECONDS if look > LOOK_A_PAGE else None
+        trail = call.site.shared.get(("trail", call.name, id_, look), read, seconds)
     if trail.events:
         return trail
     return trail._replace(events=[each for each in known if each.task_id == id_])
