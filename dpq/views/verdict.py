@@ -3,7 +3,10 @@
 The pages, `dpq top`, the command line and the API show these sentences, and make none of their own.
 """
 
-from dpq import Drain
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from dpq import Drain, Verdict, VerdictState
 from dpq.views.sampler import Snapshot
 from dpq.views.words import LONGEST, until
 
@@ -37,7 +40,7 @@ def say_state(snapshot: Snapshot, now_ms: float) -> str:
         return f"paused, {until(float(paused), now_ms)}"
     if is_unattended(snapshot) and not paused:
         return "nobody works"
-    return say_verdict(snapshot)
+    return say_verdict(snapshot).removeprefix("about ")
 
 
 def drain_text(drain: Drain) -> str:
@@ -48,7 +51,7 @@ def drain_text(drain: Drain) -> str:
 
 def say_drain(drain: Drain) -> str:
     """Say when all due tasks will have begun, and why then."""
-    if drain.state in ("empty", "none due"):
+    if drain.state in ("empty", "none due", "even"):
         return drain.because
     if drain.state == "unknown":
         return "no limit says when it is done, and too little was seen to tell"
@@ -57,3 +60,33 @@ def say_drain(drain: Drain) -> str:
     if drain.seconds > LONGEST:
         return f"not before it is opened: {drain.because}"
     return f"all begun in {drain.about}: {drain.because}"
+
+
+WORST_FIRST = (
+    VerdictState.SERVER_AWAY,
+    VerdictState.SETTINGS_LOST,
+    VerdictState.HANDLERS_BUSY,
+    VerdictState.NO_CONSUMER,
+    VerdictState.CONCURRENCY,
+    VerdictState.QUOTA,
+    VerdictState.RATE_LIMITED,
+    VerdictState.PACED,
+    VerdictState.BY_HAND,
+    VerdictState.PAUSED,
+    VerdictState.ONLY_DEAD,
+    VerdictState.ONLY_DELAYED,
+    VerdictState.MOVING,
+    VerdictState.EMPTY,
+    VerdictState.UNKNOWN_QUEUE,
+)
+"""The states by how much they cost: faults, then limits, then what a person has wanted, then what
+is over."""
+
+
+def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts that need a person, the worst first; of equal states the longest."""
+    last = datetime.max.replace(tzinfo=UTC)
+    return sorted(
+        (each for each in verdicts if each.needs_person),
+        key=lambda each: (WORST_FIRST.index(each.state), each.since or last, each.queue),
+    )

@@ -18,7 +18,7 @@ from dpq.model.errors import LimitChangedError
 from dpq.model.validation import one_line
 from dpq.queue.inside import session_of
 from dpq.views.sampler import Directory, Named
-from dpq.web import api, forms, limit_pages, metrics_page, pages
+from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
 from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, tagged
@@ -30,7 +30,10 @@ View = Callable[[Call], Response]
 SAFE = ("GET", "HEAD")
 
 PAGES: list[tuple[str, str, View]] = [
-    ("GET", "/", pages.overview),
+    ("GET", "/", server_pages.overview),
+    ("GET", "/workers", server_pages.workers),
+    ("GET", "/events", server_pages.events),
+    ("GET", "/recurring", server_pages.recurring),
     ("GET", "/q/{queue}", pages.queue),
     ("GET", "/q/{queue}/tasks", pages.tasks),
     ("POST", "/q/{queue}/tasks", forms.tasks),

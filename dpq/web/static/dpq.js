@@ -245,7 +245,7 @@
   let prefix = false;
   const goes = () => Object.fromEntries([...document.querySelectorAll("a[data-go]")].map((a) => [a.dataset.go, a]));
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.key === "Shift") return;
     const typing = event.target.matches("input:not([type=checkbox]), select, textarea");
     const help = document.getElementById("keys");
     if (event.key === "Escape" && typing) event.target.blur();

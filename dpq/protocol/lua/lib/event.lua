@@ -3,9 +3,9 @@
 -- Needs: now, trail
 -- Gives: tell(kind, group, member, id, detail, ...), which adds an event; the names and values of more fields may
 --        follow. If the user has no rights for the stream, it adds nothing;
---        told_now(kind, group, member), true if the last event was the same and is less than a second old. So a storm
---        is one event a second.
-local function told_now(kind, group, member)
+--        is_repeated(kind, group, member), true if the last event was the same and is less than a second old. So many
+--        events at once become one a second.
+local function is_repeated(kind, group, member)
   local last = redis.pcall('XREVRANGE', events, '+', '-', 'COUNT', '1')
   local fields = last[1] and last[1][2] or {}
   return fields[2] == kind and fields[4] == group and fields[6] == member
