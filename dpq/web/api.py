@@ -10,13 +10,13 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from dpq import ConfigurationError, Quota, RateLimit, Slot
+from dpq import ConfigurationError, Quota, RateLimit, Slot, Verdict
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_words import read_word
 from dpq.model.limits import EVERY_GROUP
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
-from dpq.views.verdict import say_verdict
+from dpq.views.verdict import say_state
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, value_of
@@ -47,6 +47,11 @@ def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
     return {name: plain(value) for name, value in fields.items()}
 
 
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Write a verdict, with its sentence."""
+    return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
+
+
 def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
     """Write the snapshot of a queue."""
     survey = snapshot.survey
@@ -63,7 +68,8 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
             name: None if value == math.inf else value
             for name, value in snapshot.pace._asdict().items()
         },
-        "drain": say_verdict(snapshot),
+        "drain": say_state(snapshot, survey.now_ms),
+        "verdict": verdict_json(snapshot.verdict),
     }
 
 

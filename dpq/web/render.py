@@ -18,7 +18,7 @@ from dpq.model.rates import span
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, window_text
-from dpq.views.verdict import is_unattended, say_verdict
+from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
 from dpq.web.svg import day, draw, life_line, spark
 
@@ -191,5 +191,5 @@ def environment() -> Environment:
         "life_line": life_line,
     }
     made.globals |= {"gauges": gauges, "drain_ms": drain_ms, "limited_by": limited_by}
-    made.globals |= {"say_verdict": say_verdict, "is_unattended": is_unattended}
+    made.globals |= {"say_state": say_state, "say_drain": say_drain, "severity": severity}
     return made

@@ -7,6 +7,8 @@ from importlib import resources
 from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -16,6 +18,7 @@ from starlette.routing import Route
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.errors import LimitChangedError
 from dpq.model.validation import one_line
+from dpq.model.verdict import server_away
 from dpq.queue.inside import session_of
 from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages, task_pages
@@ -249,6 +252,9 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
         way_out, title = "`dpq doctor` says more.", "The queue cannot be read"
     else:
         log.exception("a page failed: %s", request.scope["path"])
+    if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
+        queue = call.name if call else ""
+        error = DPQError(server_away(queue, one_line(str(error)), site.answered_ms))
     about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
     full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
     for_programs = full.startswith("/api/") or full == "/metrics"

@@ -37,7 +37,7 @@ def test_each_state_has_its_place() -> None:
 
 
 def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) -> None:
-    """No consumer comes before a group closed by hand, that before a pause, that before the dead."""
+    """No consumer stands before a group closed by hand, a pause, and dead letters."""
     names = [f"{queue_name}-{end}" for end in ("dead", "pause", "hand", "idle", "good")]
     few = [DPQ(redis, name) for name in names]
     died, paused, by_hand, idle, good = few
