@@ -23,23 +23,11 @@ from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, give_back, value_of
 from dpq.web.limit_pages import closed_first, group_names
-from dpq.web.pages import (
-    ALL,
-    PAGE,
-    SUGGESTED,
-    filter_of,
-    leases_of,
-    left_of,
-    look_of,
-    next_tasks,
-    query_of,
-    search,
-    see,
-    write_search,
-)
+from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of
 from dpq.web.render import plain
 from dpq.web.server_pages import Bound
 from dpq.web.site import Call, read_number, read_whole
+from dpq.web.task_pages import ALL, SUGGESTED, left_of, next_tasks, search, see, write_search
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
 """The buckets of times, which are most of a slot: an answer has them if a request asks for them."""
