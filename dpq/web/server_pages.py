@@ -4,19 +4,19 @@ Each looks at a bounded number of queues and shows a bounded number of rows; it 
 more.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from dpq import Event, Task, TaskState, Verdict, VerdictState, WorkerInfo
-from dpq.model.verdict import KINDS, LATE_SECONDS, hangs
+from dpq import Event, Task, TaskState, Verdict, VerdictState
+from dpq.model.verdict import KINDS
 from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Filter, Found
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.transport.cluster import forbidden
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import worst_first
+from dpq.views.workers import Working, working
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call
 
@@ -128,60 +128,6 @@ def _is(held: Any, state: VerdictState) -> bool:
 
 
 # Workers
-
-
-class Working(NamedTuple):
-    """One run of a worker, with all queues that it serves.
-
-    Attributes:
-        info: What it says of one of them: that with its longest run.
-        queues: Their names.
-        running: Its handlers that run, on tasks of all of them.
-        holds: The tasks that it holds.
-        p99: The seconds within which 99 of 100 runs of that queue end; None if none has ended.
-        late: It has sent no heartbeat for too long.
-        hangs: Its longest run is far longer than others.
-    """
-
-    info: WorkerInfo
-    queues: list[str]
-    running: int
-    holds: int
-    p99: float | None
-    late: bool
-    hangs: bool
-
-
-def working(snapshots: Sequence[Snapshot]) -> list[Working]:
-    """Join the heartbeats of queues by worker: those that hang or are late come first."""
-    by_id: dict[str, list[tuple[WorkerInfo, Snapshot]]] = {}
-    for snapshot in snapshots:
-        for info in snapshot.workers:
-            by_id.setdefault(info.id, []).append((info, snapshot))
-    found = []
-    for few in by_id.values():
-        info, snapshot = max(few, key=lambda pair: pair[0].longest_seconds or 0.0)
-        run = snapshot.stats.run
-        found.append(
-            Working(
-                info,
-                sorted(each.queue for each, _ in few),
-                sum(each.running for each, _ in few),
-                sum(each.holds for each, _ in few),
-                run.p99 if run else None,
-                min(each.seen_seconds for each, _ in few) > LATE_SECONDS,
-                any(hangs(seen.stats, each.longest_seconds or 0.0) for each, seen in few),
-            )
-        )
-    return sorted(
-        found,
-        key=lambda each: (
-            not each.hangs,
-            not each.late,
-            -(each.info.longest_seconds or 0.0),
-            each.info.name,
-        ),
-    )
 
 
 def workers(call: Call) -> Response:

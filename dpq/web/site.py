@@ -62,6 +62,7 @@ class Site:
         self.badge, self.server = badge, server
         self.shared = Shared()
         self.ahead_ms = 0.0
+        self.answered_ms = time.time() * 1000
         self.jobs = Jobs()
         self.checks = Checks()
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
@@ -108,7 +109,7 @@ class Site:
         """Return the snapshot of a queue, at most a second old."""
         watch = self.watch(name)
         snapshot = self.shared.get(("queue", name), watch.read)
-        self.ahead_ms = watch.ahead_ms
+        self.ahead_ms, self.answered_ms = watch.ahead_ms, time.time() * 1000
         return snapshot
 
     def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:

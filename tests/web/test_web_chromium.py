@@ -217,7 +217,7 @@ def test_a_search_goes_on_by_itself(
     """It goes on up to its bound, then at a click; it can be stopped; what it finds is listed."""
     monkeypatch.setattr("dpq.web.pages.LOOK_A_PAGE", 100)
     monkeypatch.setattr("dpq.web.pages.LOOK_MOST", 100)
-    monkeypatch.setattr("dpq.web.pages.GO_ON", 300)
+    monkeypatch.setattr("dpq.web.task_pages.GO_ON", 300)
     live.push_many(Push("straw", -1) for _ in range(900))
     wanted = live.push("the one", -2)
     base = f"{served.url}/q/{live.queue_name}"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from kit.web import Browser, Open
 from redis import Redis
+from support import wait_for
 
-from dpq import DPQ, Verdict, VerdictState
+from dpq import DPQ, Push, Verdict, VerdictState
 from dpq.model.rates import span
 from dpq.operations.workers import Doing
 from dpq.views.verdict import WORST_FIRST, worst_first
@@ -37,7 +38,7 @@ def test_each_state_has_its_place() -> None:
 
 
 def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) -> None:
-    """No consumer comes before a group closed by hand, that before a pause, that before the dead."""
+    """No consumer stands before a group closed by hand, a pause, and dead letters."""
     names = [f"{queue_name}-{end}" for end in ("dead", "pause", "hand", "idle", "good")]
     few = [DPQ(redis, name) for name in names]
     died, paused, by_hand, idle, good = few
@@ -160,6 +161,12 @@ def test_workers_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name
         assert f"{span(400)}, hangs" in html
         assert "2 of 3" in html
         assert "host&lt;7" in html
+        told = dashboard(q, other).api("/workers")
+        assert [(each["name"], each["hangs"]) for each in told["workers"]] == [
+            ("mailer", True),
+            ("a-crawler", False),
+        ]
+        assert sorted(told["workers"][0]["queues"]) == sorted([q.queue_name, other.queue_name])
         for each in (q, other):
             assert f'href="/q/{each.queue_name}/workers"' in html
         other.drop()
@@ -176,6 +183,8 @@ def test_events_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name:
         of = r'data-row data-key="[^"]*">([^<]+)<'
         assert re.findall(of, html) == [other.queue_name, q.queue_name]
         assert "&lt;g&gt;" in html
+        told = browser.api("/events")
+        assert [each["queue"] for each in told["events"]] == [other.queue_name, q.queue_name]
         only = browser.page("/events?kind=rate_limited")
         assert 'class="tag bad">429' in only
         assert re.findall(of, only) == [other.queue_name]
@@ -195,9 +204,98 @@ def test_schedules_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_na
         assert "every 30 s" in html
         assert "0 6 * * *" in html
         assert html.count("Run now") == 2
+        told = browser.api("/recurring")
+        assert {each["id"] for each in told["tasks"]} == {soon, late}
         path = f"/q/{other.queue_name}/tasks"
         done = browser.submit(path, 200, action="run", ids=soon, back="/recurring").text
         assert 'href="/recurring" autofocus' in done
         assert other.stats().ready == 1
         assert dashboard(q, other).page("/recurring").count("Run now") == 0
         other.drop()
+
+
+def leased(q: DPQ, held: int) -> list[Any]:
+    """Tasks that a worker `w1` holds, by its heartbeat, and one that nobody reports."""
+    q.push_many([Push(n, group="a") for n in range(held + 1)])
+    tasks = [q.pop().task for _ in range(held + 1)]
+    doing = Doing([(each.id, each.token) for each in tasks[:held]], 400_000, tasks[0].id)
+    beat(q, "w1", "crawler<", 1, doing)
+    return tasks
+
+
+def test_a_lease_says_who_has_it(
+    change: Browser, dashboard: Open, q: DPQ, path: str, clock: Any
+) -> None:
+    """Each lease stands with its worker, host and process, and a mark if it hangs."""
+    tasks = leased(q, 2)
+    clock.advance(500)
+    beat(q, "w1", "crawler<", 1, Doing([(t.id, t.token) for t in tasks[:2]], 900_000, tasks[0].id))
+    html = change.page(f"{path}/workers")
+    leases = html.split('id="leases"')[1]
+    assert leases.count("crawler&lt;") == 2
+    assert leases.count("not said") == 1
+    assert leases.count("host&lt;7, process 11") == 2
+    assert leases.count('bad">hangs<') == 3
+    assert f"{span(900)}, hangs" in html
+    told = change.api(f"/queues{path[2:]}/leases")
+    assert told["total"] == 3
+    assert [each["worker"] for each in told["leases"]].count("crawler<") == 2
+    assert {each["token"] for each in told["leases"]} == {str(task.token) for task in tasks}
+    assert "Give" in leases
+    assert "<button>Give" not in dashboard().page(f"{path}/workers")
+
+
+def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: str) -> None:
+    """One lease, or all of a worker: the first click asks, the second gives back."""
+    one, two, other = leased(q, 2)
+    asked = change.submit(f"{path}/tasks", 200, action="release", ids=other.id)
+    assert "may run twice" in asked.text
+    assert q.stats().invisible == 3
+    change.submit(f"{path}/tasks", 200, action="release", ids=other.id, sure=1)
+    assert [lease.id for lease in q.held()] == [one.id, two.id]
+    asked = change.submit(f"{path}/workers/w1/release", 200, name="crawler<")
+    assert "crawler&lt; holds" in asked.text
+    assert q.stats().invisible == 2
+    assert "2 done" in change.submit(f"{path}/workers/w1/release", 200, sure=1).text
+    assert (q.held(), q.get(one.id).attempt) == ([], 1)
+
+
+def test_a_program_gives_leases_back(change: Browser, look: Browser, q: DPQ, path: str) -> None:
+    """The API gives back some leases, all that match, or all of a worker."""
+    *_, other = leased(q, 2)
+    queue = f"/queues{path[2:]}"
+    look.call(f"{queue}/workers/w1:release", status=403)
+    done = change.call(f"{queue}/tasks:action", {"action": "release", "ids": [other.id]})
+    assert done == {"done": 1, "missed": 0}
+    assert change.call(f"{queue}/workers/w1:release") == {"done": 2, "missed": 0}
+    assert q.held() == []
+
+
+def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -> None:
+    """Its progress stands on all pages; its stop button, for users with its right, stops it."""
+    q.push_many([Push(n) for n in range(3)])
+    for _ in range(3):
+        q.bury(q.pop().task, "no")
+    rights = {"replay"}
+    browser = dashboard(write=True, allow=lambda request, action, queue: action in rights)
+    begun = browser.submit(
+        f"{path}/tasks", action="replay", all=1, rate="0.5", **{"f.state": "dead"}
+    )
+    url = begun.headers["location"]
+    wait_for(lambda: "3 tasks match" in browser.page(url), lambda: "?")
+    assert "data-live" not in browser.page("/recurring").split('id="doing"')[1].split(">")[0]
+    browser.submit(url, expected=3)
+    pages = ["/", "/workers", "/events", "/recurring", "/server", path, f"{path}/tasks"]
+    for page in pages:
+        doing = browser.page(page).split('id="doing"')[1].split("</section>")[0]
+        assert "data-live" in doing.split(">")[0], page
+        assert f'href="{url}"' in doing, page
+        assert re.search(r"[0-3] of 3", doing), page
+        assert "Stop" in doing, page
+    rights.clear()
+    assert "Stop" not in browser.page("/").split('id="doing"')[1].split("</section>")[0]
+    browser.submit(url, 403, stop=1)
+    rights.add("replay")
+    browser.submit(url, stop=1)
+    wait_for(lambda: "Stopped" in browser.page(url), lambda: "?")
+    assert f'href="{url}"' not in browser.page("/")

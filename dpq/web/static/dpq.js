@@ -75,8 +75,9 @@
 
   const swap = (html) => {
     const page = new DOMParser().parseFromString(html, "text/html");
-    for (const old of document.querySelectorAll("[data-live]")) {
+    for (const old of document.querySelectorAll("[data-live], #doing")) {
       const fresh = page.getElementById(old.id);
+      if (fresh) old.toggleAttribute("data-live", fresh.hasAttribute("data-live"));
       if (!fresh || old.contains(document.activeElement) && old.querySelector(":focus:is(input, select)")) continue;
       if (old.querySelector("details[open][data-keep]")) continue;
       if (old.dataset.was !== fresh.innerHTML) {
