@@ -132,7 +132,8 @@ class Site:
         """
         clients: dict[int, tuple[Any, list[bytes]]] = {}
         for name in names:
-            if queue := self.directory.get(name):
+            if watch := self._watches.get(name):
+                queue = watch.queue
                 clients.setdefault(id(queue.redis), (queue.redis, []))[1].append(name.encode())
         answers: dict[str, Any] = {}
         for client, few in clients.values():
