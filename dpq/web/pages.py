@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, DPQError, LeaseInfo, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
+from dpq.model.limit_words import rules_words
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
@@ -18,6 +19,7 @@ from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS
+from dpq.views.lanes import lanes_of
 from dpq.views.one_task import Begins, begins, begun_ms, life, shown_steps, steps_of
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
@@ -102,9 +104,13 @@ def events(call: Call) -> Response:
 
 def coming(call: Call) -> Response:
     """Show the next tasks that start, each with its moment, as limits stand."""
+    found = next_tasks(call)
+    whole = call.shared("states", [])[0][0]
     return call.render(
         "next.html",
-        found=next_tasks(call),
+        found=found,
+        picture=lanes_of(found),
+        limit=rules_words(whole.rules, None) if whole.rules else "",
         snapshot=call.site.snapshot(call.name),
         payloads=_payloads(call),
     )

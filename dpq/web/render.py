@@ -20,7 +20,7 @@ from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, window_text
 from dpq.views.verdict import is_unattended, say_verdict
 from dpq.views.words import number
-from dpq.web.svg import day, draw, life_line, spark
+from dpq.web.svg import day, draw, lanes, life_line, spark
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would slow the browser down."""
@@ -189,6 +189,7 @@ def environment() -> Environment:
         "draw": draw,
         "day": day,
         "life_line": life_line,
+        "lanes": lanes,
     }
     made.globals |= {"gauges": gauges, "drain_ms": drain_ms, "limited_by": limited_by}
     made.globals |= {"say_verdict": say_verdict, "is_unattended": is_unattended}
