@@ -30,7 +30,7 @@ HOLDS: dict[Hold, str] = {
     "queue": "held by the limit of the whole queue",
     "delay": "delayed or paused",
 }
-"""What a task waits for, in words."""
+"""The obstacle of a task until its start, in words."""
 
 
 class Mark(NamedTuple):

@@ -18,9 +18,10 @@ from dpq.model.rates import span
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, window_text
+from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import is_unattended, say_verdict
 from dpq.views.words import number
-from dpq.web.svg import day, draw, lanes, life_line, spark
+from dpq.web.svg import day, draw, hour, lanes, life_line, spark
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would slow the browser down."""
@@ -190,7 +191,9 @@ def environment() -> Environment:
         "day": day,
         "life_line": life_line,
         "lanes": lanes,
+        "hour": hour,
     }
     made.globals |= {"gauges": gauges, "drain_ms": drain_ms, "limited_by": limited_by}
+    made.globals |= {"used_by": used_by, "hour_text": hour_text}
     made.globals |= {"say_verdict": say_verdict, "is_unattended": is_unattended}
     return made

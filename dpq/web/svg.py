@@ -9,6 +9,7 @@ from dpq.model.rates import span
 from dpq.views.charts import Chart, Limited, Line
 from dpq.views.lanes import HOLDS, Lane, Lanes
 from dpq.views.one_task import Step
+from dpq.views.used import Used
 
 WIDTH, HEIGHT = 600.0, 100.0
 """The box of a chart; the page stretches it."""
@@ -232,4 +233,39 @@ def _lane(lane: Lane, grid: Markup, limit: str) -> Markup:
         "name" if lane.name else "soft name", name, cut(name),
         Markup(' <small class="soft">{}</small>').format(limit) if whole and limit else "",
         WIDTH, name, lane.words, grid, marks, f"{lane.later} later" if lane.later else "",
+    )  # fmt: skip
+
+
+def hour(found: Sequence[Used], label: str) -> Markup:
+    """Draw the last hour of a limit: for each member a bar a minute, and a mark where 429s were."""
+    rows = Markup("").join(_hour(used, used.name or label) for used in found)
+    return Markup(
+        '<figure class="lanes"><figcaption><span class="legend group">used share of a minute'
+        '</span> <span class="legend limited">429</span></figcaption>{}'
+        '<div class="lane" aria-hidden="true"><span></span><div class="axis"><span>1 h ago</span>'
+        "<span>now</span></div></div></figure>"
+    ).format(rows)
+
+
+def _hour(used: Used, name: str) -> Markup:
+    """Draw one row. A minute that used more than its part, as a burst does, is a full bar."""
+    step = WIDTH / len(used.shares)
+    shapes = Markup("").join(
+        RECT.format("group", step * n, 23 - 20 * min(1, share), step * 0.8, 20 * min(1, share))
+        for n, share in enumerate(used.shares)
+        if share
+    )
+    marks = Markup("").join(
+        MARK.format(step * (n + 0.4)) for n, count in enumerate(used.hits) if count
+    )
+    return Markup(
+        '<div class="lane"><span class="name" title="{0}"><bdi>{1}</bdi></span>'
+        '<svg viewBox="0 0 {2:g} 24" preserveAspectRatio="none" role="img">'
+        "<title>{0}: {3}</title><desc>{4}</desc>"
+        '<line x1="0" x2="{2:g}" y1="3" y2="3"></line><line x1="0" x2="{2:g}" y1="23" y2="23">'
+        "</line>{5}{6}</svg><i>{3}</i></div>"
+    ).format(
+        name, cut(name), WIDTH, used.words,
+        f"of {used.window} in each minute of the last hour" if used.window else "",
+        shapes, marks,
     )  # fmt: skip
