@@ -15,11 +15,12 @@ from pydantic_core import to_jsonable_python
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
+from dpq.model.verdict import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, window_text
 from dpq.views.used import hour_text, used_by
-from dpq.views.verdict import is_unattended, say_verdict
+from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
 from dpq.web.svg import day, draw, hour, lanes, life_line, spark
 
@@ -193,7 +194,12 @@ def environment() -> Environment:
         "lanes": lanes,
         "hour": hour,
     }
-    made.globals |= {"gauges": gauges, "drain_ms": drain_ms, "limited_by": limited_by}
+    made.globals |= {
+        "hangs": hangs,
+        "gauges": gauges,
+        "drain_ms": drain_ms,
+        "limited_by": limited_by,
+    }
     made.globals |= {"used_by": used_by, "hour_text": hour_text}
-    made.globals |= {"say_verdict": say_verdict, "is_unattended": is_unattended}
+    made.globals |= {"say_state": say_state, "say_drain": say_drain, "severity": severity}
     return made
