@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, DPQError, Event
 from dpq.model.drain import Drain
+from dpq.model.history import Granted
 from dpq.model.verdict import no_such_queue
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
@@ -104,6 +105,15 @@ class Site:
 
         seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
         return self.shared.get(("story", name, chosen), read, seconds)
+
+    def granted(self, name: str) -> list[list[Granted]]:
+        """Return what limits had granted at each minute of the last hour, at most 30 s old."""
+        watch = self.watch(name)
+
+        def read() -> list[list[Granted]]:
+            return session_of(watch.queue).run(watch.browser.granted)
+
+        return self.shared.get(("granted", name), read, STORY_SECONDS)
 
     def snapshot(self, name: str) -> Snapshot:
         """Return the snapshot of a queue, at most a second old."""
