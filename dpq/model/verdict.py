@@ -139,8 +139,7 @@ class Facts(NamedTuple):
 
     def hangs(self, seconds: float) -> bool:
         """Return True if a run of so many seconds is far longer than others."""
-        run = self.stats.run
-        return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
+        return hangs(self.stats, seconds)
 
     def usual(self) -> str:
         """Say how long runs take."""
@@ -154,6 +153,12 @@ class Facts(NamedTuple):
             return "a time far away"
         near = moment.date() == today.date()
         return f"{moment:%H:%M:%S} UTC" if near else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def hangs(stats: QueueStats, seconds: float) -> bool:
+    """Return True if a run of so many seconds is far longer than other runs of the queue."""
+    run = stats.run
+    return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
 
 
 class Finding(NamedTuple):

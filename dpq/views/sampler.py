@@ -16,15 +16,7 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, Scope
 from dpq.model.draining import closed_longest, drain_of
-from dpq.model.pace import (
-    COVERED_SECONDS,
-    STRETCH_SECONDS,
-    Pace,
-    Point,
-    a_second,
-    lasting,
-    pace_of,
-)
+from dpq.model.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.survey import Overview, Survey
 from dpq.model.verdict import Verdict, verdict_of
@@ -34,9 +26,6 @@ from dpq.queue.inside import operations_of, session_of
 from dpq.transport.cluster import forbidden
 
 T = TypeVar("T")
-
-KEPT_SECONDS = COVERED_SECONDS + 2 * STRETCH_SECONDS
-"""Seconds that samples are kept: those of a pace, and of its first stretch all."""
 
 KNOWN_FOR = 5.0
 """Seconds between two looks at the list of names."""

@@ -1,9 +1,10 @@
 """The verdict on a queue, drawn: its words are made in `dpq.model.verdict`, and nowhere else."""
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Literal
 
-from dpq import Drain, VerdictState
-from dpq.model.verdict import Verdict
+from dpq import Drain, Verdict, VerdictState
 from dpq.views.sampler import Snapshot
 from dpq.views.words import until
 
@@ -37,3 +38,33 @@ def say_drain(drain: Drain) -> str:
     """Write a drain time: `clears in 35 m (group 'gpt': 10/min)`."""
     when = f" in {drain.about}" if drain.state == "clears" and drain.seconds else ""
     return f"{drain.state}{when}" + ("" if drain.state == "empty" else f" ({drain.because})")
+
+
+WORST_FIRST = (
+    VerdictState.SERVER_AWAY,
+    VerdictState.SETTINGS_LOST,
+    VerdictState.HANDLERS_BUSY,
+    VerdictState.NO_CONSUMER,
+    VerdictState.CONCURRENCY,
+    VerdictState.QUOTA,
+    VerdictState.RATE_LIMITED,
+    VerdictState.PACED,
+    VerdictState.BY_HAND,
+    VerdictState.PAUSED,
+    VerdictState.ONLY_DEAD,
+    VerdictState.ONLY_DELAYED,
+    VerdictState.MOVING,
+    VerdictState.EMPTY,
+    VerdictState.UNKNOWN_QUEUE,
+)
+"""The states by how much they cost: faults, then limits, then what a person has wanted, then what
+is over."""
+
+
+def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts that need a person, the worst first; of equal states the longest."""
+    last = datetime.max.replace(tzinfo=UTC)
+    return sorted(
+        (each for each in verdicts if each.needs_person),
+        key=lambda each: (WORST_FIRST.index(each.state), each.since or last, each.queue),
+    )

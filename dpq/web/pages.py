@@ -5,20 +5,21 @@ import json
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, DPQError, LeaseInfo, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, LeaseInfo, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
-from dpq.operations.one_task import Trail, holder, task_trail
+from dpq.operations.one_task import Trail, holder, holders, task_trail
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS
-from dpq.views.one_task import Begins, begins, begun_ms, life, shown_steps, steps_of
+from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
+from dpq.views.workers import working
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
 from dpq.web.site import Call, read_number
@@ -40,25 +41,6 @@ of server time, spread over several seconds."""
 
 SUGGESTED = 20
 """Groups that a page suggests; while somebody types, the browser asks for others."""
-
-
-def overview(call: Call) -> Response:
-    """Show all queues, 50 on a page."""
-    names = [name for name in call.site.directory.names() if call.query.get("q", "") in name]
-    start = max(0, whole_of(call.query.get("start", "0")))
-    rows: list[tuple[str, Any, str]] = []
-    for name in names[start : start + PAGE]:
-        try:
-            rows.append((name, call.site.snapshot(name), ""))
-        except (DPQError, ResponseError) as error:
-            rows.append((name, None, str(error)))
-    return call.render(
-        "overview.html",
-        rows=rows,
-        total=len(names),
-        start=start,
-        following=start + PAGE if start + PAGE < len(names) else None,
-    )
 
 
 def queue(call: Call) -> Response:
@@ -302,8 +284,12 @@ def see(call: Call, id_: str) -> Seen:
     held = None
     if found.state is TaskState.INVISIBLE:
         held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
-    snapshot, drain = call.site.snapshot(call.name), call.site.drain(call.name)
-    return Seen(found, why, begins(found, why, next_tasks(call), snapshot, drain), held, trail)
+    is_near = why.ahead + why.in_group < PAGE
+    waits = found.state not in (TaskState.INVISIBLE, TaskState.DEAD)
+    coming = next_tasks(call) if waits and is_near else ()
+    drain = call.site.drain(call.name) if waits and not is_near else None
+    moment = begins(found, why, coming, call.site.snapshot(call.name), drain)
+    return Seen(found, why, moment, held, trail)
 
 
 def read_trail(call: Call, id_: str, since_ms: float = 0.0) -> Trail:
@@ -311,8 +297,8 @@ def read_trail(call: Call, id_: str, since_ms: float = 0.0) -> Trail:
     known = call.site.events(call.name)
     trail = Trail([], 0, True)
     if call.site.watch(call.name).may_see_events:
-        queue = call.queue
-        trail = session_of(queue).run(task_trail, operations_of(queue), id_, since_ms)
+        run, operations = session_of(call.queue).run, operations_of(call.queue)
+        trail = run(task_trail, operations, id_, since_ms, look_of(call))
     if trail.events:
         return trail
     return trail._replace(events=[each for each in known if each.task_id == id_])
@@ -382,13 +368,33 @@ def recurring(call: Call) -> Response:
 # Workers, server
 
 
+LEASES_READ = 200
+"""Leases that are read for a page: those that end first."""
+
+
+def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
+    """Read leases, each with its task: the longest held of those that end first."""
+    chosen = Filter(TaskState.INVISIBLE)
+    found = call.shared("search", chosen, (), LEASES_READ, LEASES_READ).tasks
+    now_ms = call.site.snapshot(call.name).survey.now_ms
+
+    def read() -> list[LeaseInfo]:
+        return session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
+
+    leases = call.site.shared.get(("leases", call.name), read)
+    pairs = zip(leases, found, strict=True)
+    return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
+
+
 def workers(call: Call) -> Response:
-    """Show the workers of a queue, and its leased tasks, the longest running first."""
+    """Show the workers of a queue, and its leases, the longest held first, with their holders."""
     snapshot = call.site.snapshot(call.name)
-    found = call.shared("search", Filter(TaskState.INVISIBLE), (), 200, 200)
-    leases = sorted(((begun_ms(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
     return call.render(
-        "workers.html", snapshot=snapshot, leases=leases[:PAGE], payloads=_payloads(call)
+        "workers.html",
+        snapshot=snapshot,
+        workers=working([snapshot])[:LEASES_READ],
+        leases=leases_of(call)[:PAGE],
+        payloads=_payloads(call),
     )
 
 

@@ -21,7 +21,7 @@ from dpq.model.validation import one_line
 from dpq.model.verdict import server_away
 from dpq.queue.inside import session_of
 from dpq.views.sampler import Directory, Named
-from dpq.web import api, forms, limit_pages, metrics_page, pages
+from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
 from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, tagged
@@ -33,7 +33,10 @@ View = Callable[[Call], Response]
 SAFE = ("GET", "HEAD")
 
 PAGES: list[tuple[str, str, View]] = [
-    ("GET", "/", pages.overview),
+    ("GET", "/", server_pages.overview),
+    ("GET", "/workers", server_pages.workers),
+    ("GET", "/events", server_pages.events),
+    ("GET", "/recurring", server_pages.recurring),
     ("GET", "/q/{queue}", pages.queue),
     ("GET", "/q/{queue}/tasks", pages.tasks),
     ("POST", "/q/{queue}/tasks", forms.tasks),
@@ -48,6 +51,7 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/q/{queue}/events", pages.events),
     ("GET", "/q/{queue}/recurring", pages.recurring),
     ("GET", "/q/{queue}/workers", pages.workers),
+    ("POST", "/q/{queue}/workers/{id}/release", forms.release),
     ("POST", "/q/{queue}/pause", forms.pause),
     ("POST", "/q/{queue}/resume", forms.resume),
     ("POST", "/q/{queue}/purge", forms.purge),
@@ -83,6 +87,11 @@ API: list[tuple[str, str, View]] = [
     ("GET", "/api/queues/{queue}/events", api.events),
     ("POST", "/api/queues/{queue}/dead:replay", api.replay),
     ("GET", "/api/queues/{queue}/workers", api.workers),
+    ("POST", "/api/queues/{queue}/workers/{id}:release", api.worker_release),
+    ("GET", "/api/queues/{queue}/leases", api.leases),
+    ("GET", "/api/workers", api.all_workers),
+    ("GET", "/api/events", api.all_events),
+    ("GET", "/api/recurring", api.all_recurring),
     ("GET", "/api/actions/{job}", api.job),
     ("POST", "/api/actions/{job}:run", api.job_run),
     ("DELETE", "/api/actions/{job}", api.job_stop),

@@ -2,18 +2,22 @@
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from pydantic_core import from_json, to_json
+from redis.exceptions import ResponseError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dpq import DPQ, ConfigurationError, Event
+from dpq import DPQ, ConfigurationError, DPQError, Event
 from dpq.model.drain import Drain
 from dpq.model.verdict import no_such_queue
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
 from dpq.queue.inside import session_of
+from dpq.registry.all_queues import ask_queues
 from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch
 from dpq.views.shared import Shared
@@ -107,6 +111,33 @@ class Site:
         snapshot = self.shared.get(("queue", name), watch.read)
         self.ahead_ms, self.answered_ms = watch.ahead_ms, time.time() * 1000
         return snapshot
+
+    def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:
+        """Return the snapshot of each queue, or None and the reason why it cannot be read."""
+        found: list[tuple[str, Snapshot | None, str]] = []
+        for name in names:
+            try:
+                found.append((name, self.snapshot(name), ""))
+            except (DPQError, ResponseError, Refused) as error:
+                found.append((name, None, str(error)))
+        return found
+
+    def ask(
+        self, names: Sequence[str], what: Callable[[QueueOperations[Any]], Steps[Any]]
+    ) -> dict[str, Any]:
+        """Run one read-only operation on queues: one round trip for those of the same client.
+
+        Returns:
+            The answer of each queue that there is, or the error instead of an answer.
+        """
+        clients: dict[int, tuple[Any, list[bytes]]] = {}
+        for name in names:
+            if queue := self.directory.get(name):
+                clients.setdefault(id(queue.redis), (queue.redis, []))[1].append(name.encode())
+        answers: dict[str, Any] = {}
+        for client, few in clients.values():
+            answers |= ask_queues(client, few, what)
+        return answers
 
 
 class Call:

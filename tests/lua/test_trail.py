@@ -208,8 +208,8 @@ def test_the_trail_of_one_task(traced, redis, monkeypatch):
     q.push_many(Push(n) for n in range(60))
     q.ack(q.pop().task)
 
-    def look(id_, since_ms=0.0):
-        return q._session.run(task_trail, q._operations, id_, since_ms)
+    def look(id_, since_ms=0.0, look=1000):
+        return q._session.run(task_trail, q._operations, id_, since_ms, look)
 
     found = look(a)
     kinds = ["pushed", "delivered", "failed", "delivered", "acked"]
@@ -220,8 +220,7 @@ def test_the_trail_of_one_task(traced, redis, monkeypatch):
     assert look(a) == found
     now_ms = redis.time()[0] * 1000
     assert look("nobody", now_ms + 3_600_000).looked == 10  # all events are older
-    monkeypatch.setattr("dpq.operations.one_task.TRAIL_LOOK", 20)
-    found = look(a)
+    found = look(a, look=20)
     assert ([event.kind for event in found.events], found.looked) == (kinds[3:], 20)
     assert not found.whole
-    assert look(before).events == []
+    assert look(before, look=20).events == []

@@ -1210,6 +1210,18 @@ Shared.get | each tab of the dashboard reads by itself | web/web_pages
 search.lua | a page of the dashboard begins with the last task of the page before | lua/search
 - there == from and after(seen[1], member)
 + there == from
+find | a search of the dashboard ends with its first state | web/web_pages
+-         del states[0]
++         states.clear()
+begins | the dashboard says when a task begins though no consumer is there | web/web_task
+-     if idle:
++     if not why:
+closed_first | the page of limits hides what is closed | web/web_pages
+- 2 if state.open else
++ 0 if state.open else
+workers.lua | the dashboard names a worker whose token begins like another one | lua/held
+- string.find(' ' .. tokens .. ' ', ' ' .. what .. ' ', 1, true)
++ string.find(tokens, what, 1, true)
 find_groups.lua | the dashboard overlooks large groups | lua/search
 - rank = math.max(rank + step,
 + rank = math.max(rank + 9 * step,
@@ -1232,7 +1244,16 @@ forecast.lua | a forecast does not say that it has not read all of a group | con
 + short[#short + 1] = nil
 drain_of | a queue clears though as many tasks come as end | contract/forecast
 - if pace.kind not in ("clears", "open"):
-+ if pace.kind not in ("clears", "open", "even", "grows"):
++ if pace.kind == "stopped":
+_change | a stop of all consumers is seen after minutes | unit/pace
+- if size > largest:
++ if size > 100 * largest:
+_stretches | a pace covers seconds, and jumps | unit/pace
+- end.at >= ends[-1].at - COVERED_SECONDS
++ end.at >= ends[-1].at - 40
+_range | a range has no width | unit/pace
+- fast, slow = net + ERRORS * error, net - ERRORS * error
++ fast, slow = net + error / 9, net - error / 9
 _spent.window | why names the window that is not spent | lua/why
 - missing.index(max(missing))
 + missing.index(min(missing))

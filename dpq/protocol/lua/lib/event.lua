@@ -2,7 +2,7 @@
 -- Keys: events
 -- Needs: now, trail
 -- Gives: tell(kind, group, member, id, detail, ...), which adds an event; the names and values of more fields may
---        follow. If the user has no rights for the stream, it adds nothing;
+--        follow, and then the detail is not cut. If the user has no rights for the stream, it adds nothing;
 --        is_repeated(kind, group, member), true if the last event was the same and is less than a second old. So many
 --        events at once become one a second.
 local function is_repeated(kind, group, member)
@@ -14,6 +14,6 @@ end
 
 local function tell(kind, group, member, id, detail, ...)
   redis.pcall('XADD', events, 'MAXLEN', '~', '1000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
-    'detail', string.sub(detail, 1, 500), 'at', stamp, ...)
+    'detail', string.sub(detail, 1, ... and -1 or 500), 'at', stamp, ...)
   note(kind, group, member, id, detail)
 end
