@@ -259,7 +259,7 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
     else:
         log.exception("a page failed: %s", request.scope["path"])
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
-        queue = call.name if call else ""
+        queue = str(request.path_params.get("queue", ""))
         error = DPQError(server_away(queue, one_line(str(error)), site.answered_ms))
     about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
     full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
