@@ -6,6 +6,8 @@ from contextlib import closing
 from typing import Annotated, Any
 
 import typer
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.live import Live
 
 from dpq import DPQ, Drain, TaskState
@@ -27,6 +29,7 @@ from dpq.model.drain import MAX_OVER_SECONDS
 from dpq.model.forecast import MAX_FORECAST
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
+from dpq.queue.looking import away, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 
@@ -176,8 +179,11 @@ def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
     """
     opened = open_url(url)
     with closing(opened):
-        names = all_names(opened.client)
-        found = dict(ask_queues(opened.client, names, QueueOperations.stats))
+        client = looking_client(opened.client)
+        try:
+            found = dict(ask_queues(client, all_names(client), QueueOperations.stats))
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise Failed(f"{away(error)} ({opened.label})") from error
     errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
         talk("this server knows no queue: a queue is known after its first push")

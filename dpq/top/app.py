@@ -117,10 +117,7 @@ class Top(App[None]):
         """Name the server, and say what is wrong."""
         if self.fault:
             since = time.monotonic() - (self._away_since or time.monotonic())
-            return (
-                f"The server does not answer, for {span(since)}; this is what it said last. "
-                f"{shown(self.fault)}"
-            )
+            return f"{shown(self.fault)}; this is what it said {span(since)} ago"
         mode = " · read only" if self._read_only else ""
         held = " · held: nothing is read" if self._held else ""
         acting = f" · {self._acting}…" if self._acting else ""

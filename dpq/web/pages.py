@@ -5,10 +5,10 @@ import json
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, DPQError, LeaseInfo, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, LeaseInfo, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
@@ -46,15 +46,9 @@ def overview(call: Call) -> Response:
     """Show all queues, 50 on a page."""
     names = [name for name in call.site.directory.names() if call.query.get("q", "") in name]
     start = max(0, whole_of(call.query.get("start", "0")))
-    rows: list[tuple[str, Any, str]] = []
-    for name in names[start : start + PAGE]:
-        try:
-            rows.append((name, call.site.snapshot(name), ""))
-        except (DPQError, ResponseError) as error:
-            rows.append((name, None, str(error)))
     return call.render(
         "overview.html",
-        rows=rows,
+        rows=call.site.snapshots(names[start : start + PAGE]),
         total=len(names),
         start=start,
         following=start + PAGE if start + PAGE < len(names) else None,

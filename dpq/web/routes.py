@@ -17,17 +17,18 @@ from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.errors import LimitChangedError
 from dpq.model.validation import one_line
 from dpq.queue.inside import session_of
+from dpq.queue.looking import away
 from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, tagged
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, tagged
 
 log = logging.getLogger("dpq.web")
 
 View = Callable[[Call], Response]
 
-SAFE = ("GET", "HEAD")
+NO_ANSWER = "The server does not answer"
 
 PAGES: list[tuple[str, str, View]] = [
     ("GET", "/", pages.overview),
@@ -240,13 +241,15 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
         status, title = 503, "The server does not let the dashboard do that"
         way_out = "docs/security.md has the rights of each role."
     elif isinstance(error, RedisError | OSError):
-        status, title = 503, "The server does not answer"
+        status, title = 503, NO_ANSWER
         way_out = "This page tries again by itself. Is the server running? Is its URL right?"
     elif isinstance(error, DPQError):
         way_out, title = "`dpq doctor` says more.", "The queue cannot be read"
     else:
         log.exception("a page failed: %s", request.scope["path"])
-    about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
+    about = one_line(away(error) if title == NO_ANSWER else str(error))
+    if status == 500 and not isinstance(error, DPQError):
+        about = ""
     full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
     for_programs = full.startswith("/api/") or full == "/metrics"
     if for_programs or call is None:

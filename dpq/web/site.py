@@ -2,25 +2,29 @@
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from pydantic_core import from_json, to_json
+from redis.exceptions import ResponseError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dpq import DPQ, ConfigurationError, Event
+from dpq import DPQ, ConfigurationError, DPQError, Event
 from dpq.model.drain import Drain
 from dpq.model.verdict import no_such_queue
 from dpq.queue.inside import session_of
 from dpq.views.charts import Span, Story, story
-from dpq.views.sampler import Directory, Kept, Snapshot, Watch
+from dpq.views.sampler import Directory, Kept, Snapshot, Watch, read_all
 from dpq.views.shared import Shared
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
 from dpq.web.checks import Checks
 from dpq.web.render import environment, from_segment, json_safe, segment
+
+SAFE = ("GET", "HEAD")
+"""The methods of requests that change nothing."""
 
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
@@ -107,6 +111,30 @@ class Site:
         self.ahead_ms = watch.ahead_ms
         return snapshot
 
+    def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:
+        """Return the snapshot of each queue, or None and the reason why it cannot be read.
+
+        All that are older than a second are read in one round trip.
+
+        Raises:
+            RedisError: The server does not answer.
+        """
+        watches = {name: watch for name in names if (watch := self._watches.get(name))}
+
+        def read(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+            return dict(zip(keys, read_all([watches[name] for _, name in keys]), strict=True))
+
+        rows: list[tuple[str, Snapshot | None, str]] = []
+        for (_, name), found in self.shared.get_all([("queue", n) for n in watches], read).items():
+            if isinstance(found, Snapshot):
+                rows.append((name, found, ""))
+                self.ahead_ms = watches[name].ahead_ms
+            elif isinstance(found, DPQError | ResponseError):
+                rows.append((name, None, str(found)))
+            else:
+                raise found
+        return rows
+
 
 class Call:
     """One request, with the site that it goes to."""
@@ -165,8 +193,10 @@ class Call:
 
     @property
     def queue(self) -> DPQ[Any]:
-        """Return the queue in the path."""
-        return self.site.watch(self.name).queue
+        """Return the queue in the path; for a page that only shows, an object that only reads."""
+        watch = self.site.watch(self.name)
+        changes = self.request.method not in SAFE
+        return (changes and self.site.directory.get(self.name)) or watch.queue
 
     def part(self, name: str) -> str:
         """Return another name in the path."""
