@@ -87,7 +87,7 @@ def _pages(queue: DPQ[Any], task: str) -> dict[str, str]:
         "a task": f"{here}/tasks/{task}",
         **{f"tasks, {state}": f"{here}/tasks?state={state}" for state in states},
         "tasks of a group": f"{here}/tasks?state=waiting&group={_group(1)}",
-        "a text that no task has": f"{here}/tasks?state=waiting&text=nowhere",
+        "a text that no task has": f"{here}/tasks?find=nowhere",
         "server": "/server",
     }
 

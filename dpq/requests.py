@@ -109,7 +109,7 @@ def _follow(response: Response, exchange: Exchange[PreparedRequest]) -> None:
 
     vars(response)["close"] = ends(response.close)
     stream = getattr(response.raw, "stream", None)
-    release = getattr(response.raw, "release_conn", None)  # the end of the body
+    release = getattr(response.raw, "release_conn", None)  # urllib3 calls it when the body ends
     if exchange.reads_body and stream:
         vars(response.raw)["stream"] = _reading(stream, exchange)
     elif release:

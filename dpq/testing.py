@@ -183,7 +183,7 @@ def let_leases_expire(queue: DPQ[Any]) -> int:
     """
     held = {(task.id, task.token): task for task in _stored(queue, TaskState.INVISIBLE)}
     for task in held.values():
-        with contextlib.suppress(LeaseLostError, TaskNotFoundError):  # it ended just now
+        with contextlib.suppress(LeaseLostError, TaskNotFoundError):  # the lease ended meanwhile
             queue.extend(task, 0.001)
     clock = operations_of(queue).description.clock
     if isinstance(clock, Clock):

@@ -223,7 +223,7 @@ class Results:
                     last = each.line
         if kept == found and self._whole(sources[0], found) and (in_order or not ordered):
             return 0
-        path = self.path.resolve()  # a link stays one
+        path = self.path.resolve()  # a symbolic link is kept: its target is written
         fresh = path.with_name(f"{path.name}.tmp")
         with _created(fresh, os.fstat(sources[0].fileno())) as out, path.open("rb") as again:
             if ordered:

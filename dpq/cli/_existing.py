@@ -4,13 +4,33 @@ Commands that look at a queue, or change its tasks, open it here. Commands that 
 first push (`push`, `pop`, `worker`, `pause`, `limit set`, ...) do not.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpq import DPQ
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq import DPQ, Verdict
 from dpq.cli._terminal import Failed, talk
+from dpq.model.verdict import server_away
+from dpq.queue.looking import looking, no_answer
 from dpq.registry.all_queues import missing_queue
+
+
+def judged(url: str, queue: str) -> Verdict:
+    """Make the verdict on a queue, also if it does not exist, or if its server does not answer."""
+    try:
+        with DPQ[Any].from_url(url, queue) as q:
+            return looking(q).why()
+    except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+        return away_now(queue, error)
+
+
+def away_now(queue: str, error: Exception) -> Verdict:
+    """Make the verdict on a queue whose server has not answered just now."""
+    return server_away(queue, no_answer(error), time.time() * 1000)
 
 
 @contextmanager

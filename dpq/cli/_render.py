@@ -27,7 +27,7 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
-from dpq.views.verdict import drain_text
+from dpq.views.verdict import say_drain
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -168,7 +168,11 @@ def _start(task: Forecast) -> str:
 
 
 def counts(
-    name: str, stats: QueueStats, before: QueueStats | None, seconds: float, drain: Drain
+    name: str,
+    stats: QueueStats,
+    before: QueueStats | None,
+    seconds: float,
+    drain: Drain,
 ) -> Table:
     """Make a table of one queue's counts; with an earlier look, also the growth per second."""
     made = _table(
@@ -185,7 +189,7 @@ def counts(
     made.add_row("oldest ready", "-" if oldest is None else f"{oldest:.1f} s")
     for field, times in (("wait p50, p95, p99", stats.wait), ("run p50, p95, p99", stats.run)):
         made.add_row(field, "-" if times is None else _percentiles(times))
-    text = f"drain: {shown(drain_text(drain))}"
+    text = f"drain: {shown(say_drain(drain))}"
     # A narrow table must not wrap or cut this line.
     made.caption = Text(text, no_wrap=True, overflow="ignore")
     made.caption_justify, made.caption_style = "left", ""

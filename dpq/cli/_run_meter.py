@@ -1,8 +1,6 @@
 """The progress of `dpq run`: a bar at a terminal, else a line every 5 s; JSON lines if wanted."""
 
-import math
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,9 +12,7 @@ from dpq import AsyncDPQ, LimitState, QueueStats
 from dpq.batch import BatchOutcome, Progress
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import emit, talk
-
-RATE_SECONDS = 60.0
-"""Seconds over which the rate is taken: as long as most limits."""
+from dpq.model.pace import KEPT_SECONDS, Point, pace_of
 
 
 class RunMeter(Progress):
@@ -31,7 +27,7 @@ class RunMeter(Progress):
         super().__init__(total)
         self._json = as_json
         self._limited_before: int | None = None
-        self._seen: deque[tuple[float, int]] = deque()
+        self._seen: list[Point] = []
         self._bar = Bar(
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -64,14 +60,12 @@ class RunMeter(Progress):
         left = stats.ready + stats.delayed + stats.invisible + stats.waiting
         done = max(0, self.total - left)
         now = time.monotonic()
-        self._seen.append((now, done))
-        while self._seen[0][0] < now - RATE_SECONDS:
-            self._seen.popleft()
-        (then, before), (now, done) = self._seen[0], self._seen[-1]
+        self._seen = [each for each in self._seen if each.at >= now - KEPT_SECONDS]
+        self._seen.append(Point(now, left, delayed=0, pushed=0, replayed=0, acked=done))
+        pace = pace_of(self._seen)
         if self._limited_before is None:
             self._limited_before = stats.rate_limited  # 429s of earlier runs
-        rate = (done - before) / (now - then) if now > then else 0.0
-        seconds = left / rate if rate > 0 else math.inf
+        rate = pace.done or 0.0
         told = {
             "done": done,
             "total": self.total,
@@ -79,14 +73,14 @@ class RunMeter(Progress):
             "rate_limited": max(0, stats.rate_limited - self._limited_before),
             "refused_here": dict(self.refused_here),
             "per_minute": round(rate * 60, 1),
-            "seconds_left": None if math.isinf(seconds) else round(seconds),
+            "seconds_left": round(left / rate) if rate else None,
             "closed_until": closed,
         }
         if self._json:
             emit(told)
             return
         text = f"{rate * 60:.0f}/min, {_refusals(self.refused_here)}, dead {stats.dead}, "
-        text += f"{_clock(seconds)} left"
+        text += pace.say
         if closed:
             text += f", {state.reason} until {closed.astimezone():%Y-%m-%d %H:%M:%S}"
         self._bar.show(f"{done} of {self.total}, {text}", completed=done, told=text)
@@ -133,8 +127,6 @@ def _refusals(refused: Mapping[str, int]) -> str:
 
 
 def _clock(seconds: float) -> str:
-    if math.isinf(seconds):
-        return "?"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,13 +1,16 @@
 """`dpq doctor`: problems of the server and of a queue, their meaning, and the repair."""
 
+import time
 from typing import Annotated, Any
 
 import typer
+from redis.exceptions import ResponseError
 
-from dpq import DPQ, Problem
+from dpq import DPQ, DPQError, Problem, Verdict
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._terminal import Failed, emit, say, talk
-from dpq.model.diagnosis import explain
+from dpq.model.diagnosis import clock_problems, explain
+from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server, missing_queue
 
 
@@ -27,8 +30,9 @@ def doctor(
 ) -> None:
     """Check the server and all that the queue stores; explain each problem and its way out.
 
-    The exit code is 1 if there are problems; with --repair, if some are left. It is safe while the
-    queue is in use, and safe to repeat.
+    It also judges the queue, as `dpq why` does. The exit code is 1 if there are problems, or if the
+    queue does not go on by itself; with --repair, if some are left. It is safe while the queue is
+    in use, and safe to repeat.
     """
     with DPQ[Any].from_url(url, queue, partitions=partitions) as q:
         mended = q.repair() if repair else []
@@ -36,6 +40,7 @@ def doctor(
         of_server, missing = inspect_server(q)
         unknown = missing_queue(q)
         left += of_server
+        verdict = _judge(q, left)
     for problem in mended:
         _tell(problem, json, mended=True)
     for problem in left:
@@ -46,9 +51,34 @@ def doctor(
     if missing:
         seen = "" if "+info" in missing else " in full"
         talk(f"warning: the server was not checked{seen}: the Redis user needs {' '.join(missing)}")
-    if left:
-        raise Failed(f"{len(left)} problems in {where}")
+    stuck = verdict is not None and verdict.needs_person and not unknown
+    if verdict and stuck:
+        _tell_verdict(verdict, json)
+    elif verdict and not unknown:
+        talk(str(verdict))
+    if left or stuck:
+        raise Failed(f"{len(left) + stuck} problems in {where}")
     talk(unknown or f"no problems {'left ' if mended else ''}in {where}")
+
+
+def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:
+    """Make the verdict on a queue; None if its keys are damaged. Add a clock that is far off."""
+    try:
+        seen, verdict = session_of(q).run(operations_of(q).judged)
+    except (DPQError, ResponseError):
+        return None
+    found += clock_problems(seen.survey.now_ms, time.time() * 1000)
+    return verdict
+
+
+def _tell_verdict(verdict: Verdict, json: bool) -> None:
+    if json:
+        found = Problem(kind=verdict.state, subject=verdict.queue, detail=verdict.who)
+        told = {"meaning": str(verdict), "way_out": verdict.what_to_do, "mended": False}
+        emit(found.model_dump() | told)
+        return
+    say(f"problem: {verdict}")
+    say(f"  {verdict.what_to_do}")
 
 
 def _tell(problem: Problem, json: bool, *, mended: bool) -> None:

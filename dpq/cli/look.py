@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from rich.console import Group
 from rich.live import Live
 
-from dpq import DPQ, Drain, TaskState
-from dpq.cli._existing import existing
+from dpq import DPQ, Drain, TaskState, Verdict, VerdictState
+from dpq.cli._existing import away_now, existing, judged
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -19,19 +20,19 @@ from dpq.cli._options import (
     Json,
     Key,
     Queue,
-    TaskId,
     Url,
     option,
 )
 from dpq.cli._render import all_queues, counts, dead_tasks, forecast_table, live_tasks
-from dpq.cli._terminal import Failed, emit, say, tables, talk
+from dpq.cli._terminal import FAILED, Failed, emit, say, tables, talk
 from dpq.model.drain import MAX_OVER_SECONDS
 from dpq.model.forecast import MAX_FORECAST
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
-from dpq.queue.looking import away, looking_client
+from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
+from dpq.views import words
 
 
 def peek(
@@ -75,10 +76,40 @@ def get(
         emit(q.get(task_id, key=key).model_dump())
 
 
-def why(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Say in one sentence why a task is not running yet, or when its lease ends."""
+def why(
+    task_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The task's id.", show_default="the queue")
+    ] = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Say in one sentence why the queue does not move, or why a task is not running yet.
+
+    For a queue it names what holds it, who is at fault, until when, and what to do. The exit code
+    is 1 if its server does not answer, or if there is no such queue.
+    """
+    if task_id is None:
+        verdict = judged(url, queue)
+        emit(verdict_data(verdict)) if json else say_verdict(verdict)
+        if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
+            raise typer.Exit(FAILED)
+        return
     with existing(url, queue) as q:
-        say(q.why(task_id))
+        sentence = q.why(task_id)
+    emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
+
+
+def say_verdict(verdict: Verdict) -> None:
+    """Print a verdict, and what to do."""
+    say(str(verdict))
+    if verdict.what_to_do:
+        say(verdict.what_to_do)
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """Write a verdict as data, with its sentence."""
+    return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
 
 
 def forecast(
@@ -137,6 +168,7 @@ def stats(
             _stats_lines(q, watch)
         elif watch is None:
             tables().print(counts(queue, q.stats(), None, 0, q.drain()))
+            say_verdict(q.why())
         else:
             _stats_live(q, watch)
 
@@ -144,7 +176,8 @@ def stats(
 def _stats_lines(q: DPQ[Any], watch: float | None) -> None:
     drain = q.drain()
     while True:
-        emit({"queue": q.queue_name, **q.stats().model_dump(), "drain": drain.model_dump()})
+        found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
+        emit({"queue": q.queue_name, **q.stats().model_dump(), **found})
         if watch is None:
             return
         sys.stdout.flush()
@@ -163,7 +196,9 @@ def _stats_live(q: DPQ[Any], seconds: float) -> None:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             seen = q.stats()
-            table = counts(q.queue_name, seen, before, seconds, drain)
+            table = Group(
+                counts(q.queue_name, seen, before, seconds, drain), words.verdict(q.why())
+            )
             if console.is_terminal:
                 live.update(table, refresh=True)
             else:
@@ -173,7 +208,7 @@ def _stats_live(q: DPQ[Any], seconds: float) -> None:
 
 
 def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
-    """Show all queues that the server knows, and how many tasks each has.
+    """Show all queues that the server knows, how many tasks each has, and the verdict on each.
 
     If a queue cannot be read, its row shows the error, and the exit code is 1.
     """
@@ -181,17 +216,23 @@ def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
     with closing(opened):
         client = looking_client(opened.client)
         try:
-            found = dict(ask_queues(client, all_names(client), QueueOperations.stats))
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            raise Failed(f"{away(error)} ({opened.label})") from error
+            found = dict(ask_queues(client, all_names(client), QueueOperations.judged))
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            raise Failed(away_now("", error)) from error
     errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
         talk("this server knows no queue: a queue is known after its first push")
     elif not json:
-        tables().print(all_queues(found))
-    for name, answer in found.items() if json else ():
-        said = {"error": one_line(answer)} if name in errors else answer.model_dump()
-        emit({"queue": name, **said})
+        rows = {name: error if name in errors else error[0].stats for name, error in found.items()}
+        tables().print(all_queues(rows))
+    for name, answer in found.items():
+        if name not in errors and not json:
+            say(name, str(answer[1]))
+        elif name in errors and json:
+            emit({"queue": name, "error": one_line(answer)})
+        elif json:
+            seen, verdict = answer
+            emit({"queue": name, **seen.stats.model_dump(), "verdict": verdict_data(verdict)})
     if errors:
         raise Failed(f"{len(errors)} of {len(found)} queues cannot be read")
 

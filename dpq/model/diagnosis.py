@@ -7,7 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dpq.model.rates import span
 from dpq.model.reports import Problem
+
+CLOCK_SECONDS = 60.0
+"""Seconds by which two clocks may differ: people see no difference on a screen."""
 
 REPAIR = "`dpq doctor --repair`"
 
@@ -32,6 +36,11 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "The server uses {detail} of the memory that it may use. When all is used, pushes are "
         "refused.",
         "Raise maxmemory, or find what fills it: `dpq stats`, `dpq queues`, dead letters.",
+    ),
+    "clock far off": (
+        "The server's clock is {detail} of this machine's. Deadlines follow the server's clock, so "
+        "times of the day, quotas and schedules come at another time than people expect.",
+        "Let both machines take their time from a time server (NTP).",
     ),
     # Keys of the server
     "wrong type": (
@@ -175,6 +184,15 @@ def server_problems(info: Mapping[str, Any], save: str | None) -> list[Problem]:
         share = f"{used / most:.0%} ({used} of {most} bytes)"
         found.append(Problem(kind="memory nearly full", subject="maxmemory", detail=share))
     return found
+
+
+def clock_problems(server_ms: float, here_ms: float) -> list[Problem]:
+    """Find a clock of the server that is far off; a minute is nearer than any retry or hop."""
+    ahead = (server_ms - here_ms) / 1000
+    if abs(ahead) < CLOCK_SECONDS:
+        return []
+    detail = f"{span(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
+    return [Problem(kind="clock far off", subject="TIME", detail=detail)]
 
 
 def wants_save(info: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from dpq.model.rates import span, span_between
 
 __all__ = ["Drain"]
 
-DrainState = Literal["clears", "stalled", "will not drain", "unknown", "none due", "empty"]
+DrainState = Literal["clears", "stalled", "will not drain", "even", "unknown", "none due", "empty"]
 
 MAX_OVER_SECONDS = 3600
 """Seconds that a drain time is measured over at most."""
@@ -23,9 +23,10 @@ class Drain(BaseModel):
 
     Attributes:
         seconds: The seconds until then, about; 0.0 if no task is due, None if it is not known.
-        state: `clears`; `stalled`: hardly any task ends; `will not drain`: as many come as end;
-            `unknown`: no limit says it, and nothing was measured; `none due`: all that is left is
-            delayed or invisible; `empty`: no live task is left.
+        state: `clears`; `stalled`: hardly any task ends; `will not drain`: more come than end;
+            `even`: about as many come as end; `unknown`: no limit says it, and nothing was
+            measured; `none due`: all that is left is delayed or invisible; `empty`: no live task
+            is left.
         because: What is slowest, in words; for `none due`, when the next task is due.
         backlog: The tasks that are due and have not begun.
         low: The least seconds until then, by the scatter of what came and ended; None if that does

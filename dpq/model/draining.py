@@ -44,7 +44,7 @@ def point_of(looks: Sequence[DrainLook]) -> Point:
         sum(getattr(look, name) for look in looks)
         for name in ("backlog", "delayed", "came", "ended")
     )
-    return Point(looks[0].now / 1000, backlog, delayed, came, 0, ended, 0, 0)
+    return Point(looks[0].now / 1000, backlog, delayed, came, 0, ended)
 
 
 def drain_of(looks: Sequence[DrainLook], pace: Pace = UNKNOWN) -> Drain:
@@ -86,6 +86,10 @@ def drain_of(looks: Sequence[DrainLook], pace: Pace = UNKNOWN) -> Drain:
         rates = f"{come:.3g} tasks come and {done:.3g} end a second"
         if not come and done * 3600 < STALLED_PER_HOUR * backlog:
             return said("stalled", rates)
+        if pace.kind == "even":
+            return said(
+                "even", f"about as many tasks come as end: {come:.3g} and {done:.3g} a second"
+            )
         if pace.kind not in ("clears", "open"):
             return said("will not drain", rates)
         measured = backlog / (done - come)
@@ -163,7 +167,7 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
             return math.inf, scope.words("closed until it is opened"), False
         held += scope.waiting if rated and scope.group else 0
         if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
-            known = False  # it depends on how long tasks run
+            known = False  # the pace depends on how long tasks run
             if not rates:
                 slowest = slowest or scope.words("as many tasks run as may, however long they do")
     covered = covered or held >= COVERED * look.backlog

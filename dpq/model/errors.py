@@ -6,6 +6,7 @@
       DuplicateTaskError                the key is taken and on_duplicate="error"
       TaskNotFoundError                 no such live task in this queue
       LeaseLostError                    the token is not the live one
+      LimitChangedError                 (not public) other rules stand than `dpq limit` has shown
       LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
       NotConfirmedError                 the call is done, but not confirmed yet (`durability`)
 

@@ -130,7 +130,7 @@ class Forecasting:
         if view.paused_until > at:
             at = self._ceil(view.paused_until)
             self._opened = _Obstacle(at, "paused", "the queue is paused")
-        for name, until in self._closed.items():  # what holds them back now
+        for name, until in self._closed.items():  # a full gate has no moment to open
             group = self._group(name)
             self._closed[name] = math.inf if self._looked(group.gate).is_full else until
             self._explain(group, until)

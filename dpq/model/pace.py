@@ -17,6 +17,9 @@ COVERED_SECONDS = 300.0
 STRETCH_SECONDS = 10.0
 """Seconds of a stretch, the least time over which counts are compared with each other."""
 
+KEPT_SECONDS = COVERED_SECONDS + 2 * STRETCH_SECONDS
+"""Seconds for which callers keep points: those of a pace, and of its first stretch all."""
+
 CHANGED_SECONDS = 20.0
 """Seconds after which a change is seen: all consumers are gone, or a load is over."""
 
@@ -75,8 +78,8 @@ class Point(NamedTuple):
     pushed: int
     replayed: int
     acked: int
-    buried: int
-    deferred: int
+    buried: int = 0
+    deferred: int = 0
 
     @classmethod
     def of(cls, at: float, seen: Totals) -> "Point":
@@ -276,5 +279,5 @@ def _a_time(rate: float) -> str:
     """Write tasks per time with two digits: `2.5/s`, `12/min`."""
     for seconds, unit in ((1, "s"), (60, "min")):
         if rate * seconds >= 1:
-            return f"about {few(rate * seconds):g}/{unit}"
-    return f"about {few(rate * 3600):g}/h"
+            return f"{few(rate * seconds):g}/{unit}"
+    return f"{few(rate * 3600):g}/h"

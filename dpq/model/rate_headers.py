@@ -276,7 +276,7 @@ def _policies(fields: _Fields) -> dict[str, dict[str, str]]:
     return {policy: params for text in texts for policy, params in _structured(text)}
 
 
-# A string in quotes may hold what separates; one without an end goes on to the end.
+# A string in quotes may hold separators. Without a closing quote, it goes on to the end.
 _PIECES = {at: re.compile(rf'(?:"(?:[^"\\]|\\.)*"?|[^"{at}])+') for at in ",;"}
 
 

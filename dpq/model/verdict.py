@@ -135,12 +135,11 @@ class Facts(NamedTuple):
 
     def seconds_since(self, at_ms: float | None) -> float:
         """Return the seconds since a moment; infinity without one."""
-        return float("inf") if at_ms is None else max(0.0, (self.now - at_ms) / 1000)
+        return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
 
     def hangs(self, seconds: float) -> bool:
         """Return True if a run of so many seconds is far longer than others."""
-        run = self.stats.run
-        return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
+        return hangs(self.stats, seconds)
 
     def usual(self) -> str:
         """Say how long runs take."""
@@ -154,6 +153,12 @@ class Facts(NamedTuple):
             return "a time far away"
         near = moment.date() == today.date()
         return f"{moment:%H:%M:%S} UTC" if near else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def hangs(stats: QueueStats, seconds: float) -> bool:
+    """Return True if a run of so many seconds is far longer than other runs of the queue."""
+    run = stats.run
+    return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
 
 
 class Finding(NamedTuple):
@@ -343,7 +348,8 @@ def _consumers_busy(facts: Facts) -> Finding | None:
         return None
     return Finding(
         VerdictState.HANDLERS_BUSY,
-        f"consumers that send no heartbeat hold {survey.leases} leases and ask for no more, the "
+        f"consumers that send no heartbeat hold {survey.leases} "
+        f"lease{'s' * (survey.leases > 1)} and ask for no more, the "
         f"longest for {span(seconds)}{facts.usual()}: task {survey.oldest}",
         since=survey.oldest_ms,
         what_to_do=f"Restart that consumer; `dpq release --older-than {seconds:.0f} "
@@ -467,7 +473,9 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
     why = f"{_name(held)} lets {most} task{'s' if most > 1 else ''} run at once"
     if held.permits and held.permits_until_ms is not None:
         ends = facts.say(held.permits_until_ms)
-        why += f", and {held.permits} permits of `acquire` hold it, the first until {ends}"
+        permits = "1 permit of `acquire` holds" if held.permits == 1 else ""
+        permits = permits or f"{held.permits} permits of `acquire` hold"
+        why += f", and {permits} it, the first until {ends}"
         todo = f"Ask the callers of `acquire`; or raise it by `dpq limit set {queue}`."
         return why, None, "callers of `acquire`", todo
     seconds = facts.seconds_since(held.held_ms)

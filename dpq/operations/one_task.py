@@ -1,13 +1,14 @@
-"""The read-only operations for the page of one task: its trail, and the worker that has it.
+"""The read-only operations for the pages of tasks: their trails, and the workers that have them.
 
 No I/O.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.history import Event
 from dpq.model.reports import LeaseInfo
-from dpq.model.task import Task
+from dpq.model.task import DeadTask, Task
 from dpq.operations.browse import LOOK
 from dpq.operations.queue import QueueOperations
 from dpq.operations.workers import lease_info
@@ -15,8 +16,12 @@ from dpq.protocol.command import Steps
 from dpq.protocol.placement import partition_of
 from dpq.protocol.remembered import read_events
 
-TRAIL_LOOK = 10_000
-"""Events of a trail that are looked at for one task: about 20 ms of server time, in ten steps."""
+TRAIL_LOOK = 100_000
+"""Events of a trail that are looked at for one task at most: half a second of server time, in a
+hundred steps."""
+
+LATE_MS = 1000
+"""ms by which an entry of the stream may be later than the moment that it names."""
 
 
 class Trail(NamedTuple):
@@ -33,12 +38,27 @@ class Trail(NamedTuple):
     whole: bool
 
 
-def task_trail(queue: QueueOperations[Any], id_: str, since_ms: float = 0.0) -> Steps[Trail]:
-    """Read the trail of a task back to its push, or to `since_ms`, or as far as the bound."""
+def task_trail(
+    queue: QueueOperations[Any],
+    id_: str,
+    task: Task[Any] | None = None,
+    look: int = TRAIL_LOOK,
+) -> Steps[Trail]:
+    """Read the trail of a task, from its newest event back, among up to `look` events.
+
+    Args:
+        queue: The queue.
+        id_: The id of the task.
+        task: The task, if it is known: nothing is older than its push, or newer than its death.
+        look: Events of the trail to look at.
+    """
     part = queue.partitions[_part(queue, id_)]
     found: list[Event] = []
     looked, before, whole = 0, "", False
-    while not whole and looked < TRAIL_LOOK:
+    since_ms = task.enqueued_at.timestamp() * 1000 if task else 0.0
+    if isinstance(task, DeadTask) and queue.description.clock is None:
+        before = f"{round(task.died_at.timestamp() * 1000) + LATE_MS}-0"
+    while not whole and looked < look:
         count, oldest, at, *page = yield from part.task_trail(id_, before, LOOK)
         found += read_events(page)
         looked, before = looked + count, oldest.decode()
@@ -53,6 +73,15 @@ def holder(queue: QueueOperations[Any], task: Task[Any], now_ms: float) -> Steps
     token = f"{task.token}:{part}" if part else str(task.token)
     told = yield from queue.partitions[0].told(token)
     return lease_info(queue.description.name, task, now_ms, part, told)
+
+
+def holders(
+    queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
+) -> Steps[list[LeaseInfo]]:
+    """Read which worker has each of some running tasks."""
+    told = yield from queue.partitions[0].told()
+    name = queue.description.name
+    return [lease_info(name, task, now_ms, _part(queue, task.id), told) for task in tasks]
 
 
 def _part(queue: QueueOperations[Any], id_: str) -> int:

@@ -194,7 +194,7 @@ class Partition(
         while True:
             count = min(most - len(tasks), POP_BATCH)
             who = "" if tasks else waiter  # a caller that has tasks does not wait
-            room = max(most_bytes - size, 0)  # the first task comes in any case
+            room = max(most_bytes - size, 0)  # with no room, pop still gives the first task
             args: list[Any] = [self._now(), count, ms, room]
             if not short:
                 args += (UPKEEP_BATCH, who, self._count)

@@ -735,6 +735,10 @@ class QueueOperations(Generic[P]):
 
     def verdict(self) -> Steps[Verdict]:
         """Say why the queue does not move, who holds it, and what to do."""
+        return (yield from self.judged())[1]
+
+    def judged(self) -> Steps[tuple[Overview, Verdict]]:
+        """Read what pages show of the queue, and make the verdict on it."""
         found, points = yield from together([self.overview(), self.recent()])
         for result in (found, points):
             if isinstance(result, Exception):
@@ -745,7 +749,7 @@ class QueueOperations(Generic[P]):
         if verdict.state is VerdictState.UNKNOWN_QUEUE:
             names = yield from self.partitions[0].names()
             verdict = verdict_of(name, found, pace, names)
-        return verdict
+        return found, verdict
 
     # Looking ahead
 

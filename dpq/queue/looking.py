@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from dpq.model.verdict import VerdictState
+from dpq.model.validation import one_line
 from dpq.transport.ahead import AheadSession
 from dpq.transport.cluster import HeedfulRetry
 from dpq.transport.connections import Connections
@@ -73,8 +73,7 @@ def looking(queue: DPQ[P]) -> DPQ[P]:
     return seen
 
 
-def away(error: BaseException) -> str:
-    """Say that a server does not answer, in the words of the verdict."""
+def no_answer(error: BaseException) -> str:
+    """Say in one line why a server does not answer, for the verdict `server away`."""
     silent = isinstance(error, RedisTimeoutError) and "Timeout connecting" not in str(error)
-    why = f"no answer for {LOOK_SECONDS:g} s" if silent else str(error) or type(error).__name__
-    return f"{VerdictState.SERVER_AWAY}: {why}"
+    return f"no answer for {LOOK_SECONDS:g} s" if silent else one_line(error)

@@ -735,7 +735,7 @@ class DPQ(QueueLife[P]):
         self._session.require_open()
         if not self._session.checked:
             self._session.check_server()
-        self._session.send(self._operations.drop())  # whatever its format
+        self._session.send(self._operations.drop())  # it works in any format
         self._operations.forget()
 
     # Limits and groups

@@ -742,7 +742,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         self._session.require_open()
         if not self._session.checked:
             await self._session.check_server()
-        await self._session.send(self._operations.drop())  # whatever its format
+        await self._session.send(self._operations.drop())  # it works in any format
         self._operations.forget()
 
     # Limits and groups

@@ -335,8 +335,8 @@ def _log_tail(directory: Path) -> str:
 
 
 def _lock_file(directory: Path, name: str) -> IO[bytes]:
-    # Not inherited over exec (PEP 446). A handle is given up by closing the file, never by LOCK_UN,
-    # which would take it from a forked child's copy as well.
+    # An exec does not inherit the file (PEP 446). Closing it gives the lock up, unless a forked
+    # child has a copy. LOCK_UN would unlock the child's copy, too.
     return open(os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
 
 

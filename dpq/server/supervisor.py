@@ -44,7 +44,7 @@ def keep(directory: str, socket: str, alive: int, remove: bool, command: list[st
     finally:
         _stop(server, at_once=remove)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(socket)  # a server that was killed has left it
+            os.unlink(socket)  # a killed server leaves its socket
         if remove:
             os.close(alive)  # a server that ended by itself: the owner may look at its log
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from dpq import DPQError
 from dpq.model.display import shown
-from dpq.model.rates import span
+from dpq.model.verdict import server_away
 from dpq.top.questions import ACTIONS, Action, Question
 from dpq.top.reader import Details, Reader, Round
 from dpq.top.screens import Queues, _Screen
@@ -116,8 +116,8 @@ class Top(App[None]):
     def line(self) -> str:
         """Name the server, and say what is wrong."""
         if self.fault:
-            since = time.monotonic() - (self._away_since or time.monotonic())
-            return f"{shown(self.fault)}; this is what it said {span(since)} ago"
+            away = server_away("", shown(self.fault), self._away_since or time.time() * 1000)
+            return f"{away}; this is what it said last"
         mode = " · read only" if self._read_only else ""
         held = " · held: nothing is read" if self._held else ""
         acting = f" · {self._acting}…" if self._acting else ""
@@ -154,7 +154,7 @@ class Top(App[None]):
         """Show a round; if the server did not answer, show its answers before that."""
         found, first = heard.found, self.round.names is None
         if found.fault and self._away_since is None:
-            self._away_since = time.monotonic()
+            self._away_since = time.time() * 1000
         if not found.fault:
             self._away_since = None
         names = self.round.names if found.names is None else found.names

@@ -59,7 +59,7 @@ COLUMNS = (
     Column("in/s", 6, 2, lambda s, _: rate(s.pace.come)),
     Column("out/s", 6, 2, lambda s, _: rate(s.pace.done)),
     Column("oldest", 9, 6, lambda s, _: oldest(s)),
-    Column("drain", 20, 0, say_state),
+    Column("verdict", 21, 0, say_state),
     Column("workers", 8, 8, _workers),
     Column("closed", 13, 4, _closed),
     Column("next", 16, 9, _next),

@@ -15,7 +15,7 @@ from dpq import DPQ, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
 from dpq.model.pace import Pace
 from dpq.queue.inside import session_of
-from dpq.queue.looking import away
+from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, read_all
 
 CLOSED_SHOWN = 20
@@ -126,7 +126,7 @@ class Reader:
             self._read_queues(found, [name for name in names if name in known])
             details = self._read_chosen(found, chosen)
         except (RedisError, DPQError, OSError) as error:
-            return found._replace(fault=away(error))
+            return found._replace(fault=no_answer(error))
         return found._replace(names=all_names, details=details, ahead_ms=self._ahead_ms)
 
     def _read_queues(self, found: Round, names: Sequence[str]) -> None:

@@ -10,11 +10,12 @@ from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Sparkline, Static
 
+from dpq import Verdict
 from dpq.model.display import shown
 from dpq.top.columns import Column, columns_for
 from dpq.top.reader import Details
 from dpq.views import words
-from dpq.views.verdict import say_drain, say_state
+from dpq.views.verdict import say_drain
 
 if TYPE_CHECKING:
     from dpq.top.app import Top
@@ -80,9 +81,10 @@ class _Screen(Screen[None]):
         line.set_class(bool(self.top.fault), "bad")
 
 
-def told_of(details: Details, now_ms: float) -> str:
-    """Name the closed groups and the next tasks."""
-    said = [say_drain(details.drain)]
+def told_of(details: Details, verdict: Verdict | None, now_ms: float) -> str:
+    """Say the verdict, and name the closed groups and the next tasks."""
+    said = [words.verdict(verdict)] if verdict else []
+    said.append(f"drain: {say_drain(details.drain)}")
     said += [
         f"closed: {shown(str(each.group))}  {words.why(each)}, opens {words.opens(each, now_ms)}"
         for each in details.closed[:3]
@@ -196,7 +198,7 @@ class Queues(_Screen):
             for i, column in enumerate(columns):
                 text = "" if snapshot is None else column.text(snapshot, now)
                 if fault:
-                    text = "cannot be read" if column.title == "drain" else ""
+                    text = "cannot be read" if column.title == "verdict" else ""
                 right = "right" if column.width < 10 else "left"
                 cell = Text(text, justify=right, no_wrap=True)  # type: ignore[arg-type]
                 if self.table.get_cell(name, str(i)) != cell:
@@ -223,12 +225,12 @@ class Queues(_Screen):
         panel = self.query_one("#panel", Static)
         details = self.top.details_of(self.chosen())
         panel.display = self.size.height >= PANEL_FROM and bool(self.chosen())
-        _, fault = self.top.known(self.chosen())
+        snapshot, fault = self.top.known(self.chosen())
         name = shown(self.chosen())
         if fault:
             panel.update(Text(f"{name} cannot be read: {shown(fault)}"))
         elif details:
-            told = told_of(details, self.top.now_ms())
+            told = told_of(details, snapshot and snapshot.verdict, self.top.now_ms())
             panel.update(Text(f"{name}: {told}", no_wrap=True, overflow="ellipsis"))
         else:
             panel.update(Text(name))
@@ -301,7 +303,7 @@ class Queue(_Screen):
             self._part("counts", f"It cannot be read: {shown(fault)}" if fault else "It is gone.")
         if snapshot is None:
             return
-        self._part("counts", f"{say_state(snapshot, now)}\n{words.counts(snapshot)}")
+        self._part("counts", f"{words.verdict(snapshot.verdict)}\n{words.counts(snapshot)}")
         backlog = [float(sample.backlog) for sample in snapshot.samples]
         self.query_one("#backlog", Sparkline).data = backlog
         working = [words.worker(each) for each in snapshot.workers[:10]]
@@ -310,7 +312,7 @@ class Queue(_Screen):
         self._part("workers", "\n".join(["workers:", *working]) if working else "no workers")
         details = self.top.details_of(self._queue)
         if details:
-            self._part("drain", say_drain(details.drain))
+            self._part("drain", f"drain: {say_drain(details.drain)}")
             self._show_groups(details, now)
             coming = [words.coming(task, now) for task in details.coming]
             events = [words.happened(event, now) for event in details.events]

@@ -32,7 +32,7 @@ def promise(window: RateLimit) -> str:
     """Write the promise of a window."""
     fastest = window.adaptive.ceiling if window.adaptive else window.rate
     whole = most_granted(fastest, window.burst)
-    unit = window.unit or "requests"
+    unit = window.unit or ("request" if whole == 1 else "requests")
     return f"never more than {number(whole)} {unit} in any {span(window.per)}"
 
 

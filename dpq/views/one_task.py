@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from dpq import Drain, Event, Forecast, TaskState
-from dpq.model.verdict import VerdictState
+from dpq.model.rates import span
+from dpq.model.verdict import ASKED_SECONDS, VerdictState
 from dpq.operations.survey import Explained
 from dpq.views.event_text import event_text
 from dpq.views.limits import drain_ms
@@ -85,11 +86,15 @@ ENDS = {"acked", "failed", "dead", "lease_expired", "deferred", "released", "can
 
 def begun_ms(task: Any) -> float | None:
     """Return the moment of a task's last delivery; None if it has none."""
-    return task.token / 1000 if task.token > REAL_TOKEN else None
+    return float(task.token // 1000) if task.token > REAL_TOKEN else None
 
 
 def begins(
-    task: Any, why: Explained, coming: Sequence[Forecast], snapshot: Snapshot, drain: Drain
+    task: Any,
+    why: Explained,
+    coming: Sequence[Forecast],
+    snapshot: Snapshot,
+    drain: Drain | None,
 ) -> Begins:
     """Estimate when a task begins.
 
@@ -98,7 +103,7 @@ def begins(
         why: Its place, and what its limits allow.
         coming: The next tasks of the queue, as limits stand.
         snapshot: The consumers of the queue, and its rates.
-        drain: When all due tasks will have begun.
+        drain: When all due tasks will have begun; None if the task is near its turn.
     """
     if task.state is TaskState.INVISIBLE:
         return Begins("running", begun_ms(task), None, "")
@@ -109,22 +114,25 @@ def begins(
     if any(not each.open and not each.opens_at and each.reason in STAY for each in why.limits):
         return Begins("unknown", None, None, why.sentence)
     at, kind, because, before = _by_limits(task, why, coming, snapshot)
-    if snapshot.verdict.state is VerdictState.NO_CONSUMER:
-        return Begins("unknown", at, None, snapshot.verdict.because)
+    idle = _idle(snapshot, why.now_ms)
+    if idle:
+        return Begins("unknown", at if at > why.now_ms else None, None, idle)
     done = snapshot.pace.done
     if before and done:
         by_rate = why.now_ms + before / done * 1000
         if by_rate > at + 1000:
-            at, because = by_rate, f"at the rate of the last seconds, {done:.3g} end in a second"
+            over = span(snapshot.pace.seconds)
+            at, because = by_rate, f"{done:.3g} have ended in a second, over the last {over}"
             kind = "about" if kind == "exact" else kind
     elif before and at <= why.now_ms:  # limits allow it, and nothing ends
-        rate = "no rate is known yet" if done is None else "nothing has ended in the last seconds"
+        over = span(snapshot.pace.seconds)
+        rate = "no rate is known yet" if done is None else f"nothing has ended in the last {over}"
         return Begins("unknown", None, None, rate)
     elif at <= why.now_ms and (busy := _busy(snapshot)):
         because = f"it is next, when one of {number(busy)} busy handlers is free"
         return Begins("unknown", None, None, because)
     latest = None
-    if kind == "earliest" and task.state is not TaskState.DELAYED and drain.state == "clears":
+    if kind == "earliest" and drain and drain.state == "clears":
         latest = why.now_ms + (drain.high or drain.seconds or 0) * 1000
     return Begins(kind, at, latest if latest and latest > at else None, because)
 
@@ -154,6 +162,20 @@ def _by_limits(
     if snapshot.stats.waiting > own:
         return at, "earliest", "tasks that wait in other groups may come before it, too", before
     return at, "about", "", before
+
+
+def _idle(snapshot: Snapshot, now_ms: float) -> str:
+    """Say that no consumer is seen, or that all are stuck; "" if one is seen."""
+    verdict, asked_ms = snapshot.verdict, snapshot.survey.asked_ms
+    if verdict.state in (VerdictState.NO_CONSUMER, VerdictState.HANDLERS_BUSY):
+        return verdict.because
+    if snapshot.workers or snapshot.stats.invisible or snapshot.pace.done:
+        return ""
+    if asked_ms is not None and now_ms - asked_ms < ASKED_SECONDS * 1000:
+        return ""
+    return (
+        "no consumer is seen: no worker reports, and none has asked for a task in the last minute"
+    )
 
 
 def _busy(snapshot: Snapshot) -> int:

@@ -18,15 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, Scope
 from dpq.model.draining import closed_longest, drain_of
-from dpq.model.pace import (
-    COVERED_SECONDS,
-    STRETCH_SECONDS,
-    Pace,
-    Point,
-    a_second,
-    lasting,
-    pace_of,
-)
+from dpq.model.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.survey import Overview, Survey
 from dpq.model.verdict import Verdict, verdict_of
@@ -39,9 +31,6 @@ from dpq.transport.cluster import forbidden
 from dpq.views.shared import Shared
 
 T = TypeVar("T")
-
-KEPT_SECONDS = COVERED_SECONDS + 2 * STRETCH_SECONDS
-"""Seconds that samples are kept: those of a pace, and of its first stretch all."""
 
 KNOWN_FOR = 5.0
 """Seconds between two looks at the list of names."""
@@ -242,28 +231,32 @@ def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:
     Raises:
         RedisError: A server does not answer.
     """
-    found: dict[Watch, Snapshot | Exception] = {}
-    clients: dict[int, list[Watch]] = {}
-    for watch in watches:
-        clients.setdefault(id(watch.queue.redis), []).append(watch)
-    for few in clients.values():
-        for start in range(0, len(few), QUEUES_A_CALL):
-            found |= _read_together(few[start : start + QUEUES_A_CALL])
-    return [found[watch] for watch in watches]
+    answers = ask_all(watches, [watch.steps for watch in watches])
+    return [
+        answer if isinstance(answer, Exception) else watch.take(answer)
+        for watch, answer in zip(watches, answers, strict=True)
+    ]
 
 
-def _read_together(watches: Sequence[Watch]) -> dict[Watch, Snapshot | Exception]:
-    sender = session_of(watches[0].queue)
-    sender.require_open()
-    if not sender.checked:
-        sender.check_server()
-    steps = [session_of(each.queue).after_opening(each.steps) for each in watches]
-    found: dict[Watch, Snapshot | Exception] = {}
-    for watch, answer in zip(watches, sender.send_all(steps), strict=True):
-        if isinstance(answer, RedisConnectionError | RedisTimeoutError):
-            raise answer
-        found[watch] = answer if isinstance(answer, Exception) else watch.take(answer)
-    return found
+def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]]) -> list[Any]:
+    """Run an operation on each queue, as `read_all` does; return each answer or error."""
+    answers: list[Any] = [None] * len(watches)
+    clients: dict[int, list[int]] = {}
+    for place, watch in enumerate(watches):
+        clients.setdefault(id(watch.queue.redis), []).append(place)
+    for places in clients.values():
+        sender = session_of(watches[places[0]].queue)
+        sender.require_open()
+        if not sender.checked:
+            sender.check_server()
+        for start in range(0, len(places), QUEUES_A_CALL):
+            few = places[start : start + QUEUES_A_CALL]
+            steps = [session_of(watches[n].queue).after_opening(asked[n]) for n in few]
+            for place, answer in zip(few, sender.send_all(steps), strict=True):
+                if isinstance(answer, RedisConnectionError | RedisTimeoutError):
+                    raise answer
+                answers[place] = answer
+    return answers
 
 
 class Kept(Generic[T]):

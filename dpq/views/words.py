@@ -1,6 +1,6 @@
 """Short texts about a queue for screens, safe for a terminal whatever is stored."""
 
-from dpq import Event, Forecast, LimitState
+from dpq import Event, Forecast, LimitState, Verdict
 from dpq.model.display import shown
 from dpq.model.moments import moment_of
 from dpq.model.rates import span
@@ -93,6 +93,11 @@ def worker(info: WorkerInfo) -> str:
         longest = f", the longest for {span(info.longest_seconds)}"
     late = f", silent for {span(info.seen_seconds)}" if info.seen_seconds > 20 else ""
     return shown(f"{info.name}: {info.running} of {info.concurrency} run{longest}{late}")
+
+
+def verdict(said: Verdict) -> str:
+    """Write a verdict on a line of its own, and what to do on the next one."""
+    return shown(str(said)) + (f"\n{shown(said.what_to_do)}" if said.what_to_do else "")
 
 
 def counts(snapshot: Snapshot) -> str:

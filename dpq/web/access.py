@@ -48,6 +48,7 @@ ACTIONS = {
     "cancel": "remove live tasks",
     "update": "change priorities",
     "run": "make delayed tasks due now",
+    "release": "give leases back, so that the tasks may run again at once",
     "bury": "make running tasks dead letters",
     "replay": "make dead letters live again",
     "purge": "remove dead letters, or all tasks of a state",

@@ -31,6 +31,7 @@ OF_STATES: dict[str, tuple[TaskState, ...]] = {
     "cancel": (TaskState.READY, TaskState.DELAYED, TaskState.WAITING, TaskState.INVISIBLE),
     "update": (TaskState.READY, TaskState.DELAYED, TaskState.WAITING, TaskState.INVISIBLE),
     "run": (TaskState.DELAYED,),
+    "release": (TaskState.INVISIBLE,),
     "bury": (TaskState.INVISIBLE,),
     "replay": (TaskState.DEAD,),
     "purge": (TaskState.DEAD,),
@@ -74,10 +75,13 @@ def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> 
         steps = [operations.update(id_, None, value, None, None) for id_ in ids]
     elif action == "run":
         steps = [operations.update(id_, None, None, 0, None) for id_ in ids]
-    elif action == "bury":
+    elif action in ("bury", "release"):
         found = session.run_all([operations.get(id_, None) for id_ in ids])
         running = [task for task in found if getattr(task, "state", None) is TaskState.INVISIBLE]
-        steps = [operations.bury(task, value or "buried by hand") for task in running]
+        if action == "release":
+            steps = [operations.release(task, 0, None, None) for task in running]
+        else:
+            steps = [operations.bury(task, value or "buried by hand") for task in running]
     else:
         raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
     done = 0

@@ -10,32 +10,24 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from dpq import ConfigurationError, Quota, RateLimit, Slot
+from dpq import ConfigurationError, Quota, RateLimit, Slot, Verdict
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_words import read_word
 from dpq.model.limits import EVERY_GROUP
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
-from dpq.views.verdict import say_verdict
+from dpq.views.verdict import say_state
+from dpq.views.workers import Working, working
+from dpq.web import server_pages
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import act_on_ids, begin_job, value_of
+from dpq.web.forms import act_on_ids, begin_job, give_back, value_of
 from dpq.web.limit_pages import closed_first, group_names
-from dpq.web.pages import (
-    ALL,
-    PAGE,
-    SUGGESTED,
-    filter_of,
-    left_of,
-    look_of,
-    next_tasks,
-    query_of,
-    search,
-    see,
-    write_search,
-)
+from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of
 from dpq.web.render import plain
+from dpq.web.server_pages import Bound
 from dpq.web.site import Call, read_number, read_whole
+from dpq.web.task_pages import ALL, SUGGESTED, left_of, next_tasks, search, see, write_search
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
 """The buckets of times, which are most of a slot: an answer has them if a request asks for them."""
@@ -58,6 +50,11 @@ def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
     return {name: plain(value) for name, value in fields.items()}
 
 
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Write a verdict, with its sentence."""
+    return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
+
+
 def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
     """Write the snapshot of a queue."""
     survey = snapshot.survey
@@ -74,7 +71,8 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
             name: None if value == math.inf else value
             for name, value in snapshot.pace._asdict().items()
         },
-        "drain": say_verdict(snapshot),
+        "drain": say_state(snapshot, survey.now_ms),
+        "verdict": verdict_json(snapshot.verdict),
     }
 
 
@@ -197,9 +195,56 @@ def dead(call: Call) -> Response:
     )
 
 
+def worker_json(each: Working) -> dict[str, Any]:
+    """Write a worker, with the longest of its runs beside what 99 of 100 runs take."""
+    fields = each._asdict()
+    info: dict[str, Any] = plain(fields.pop("info"))
+    del info["queue"]
+    return info | fields
+
+
 def workers(call: Call) -> Response:
     """List the workers of a queue."""
-    return call.answer({"workers": [plain(w) for w in call.site.snapshot(call.name).workers]})
+    found = working([call.site.snapshot(call.name)])
+    return call.answer({"workers": [worker_json(each) for each in found]})
+
+
+def leases(call: Call) -> Response:
+    """List leases with their holders: the longest held of the 200 that end first."""
+    found = [plain(each) | {"token": str(each.token)} for each, _ in leases_of(call)]
+    return call.answer({"leases": found, "total": call.site.snapshot(call.name).stats.invisible})
+
+
+def _bound_json(bound: Bound) -> dict[str, Any]:
+    return {"queues": bound.looked, "of_queues": bound.total, "errors": bound.errors}
+
+
+def all_workers(call: Call) -> Response:
+    """List the workers of all queues, those that hang or are late first."""
+    found, bound = server_pages.all_workers(call)
+    shown = [worker_json(each) for each in found[: server_pages.ROWS]]
+    return call.answer({"workers": shown, "total": len(found)} | _bound_json(bound))
+
+
+def all_events(call: Call) -> Response:
+    """Read the newest events of all queues, the newest first."""
+    found, bound = server_pages.all_events(call)
+    shown = [
+        each.event.model_dump(mode="json") | {"queue": each.queue}
+        for each in found[: server_pages.EVENTS_SHOWN]
+    ]
+    return call.answer({"events": shown, "total": len(found)} | _bound_json(bound))
+
+
+def all_recurring(call: Call) -> Response:
+    """Find the recurring tasks of all queues, without payloads: the next one first."""
+    (found, looked, left), bound = server_pages.all_schedules(call)
+    shown = [
+        task_json(each.task, payloads=False) | {"queue": each.queue}
+        for each in found[: server_pages.ROWS]
+    ]
+    told = {"tasks": shown, "total": len(found), "searched": looked, "left": left}
+    return call.answer(told | _bound_json(bound))
 
 
 def token(call: Call) -> Response:
@@ -228,6 +273,12 @@ def resume(call: Call) -> Response:
     call.allow("resume")
     call.queue.resume()
     return call.answer({"paused": False})
+
+
+def worker_release(call: Call) -> Response:
+    """Give back all leases of a worker."""
+    done, missed = give_back(call)
+    return call.answer({"done": done, "missed": missed})
 
 
 def act(call: Call, action: str | None = None) -> Response:

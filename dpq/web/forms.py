@@ -69,7 +69,7 @@ def tasks(call: Call) -> Response:
         return call.go("actions", job.id)
     if not ids:
         raise ConfigurationError("no task is selected: tick some, or choose all that match")
-    if action in DESTROYS and not call.field("sure"):
+    if action in (*DESTROYS, "release") and not call.field("sure"):
         if not call.may(action):
             call.allow(action)  # raises if the action is not allowed
         return call.render(
@@ -81,8 +81,7 @@ def tasks(call: Call) -> Response:
             target=call.url("q", call.name, "tasks"),
             back=back,
         )
-    done, missed = act_on_ids(call, action, ids, value)
-    told = f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
+    told = _told(action, *act_on_ids(call, action, ids, value))
     return call.render("done.html", told=told, back=back or call.url("q", call.name, "tasks"))
 
 
@@ -116,6 +115,41 @@ def resume(call: Call) -> Response:
     call.allow("resume")
     call.queue.resume()
     return call.go("q", call.name)
+
+
+def give_back(call: Call) -> tuple[int, int]:
+    """Give back the leases of the worker in the path, at most 1000 at once.
+
+    Returns:
+        The number of leases that were given back, and of those that had ended meanwhile.
+    """
+    worker = call.part("id")
+    call.allow("release", f"worker={worker!r}")
+    held = call.queue.held(IDS_AT_ONCE, worker=worker)
+    done = call.queue.release_held(held)
+    return done, len(held) - done
+
+
+def release(call: Call) -> Response:
+    """Give back all leases of a worker, after a question."""
+    here = call.url("q", call.name, "workers")
+    if not call.field("sure"):
+        if not call.may("release"):
+            call.allow("release")  # raises if the action is not allowed
+        return call.render(
+            "confirm.html",
+            question=f"Give back all tasks that worker {call.field('name') or call.part('id')} "
+            f"holds of {call.name!r}?",
+            action="release",
+            fields=[("token", call.field("token"))],
+            target=call.url("q", call.name, "workers", call.part("id"), "release"),
+            back=here,
+        )
+    return call.render("done.html", told=_told("release", *give_back(call)), back=here)
+
+
+def _told(action: str, done: int, missed: int) -> str:
+    return f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
 
 
 def purge(call: Call) -> Response:

@@ -15,10 +15,11 @@ from pydantic_core import to_jsonable_python
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
+from dpq.model.verdict import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, window_text
-from dpq.views.verdict import is_unattended, say_verdict
+from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
 from dpq.web.svg import day, draw, life_line, spark
 
@@ -190,6 +191,11 @@ def environment() -> Environment:
         "day": day,
         "life_line": life_line,
     }
-    made.globals |= {"gauges": gauges, "drain_ms": drain_ms, "limited_by": limited_by}
-    made.globals |= {"say_verdict": say_verdict, "is_unattended": is_unattended}
+    made.globals |= {
+        "hangs": hangs,
+        "gauges": gauges,
+        "drain_ms": drain_ms,
+        "limited_by": limited_by,
+    }
+    made.globals |= {"say_state": say_state, "say_drain": say_drain, "severity": severity}
     return made

@@ -7,6 +7,8 @@ from importlib import resources
 from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -16,10 +18,11 @@ from starlette.routing import Route
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.errors import LimitChangedError
 from dpq.model.validation import one_line
+from dpq.model.verdict import server_away
 from dpq.queue.inside import session_of
-from dpq.queue.looking import away
+from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named
-from dpq.web import api, forms, limit_pages, metrics_page, pages
+from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages, task_pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
 from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, tagged
@@ -28,15 +31,16 @@ log = logging.getLogger("dpq.web")
 
 View = Callable[[Call], Response]
 
-NO_ANSWER = "The server does not answer"
-
 PAGES: list[tuple[str, str, View]] = [
-    ("GET", "/", pages.overview),
+    ("GET", "/", server_pages.overview),
+    ("GET", "/workers", server_pages.workers),
+    ("GET", "/events", server_pages.events),
+    ("GET", "/recurring", server_pages.recurring),
     ("GET", "/q/{queue}", pages.queue),
-    ("GET", "/q/{queue}/tasks", pages.tasks),
+    ("GET", "/q/{queue}/tasks", task_pages.tasks),
     ("POST", "/q/{queue}/tasks", forms.tasks),
-    ("GET", "/q/{queue}/tasks/{id}", pages.task),
-    ("GET", "/q/{queue}/next", pages.coming),
+    ("GET", "/q/{queue}/tasks/{id}", task_pages.task),
+    ("GET", "/q/{queue}/next", task_pages.coming),
     ("GET", "/q/{queue}/limits", limit_pages.limits),
     ("POST", "/q/{queue}/limits", forms.limit),
     ("GET", "/q/{queue}/limit", limit_pages.limit),
@@ -44,8 +48,9 @@ PAGES: list[tuple[str, str, View]] = [
     ("POST", "/q/{queue}/group", forms.group),
     ("GET", "/q/{queue}/dead", pages.dead),
     ("GET", "/q/{queue}/events", pages.events),
-    ("GET", "/q/{queue}/recurring", pages.recurring),
+    ("GET", "/q/{queue}/recurring", task_pages.recurring),
     ("GET", "/q/{queue}/workers", pages.workers),
+    ("POST", "/q/{queue}/workers/{id}/release", forms.release),
     ("POST", "/q/{queue}/pause", forms.pause),
     ("POST", "/q/{queue}/resume", forms.resume),
     ("POST", "/q/{queue}/purge", forms.purge),
@@ -81,6 +86,11 @@ API: list[tuple[str, str, View]] = [
     ("GET", "/api/queues/{queue}/events", api.events),
     ("POST", "/api/queues/{queue}/dead:replay", api.replay),
     ("GET", "/api/queues/{queue}/workers", api.workers),
+    ("POST", "/api/queues/{queue}/workers/{id}:release", api.worker_release),
+    ("GET", "/api/queues/{queue}/leases", api.leases),
+    ("GET", "/api/workers", api.all_workers),
+    ("GET", "/api/events", api.all_events),
+    ("GET", "/api/recurring", api.all_recurring),
     ("GET", "/api/actions/{job}", api.job),
     ("POST", "/api/actions/{job}:run", api.job_run),
     ("DELETE", "/api/actions/{job}", api.job_stop),
@@ -241,15 +251,16 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
         status, title = 503, "The server does not let the dashboard do that"
         way_out = "docs/security.md has the rights of each role."
     elif isinstance(error, RedisError | OSError):
-        status, title = 503, NO_ANSWER
+        status, title = 503, "The server does not answer"
         way_out = "This page tries again by itself. Is the server running? Is its URL right?"
     elif isinstance(error, DPQError):
         way_out, title = "`dpq doctor` says more.", "The queue cannot be read"
     else:
         log.exception("a page failed: %s", request.scope["path"])
-    about = one_line(away(error) if title == NO_ANSWER else str(error))
-    if status == 500 and not isinstance(error, DPQError):
-        about = ""
+    if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
+        queue = call.name if call and "queue" in request.path_params else ""
+        error = DPQError(server_away(queue, no_answer(error), site.answered_ms))
+    about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
     full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
     for_programs = full.startswith("/api/") or full == "/metrics"
     if for_programs or call is None:

@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
@@ -14,9 +15,11 @@ from starlette.responses import RedirectResponse, Response
 from dpq import DPQ, ConfigurationError, DPQError, Event
 from dpq.model.drain import Drain
 from dpq.model.verdict import no_such_queue
-from dpq.queue.inside import session_of
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
+from dpq.queue.inside import operations_of, session_of
 from dpq.views.charts import Span, Story, story
-from dpq.views.sampler import Directory, Kept, Snapshot, Watch, read_all
+from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
@@ -62,6 +65,7 @@ class Site:
         self.badge, self.server = badge, server
         self.shared = Shared()
         self.ahead_ms = 0.0
+        self.answered_ms = time.time() * 1000
         self.jobs = Jobs()
         self.checks = Checks()
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
@@ -108,7 +112,7 @@ class Site:
         """Return the snapshot of a queue, at most a second old."""
         watch = self.watch(name)
         snapshot = self.shared.get(("queue", name), watch.read)
-        self.ahead_ms = watch.ahead_ms
+        self.ahead_ms, self.answered_ms = watch.ahead_ms, time.time() * 1000
         return snapshot
 
     def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:
@@ -128,12 +132,27 @@ class Site:
         for (_, name), found in self.shared.get_all([("queue", n) for n in watches], read).items():
             if isinstance(found, Snapshot):
                 rows.append((name, found, ""))
-                self.ahead_ms = watches[name].ahead_ms
+                self.ahead_ms, self.answered_ms = watches[name].ahead_ms, time.time() * 1000
             elif isinstance(found, DPQError | ResponseError):
                 rows.append((name, None, str(found)))
             else:
                 raise found
         return rows
+
+    def ask(
+        self, names: Sequence[str], what: Callable[[QueueOperations[Any]], Steps[Any]]
+    ) -> dict[str, Any]:
+        """Run one read-only operation on queues: one round trip for those of the same client.
+
+        Returns:
+            The answer of each queue that there is, or the error instead of an answer.
+
+        Raises:
+            RedisError: The server does not answer.
+        """
+        watches = {name: watch for name in names if (watch := self._watches.get(name))}
+        asked = [partial(what, operations_of(watch.queue)) for watch in watches.values()]
+        return dict(zip(watches, ask_all([*watches.values()], asked), strict=True))
 
 
 class Call:

@@ -711,8 +711,9 @@ def measured(before: DrainLook, after: DrainLook) -> Drain:
     [
         (0, 50, "clears", 20),
         (25, 50, "clears", 40),
-        (50, 50, "will not drain", None),
-        (60, 50, "will not drain", None),
+        (50, 50, "even", None),
+        (60, 50, "even", None),
+        (150, 50, "will not drain", None),
         (0, 0, "stalled", None),
         (3, 0, "will not drain", None),
     ],

@@ -24,6 +24,7 @@ def test_partitions(redis: Redis, queue_name: str) -> None:
     assert after.deliveries == 12
     assert after.wait
     assert after.wait.count == 12
+    assert [point.pushed for point in q._session.run(q._operations.recent)] == [12]
     stats = q.stats()
     assert stats.run
     assert stats.run.count == 12

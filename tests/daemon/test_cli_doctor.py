@@ -36,9 +36,15 @@ def elsewhere(private: Server, tmp_path: Path) -> Path:
     return link
 
 
+def attend(q: DPQ) -> None:
+    """Let a worker send a heartbeat, so that the queue has a consumer."""
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 0, 2, 4.0)
+
+
 def test_sound(run: Run, q: DPQ) -> None:
     """A sound queue is 0, and silence on stdout."""
     q.push(1)
+    attend(q)
     for words in (["doctor"], ["doctor", "--repair"], ["doctor", "--json"]):
         result = run(*words)
         assert result.stdout == ""
@@ -64,6 +70,8 @@ def test_finds_explains_and_mends(run: Run, q: DPQ) -> None:
 def test_json(run: Run, q: DPQ) -> None:
     """With --json each problem is one object, with its meaning and whether it was mended."""
     task_id = q.push("x" * 600)
+    q.push("y", delay=60)  # with dead letters alone, the queue would need a person
+    attend(q)
     q.redis.hdel(key_of(q.queue_name, "payload"), task_id)
     for words, code, mended in ((["doctor"], 1, False), (["doctor", "--repair"], 0, True)):
         [line] = run(*words, "--json", code=code).stdout.splitlines()
@@ -112,6 +120,7 @@ def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, elsewhere
 def test_a_key_of_another_type(run: Run, q: DPQ) -> None:
     """It is named with its key, settings too, and --repair makes all calls go on."""
     q.push(1)
+    attend(q)
     for part in ("conf", "stats", "wake"):
         key = key_of(q.queue_name, part)
         q.redis.delete(key)
@@ -128,6 +137,7 @@ def test_a_key_of_another_type(run: Run, q: DPQ) -> None:
 def test_settings_of_another_type(run: Run, q: DPQ) -> None:
     """Without the number of partitions --repair leaves them; with it, all tasks are shown again."""
     DPQ(q.redis, q.queue_name, partitions=3).push_many(Push(n) for n in range(6))
+    attend(q)
     key = key_of(q.queue_name, "conf")
     q.redis.delete(key)
     q.redis.set(key, "junk")

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from redis.exceptions import NoPermissionError
 from typer.testing import CliRunner
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
 from dpq.cli import _terminal, app
+from dpq.queue.inside import process_name
 from dpq.views import limit_change
 
 Run = Callable[..., Result]
@@ -41,7 +43,7 @@ def test_a_change_shows_both_sides(run: Run, q: DPQ) -> None:
     said = run("limit", "set", "300/15m,moving", "--concurrency", 500, "--group", "g").stderr
     was, will_be = said.split("will be")
     assert "was      1/s" in was
-    assert "never more than 1 requests in any 1 s" in was
+    assert "never more than 1 request in any 1 s" in was
     assert "401 due tasks: all begun in 6 m 4" in was
     assert "300/15min,moving; 500 at once" in will_be
     assert "never more than 300 requests in any 15 m\n" in will_be
@@ -149,3 +151,17 @@ def test_undo_without_a_change(run: Run, q: DPQ) -> None:
     )
     words = ("limit", "undo", "--group", "h", "--event", "1-1")
     assert "no such change" in run(*words, code=1).stderr
+
+
+def test_a_user_who_may_not_look(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of Redis who may set limits, but not read them, sets them, and is told."""
+
+    def refuse(*asked: Any) -> Any:
+        raise NoPermissionError("User u has no permissions to run the 'hget' command")
+
+    monkeypatch.setattr(limit_change, "look_at", refuse)
+    monkeypatch.setattr("getpass.getuser", lambda: {}["no name"])
+    said = run("limit", "set", "5/s", "--group", "g").stderr
+    assert "may not read the limit of group g of" in said
+    assert q.group("g").windows == (RateLimit(5, 1),)
+    assert q.events()[-1].by == process_name()

@@ -294,8 +294,8 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.release(task)),
         each_held(lambda q, task: q.release(task, 5, priority=7)),
     ],
-    "check": [lambda q: q.repair()],
-    "check_limits": [lambda q: q.repair()],
+    "check": [lambda q: q.check(), lambda q: q.repair()],
+    "check_limits": [lambda q: q.check(), lambda q: q.repair()],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),

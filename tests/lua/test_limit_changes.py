@@ -72,6 +72,7 @@ def test_the_event(q):
     assert (first.before, first.group) == ("", "g")
     told = LimitRules.read(second.before, "g")  # also if it is long
     assert (told.members, [*told.windows, *told.quotas]) == (tuple(pool), windows)
+    assert (first.detail, len(first.detail) > 5000) == (second.before, True)
     assert (second.detail, third.detail, third.before) == ("0|5 1000 1",) * 3
     assert (fourth.detail, fourth.before) == ("removed", "0|5 1000 1")
     assert ":" in second.by

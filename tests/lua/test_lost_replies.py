@@ -502,10 +502,13 @@ def test_an_end_that_tells_what_was_spent(server, q, probe, lossy, lose, verb):
 
 
 def test_check(server, q, probe, lossy, lose):
-    """What the first call has mended is mended, and not named."""
+    """What the first call has mended is mended, and not named; a look names it again."""
     task_id = q.push("x")
     probe.redis.zadd(probe.key("waiting"), {f"g\t{'8' * 18}1{'0' * 15}{task_id}": 0})
     probe.redis.delete(probe.key("ready"))
+    with lose("check"):
+        kinds = [problem.kind for problem in lossy.check()]
+    assert kinds == ["stale place", "in 0 states"]
     with lose("check"):
         assert [problem.kind for problem in lossy.repair()] == ["in 0 states"]
     assert probe.drain() == ["x"]

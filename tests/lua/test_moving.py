@@ -444,11 +444,12 @@ def test_units_of_before_the_clock_was_set_back(q: DPQ[Any], clock: Any) -> None
 
 
 def test_a_damaged_gate_is_spent(q: DPQ[Any], clock: Any, redis: Redis) -> None:
-    """What cannot be read counts as all that the window may grant."""
+    """What cannot be read counts as all that the window may grant, from the next pop on."""
     q.set_limit([TOKENS], group="g")
     fill(q, 2, cost={"tokens": 1})
     redis.hset(key_of(q.queue_name, "gates"), "g", "- 60000_tokens:1:2,3 ")
     assert left(q) == 0
+    assert payloads(q) == []
     clock.advance(60.01)
     assert len(payloads(q)) == 2
 

@@ -190,8 +190,8 @@ true_up | what a member of a pool has spent is dropped | lua/true_up
 - scopes[#scopes + 1] = member and task.group .. '\t' .. member
 + scopes[#scopes + 1] = nil
 rate_limited.lua | a 429 counts as a value of the estimate | lua/true_up
-- told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
-+ told = true_up(task, nothing_of(reserved_of(task))) or is_told
+- report = true_up(task, nothing_of(reserved_of(task)), true) or reported
++ report = true_up(task, nothing_of(reserved_of(task))) or reported
 with_estimates | an estimate is named | lua/true_up
 - text .. string.format(',%s~%.0f'
 + text .. string.format(',%s=%.0f'
@@ -228,7 +228,7 @@ offset_changes | a quota knows no later clock changes | lua/quotas
 observe.lua | what is under way is forgotten | lua/observe
 - out * tonumber(args[i + 3])
 + 0
-told_window | an older answer raises what is left | lua/observe
+window_budget | an older answer raises what is left | lua/observe
 - budget.left = math.min(known.left, left)
 + budget.left = left
 renew | a budget is forgotten at its reset | lua/observe
@@ -272,7 +272,7 @@ reset_gate | a reset leaves quotas spent | lua/set_limit
 reset_page | a reset of all groups resets the first hundred | lua/set_limit
 - return page[1]
 + return '0'
-told | what comes back evenly comes back at the reset | lua/observe
+store_budget | what comes back evenly comes back at the reset | lua/observe
 - full and full > left
 + full and full < left
 pop_plain.lua | the short pop puts nothing back | lua/short_ways
@@ -1210,6 +1210,18 @@ Shared._is_old | each tab of the dashboard reads by itself | web/web_pages
 search.lua | a page of the dashboard begins with the last task of the page before | lua/search
 - there == from and after(seen[1], member)
 + there == from
+find | a search of the dashboard ends with its first state | web/web_pages
+-         del states[0]
++         states.clear()
+begins | the dashboard says when a task begins though no consumer is there | web/web_task
+-     if idle:
++     if not why:
+closed_first | the page of limits hides what is closed | web/web_pages
+- 2 if state.open else
++ 0 if state.open else
+workers.lua | the dashboard names a worker whose token begins like another one | lua/held
+- string.find(' ' .. tokens .. ' ', ' ' .. what .. ' ', 1, true)
++ string.find(tokens, what, 1, true)
 find_groups.lua | the dashboard overlooks large groups | lua/search
 - rank = math.max(rank + step,
 + rank = math.max(rank + 9 * step,
@@ -1231,8 +1243,17 @@ forecast.lua | a forecast does not say that it has not read all of a group | con
 - short[#short + 1] = #members > each and group or nil
 + short[#short + 1] = nil
 drain_of | a queue clears though as many tasks come as end | contract/forecast
-- if came_rate >= rate:
-+ if came_rate > 2 * rate:
+- if pace.kind not in ("clears", "open"):
++ if pace.kind == "stopped":
+_change | a stop of all consumers is seen after minutes | unit/pace
+- if size > largest:
++ if size > 100 * largest:
+_stretches | a pace covers seconds, and jumps | unit/pace
+- end.at >= ends[-1].at - COVERED_SECONDS
++ end.at >= ends[-1].at - 40
+_range | a range has no width | unit/pace
+- fast, slow = net + ERRORS * error, net - ERRORS * error
++ fast, slow = net + error / 9, net - error / 9
 _spent.window | why names the window that is not spent | lua/why
 - missing.index(max(missing))
 + missing.index(min(missing))

@@ -21,7 +21,7 @@ def reported() -> set[str]:
     return found
 
 
-SERVER = ["eviction", "no persistence", "disk error", "memory nearly full"]
+SERVER = ["eviction", "no persistence", "disk error", "memory nearly full", "clock far off"]
 
 
 @pytest.mark.parametrize("kind", sorted({*reported(), *SERVER}))

@@ -35,7 +35,7 @@ def test_a_twin_says_what_its_source_says(twin: str) -> None:
         ("priority: float = 0", "priority: float = 1"),  # a default
         ("return self._end(self._operations.ack, task, cost)", "return True"),  # a body
         ("Finish a task: it is", "Finish a task; it is"),  # a docstring
-        ("# whatever its format", "# of any format"),  # a comment
+        ("# it works in any format", "# of any format"),  # a comment
         ("# Made from queue_async.py", "# From queue_async.py"),  # the first line
     ],
 )

@@ -16,7 +16,7 @@
 local time, args = ARGV[1], ARGV
 
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
-local awaited, ids, reply, gone, gone_at, again, apart, told = there > 1, {}, {}, {}, {}, {}, false, nil
+local awaited, ids, reply, gone, gone_at, again, apart, reports = there > 1, {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do ids[i / 2] = args[i] end
 local raws = redis.call('HMGET', meta, unpack(ids))
 -- Needs: now, times, claims, marks
@@ -32,8 +32,8 @@ for i, id in ipairs(ids) do
     reply[#reply + 1] = (not token or token == '0') and 0 or -1
   else
     if token ~= claim then
-      told = told or {}
-      told[id] = told[id] or string.match(claim, SPENT .. '(.*)$')
+      reports = reports or {}
+      reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
@@ -49,18 +49,18 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-if strays or awaited or #again > 0 or told then
+if strays or awaited or #again > 0 or reports then
   -- Needs: record, ended, place, back, anew, recur
   local settle
-  if told then
+  if reports then
     -- Needs: true_up
     settle = true_up
     for n, id in ipairs(gone) do
-      local task = told[id] and read(raws[gone_at[n]])
+      local task = reports[id] and read(raws[gone_at[n]])
       if task then
-        settle(task, told[id])
+        settle(task, reports[id])
       end
-      told[id] = nil -- the call may name a task twice: its units count once
+      reports[id] = nil -- the call may name a task twice: its units count once
     end
   end
   local left, over = {}, {}
@@ -89,8 +89,8 @@ if strays or awaited or #again > 0 or told then
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
     else
-      if told and told[id] then
-        settle(task, told[id])
+      if reports and reports[id] then
+        settle(task, reports[id])
       end
       leave(id, task)
       count_time(task.token, 1000)

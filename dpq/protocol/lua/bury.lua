@@ -6,21 +6,21 @@
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  reason     why the task is buried, a single line
--- ARGV[5]  told       the units that the delivery has spent, as in spent; or left out
+-- ARGV[5]  report     the units that the delivery has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
 -- token, or another verb has ended the delivery (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, reason, told = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- Needs: now, fence, place, bury, times
 local task, refused = fence(id, token, 'b')
 if not task then
   return refused
 end
-if told then
+if report then
   -- Needs: true_up
-  true_up(task, told)
+  true_up(task, report)
 end
 leave(id, task)
 count_time(token, 1000)

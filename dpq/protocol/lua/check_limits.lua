@@ -2,7 +2,7 @@
 -- them if a repair asks for that. After a repair no limit grants more than it may. A limit that cannot be read and has
 -- no copy stays as it is, and lets no task run.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
+-- Keys: ready delayed invisible waiting groups closed payload meta dead conf wake tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       settings, limits, kept (limits that have only a copy), tracked or invisible
 -- ARGV[3]  cursor     0 to begin

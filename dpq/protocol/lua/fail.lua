@@ -8,13 +8,13 @@
 -- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack
 -- ARGV[4]  ms         from now until the next attempt
 -- ARGV[5]  message    the last error, or ""
--- ARGV[6]  told       the units that the delivery has spent, as in spent; or left out
+-- ARGV[6]  report     the units that the delivery has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
 -- token, or another verb has ended the delivery (nothing changed). If a cron task has spent its attempts, and none of
 -- its times is late enough, it returns "ms TAB schedule", as ack does (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, ms, message, told = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local time, id, token, ms, message, report = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local claim = token
 token = string.match(token, '^%d*')
 
@@ -31,9 +31,9 @@ if spent and task.schedule ~= '' then
     return after .. task.schedule
   end
 end
-if told then
+if report then
   -- Needs: true_up
-  true_up(task, told)
+  true_up(task, report)
 end
 leave(id, task)
 count_time(token, 1000)

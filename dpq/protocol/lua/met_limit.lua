@@ -10,16 +10,16 @@
 -- ARGV[4]  ms         from now until the host may be asked again
 -- ARGV[5]  granted    the moment of the permit, ms
 -- ARGV[6]  held       the lease of the permit, which this call ends; "" if the permit has no lease
--- ARGV[7]  told       the units that the permit has spent, as in spent; "" for none
+-- ARGV[7]  report     the units that the permit has spent, as in spent; "" for none
 -- ARGV[8]  cost       the units that the permit was charged, as acquire has answered
 -- ARGV[9]  status     of the answer, as in rate_limited; or left out
 --
 -- Returns 1. If the scope is closed for longer already, that closing stays. The limit learns as in rate_limited, but
 -- only if this permit was granted after the last permit from which the limit learned. The request stays spent; other
--- units that `told` does not name count as not spent.
+-- units that `report` does not name count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local told, cost, status = ARGV[7], ARGV[8], ARGV[9]
+local report, cost, status = ARGV[7], ARGV[8], ARGV[9]
 
 -- Needs: now, go_on, gate, ended, place, met, held
 go_on()
@@ -30,9 +30,9 @@ if held ~= '' then
   scopes[#scopes + 1] = member ~= '' and group or nil
   held = held_now(scopes, held)
   was_probe = gate.probe == held
-  if told ~= '' or string.find(cost, ',', 1, true) then
+  if report ~= '' or string.find(cost, ',', 1, true) then
     -- Needs: permit_spent
-    permit_spent(scopes, held, told, cost, granted, true)
+    permit_spent(scopes, held, report, cost, granted, true)
   end
   ended({ held, name, member ~= '' and member }, true) -- a probe that meets a 429 opens nothing
 end

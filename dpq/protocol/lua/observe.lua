@@ -46,7 +46,7 @@ elseif id ~= '' and string.match(redis.call('HGET', meta, id) or '', '^(%d+) ') 
   out = math.max(0, out - 1)
 end
 for i = 5, #args, 7 do
-  told(gate, args[i], tonumber(args[i + 1]), now + tonumber(args[i + 2]), out * tonumber(args[i + 3]),
+  store_budget(gate, args[i], tonumber(args[i + 1]), now + tonumber(args[i + 2]), out * tonumber(args[i + 3]),
     tonumber(args[i + 4]), tonumber(args[i + 5]), tonumber(args[i + 6]))
 end
 if scope == '' then

@@ -8,7 +8,7 @@
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 -- ARGV[5]  batch      steps of upkeep at most
 -- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
---                     moment, ms with three digits, that a reply told this consumer to watch
+--                     moment, ms with three digits, that it watches because a reply named it
 -- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns one of:

@@ -10,17 +10,17 @@
 -- ARGV[5]  scope      the scope to close: group, queue, member (the member of a pool that the task runs as) or task
 --                     (no scope: only this task waits). If the task has no member, its group closes; if it has no
 --                     group, the queue
--- ARGV[6]  told       the units that the delivery has spent, as in spent; "" for none; or left out
+-- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  status     of the answer, three digits, if it was not 429; or left out
 --
 -- Returns 1; -1 if the token is not the live token or the delivery has ended (nothing changed). If the scope is closed
 -- for longer already, that closing stays. After the closing, the windows grant one unit and then go at their pace. A
 -- learned rate goes down, once for each delivery and each closing. The windows of a fixed limit get more slack, unless
--- the task was the probe, or was popped before they last got some. The request stays spent; other units that `told`
+-- the task was the probe, or was popped before they last got some. The request stays spent; other units that `report`
 -- does not name count as not spent.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local told, status = ARGV[6], ARGV[7]
+local report, status = ARGV[6], ARGV[7]
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
@@ -29,11 +29,11 @@ local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
-told = told ~= '' and told
-if told or string.find(task.cost .. task.options, '[,' .. SPENT .. ']') then
+report = report ~= '' and report
+if report or string.find(task.cost .. task.options, '[,' .. SPENT .. ']') then
   -- Needs: true_up
-  local is_told = true_up(task, told or '')
-  told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
+  local reported = true_up(task, report or '')
+  report = true_up(task, nothing_of(reserved_of(task)), true) or reported
 end
 local runs_as = live_note(task, RUNS_AS)
 local member = scope == 'member' and runs_as
@@ -58,7 +58,7 @@ if first then
     end
   end
 end
-if first or told then
+if first or report then
   redis.call('HSET', meta, id, write(task))
 end
 if gate then

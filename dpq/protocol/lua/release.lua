@@ -7,22 +7,22 @@
 -- ARGV[4]  ms         from now until the task is ready
 -- ARGV[5]  priority   as text, or "" to keep it
 -- ARGV[6]  residual   what the double of the priority lost
--- ARGV[7]  told       the units that the delivery has spent, as in spent; or left out
+-- ARGV[7]  report     the units that the delivery has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
 -- token, or another verb has ended the delivery (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local priority, residual, told = ARGV[5], ARGV[6], ARGV[7]
+local priority, residual, report = ARGV[5], ARGV[6], ARGV[7]
 
 -- Needs: now, record, fence, place, back, trail
 local task, refused = fence(id, token, 'r')
 if not task then
   return refused
 end
-if told then
+if report then
   -- Needs: true_up
-  true_up(task, told)
+  true_up(task, report)
 end
 leave(id, task)
 note('released', task.group, '', id, string.format('%.0f ms', ms))

@@ -9,17 +9,17 @@
 -- ARGV[5]  walk       "set" to begin, then the `walk` of the last answer: "leases", "gates" or "closed"
 -- ARGV[6]  cursor     "0" to begin, then the `cursor` of the last answer
 -- ARGV[7]  reset      digits that the caller has made up, to let the limit begin anew; "" if it goes on
--- ARGV[8]  by         the name of who changes the limit, for the event; "" if it is not known
+-- ARGV[8]  by         the person or program that changes the limit, for the event; "" if it is not known
 -- ARGV[9]  expected   the rules that must stand, as plain_rules writes them, "" for no limit; or left out
 --
 -- Returns {walk, cursor} for the next call, or {"done", "0"} and a text for each cost of the first waiting tasks that
 -- the limit does not count as it is (uncounted). The rules hold from the first call on. That call and the next ones
 -- count the running tasks, about 400 each, so the first nearly always counts all. They also set new times for closed
 -- groups, which would else open at their old times. Units granted before in a window of the same length still count; a
--- learned rate and a closing stay. An event has the rules, those before, and who has changed them; rules that stand
--- already are no event. {"changed", the rules that stand}: other rules than the expected ones stand, and nothing has
--- changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all groups does so
--- for one group after the other. {-8, ...}: the client knows another format (refusal).
+-- learned rate and a closing stay. An event has the new rules, the old rules and the name of their author. Rules that
+-- stand already are no event. {"changed", the rules that stand}: other rules than the expected ones stand, and nothing
+-- has changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all groups does
+-- so for one group after the other. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a reset is not done twice. The rules of the call then stand, and count as expected.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reset, by, expected = ARGV[7], ARGV[8], ARGV[9]

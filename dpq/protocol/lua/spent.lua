@@ -5,13 +5,13 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  told       the units, as "tokens=812,=1"; the unit without a name is requests
+-- ARGV[4]  report     the units, as "tokens=812,=1"; the unit without a name is requests
 --
 -- Returns 1; 0 if an earlier call has stored all these units for this delivery (nothing changed); -1 if its token is
 -- not the live token, or the delivery has ended (nothing changed).
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, told = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local time, id, token, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, record, fence, place, true_up, refusal, go_on
 local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
@@ -23,7 +23,7 @@ task, refused = fence(id, token, '')
 if not task then
   return refused
 end
-if not true_up(task, told) then
+if not true_up(task, report) then
   return 0
 end
 go_on()

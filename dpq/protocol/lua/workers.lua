@@ -4,8 +4,8 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
 -- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
--- ARGV[4]  what       "leases" to read the tokens of the workers' leases as well; one such token to read only who has
---                     it; else ""
+-- ARGV[4]  what       "leases" to read the tokens of the workers' leases as well; one such token to read only the
+--                     worker that has it; else ""
 --
 -- Returns {next cursor ("0" at the end), now (ms), field, value, ...}. The field is the id of a worker, and its value
 -- the worker's record; or the id and a TAB, and what the worker was doing (beat). Two pages may name the same worker.

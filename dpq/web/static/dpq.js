@@ -75,8 +75,9 @@
 
   const swap = (html) => {
     const page = new DOMParser().parseFromString(html, "text/html");
-    for (const old of document.querySelectorAll("[data-live]")) {
+    for (const old of document.querySelectorAll("[data-live], #doing")) {
       const fresh = page.getElementById(old.id);
+      if (fresh) old.toggleAttribute("data-live", fresh.hasAttribute("data-live"));
       if (!fresh || old.contains(document.activeElement) && old.querySelector(":focus:is(input, select)")) continue;
       if (old.querySelector("details[open][data-keep]")) continue;
       if (old.dataset.was !== fresh.innerHTML) {
@@ -245,7 +246,7 @@
   let prefix = false;
   const goes = () => Object.fromEntries([...document.querySelectorAll("a[data-go]")].map((a) => [a.dataset.go, a]));
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.key === "Shift") return;
     const typing = event.target.matches("input:not([type=checkbox]), select, textarea");
     const help = document.getElementById("keys");
     if (event.key === "Escape" && typing) event.target.blur();

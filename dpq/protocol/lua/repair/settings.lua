@@ -1,5 +1,5 @@
 -- settings: find lost settings and limits, and restore them from their copies.
--- Keys: meta conf stats wake limits gates
+-- Keys: payload meta conf stats wake limits gates
 -- Needs: now, problem, rules, open_or_close, lost, restore, noted
 -- Gives: look_at_settings(mends), for all that conf holds;
 --        look_at_limit(field, text, mends), for a field of limits;
@@ -46,7 +46,7 @@ local function look_at_settings(mends)
     formatted = formatted or lost[i] == 'format'
   end
   local format, gated = unpack(redis.call('HMGET', conf, 'format', 'gated'))
-  local tasks = redis.call('HLEN', meta) > 0
+  local tasks = redis.call('HLEN', meta) + redis.call('HLEN', payload) > 0 -- a payload becomes a dead letter
   if tasks and not string.match(format or '', '^%d+$') and not formatted then
     problem('settings lost', 'format', '')
   end

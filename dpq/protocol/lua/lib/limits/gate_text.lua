@@ -27,14 +27,14 @@ local function read_gate(gate, text, kept)
   end
   local spent, tokens = text and string.find(text, '[^%d.: -]'), nil -- if true, its grants are unknown
   if spent then -- unless only tokens and the names of units were found
-    local plain, told = text, string.find(text, ' O', 1, true)
+    local plain, has_budget = text, string.find(text, ' O', 1, true)
     if string.find(text, '%u') then
       plain, tokens = tokens_of(text)
     end
     spent = string.find((string.gsub(plain, ' (%d+)[a-z_][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
     text, gate.booked = kept and text or plain, booked_of(tokens)
     if tokens and not kept then
-      gate.observed, gate.spent = told and budgets().read(tokens) or nil, spent_of(tokens)
+      gate.observed, gate.spent = has_budget and budgets().read(tokens) or nil, spent_of(tokens)
       gate.last, gate.turn = tonumber(tokens.L or 0) or 0, tonumber(tokens.T or 0) or 0
       gate.reset = tokens.Z or ''
       gate.taught, gate.met = tonumber(tokens.P or 0) or 0, tonumber(tokens.R or 0)

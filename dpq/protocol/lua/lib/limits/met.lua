@@ -74,7 +74,7 @@ local function meet(gate, ms, granted, counts, was_probe, status)
   if gate.rate ~= before then
     tell('learned', group, member, '', string.format('%.6g, was %.6g', gate.rate, before))
   end
-  if not told_now('rate_limited', group, member) then
+  if not is_repeated('rate_limited', group, member) then
     tell('rate_limited', group, member, '', named(status, string.format('closed until %.0f', opens)))
   end
   gate.opens, gate.why, gate.changed = opens, 'l', true

@@ -3,9 +3,9 @@
 -- Keys: invisible meta tracked
 -- Needs: now, record, notes, booked, marks
 -- Gives: under_way(gate), the number of leases of a scope; leases are counted from the first budget of the scope on;
---        told(gate, unit, left, ends, more, full, size, length), which stores a budget that a host has reported. `more`
---        is the number of units that leases will still take. `full` is what an even refill reaches at `ends`, or nil.
---        `size` is the whole limit, or nil. `length` is its window as far as the host says, ms.
+--        store_budget(gate, unit, left, ends, more, full, size, length), which stores a budget that a host has
+--        reported. `more` is the number of units that leases will still take. `full` is the number that an even refill
+--        reaches at `ends`, or nil. `size` is the whole limit, or nil. `length` is its window, ms, if the host says it.
 local MOST_COUNTED, SAME_MS = 400, 2000 -- so many leases are searched at most; hosts say whole seconds
 local MOST_MS = 86400000 -- as DAY_MS in budgets
 local ASKS_MS = 60000 -- a single answer is believed this long, or as long as the longest window of the scope
@@ -57,7 +57,7 @@ end
 
 -- A budget that refills evenly is kept as a window. The gate stores when it is full, and the ms for each unit. Each
 -- answer of the host replaces it.
-local function told_refill(gate, left, ends, more, full)
+local function even_budget(gate, left, ends, more, full)
   local interval, latest = (ends - instant) / (full - left), believed(gate)
   ends = math.min(ends + more * interval, now + MOST_MS)
   return { left = full, ends = ends, interval = interval, asks = ends > latest and latest or nil }
@@ -67,7 +67,7 @@ end
 -- the lower number of units counts, since answers may come in any order. The budget ends when the first answer said.
 -- But if nothing is left, it ends when the last answer said: hosts say whole seconds, and no request must run into the
 -- window before. If two answers name the same reset, that reset is believed.
-local function told_window(gate, known, left, ends, size, length)
+local function window_budget(gate, known, left, ends, size, length)
   local latest = believed(gate)
   local budget, same = known, known and not known.interval and math.abs(ends - known.ends) <= SAME_MS
   if not known or known.interval or ends > known.ends + SAME_MS then
@@ -86,12 +86,12 @@ local function told_window(gate, known, left, ends, size, length)
   return budget
 end
 
-local function told(gate, unit, left, ends, more, full, size, length)
+local function store_budget(gate, unit, left, ends, more, full, size, length)
   gate.observed = gate.observed or {}
   if full and full > left then
-    gate.observed[unit] = told_refill(gate, left, ends, more, full)
+    gate.observed[unit] = even_budget(gate, left, ends, more, full)
   else
-    gate.observed[unit] = told_window(gate, gate.observed[unit], math.max(0, left - more), ends, size, length)
+    gate.observed[unit] = window_budget(gate, gate.observed[unit], math.max(0, left - more), ends, size, length)
   end
   gate.changed = true
 end

@@ -1,7 +1,7 @@
 -- true_up: replace what a delivery was charged by what the client reports as spent, once for each unit. Why that keeps
 -- to the bound: docs/design.md, "True-up".
 -- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks
--- Gives: true_up(task, told, implied), where `told` is the report, for example "tokens=812,=1"; the unit "" is
+-- Gives: true_up(task, report, implied), where `report` has the spent units: "tokens=812,=1". The unit "" is
 --        requests. It returns true if the report has a unit for the first time. Then the note of the task has changed:
 --        the caller must store the record (notes), and call admit (place). If `implied`, the units are not counted as
 --        spent values (estimate);
@@ -26,11 +26,11 @@ local function reserved_of(task)
   return charged_then or task.cost -- without such a note the cost is still the same
 end
 
-local function true_up(task, told, implied)
+local function true_up(task, report, implied)
   local known, cost = string.match(live_note(task, SPENT) or '', '^(%S*) ?(%S*)$')
   local reserved, named = charged((cost or '') ~= '' and cost or task.cost)
   local fresh, notes = {}, known ~= '' and { known } or {}
-  for unit, number in string.gmatch(told, '([a-z0-9_]*)=(%d+)') do
+  for unit, number in string.gmatch(report, '([a-z0-9_]*)=(%d+)') do
     if not fresh[unit] and not string.find(',' .. (known or ''), ',' .. unit .. '=', 1, true) then
       fresh[unit] = math.min(tonumber(number), MOST_UNITS)
       notes[#notes + 1] = string.format('%s=%.0f', unit, fresh[unit])

@@ -18,7 +18,7 @@ end
 -- Returns when a gate opens, why it lets no task run, and the fifth text: four parts with TABs between.
 local function seen_of(gate)
   local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- `one`: a cost of 1 of each unit
-  local counted, told = {}, {}
+  local counted, host = {}, {}
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
   end
@@ -49,10 +49,10 @@ local function seen_of(gate)
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
   end
   for unit, budget in pairs(gate.observed or {}) do
-    told[#told + 1] = budgets().describe(unit, budget)
+    host[#host + 1] = budgets().describe(unit, budget)
   end
-  table.sort(told)
-  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(told, ' '), table.concat(granted, ' ') }
+  table.sort(host)
+  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(host, ' '), table.concat(granted, ' ') }
   return at, reason_of(gate, at, why), table.concat(left, '\t')
 end
 

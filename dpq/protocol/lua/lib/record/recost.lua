@@ -4,9 +4,9 @@
 -- Gives: recost(task, cost).
 local function recost(task, cost)
   if cost ~= task.cost and task.token ~= '0' then
-    local told, charged = string.match(live_note(task, SPENT) or '', '^(%S*) ?(%S*)$')
+    local report, charged = string.match(live_note(task, SPENT) or '', '^(%S*) ?(%S*)$')
     charged = (charged or '') ~= '' and charged or task.cost
-    set_note(task, SPENT, string.format('%s %s %s', task.token, told or '', charged))
+    set_note(task, SPENT, string.format('%s %s %s', task.token, report or '', charged))
   end
   task.cost = cost
 end

@@ -1,0 +1,65 @@
+"""The workers of queues for screens: their longest runs beside the usual ones, and what hangs.
+
+The dashboard and its API draw them. No I/O.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dpq.model.reports import WorkerInfo
+from dpq.model.verdict import LATE_SECONDS, hangs
+from dpq.views.sampler import Snapshot
+
+
+class Working(NamedTuple):
+    """One run of a worker, with all queues that it serves.
+
+    Attributes:
+        info: What it says of one of them: that with its longest run.
+        queues: Their names.
+        running: Its handlers that run, on tasks of all of them.
+        holds: The tasks that it holds.
+        p99: The seconds within which 99 of 100 runs of that queue end; None if none has ended.
+        late: It has sent no heartbeat for too long.
+        hangs: Its longest run is far longer than others.
+    """
+
+    info: WorkerInfo
+    queues: list[str]
+    running: int
+    holds: int
+    p99: float | None
+    late: bool
+    hangs: bool
+
+
+def working(snapshots: Sequence[Snapshot]) -> list[Working]:
+    """Join the heartbeats of queues by worker: those that hang or are late come first."""
+    by_id: dict[str, list[tuple[WorkerInfo, Snapshot]]] = {}
+    for snapshot in snapshots:
+        for info in snapshot.workers:
+            by_id.setdefault(info.id, []).append((info, snapshot))
+    found = []
+    for few in by_id.values():
+        info, snapshot = max(few, key=lambda pair: pair[0].longest_seconds or 0.0)
+        run = snapshot.stats.run
+        found.append(
+            Working(
+                info,
+                sorted(each.queue for each, _ in few),
+                sum(each.running for each, _ in few),
+                sum(each.holds for each, _ in few),
+                run.p99 if run else None,
+                min(each.seen_seconds for each, _ in few) > LATE_SECONDS,
+                any(hangs(seen.stats, each.longest_seconds or 0.0) for each, seen in few),
+            )
+        )
+    return sorted(
+        found,
+        key=lambda each: (
+            not each.hangs,
+            not each.late,
+            -(each.info.longest_seconds or 0.0),
+            each.info.name,
+        ),
+    )

@@ -1,0 +1,238 @@
+"""The pages over all queues of the server: what is wrong, workers, events, recurring tasks.
+
+Each looks at a bounded number of queues and shows a bounded number of rows; it says if there are
+more.
+"""
+
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from dpq import Event, Task, TaskState, Verdict, VerdictState
+from dpq.model.verdict import KINDS
+from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Filter, Found
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
+from dpq.transport.cluster import forbidden
+from dpq.views.sampler import Snapshot
+from dpq.views.verdict import worst_first
+from dpq.views.workers import Working, working
+from dpq.web.pages import PAGE, whole_of
+from dpq.web.site import Call
+
+QUEUES = 200
+"""Queues that one of these pages looks at, in the order of their names."""
+
+ROWS = 200
+"""Workers, and recurring tasks, on a page."""
+
+EVENTS_EACH = 50
+"""The newest events of each queue, of which the page shows the newest of all."""
+
+EVENTS_SHOWN = 100
+"""Events on the page."""
+
+
+class Way(NamedTuple):
+    """A button or a link that answers a verdict.
+
+    Attributes:
+        label: Its words.
+        path: Its address.
+        fields: The fields of the form; None for a link.
+    """
+
+    label: str
+    path: str
+    fields: dict[str, str] | None = None
+
+
+class Wrong(NamedTuple):
+    """A queue that needs a person."""
+
+    queue: str
+    verdict: Verdict
+    ways: list[Way]
+
+
+class Bound(NamedTuple):
+    """The queues that a page has looked at, of how many, and those that could not be read."""
+
+    looked: int
+    total: int
+    errors: dict[str, str]
+
+
+def overview(call: Call) -> Response:
+    """Show what is wrong on the server, worst first; below it all queues, 50 on a page."""
+    every = list(call.site.directory.names())
+    known = {name: (found, error) for name, found, error in call.site.snapshots(every[:QUEUES])}
+    names = [name for name in every if call.query.get("q", "") in name]
+    start = max(0, whole_of(call.query.get("start", "0")))
+    page = names[start : start + PAGE]
+    unknown = call.site.snapshots([name for name in page if name not in known])
+    rows = known | {name: (found, error) for name, found, error in unknown}
+    read = {name: found for name, (found, _) in known.items() if found}
+    wrong = [
+        Wrong(each.queue, each, ways(call, read[each.queue]))
+        for each in worst_first(found.verdict for found in read.values())
+    ]
+    errors = {name: error for name, (_, error) in known.items() if error}
+    return call.render(
+        "overview.html",
+        wrong=wrong[:PAGE],
+        wrongs=len(wrong) + len(errors),
+        bound=Bound(len(known), len(every), errors),
+        rows=[(name, *rows[name]) for name in page],
+        total=len(names),
+        start=start,
+        following=start + PAGE if start + PAGE < len(names) else None,
+    )
+
+
+def ways(call: Call, snapshot: Snapshot) -> list[Way]:
+    """Return the buttons and links that do what a verdict says is to do; only allowed buttons."""
+    verdict = snapshot.verdict
+    name, state = verdict.queue, verdict.state
+    held = next((h for h in snapshot.survey.held if not h.state.open and _is(h, state)), None)
+    group = held.state.group if held else None
+    limit = Way("Look at its limit", call.url("q", name, "limit", group=group))
+    found: list[Way] = []
+    if state is VerdictState.PAUSED and call.may("resume", name):
+        found.append(Way("Resume", call.url("q", name, "resume"), {}))
+    if state is VerdictState.BY_HAND and group is not None:
+        if call.may("open", name):
+            fields = {"verb": "open", "group": group}
+            found.append(Way("Open the group", call.url("q", name, "group"), fields))
+        found.append(limit)
+    if state is VerdictState.QUOTA:
+        found.append(limit)
+    if state is VerdictState.CONCURRENCY:
+        if held and held.holder:
+            found.append(Way("Look at its task", call.url("q", name, "tasks", held.holder)))
+        found.append(limit)
+    if state in (VerdictState.NO_CONSUMER, VerdictState.HANDLERS_BUSY):
+        found.append(Way("Go to its workers", call.url("q", name, "workers")))
+    if state is VerdictState.ONLY_DEAD:
+        if call.may("replay", name):
+            fields = {"action": "replay", "all": "1", "f.state": "dead"}
+            found.append(Way("Replay the dead…", call.url("q", name, "tasks"), fields))
+        found.append(Way("Look at the dead", call.url("q", name, "dead")))
+    if state is VerdictState.SETTINGS_LOST:
+        found.append(Way("Check it", call.url("server")))
+    return found
+
+
+def _is(held: Any, state: VerdictState) -> bool:
+    return KINDS.get(held.state.reason or "", VerdictState.PACED) is state
+
+
+# Workers
+
+
+def workers(call: Call) -> Response:
+    """Show the workers of all queues: those that hang or are late come first."""
+    found, bound = all_workers(call)
+    return call.render("all_workers.html", found=found[:ROWS], total=len(found), bound=bound)
+
+
+def all_workers(call: Call) -> tuple[list[Working], Bound]:
+    """Read the workers of all queues."""
+    every = list(call.site.directory.names())
+    found = call.site.snapshots(every[:QUEUES])
+    errors = {name: error for name, _, error in found if error}
+    return working([each for _, each, _ in found if each]), Bound(len(found), len(every), errors)
+
+
+# Events
+
+
+class Happened(NamedTuple):
+    """An event of a queue."""
+
+    queue: str
+    event: Event
+
+
+def all_events(call: Call) -> tuple[list[Happened], Bound]:
+    """Read the newest events of all queues, the newest first."""
+
+    def read(queue: QueueOperations[Any]) -> Steps[list[Event]]:
+        return queue.events("", EVENTS_EACH)
+
+    answers, bound = _ask(call, "events", read)
+    found = [Happened(name, event) for name, few in answers.items() for event in few]
+    return sorted(found, key=lambda each: each.event.at, reverse=True), bound
+
+
+def events(call: Call) -> Response:
+    """Show the newest events of all queues: 429s, closings, deaths, limits set."""
+    kind = call.query.get("kind", "")
+    known, bound = all_events(call)
+    found = [each for each in known if kind in ("", each.event.kind)]
+    return call.render(
+        "all_events.html",
+        found=found[:EVENTS_SHOWN],
+        total=len(found),
+        each=EVENTS_EACH,
+        kinds=sorted({each.event.kind for each in known} | {kind} - {""}),
+        kind=kind,
+        bound=bound,
+    )
+
+
+# Recurring tasks
+
+
+class Scheduled(NamedTuple):
+    """A recurring task that waits for its next time."""
+
+    queue: str
+    task: Task[Any]
+
+
+class Schedules(NamedTuple):
+    """Recurring tasks, the next one first, and how many delayed tasks were looked at for them."""
+
+    found: list[Scheduled]
+    looked: int
+    left: int
+
+
+def all_schedules(call: Call) -> tuple[Schedules, Bound]:
+    """Find the recurring tasks among the delayed tasks of all queues that are due first."""
+    count = min(QUEUES, len(call.site.directory.names()))
+    look = min(LOOK, LOOK_MOST // max(1, count))
+    chosen = Filter(TaskState.DELAYED, recurring=True)
+
+    def read(queue: QueueOperations[Any]) -> Steps[Found]:
+        return Browser(queue).search(chosen, (), PAGE, look)
+
+    answers, bound = _ask(call, "recurring", read)
+    found = [Scheduled(name, task) for name, page in answers.items() for task in page.tasks]
+    looked, left = (
+        sum(getattr(page, field) for page in answers.values()) for field in ("looked", "left")
+    )
+    found.sort(key=lambda each: (each.task.visible_until, each.queue))
+    return Schedules(found, looked, left), bound
+
+
+def recurring(call: Call) -> Response:
+    """Show the schedules of all queues, the next one first."""
+    schedules, bound = all_schedules(call)
+    rows = schedules.found[:ROWS]
+    return call.render("all_recurring.html", schedules=schedules, rows=rows, bound=bound)
+
+
+def _ask(call: Call, key: str, what: Any) -> tuple[dict[str, Any], Bound]:
+    """Run an operation on the first queues; return the answers by name, and what was not read."""
+    every = list(call.site.directory.names())
+    names = every[:QUEUES]
+    answers = call.site.shared.get(("all", key), lambda: call.site.ask(names, what))
+    errors = {
+        name: "its user of Redis may not read it" if forbidden(each) else str(each)
+        for name, each in answers.items()
+        if isinstance(each, Exception)
+    }
+    good = {name: each for name, each in answers.items() if name not in errors}
+    return good, Bound(len(names), len(every), errors)

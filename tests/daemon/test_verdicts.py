@@ -1,0 +1,433 @@
+"""The verdict: each state is planted, and read word for word from every surface."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from markupsafe import escape
+from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from dpq import DPQ, Push, Verdict, VerdictState
+from dpq.cli import app
+from dpq.metrics import Exporter
+from dpq.operations.workers import Doing
+from dpq.protocol.command import CommandMaker
+from dpq.protocol.keys import key_of
+from dpq.server import Server
+from dpq.testing import Clock
+from dpq.top.reader import Reader
+from dpq.top.screens import told_of
+from dpq.views.sampler import Named
+from dpq.web import app as dashboard
+
+S = VerdictState
+
+HELD: list[Any] = []
+"""Permits that nobody gives back."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of all calls of this process, those of the command line too."""
+    made = Clock(1_700_000_000_000)
+    monkeypatch.setattr(CommandMaker, "_now", lambda self: made())
+    return made
+
+
+@pytest.fixture
+def q(url: str, name: str, clock: Clock) -> Iterator[DPQ]:
+    with DPQ.from_url(url, name) as queue:
+        yield queue
+        queue.drop()
+
+
+def beat(
+    q: DPQ, running: int = 0, longest: int | None = None, worker: str = "w1", holds: int = 0
+) -> None:
+    """Send a heartbeat of a worker with two handlers; `longest` is in ms."""
+    leases = [(f"t{n}", n + 1) for n in range(holds)]
+    doing = Doing(leases, longest, None if longest is None else "task-1")
+    q._session.run(q._operations.beat, worker, "crawler", "box7", 4711, running, 2, 9.0, doing)
+
+
+def fill(q: DPQ, count: int = 4, group: str | None = "api") -> None:
+    q.push_many([Push(n, group=group) for n in range(count)])
+
+
+def usual_runs(q: DPQ, clock: Clock) -> None:
+    """Let some runs of 2 s end."""
+    q.push_many([Push(n) for n in range(3)])
+    for _ in range(3):
+        task = q.pop().task
+        clock.advance(2)
+        q.ack(task)
+
+
+def settings_lost(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.redis.delete(key_of(q.queue_name, "conf"))
+
+
+def limits_lost(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.set_limit(1, 60, group="api")
+    q.redis.delete(key_of(q.queue_name, "limits"))
+    q.redis.hdel(key_of(q.queue_name, "stats"), "kept.group:api")
+
+
+def unreadable(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.set_limit(1, 60, group="api")
+    q.delay_group("api", 9)
+    for part in ("limits", "stats"):
+        names = {"limits": "group:api", "stats": "kept.group:api"}
+        q.redis.hset(key_of(q.queue_name, part), names[part], "junk")
+    q.delay_group("api", 0)
+    q.pop()
+
+
+def paused_for_ever(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.pause()
+
+
+def paused_for_a_time(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.pause(600)
+
+
+def paused_and_no_consumer(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    q.pause()
+
+
+def never_a_consumer(q: DPQ, clock: Clock) -> None:
+    fill(q)
+
+
+def the_last_pop_is_long_ago(q: DPQ, clock: Clock) -> None:
+    fill(q, group=None)
+    q.pop_many(2, visibility=30)
+    clock.advance(100)
+
+
+def the_last_worker_is_silent(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    q.pop(visibility=600)
+    beat(q, running=1, longest=100, holds=1)
+    clock.advance(40)
+
+
+def all_hang(q: DPQ, clock: Clock) -> None:
+    usual_runs(q, clock)
+    fill(q)
+    clock.advance(480)
+    beat(q, running=2, longest=480_000)
+
+
+def all_hang_and_a_429(q: DPQ, clock: Clock) -> None:
+    usual_runs(q, clock)
+    fill(q)
+    q.rate_limited(q.pop().task, 3600)
+    clock.advance(480)
+    beat(q, running=2, longest=480_000)
+
+
+def consumers_hang(q: DPQ, clock: Clock) -> None:
+    usual_runs(q, clock)
+    fill(q, group=None)
+    q.pop(visibility=3600)
+    clock.advance(480)
+
+
+def met_429(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.rate_limited(q.pop().task, 90)
+
+
+def probe_runs(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.rate_limited(q.pop().task, 5)
+    clock.advance(6)
+    assert q.pop().task
+
+
+def whole_queue_429(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.rate_limited(q.pop().task, 90, scope="queue")
+
+
+def paced(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.set_limit(6, 60, group="api")
+    q.ack(q.pop().task)
+
+
+def slow_limit(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.set_limit(1, 3600)
+    q.ack(q.pop().task)
+
+
+def concurrency(q: DPQ, clock: Clock) -> None:
+    usual_runs(q, clock)
+    fill(q)
+    q.set_limit(concurrency=1, group="api")
+    assert q.pop(visibility=3600).task
+    clock.advance(200)
+    q.pop()
+    beat(q, running=1, longest=200_000)
+
+
+def dead_permit(q: DPQ, clock: Clock) -> None:
+    q.set_limit(concurrency=1, group="api")
+    permit = q.acquire("api", timeout=0)
+    permit.__enter__()
+    HELD.append(permit)  # whoever forgets it gives it back
+    fill(q)
+    beat(q)
+    assert q.pop().task is None
+
+
+def quota(q: DPQ, clock: Clock) -> None:
+    from dpq import Quota
+
+    fill(q)
+    beat(q)
+    q.set_limit(Quota(1, "month", timezone="UTC"), group="api")
+    q.ack(q.pop().task)
+
+
+def closed_by_hand(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.delay_group("api", None)
+
+
+def some_closed_others_move(q: DPQ, clock: Clock) -> None:
+    fill(q, 50)
+    fill(q, 2, group="other")
+    beat(q)
+    q.delay_group("api", None)
+
+
+def only_delayed(q: DPQ, clock: Clock) -> None:
+    q.push("x", delay=7200)
+
+
+def only_dead(q: DPQ, clock: Clock) -> None:
+    for n in range(3):
+        q.push(n)
+        q.bury(q.pop().task, f"no page {n}")
+
+
+def moving(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q, running=1, longest=100)
+
+
+def waiting_pops(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    q.delay_group("api", 600)
+    for _ in range(30):
+        assert q.pop().task is None
+        clock.advance(10)
+    q.delay_group("api", 0)
+
+
+def empty(q: DPQ, clock: Clock) -> None:
+    q.push("x")
+    q.ack(q.pop().task)
+
+
+class Planted(NamedTuple):
+    plant: Callable[[DPQ, Clock], None]
+    state: VerdictState
+    words: str
+    needs_person: bool = False
+    also: tuple[VerdictState, ...] = ()
+
+
+PLANTED = [
+    Planted(settings_lost, S.SETTINGS_LOST, "has lost its setting 'format'", True),
+    Planted(limits_lost, S.SETTINGS_LOST, "limits of the queue are lost", True),
+    Planted(unreadable, S.SETTINGS_LOST, "the stored limit of group 'api' cannot be read", True),
+    Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
+    Planted(paused_for_a_time, S.PAUSED, "it is paused until 22:23:20 UTC"),
+    Planted(paused_and_no_consumer, S.PAUSED, "also: no consumer", True, (S.NO_CONSUMER,)),
+    Planted(never_a_consumer, S.NO_CONSUMER, "4 tasks are due, and no consumer has ever", True),
+    Planted(
+        *(the_last_pop_is_long_ago, S.NO_CONSUMER),
+        "has asked for one since 22:13:20 UTC; the leases of 2 of them have ended",
+        True,
+    ),
+    Planted(
+        *(the_last_worker_is_silent, S.NO_CONSUMER),
+        "its last worker, crawler on box7 (pid 4711), has sent no heartbeat since 22:13:20",
+        True,
+    ),
+    Planted(
+        *(all_hang, S.HANDLERS_BUSY),
+        "2 of 2 handlers are busy, the longest for 8 m (99 of 100 end within 2 s): task task-1 in "
+        "crawler on box7 (pid 4711)",
+        True,
+    ),
+    Planted(all_hang_and_a_429, S.HANDLERS_BUSY, "also: held by a 429", True, (S.RATE_LIMITED,)),
+    Planted(consumers_hang, S.HANDLERS_BUSY, "hold 1 lease and ask for no more", True),
+    Planted(
+        *(met_429, S.RATE_LIMITED),
+        "the host of group 'api' has answered 429 at 22:13:20 UTC: it is closed until 22:14:50 "
+        "UTC; 4 of 4 due tasks wait for that",
+    ),
+    Planted(probe_runs, S.RATE_LIMITED, "the first task of group 'api' after a 429 still runs"),
+    Planted(whole_queue_429, S.RATE_LIMITED, "the host of the queue has answered 429"),
+    Planted(paced, S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC"),
+    Planted(slow_limit, S.PACED, "the limit of the queue allows 1/h"),
+    Planted(
+        *(concurrency, S.CONCURRENCY),
+        "group 'api' lets 1 task run at once",
+        True,
+    ),
+    Planted(dead_permit, S.CONCURRENCY, "1 permit of `acquire` holds it", True),
+    Planted(quota, S.QUOTA, "is spent until 2023-12-01 00:00:00 UTC", True),
+    Planted(closed_by_hand, S.BY_HAND, "was closed by hand at 22:13:20 UTC until it is", True),
+    Planted(some_closed_others_move, S.MOVING, "group 'api' is held by hand"),
+    Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
+    Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
+    Planted(moving, S.MOVING, "4 tasks are due"),
+    Planted(waiting_pops, S.MOVING, "4 tasks are due"),
+    Planted(empty, S.EMPTY, "no task is stored"),
+]
+"""Each state, as it is planted; what its sentence says; and if a person is needed."""
+
+
+@pytest.fixture(params=PLANTED, ids=lambda each: each.plant.__name__)
+def planted(request: pytest.FixtureRequest, q: DPQ, clock: Clock) -> tuple[Planted, Verdict]:
+    """A planted state, and the verdict on it."""
+    request.param.plant(q, clock)
+    return request.param, q.why()
+
+
+def test_each_state_is_found(planted: tuple[Planted, Verdict]) -> None:
+    """The verdict has the state that was planted, says why, and says if a person is needed."""
+    wanted, verdict = planted
+    assert (verdict.state, verdict.also) == (wanted.state, wanted.also), verdict
+    assert wanted.words in str(verdict)
+    assert verdict.needs_person is wanted.needs_person
+    assert bool(verdict.what_to_do) or not wanted.needs_person
+    assert str(verdict).count(". ") == 0  # one sentence
+
+
+def run(q: DPQ, url: str, *words: str) -> Any:
+    """Call the command line."""
+    return CliRunner().invoke(app, ["--url", url, "--queue", q.queue_name, *words])
+
+
+def test_every_surface_says_the_same(
+    planted: tuple[Planted, Verdict], q: DPQ, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line, the dashboard, its API, `dpq top` and the metrics show its words."""
+    monkeypatch.setenv("COLUMNS", "300")
+    wanted, verdict = planted
+    sentence, name = str(verdict), q.queue_name
+    assert run(q, url, "why").stdout.splitlines() == [sentence, *filter(None, [verdict.what_to_do])]
+    assert json.loads(run(q, url, "why", "--json").stdout)["sentence"] == sentence
+    assert sentence in run(q, url, "stats").stdout
+    assert json.loads(run(q, url, "stats", "--json").stdout)["verdict"]["sentence"] == sentence
+    assert f"{name}\t{sentence}\n" in run(q, url, "queues").stdout
+    rows = map(json.loads, run(q, url, "queues", "--json").stdout.splitlines())
+    assert {row["queue"]: row for row in rows}[name]["verdict"]["sentence"] == sentence
+    doctor = run(q, url, "doctor")
+    assert (f"problem: {sentence}\n" in doctor.stdout) is wanted.needs_person
+    assert sentence in " ".join((doctor.stdout + doctor.stderr).split())
+    assert doctor.exit_code == 1  # its clock is far off
+    with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:
+        for path in ("/", f"/q/{name}"):
+            assert str(escape(sentence)) in browser.get(path).text, path
+        said = browser.get(f"/api/queues/{name}").json()["verdict"]
+        assert said["sentence"] == sentence
+        assert Verdict.model_validate({k: v for k, v in said.items() if k != "sentence"}) == verdict
+        listed = browser.get("/api/queues").json()["queues"]
+        assert [each["verdict"]["sentence"] for each in listed] == [sentence]
+    found = Reader(Named([q]), print).read([name], name)
+    assert found.details, found
+    assert found.snapshots[name].verdict == verdict
+    assert told_of(found.details, found.snapshots[name].verdict, 0.0).startswith(sentence)
+    samples = {
+        sample.labels["state"]: sample.value
+        for family in text_string_to_metric_families(Exporter(Named([q])).text().decode())
+        for sample in family.samples
+        if sample.name == "dpq_verdict"
+    }
+    assert samples == {state.value: state is verdict.state for state in VerdictState}
+
+
+def test_an_unknown_queue(q: DPQ, url: str) -> None:
+    """A queue that does not exist is named with the nearest name."""
+    q.push("x")
+    with DPQ.from_url(url, f"{q.queue_name}x") as other:
+        verdict = other.why()
+    assert verdict.state is S.UNKNOWN_QUEUE
+    assert f"did you mean {q.queue_name!r}?" in verdict.because
+    said = CliRunner().invoke(app, ["--url", url, "--queue", f"{q.queue_name}x", "why"])
+    assert said.stdout.splitlines()[0] == str(verdict)
+    assert said.exit_code == 1
+
+
+def test_a_server_that_is_away() -> None:
+    """The command line, the dashboard and its API say that the server is away, since when."""
+    with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
+        mails.push("x")
+        site = dashboard([mails])
+        with TestClient(site, base_url="http://127.0.0.1:8321") as browser:
+            assert "no consumer" in browser.get("/q/mails").text
+            server.close()
+            mails.redis.connection_pool.disconnect()
+            page = browser.get("/q/mails/limits")
+            assert page.status_code == 503
+            assert "server away: the server has not answered since " in page.text.replace(
+                "Server", "server"
+            )
+            said = browser.get("/api/queues/mails/limits")
+            assert "server away: the server has not answered since " in said.text
+        run = CliRunner().invoke(app, ["--url", server.url, "--queue", "mails", "why"])
+        assert run.stdout.startswith("server away: the server has not answered since ")
+        assert run.exit_code == 1
+
+
+def test_a_reader_of_pages_may_read_the_verdict(q: DPQ, redis: Redis) -> None:
+    """No verdict changes anything that is stored."""
+    fill(q)
+    q.set_limit(1, 60, group="api")
+    q.pop()
+    before = {key: redis.dump(key) for key in redis.keys(f"*{q.queue_name}*")}
+    q.why()
+    assert {key: redis.dump(key) for key in redis.keys(f"*{q.queue_name}*")} == before
+
+
+def test_partitions_are_one_queue(url: str, name: str, clock: Clock) -> None:
+    """The verdict joins what all partitions hold."""
+    with DPQ.from_url(url, name, partitions=3) as q:
+        fill(q, 6, group=None)
+        assert "6 tasks are due, and no consumer has ever" in q.why().because
+        beat(q)
+        fill(q, 5, group="api")
+        q.delay_group("api", 60)
+        assert q.why().state is S.MOVING
+        q.pause(60)
+        assert q.why().state is S.PAUSED
+        q.drop()

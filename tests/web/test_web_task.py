@@ -1,0 +1,200 @@
+"""The page of one task: when it begins, the worker that runs it, what has happened to it."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kit.web import Browser, furnish
+
+from dpq import DPQ, Push
+from dpq.model.pace import Pace
+from dpq.operations.workers import Doing
+from dpq.testing import Clock
+from dpq.views.one_task import STEPS_SHOWN, begins, life, shown_steps
+from dpq.views.sampler import Watch
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
+
+
+def beat(q: DPQ, running: int = 0, doing: Doing | None = None) -> None:
+    """A worker with 3 handlers reports."""
+    beats = q._operations.beat
+    q._session.run(beats, "w", "crawler", "host7", 11, running, 3, 4.0, doing or Doing())
+
+
+def told(look: Browser, q: DPQ, id_: str) -> Any:
+    """What the API says of a task."""
+    return look.api(f"/queues/{q.queue_name}/tasks/{id_}")
+
+
+def paced(q: DPQ) -> list[str]:
+    q.set_limit(1, 10, group="a")
+    return q.push_many([Push(n, group="a") for n in range(200)])
+
+
+def paused(q: DPQ) -> str:
+    q.pause()
+    return q.push("x")
+
+
+def shut(q: DPQ) -> str:
+    q.delay_group("a", None)
+    return q.push("x", group="a")
+
+
+def beside_others(q: DPQ) -> str:
+    ids = paced(q)
+    q.set_limit(1, 1, group="b")
+    q.push_many([Push(n, group="b") for n in range(9)])
+    return ids[150]
+
+
+def busy(q: DPQ) -> str:
+    beat(q, 3)
+    return q.push("x")
+
+
+def stuck(q: DPQ) -> str:
+    beat(q, 3, Doing(longest_ms=3_600_000, longest_task="T"))
+    return q.push("x")
+
+
+BEGINS: dict[str, tuple[Callable[[DPQ], str], str, float | None, str]] = {
+    "next": (lambda q: q.push("x"), "exact", 0, ""),
+    "all handlers are busy": (busy, "unknown", None, "one of 3 busy handlers is free"),
+    "all handlers hang": (stuck, "unknown", None, "the longest for 1 h: task T in crawler"),
+    "delayed": (lambda q: q.push("x", delay=60), "exact", 60, ""),
+    "paced": (lambda q: paced(q)[2], "exact", 20, "group 'a': 1/10s"),
+    "beyond the forecast": (lambda q: paced(q)[150], "about", 1500, ""),
+    "others wait": (beside_others, "earliest", 1500, "other groups may come before it"),
+    "paused": (paused, "unknown", None, "paused until somebody resumes it"),
+    "closed by hand": (shut, "unknown", None, "until it is opened"),
+}
+"""What is planted, and what is said: its kind, seconds from now, and why."""
+
+
+@pytest.mark.parametrize("name", BEGINS)
+def test_when_a_task_begins(look: Browser, q: DPQ, path: str, clock: Clock, name: str) -> None:
+    """The page and the API say the same moment, how sure it is, and why."""
+    plant, kind, seconds, because = BEGINS[name]
+    beat(q)
+    id_ = plant(q)
+    said = told(look, q, id_)["begins"]
+    assert (said["kind"], because in said["because"]) == (kind, True), said
+    html = look.page(f"{path}/tasks/{id_}")
+    if seconds is None:
+        assert said["at_ms"] is None
+        assert '<p class="lead">Not known</p>' in html
+    elif seconds == 0:
+        assert '<p class="lead">At the next pop</p>' in html
+    else:
+        assert said["at_ms"] == pytest.approx(clock.ms + seconds * 1000, abs=2)
+        word = {"exact": "At", "about": "About", "earliest": "Not before"}[kind]
+        at = f'<p class="lead">{word} <time datetime="[^"]*" data-at="{round(said["at_ms"])}" '
+        assert re.search(f"{at}data-about>2023-11-14 [0-9:]* UTC</time></p>", html)
+    if kind == "earliest":
+        assert said["latest_ms"] == pytest.approx(clock.ms + 1_990_000, abs=2000)
+
+
+def test_nobody_is_there(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
+    """Without a consumer the moment is not known, and what limits allow is no promise."""
+    id_ = q.push("x", delay=60)
+    html = look.page(f"{path}/tasks/{id_}")
+    assert '<p class="lead">Not known: not before <time' in html
+    assert "No consumer is seen: no worker reports" in html
+    html = look.page(f"{path}/tasks/{q.push('y')}")
+    assert "1 task is due, and no consumer has ever asked for one" in html
+    q.pop()
+    clock.advance(5)
+    html = look.page(f"{path}/tasks/{q.push('y')}")
+    assert '<p class="lead">At the next pop</p>' in html
+
+
+@pytest.mark.parametrize(
+    ("done", "kind", "seconds", "because"),
+    [
+        (2.0, "about", 30, "2 have ended in a second, over the last 1 m"),
+        (0.0, "unknown", None, "nothing has ended in the last 1 m"),
+        (None, "unknown", None, "no rate is known yet"),
+    ],
+)
+def test_a_task_behind_others(
+    q: DPQ, clock: Clock, done: float, kind: str, seconds: float, because: str
+) -> None:
+    """Without a limit the rate of the queue says when; without a rate it is not known."""
+    beat(q)
+    ids = q.push_many([Push(n) for n in range(100)])
+    watch = Watch(q)
+    snapshot = watch.read()._replace(pace=Pace("clears", 0.0, done, seconds=60))
+    why = q._session.run(watch.browser.explained, ids[60])
+    assert (why.ahead, why.in_group) == (60, 0)
+    said = begins(q.get(ids[60]), why, q.forecast(50), snapshot, None)
+    assert (said.kind, because in said.because) == (kind, True)
+    assert said.at_ms == (None if seconds is None else clock.ms + seconds * 1000)
+
+
+def test_a_running_task_has_its_worker(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
+    """Its worker, host and process stand there, with its begin and the end of its lease."""
+    q.push("x")
+    task = q.pop(visibility=90).task
+    clock.advance(20)
+    assert "No worker reports this lease" in look.page(f"{path}/tasks/{task.id}")
+    beat(q, 1, Doing([(task.id, task.token)]))
+    html = look.page(f"{path}/tasks/{task.id}")
+    assert re.search("<dt>worker</dt><dd><a [^>]*>crawler</a></dd>", html)
+    assert "<dd>host7, process 11</dd>" in html
+    said = told(look, q, task.id)
+    assert said["begins"]["kind"] == "running"
+    assert said["begins"]["at_ms"] == pytest.approx(clock.ms - 20_000, abs=1)
+    assert (said["holder"]["worker"], said["holder"]["pid"]) == ("crawler", 11)
+    assert said["holder"]["token"] == str(task.token)
+    assert f'data-at="{clock.ms + 70_000}"' in html
+    assert told(look, q, q.push("y"))["holder"] is None
+
+
+def test_the_life_of_a_task(look: Browser, redis: Any, q: DPQ, path: str, clock: Clock) -> None:
+    """With a trail each step stands on its page, with its error and how long it ran."""
+    kept = DPQ(redis, q.queue_name, trail_max_events=1000, clock=clock)
+    id_ = kept.push("x", 7)
+    for error in ("HTTP 500", "HTTP 503"):
+        clock.advance(4)
+        task = kept.pop().task
+        clock.advance(2)
+        kept.fail(task, error, delay=0)
+    html = look.page(f"{path}/tasks/{id_}")
+    steps = re.findall(r'<span class="tag (\w*)">([^<]*)</span>(.*?)</li>', html)
+    assert [kind for _, kind, _ in steps] == ["pushed", *["delivered", "failed"] * 2]
+    assert steps[2] == ("bad", "failed", " after 2 s: <bdi>HTTP 500</bdi>")
+    assert 'aria-label="2 deliveries in 12 s"' in html
+    assert html.count('<rect class="run"') == html.count('<line class="bad"') == 2
+    said = told(look, q, id_)
+    assert [event["kind"] for event in said["trail"]][1:] == ["delivered", "failed"] * 2
+    assert said["trail_whole"]
+    kept.ack(kept.pop().task)
+    gone = look.page(f"{path}/tasks/{id_}", 404)
+    assert ">acked</span>" in gone
+    assert "nothing else is stored of it" in gone
+
+
+def test_a_life_without_a_trail(look: Browser, q: DPQ, path: str) -> None:
+    """The task says its push, last delivery and death; the page says that a trail has more."""
+    ids = furnish(q)
+    html = look.page(f"{path}/tasks/{ids['dead']}")
+    kinds = re.findall(r'<li>.*?<span class="tag \w*">([^<]*)</span>', html)
+    assert kinds == ["pushed", "delivered", "dead"]
+    assert "trail_max_events" in html
+    assert "HTTP 404 for page 17" in html
+
+
+def test_a_long_life_is_cut(q: DPQ) -> None:
+    """Its first step and its newest ones are shown, and the others are counted."""
+    steps = life(q.get(q.push("x")), []) * 100
+    steps = [step._replace(at_ms=float(n)) for n, step in enumerate(steps)]
+    shown, left_out = shown_steps(steps)
+    assert (len(shown), left_out) == (STEPS_SHOWN, 60)
+    assert [step.at_ms for step in shown] == [0, *range(61, 100)]
+    assert shown_steps(steps[:3]) == (steps[:3], 0)
