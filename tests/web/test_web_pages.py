@@ -578,14 +578,14 @@ def test_the_first_look_has_the_history(
         q.ack_many(q.pop_many(120))
     watch = Watch(q)
     trips = 0
-    call_all = q._session.connections.call_all
+    call_all = watch.queue._session.connections.call_all
 
     def counted(*args: Any, **more: Any) -> Any:
         nonlocal trips
         trips += 1
         return call_all(*args, **more)
 
-    monkeypatch.setattr(q._session.connections, "call_all", counted)
+    monkeypatch.setattr(watch.queue._session.connections, "call_all", counted)
     first = watch.read()
     assert trips == 1
     assert (first.pace.done, first.pace.seconds) == pytest.approx((2, 240))
