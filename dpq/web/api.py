@@ -83,7 +83,10 @@ def queues(call: Call) -> Response:
     shown = names[start : start + PAGE] if start >= 0 else []
     return call.answer(
         {
-            "queues": [queue_json(name, call.site.snapshot(name)) for name in shown],
+            "queues": [
+                queue_json(name, snapshot) if snapshot else {"queue": name, "error": fault}
+                for name, snapshot, fault in call.site.snapshots(shown)
+            ],
             "total": len(names),
         }
     )

@@ -8,12 +8,14 @@ from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, LeaseInfo, TaskNotFoundError, TaskState
+from dpq.model.limit_words import rules_words
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, Filter, Position
 from dpq.operations.finding import Hits, Search, begin, find
 from dpq.operations.one_task import TRAIL_LOOK, Trail, holder, task_trail
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
+from dpq.views.lanes import lanes_of
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
 from dpq.web.actions import OF_STATES
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads, whole_of
@@ -37,9 +39,13 @@ SUGGESTED = 20
 
 def coming(call: Call) -> Response:
     """Show the next tasks that start, each with its moment, as limits stand."""
+    found = next_tasks(call)
+    whole = call.shared("states", [])[0][0]
     return call.render(
         "next.html",
-        found=next_tasks(call),
+        found=found,
+        picture=lanes_of(found),
+        limit=rules_words(whole.rules, None) if whole.rules else "",
         snapshot=call.site.snapshot(call.name),
         payloads=shows_payloads(call),
     )

@@ -462,6 +462,7 @@ def test_stats_counts(run: Run, q: DPQ) -> None:
     assert counts == {"queue": q.queue_name, **json.loads(q.stats().model_dump_json())} | {
         "oldest_ready_seconds": counts["oldest_ready_seconds"],
         "drain": q.drain().model_dump(),
+        "verdict": {"sentence": str(q.why()), **q.why().model_dump(mode="json")},
     }
     table = run("stats").stdout
     assert re.search(r"ready +1\n", table)

@@ -238,7 +238,7 @@ def test_pause_and_resume(change: Browser, q: DPQ, path: str) -> None:
     change.submit(f"{path}/resume")
     assert "is paused" not in change.page(path)
     change.submit(f"{path}/pause", seconds="60")
-    assert "it goes on" in change.page(path)
+    assert "it is paused until 2" in change.page(path)
     change.submit(f"{path}/pause", 400, seconds="soon")
 
 
