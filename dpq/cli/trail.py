@@ -28,7 +28,7 @@ def trail(
     """Show what happened to each task: pushes, deliveries, ends; the oldest first.
 
     Only a queue made with `DPQ(..., trail_max_events=N)` keeps that. `dpq events` has the rare
-    things of every queue. With an ID, it looks at the newest 10 000 events.
+    things of every queue. With an ID, it looks at the newest 100 000 events.
     """
     if task_id and (after or follow):
         raise typer.BadParameter("an ID goes with neither --after nor --follow")

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
@@ -150,6 +151,20 @@ class Slot(BaseModel):
     workers: int = 0
     wait: Times | None = None
     run: Times | None = None
+
+
+class Granted(NamedTuple):
+    """The units that limits had granted at one moment, in one partition.
+
+    Attributes:
+        at_ms: The moment.
+        totals: For each scope how many 429s its tasks had met, and the units that each window had
+            granted, by its name in the gate. A scope is "" for the queue, a group, or a group TAB a
+            member. Totals only grow; they begin at 0 when a limit is set or forgotten.
+    """
+
+    at_ms: int
+    totals: dict[str, tuple[int, dict[str, int]]]
 
 
 class Event(BaseModel):

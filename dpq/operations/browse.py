@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dpq.model.history import Granted
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.payload import Codec
 from dpq.model.task import Task, TaskState
+from dpq.operations.history import granted
 from dpq.operations.limit_replies import read_limits
 from dpq.operations.limits import LimitOperations
 from dpq.operations.queue import QueueOperations, one_queue
@@ -333,6 +335,10 @@ class Browser:
         ordered = [by_name[name] for name in groups]
         counted = all(part.counted for part in found)
         return States([queue, by_name[EVERY_GROUP], *ordered], counted, found[0].now_ms)
+
+    def granted(self) -> Steps[list[list[Granted]]]:
+        """Read what limits had granted at each minute of the last hour, of each partition."""
+        return granted(self._operations.partitions)
 
     def _home(self, group: str) -> Any:
         return self._operations._home(group, None)

@@ -6,18 +6,21 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.history import Event, Slot, joined
+from dpq.model.history import Event, Granted, Slot, joined
 from dpq.model.pace import COVERED_SECONDS, Point
 from dpq.model.validation import number, whole_number
 from dpq.operations.partition import Partition
 from dpq.protocol.command import Steps, all_of, together
-from dpq.protocol.remembered import read_slots
+from dpq.protocol.remembered import read_granted, read_slots
 
 MINUTE, QUARTER = 60, 900
 """Seconds of the two kinds of slots."""
 
 MINUTES, QUARTERS = 1440, 1344
 """Slots of each kind that are kept: a day, and 14 days. Source: lua/lib/remember.lua."""
+
+GRANTED_MINUTES = 60
+"""Slots of what limits have granted. Source: lua/lib/remember.lua."""
 
 MAX_EVENTS = 1000
 """Events in one call: about as many as the stream keeps."""
@@ -33,10 +36,11 @@ def remember(parts: Sequence[Partition[Any]]) -> Steps[list[int]]:
 def history(parts: Sequence[Partition[Any]], seconds: float) -> Steps[list[Slot]]:
     """Read the slots of the last seconds, the oldest first."""
     number("seconds", seconds, "seconds", 1, QUARTERS * QUARTER)
-    length, kept = (MINUTE, MINUTES) if seconds <= MINUTES * MINUTE else (QUARTER, QUARTERS)
+    is_day = seconds <= MINUTES * MINUTE
+    ring, length, kept = ("m", MINUTE, MINUTES) if is_day else ("q", QUARTER, QUARTERS)
     most = min(kept, int(seconds // length) + 1)
     found = yield from all_of(
-        [part.report("history", [length * 1000, most], read_slots(length)) for part in parts]
+        [part.report("history", [ring, most], read_slots(length)) for part in parts]
     )
     return found[0] if len(found) == 1 else _summed(found)
 
@@ -46,9 +50,9 @@ def recent(parts: Sequence[Partition[Any]]) -> Steps[list[Point]]:
 
     If the history cannot be read, there are none: what a page reads along raises what concerns it.
     """
-    length, most = MINUTE * 1000, int(COVERED_SECONDS // MINUTE) + 1
+    most = int(COVERED_SECONDS // MINUTE) + 1
     found = yield from together(
-        [part.report("history", [length, most], read_slots(MINUTE)) for part in parts]
+        [part.report("history", ["m", most], read_slots(MINUTE)) for part in parts]
     )
     if any(isinstance(slots, Exception) for slots in found):
         return []
@@ -58,6 +62,11 @@ def recent(parts: Sequence[Partition[Any]]) -> Steps[list[Point]]:
     ]
     common = sorted(set(rows[0]).intersection(*rows[1:]))
     return [Point.joined([row[minute] for row in rows]) for minute in common]
+
+
+def granted(parts: Sequence[Partition[Any]]) -> Steps[list[list[Granted]]]:
+    """Read what limits had granted at each minute of the last hour, of each partition."""
+    return all_of([part.report("history", ["u", GRANTED_MINUTES], read_granted) for part in parts])
 
 
 def _summed(found: Sequence[list[Slot]]) -> list[Slot]:

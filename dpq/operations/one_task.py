@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dpq.model.history import Event
 from dpq.model.reports import LeaseInfo
-from dpq.model.task import Task
+from dpq.model.task import DeadTask, Task
 from dpq.operations.browse import LOOK
 from dpq.operations.queue import QueueOperations
 from dpq.operations.workers import lease_info
@@ -16,9 +16,12 @@ from dpq.protocol.command import Steps
 from dpq.protocol.placement import partition_of
 from dpq.protocol.remembered import read_events
 
-TRAIL_LOOK = 10_000
-"""Events of a trail that are looked at for one task, if the caller names no number: 50 ms of server
-time, in ten steps."""
+TRAIL_LOOK = 100_000
+"""Events of a trail that are looked at for one task at most: half a second of server time, in a
+hundred steps."""
+
+LATE_MS = 1000
+"""ms by which an entry of the stream may be later than the moment that it names."""
 
 
 class Trail(NamedTuple):
@@ -36,12 +39,25 @@ class Trail(NamedTuple):
 
 
 def task_trail(
-    queue: QueueOperations[Any], id_: str, since_ms: float = 0.0, look: int = TRAIL_LOOK
+    queue: QueueOperations[Any],
+    id_: str,
+    task: Task[Any] | None = None,
+    look: int = TRAIL_LOOK,
 ) -> Steps[Trail]:
-    """Read the trail of a task back to its push, or to `since_ms`, among the newest `look`."""
+    """Read the trail of a task, from its newest event back, among up to `look` events.
+
+    Args:
+        queue: The queue.
+        id_: The id of the task.
+        task: The task, if it is known: nothing is older than its push, or newer than its death.
+        look: Events of the trail to look at.
+    """
     part = queue.partitions[_part(queue, id_)]
     found: list[Event] = []
     looked, before, whole = 0, "", False
+    since_ms = task.enqueued_at.timestamp() * 1000 if task else 0.0
+    if isinstance(task, DeadTask) and queue.description.clock is None:
+        before = f"{round(task.died_at.timestamp() * 1000) + LATE_MS}-0"
     while not whole and looked < look:
         count, oldest, at, *page = yield from part.task_trail(id_, before, LOOK)
         found += read_events(page)

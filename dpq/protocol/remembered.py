@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from dpq.model.history import BOUNDS, OTHER_NAMES, Event, Slot, Times
+from dpq.model.history import BOUNDS, OTHER_NAMES, Event, Granted, Slot, Times
 from dpq.model.moments import moment_of
 from dpq.model.reports import QueueStats
 from dpq.protocol.values import read_texts
@@ -52,6 +52,24 @@ def _read_slot(text: str, long: Mapping[str, str], seconds: int) -> Slot | None:
         return Slot(**found, oldest_due_seconds=found["oldest_ready"])
     except (ValueError, LookupError):  # another program wrote into Redis
         return None
+
+
+def read_granted(reply: list[Any]) -> list[Granted]:
+    """Read what limits had granted, from the reply of history."""
+    return [_granted(text) for text in read_texts(reply[1:])]
+
+
+def _granted(text: str) -> Granted:
+    """Read one minute of it; leave out lines that another program wrote."""
+    at, _, lines = text.partition(" ")
+    totals = {}
+    for line in lines.split("\n"):
+        counts, tab, scope = line.partition("\t")
+        words = counts.split()
+        if tab and all(map(str.isdecimal, [*words[:1], *words[2::2]])) and len(words) % 2:
+            units = dict(zip(words[1::2], map(int, words[2::2]), strict=True))
+            totals[scope] = int(words[0]), units
+    return Granted(int(at), totals)
 
 
 def read_events(reply: list[Any]) -> list[Event]:

@@ -23,23 +23,11 @@ from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import BY, act_on_ids, begin_job, give_back, value_of
 from dpq.web.limit_pages import closed_first, group_names
-from dpq.web.pages import (
-    ALL,
-    PAGE,
-    SUGGESTED,
-    filter_of,
-    leases_of,
-    left_of,
-    look_of,
-    next_tasks,
-    query_of,
-    search,
-    see,
-    write_search,
-)
+from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of
 from dpq.web.render import plain
 from dpq.web.server_pages import Bound
 from dpq.web.site import Call, read_number, read_whole
+from dpq.web.task_pages import ALL, SUGGESTED, left_of, next_tasks, search, see, write_search
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
 """The buckets of times, which are most of a slot: an answer has them if a request asks for them."""
@@ -95,7 +83,10 @@ def queues(call: Call) -> Response:
     shown = names[start : start + PAGE] if start >= 0 else []
     return call.answer(
         {
-            "queues": [queue_json(name, call.site.snapshot(name)) for name in shown],
+            "queues": [
+                queue_json(name, snapshot) if snapshot else {"queue": name, "error": fault}
+                for name, snapshot, fault in call.site.snapshots(shown)
+            ],
             "total": len(names),
         }
     )

@@ -16,6 +16,7 @@ from dpq.model.limit_words import read_word, rules_words, write_word
 from dpq.model.limits import EVERY_GROUP, MAX_WINDOWS
 from dpq.model.quota import MAX_QUOTAS
 from dpq.views.limit_change import changes_of, look_at, rules_before
+from dpq.views.used import used_by
 from dpq.web.access import Refused
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call, read_number, read_whole
@@ -87,6 +88,7 @@ def limits(call: Call) -> Response:
         default=states[1],
         groups=states[2:] if way else closed_first(states[2:])[:PAGE],
         events=call.site.events(call.name),
+        granted=call.site.granted(call.name),
         counted=counted,
         ways=WAYS,
         way=way,
@@ -113,6 +115,7 @@ def limit(call: Call) -> Response:
         now_ms=now_ms,
         filled=_filled(text, scope),
         events=events,
+        used=used_by(call.site.granted(call.name), state, now_ms),
         changes=changes_of(events, group or None)[:CHANGES],
     )
 

@@ -19,9 +19,10 @@ from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, window_text
+from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
-from dpq.web.svg import day, draw, life_line, spark
+from dpq.web.svg import day, draw, hour, lanes, life_line, spark
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would slow the browser down."""
@@ -190,6 +191,8 @@ def environment() -> Environment:
         "draw": draw,
         "day": day,
         "life_line": life_line,
+        "lanes": lanes,
+        "hour": hour,
     }
     made.globals |= {
         "hangs": hangs,
@@ -197,5 +200,6 @@ def environment() -> Environment:
         "drain_ms": drain_ms,
         "limited_by": limited_by,
     }
+    made.globals |= {"used_by": used_by, "hour_text": hour_text}
     made.globals |= {"say_state": say_state, "say_drain": say_drain, "severity": severity}
     return made

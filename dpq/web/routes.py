@@ -20,17 +20,16 @@ from dpq.model.errors import LimitChangedError
 from dpq.model.validation import one_line
 from dpq.model.verdict import server_away
 from dpq.queue.inside import session_of
+from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named
-from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages
+from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages, task_pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, tagged
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, tagged
 
 log = logging.getLogger("dpq.web")
 
 View = Callable[[Call], Response]
-
-SAFE = ("GET", "HEAD")
 
 PAGES: list[tuple[str, str, View]] = [
     ("GET", "/", server_pages.overview),
@@ -38,10 +37,10 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/events", server_pages.events),
     ("GET", "/recurring", server_pages.recurring),
     ("GET", "/q/{queue}", pages.queue),
-    ("GET", "/q/{queue}/tasks", pages.tasks),
+    ("GET", "/q/{queue}/tasks", task_pages.tasks),
     ("POST", "/q/{queue}/tasks", forms.tasks),
-    ("GET", "/q/{queue}/tasks/{id}", pages.task),
-    ("GET", "/q/{queue}/next", pages.coming),
+    ("GET", "/q/{queue}/tasks/{id}", task_pages.task),
+    ("GET", "/q/{queue}/next", task_pages.coming),
     ("GET", "/q/{queue}/limits", limit_pages.limits),
     ("POST", "/q/{queue}/limits", forms.limit),
     ("GET", "/q/{queue}/limit", limit_pages.limit),
@@ -49,7 +48,7 @@ PAGES: list[tuple[str, str, View]] = [
     ("POST", "/q/{queue}/group", forms.group),
     ("GET", "/q/{queue}/dead", pages.dead),
     ("GET", "/q/{queue}/events", pages.events),
-    ("GET", "/q/{queue}/recurring", pages.recurring),
+    ("GET", "/q/{queue}/recurring", task_pages.recurring),
     ("GET", "/q/{queue}/workers", pages.workers),
     ("POST", "/q/{queue}/workers/{id}/release", forms.release),
     ("POST", "/q/{queue}/pause", forms.pause),
@@ -259,8 +258,8 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
     else:
         log.exception("a page failed: %s", request.scope["path"])
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
-        queue = str(request.path_params.get("queue", ""))
-        error = DPQError(server_away(queue, one_line(str(error)), site.answered_ms))
+        queue = call.name if call and "queue" in request.path_params else ""
+        error = DPQError(server_away(queue, no_answer(error), site.answered_ms))
     about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
     full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
     for_programs = full.startswith("/api/") or full == "/metrics"

@@ -7,7 +7,9 @@ from markupsafe import Markup
 
 from dpq.model.rates import span
 from dpq.views.charts import Chart, Limited, Line
+from dpq.views.lanes import HOLDS, Lane, Lanes
 from dpq.views.one_task import Step
+from dpq.views.used import Used
 
 WIDTH, HEIGHT = 600.0, 100.0
 """The box of a chart; the page stretches it."""
@@ -18,6 +20,14 @@ MARK = Markup('<line class="limited" x1="{0:.1f}" x2="{0:.1f}" y1="4" y2="24"></
 
 POINT = Markup('<line class="{0}" x1="{1:.1f}" x2="{1:.1f}" y1="2" y2="22"></line>')
 """The mark of a fault or a return on the line of a task's life."""
+
+START = Markup(
+    '<rect class="{}" x="{:.1f}" y="{:.1f}" width="4" height="{:.1f}"><title>{}</title></rect>'
+)
+"""The mark of a start in a lane; its title is what a pointer shows."""
+
+NAME_CHARACTERS = 30
+"""Characters of a name in a picture. The middle of a longer one is left out."""
 
 
 def figure(value: float) -> str:
@@ -164,3 +174,98 @@ def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
         WIDTH,
         Markup("").join(shapes),
     )
+
+
+def cut(name: str) -> str:
+    """Leave out the middle of a long name: hosts begin and end differently."""
+    if len(name) <= NAME_CHARACTERS:
+        return name
+    return f"{name[: NAME_CHARACTERS // 2]}…{name[1 - NAME_CHARACTERS // 2 :]}"
+
+
+def lanes(found: Lanes, limit: str) -> Markup:
+    """Draw what comes next: a lane for each group, a mark for each start, a scale below.
+
+    Args:
+        found: The lanes.
+        limit: The queue's own limit in words, "" for none.
+    """
+    keys = Markup(" ").join(
+        Markup('<span class="legend {}">{}</span>').format(hold, HOLDS[hold])
+        for hold in found.holds
+    )
+    ticks = Markup("").join(
+        Markup('<text class="tick" x="{:.1f}%" y="12">{}</text>').format(100 * at, words)
+        for at, words in found.ticks
+    )
+    grid = Markup("").join(
+        Markup('<line x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="24"></line>').format(WIDTH * at)
+        for at, _ in found.ticks
+    )
+    rows = Markup("").join(_lane(lane, grid, limit) for lane in found.lanes)
+    return Markup(
+        '<figure class="lanes"><figcaption>{}</figcaption>{}<div class="lane" aria-hidden="true">'
+        '<span></span><svg class="scale">{}</svg></div></figure>'
+    ).format(keys, rows, ticks)
+
+
+def _lane(lane: Lane, grid: Markup, limit: str) -> Markup:
+    """Draw a lane. Starts at about one place share its height."""
+    stacks: list[list[tuple[float, str, str]]] = []
+    for at, hold, words in lane.marks:
+        x = min(WIDTH - 4, WIDTH * at)
+        if stacks and x < stacks[-1][0][0] + 5:
+            stacks[-1].append((x, hold, words))
+        else:
+            stacks.append([(x, hold, words)])
+    marks = Markup("").join(
+        START.format(hold, stack[0][0], 2 + n * 20 / len(stack), 20 / len(stack) * 0.85, words)
+        for stack in stacks
+        for n, (_, hold, words) in enumerate(stack)
+    )
+    name = "the whole queue" if lane.name is None else lane.name or "no group"
+    whole = lane.name is None
+    return Markup(
+        '<div class="lane"><span class="{}" title="{}"><bdi>{}</bdi>{}</span>'
+        '<svg viewBox="0 0 {:g} 24" preserveAspectRatio="none" role="img">'
+        "<title>{}</title><desc>{}</desc>{}{}</svg><i>{}</i></div>"
+    ).format(
+        "name" if lane.name else "soft name", name, cut(name),
+        Markup(' <small class="soft">{}</small>').format(limit) if whole and limit else "",
+        WIDTH, name, lane.words, grid, marks, f"{lane.later} later" if lane.later else "",
+    )  # fmt: skip
+
+
+def hour(found: Sequence[Used], label: str) -> Markup:
+    """Draw the last hour of a limit: for each member a bar a minute, and a mark where 429s were."""
+    rows = Markup("").join(_hour(used, used.name or label) for used in found)
+    return Markup(
+        '<figure class="lanes"><figcaption><span class="legend group">used share of a minute'
+        '</span> <span class="legend limited">429</span></figcaption>{}'
+        '<div class="lane" aria-hidden="true"><span></span><div class="axis"><span>1 h ago</span>'
+        "<span>now</span></div></div></figure>"
+    ).format(rows)
+
+
+def _hour(used: Used, name: str) -> Markup:
+    """Draw one row. A minute that used more than its part, as a burst does, is a full bar."""
+    step = WIDTH / len(used.shares)
+    shapes = Markup("").join(
+        RECT.format("group", step * n, 23 - 20 * min(1, share), step * 0.8, 20 * min(1, share))
+        for n, share in enumerate(used.shares)
+        if share
+    )
+    marks = Markup("").join(
+        MARK.format(step * (n + 0.4)) for n, count in enumerate(used.hits) if count
+    )
+    return Markup(
+        '<div class="lane"><span class="name" title="{0}"><bdi>{1}</bdi></span>'
+        '<svg viewBox="0 0 {2:g} 24" preserveAspectRatio="none" role="img">'
+        "<title>{0}: {3}</title><desc>{4}</desc>"
+        '<line x1="0" x2="{2:g}" y1="3" y2="3"></line><line x1="0" x2="{2:g}" y1="23" y2="23">'
+        "</line>{5}{6}</svg><i>{3}</i></div>"
+    ).format(
+        name, cut(name), WIDTH, used.words,
+        f"of {used.window} in each minute of the last hour" if used.window else "",
+        shapes, marks,
+    )  # fmt: skip

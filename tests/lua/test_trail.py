@@ -1,6 +1,7 @@
 """The trail: what happened to each task, of a queue that keeps it; nothing of any other queue."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from typer.testing import CliRunner
@@ -208,8 +209,8 @@ def test_the_trail_of_one_task(traced, redis, monkeypatch):
     q.push_many(Push(n) for n in range(60))
     q.ack(q.pop().task)
 
-    def look(id_, since_ms=0.0, look=1000):
-        return q._session.run(task_trail, q._operations, id_, since_ms, look)
+    def look(id_, task=None, look=1000):
+        return q._session.run(task_trail, q._operations, id_, task, look)
 
     found = look(a)
     kinds = ["pushed", "delivered", "failed", "delivered", "acked"]
@@ -218,9 +219,17 @@ def test_the_trail_of_one_task(traced, redis, monkeypatch):
     assert (found.looked, found.whole) == (66, True)
     monkeypatch.setattr("dpq.operations.one_task.LOOK", 10)
     assert look(a) == found
-    now_ms = redis.time()[0] * 1000
-    assert look("nobody", now_ms + 3_600_000).looked == 10  # all events are older
+    hour = timedelta(hours=1)
+    task = q.get(before)
+    young = task.model_copy(update={"enqueued_at": task.enqueued_at + hour})
+    assert look("nobody", young).looked == 10  # all other events are older
     found = look(a, look=20)
     assert ([event.kind for event in found.events], found.looked) == (kinds[3:], 20)
     assert not found.whole
     assert look(before, look=20).events == []
+    dead = q.push("dead", 9)
+    q.bury(q.pop().task, "no")
+    task = q.get(dead)
+    assert [event.kind for event in look(dead, task).events] == ["pushed", "delivered", "dead"]
+    task = task.model_copy(update={"died_at": task.died_at - hour})
+    assert look(dead, task).looked == 0  # it looks at nothing after the death

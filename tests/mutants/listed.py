@@ -1204,9 +1204,9 @@ environment.made | the dashboard does not escape | web/web_pages
 Job.run.ids | an action of the dashboard takes more than was counted | web/web_actions
 - [: self.count - taken]
 + [:]
-Shared.get | each tab of the dashboard reads by itself | web/web_pages
-- if self._clock() - reading.at >= fresh:
-+ if self._clock() - reading.at >= 0:
+Shared._is_old | each tab of the dashboard reads by itself | web/web_pages
+- return self._clock() - reading.at >= seconds
++ return self._clock() - reading.at >= 0
 search.lua | a page of the dashboard begins with the last task of the page before | lua/search
 - there == from and after(seen[1], member)
 + there == from

@@ -21,6 +21,7 @@ from support import wait_for
 from dpq import DPQ, Push, TaskState
 from dpq.server import Server
 from dpq.testing import Clock
+from dpq.transport.session import Session
 from dpq.web import Access, app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -217,7 +218,7 @@ def test_a_search_goes_on_by_itself(
     """It goes on up to its bound, then at a click; it can be stopped; what it finds is listed."""
     monkeypatch.setattr("dpq.web.pages.LOOK_A_PAGE", 100)
     monkeypatch.setattr("dpq.web.pages.LOOK_MOST", 100)
-    monkeypatch.setattr("dpq.web.pages.GO_ON", 300)
+    monkeypatch.setattr("dpq.web.task_pages.GO_ON", 300)
     live.push_many(Push("straw", -1) for _ in range(900))
     wanted = live.push("the one", -2)
     base = f"{served.url}/q/{live.queue_name}"
@@ -468,20 +469,20 @@ def test_a_server_that_goes_away_and_comes_back(page: Page, live: DPQ, chromium:
 
 
 def test_the_queues_server_goes_away_and_comes_back(
-    page: Page, server: Server, queue_name: str
+    page: Page, server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page of a server that is not there says what to do, and shows the queue when it is."""
     client = Redis.from_url(server.url)
     with DPQ(client, queue_name) as q:
         q.push("x")
-        run, away = q._session.run, threading.Event()
+        send_all, away = Session.send_all, threading.Event()
 
         def perhaps(*args: Any, **named: Any) -> Any:
             if away.is_set():
                 raise ConnectionError("refused")
-            return run(*args, **named)
+            return send_all(*args, **named)
 
-        q._session.run = perhaps  # type: ignore[method-assign]
+        monkeypatch.setattr(Session, "send_all", perhaps)
         served = Served(app(q))
         away.set()
         page.goto(f"{served.url}/q/{queue_name}")
@@ -493,7 +494,6 @@ def test_the_queues_server_goes_away_and_comes_back(
         away.clear()
         expect(page.locator("#away")).to_be_hidden()
         served.close()
-        q._session.run = run  # type: ignore[method-assign]
         q.drop()
     client.close()
 

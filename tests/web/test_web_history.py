@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 import pytest
 from kit.web import Browser
 
-from dpq import DPQ, Adaptive, Event
+from dpq import DPQ, Adaptive, Event, LimitState, Push, RateLimit
+from dpq.model.history import Granted
 from dpq.testing import Clock
 from dpq.views.charts import SPANS, counted, last_of, limited_by, read_learned, story
 from dpq.views.sampler import Watch
+from dpq.views.used import hour_text, used_by
 
 MINUTE = 60_000.0
 
@@ -119,7 +121,8 @@ def test_events_are_read_once(q: DPQ) -> None:
     assert [event.kind for event in watch.events()] == ["paused"]
     q.resume()
     asked: list[str] = []
-    events, q.events = q.events, lambda after, limit: asked.append(after) or events(after, limit)  # type: ignore[method-assign]
+    seen, events = watch.queue, watch.queue.events
+    seen.events = lambda after, limit: asked.append(after) or events(after, limit)  # type: ignore[method-assign]
     assert [event.kind for event in watch.events()] == ["paused", "resumed"]
     paused, resumed = watch.events()
     assert asked == [paused.id, resumed.id]
@@ -154,3 +157,55 @@ def test_a_day_has_events_of_its_group_alone() -> None:
     ]
     day = limited_by(events, 5.0, "a", now.timestamp() * 1000)
     assert (day.hits, day.rates) == ("", (5.0, 5.0))
+
+
+def test_the_used_share_of_the_last_hour(look: Browser, q: DPQ, clock: Clock) -> None:
+    """A limit's page draws what was used in each minute, of a pool each member, and its 429s."""
+    q.set_limit(6, 60, group="pool", burst=6, members=["one", "two"])
+    q.push_many([Push(n, group="pool") for n in range(90)])
+    remember(q)
+    hits: list[str] = []
+    for minute in range(4):
+        for task in q.pop_many(12 if minute else 6):
+            if minute == 1 and not hits:
+                hits.append(task.id)
+                q.rate_limited(task, 1)
+            else:
+                q.ack(task)
+        clock.advance(60)
+        remember(q)
+    [used] = [state for state in q.limits() if state.group == "pool"]
+    granted = q._session.run(Watch(q).browser.granted)
+    members = used_by(granted, used, clock.ms)
+    assert [each.name for each in members] == ["one", "two"]
+    assert sum(sum(each.hits) for each in members) == 1
+    shares = [[share for share in each.shares if share is not None] for each in members]
+    assert [share[-1] for share in shares] == [pytest.approx(1), pytest.approx(1)]
+    page = look.page(f"/q/{q.queue_name}/limit?group=pool")
+    picture = page[page.index('id="hour"') : page.index('id="day"')]
+    assert picture.count('role="img"') == 2
+    assert picture.count('class="limited"') == 1
+    assert re.findall(r"<title>(one|two): \d+ % used(.*?)</title>", picture)
+    assert "of 6 in 1 m in each minute of the last hour" in picture
+    row = look.page(f"/q/{q.queue_name}/limits")
+    assert re.search(r"last hour: \d+ % used, 1 × 429<", row)  # noqa: RUF001
+    assert 'id="hour"' not in look.page(f"/q/{q.queue_name}/limit?group=none")
+
+
+def test_shares_add_up_over_partitions_and_windows() -> None:
+    """The window that is used most counts; each partition adds what it has granted."""
+    state = LimitState(
+        group=None, windows=(RateLimit(60, 60), RateLimit(1200, 3600)), concurrency=None
+    )
+    part = [
+        Granted(round(MINUTE * n), {"": (n, {"60000": 5 * n, "3600000": 5 * n})}) for n in range(4)
+    ]
+    [used] = used_by([part, part], state, MINUTE * 3)
+    assert used.share == pytest.approx(0.5)  # 10 of 20 a minute, and of 60
+    assert used.window == "1 200 in 1 h".replace(" 2", "\u202f2")
+    assert used.hits[-4:] == [2, 2, 2, 0]
+    anew = [*part, Granted(round(MINUTE * 4), {"": (0, {"3600000": 3})})]  # set anew
+    [used] = used_by([anew], state, MINUTE * 4)
+    assert used.shares[-2] == pytest.approx(3 / 20)
+    assert used_by([[]], state, 0.0) == []
+    assert hour_text([]) == ""

@@ -1,6 +1,7 @@
 """The pages that show: what they say, how they page, and what they share."""
 
 import re
+from datetime import UTC, datetime
 from functools import partial
 from html import unescape
 from typing import Any
@@ -10,9 +11,10 @@ from kit.web import Browser, Open, furnish, rows
 from redis import Redis
 from support import wait_for
 
-from dpq import DPQ, Push, TaskState
+from dpq import DPQ, Forecast, Push, TaskState
 from dpq.model.rates import span
 from dpq.testing import Clock
+from dpq.views.lanes import LANES, lanes_of
 from dpq.views.sampler import Snapshot, Watch
 from dpq.views.shared import Shared
 from dpq.views.verdict import say_state
@@ -261,6 +263,60 @@ def test_the_next_tasks_stand_with_their_moments(
     q.purge()
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     assert "Nothing is to start" in look.page(f"{path}/next")
+
+
+def test_the_next_starts_stand_in_lanes(look: Browser, q: DPQ, path: str) -> None:
+    """A lane has each start of its group, at its moment; a long name is cut in the picture only."""
+    long = "shop." + "a" * 30 + ".example"
+    q.set_limit(4, 8)
+    q.set_limit(1, 30, group="b<i>")
+    q.push_many([Push(n, group="b<i>") for n in range(3)])
+    q.push_many([Push(n, -1, group=long) for n in range(4)])
+    q.push("later", delay=40)
+    html = look.page(f"{path}/next")
+    picture = html[html.index('<figure class="lanes"') : html.index("</figure>")]
+    assert "<i>" not in picture.replace("<i></i>", "")
+    whole, *lanes, _ = picture.split('<div class="lane"')[1:]
+    assert whole.count("<rect") == 8
+    assert "the whole queue" in whole
+    assert "4/8s" in whole  # its limit
+    assert [lane.count("<rect") for lane in lanes] == [3, 4, 1]
+    starts = [round(float(x)) for x in re.findall(r'<rect class="\w+" x="([\d.]+)"', lanes[0])]
+    assert starts == [0, 300, 596]  # now, in 30 s, in 60 s: the end of the scale
+    assert re.findall(r'<rect class="(\w+)"', lanes[0]) == ["now", "group", "group"]
+    assert 'class="queue"' in lanes[1]
+    assert re.findall(r'<rect class="(\w+)"', lanes[2]) == ["delay"]
+    assert "3 starts, now to in 1 m: 1 may start now, 2 held by the limit of its group" in lanes[0]
+    assert "shop.aaaaaaaaaa…aaaaaa.example" in lanes[1]
+    assert f'title="{long}"' in lanes[1]
+    assert f">{long}</a>" in html  # the table has all of it
+    ticks = re.findall(r'<text class="tick" x="([\d.]+)%" y="12">([^<]+)<', picture)
+    assert ticks[:2] == [("0.0", "now"), ("25.0", "15 s")]
+
+
+def test_lanes_have_a_bound_and_a_scale_of_minutes() -> None:
+    """Groups beyond the bound are counted; a start far away does not press all others together."""
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+
+    def start(group: str, seconds: float) -> Forecast:
+        return Forecast(
+            id="x", group=group, key=None, priority=0, cost=1, costs=None, payload=None,
+            starts_at=now, in_seconds=seconds, reason="delayed" if seconds else None,
+            because="its delay" if seconds else "now", exact=True,
+        )  # fmt: skip
+
+    assert lanes_of([]) is None
+    found = lanes_of([start(f"g{n}", 20.0 * n) for n in range(20)])
+    assert found
+    assert (len(found.lanes), found.left_out) == (LANES + 1, 8)
+    assert [words for _, words in found.ticks] == ["now", "2 m", "4 m", "6 m"]
+    far = lanes_of([start("g", 30.0 * n) for n in range(9)] + [start("g", 3 * 86_400.0)])
+    assert far
+    assert (len(far.lanes[0].marks), far.lanes[0].later) == (9, 1)
+    assert far.lanes[0].marks[-1].at == 1.0
+    days = lanes_of([start("g", 86_400.0 * n) for n in range(30)])
+    assert days
+    assert [words for _, words in days.ticks][:2] == ["now", "5 d"]
 
 
 def test_dead_letters_stand_by_reason_and_error(look: Browser, q: DPQ, path: str) -> None:
@@ -522,14 +578,14 @@ def test_the_first_look_has_the_history(
         q.ack_many(q.pop_many(120))
     watch = Watch(q)
     trips = 0
-    call_all = q._session.connections.call_all
+    call_all = watch.queue._session.connections.call_all
 
     def counted(*args: Any, **more: Any) -> Any:
         nonlocal trips
         trips += 1
         return call_all(*args, **more)
 
-    monkeypatch.setattr(q._session.connections, "call_all", counted)
+    monkeypatch.setattr(watch.queue._session.connections, "call_all", counted)
     first = watch.read()
     assert trips == 1
     assert (first.pace.done, first.pace.seconds) == pytest.approx((2, 240))

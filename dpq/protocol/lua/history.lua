@@ -1,15 +1,15 @@
--- history: read what the queue counted and held at a moment of each minute, or of each quarter of an hour. It changes
--- nothing.
+-- history: read what the queue counted and held at a moment of each minute, or of each quarter of an hour; or what
+-- limits have granted until a moment of each minute. It changes nothing.
 --
 -- Keys: history
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  length     60000 or 900000, ms of a slot
--- ARGV[3]  most       slots at most, from now back: 1440 minutes, or 1344 quarters
+-- ARGV[2]  ring       "m", minutes; "q", quarters; "u", minutes of what was granted
+-- ARGV[3]  most       slots at most, from now back: 1440 minutes, 1344 quarters, or 60 minutes of what was granted
 --
 -- Returns {names, slot, ...}: a list with each name of a value in the slots, and its short name (totals); then the
--- texts of the stored slots (remember), the oldest first.
+-- texts of the stored slots (remember, grants), the oldest first.
 -- Lost reply: safe to send again.
-local time, length, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local time, ring, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 -- Needs: now, totals
 local names = {}
@@ -18,10 +18,11 @@ for _, each in ipairs({ GAUGES, TOTALS }) do
     names[#names + 1] = each[i]
   end
 end
-local last, size = math.floor(now / length), length == 60000 and 1440 or 1344
+local length, size = ring == 'q' and 900000 or 60000, ({ m = 1440, q = 1344, u = 60 })[ring]
+local last = math.floor(now / length)
 local fields, reply = {}, { names }
 for i = most - 1, 0, -1 do
-  fields[most - i] = string.format('%s%d', length == 60000 and 'm' or 'q', (last - i) % size)
+  fields[most - i] = string.format('%s%d', ring, (last - i) % size)
 end
 for i, text in ipairs(redis.call('HMGET', history, unpack(fields))) do
   local at = text and tonumber(string.match(text, '^%d+ ') or '')

@@ -1,6 +1,6 @@
 -- remember: store what the queue counts and holds, if no other call has done so in this minute.
 --
--- Keys: ready delayed invisible waiting closed meta dead conf stats workers history
+-- Keys: ready delayed invisible waiting closed meta dead conf stats limits gates workers history
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
 -- Returns 1 if it has stored the slot of this minute; 0 if the slot stands already, or conf does not exist.

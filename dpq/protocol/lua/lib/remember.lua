@@ -1,11 +1,11 @@
 -- remember: store what a queue counts and holds, once for each minute and once for each quarter of an hour.
 -- docs/design.md, "History".
 -- Keys: closed history workers
--- Needs: now, tally, totals
+-- Needs: now, grants, tally, totals
 -- Gives: remember(), which returns 1 if it has stored, 0 if the slot of this minute is stored already, or an error. The
 --        slots are two rings, so their number is bounded: a day of minutes (m0 to m1439) and 14 days of quarters (q0 to
 --        q1343). A slot begins with its moment. Then come the short name and the count of all that is not 0, then the
---        buckets.
+--        buckets. A third ring has what limits have granted, for an hour of minutes (u0 to u59).
 local function remember()
   local fields = { string.format('m%d', math.floor(now / 60000) % 1440),
     string.format('q%d', math.floor(now / 900000) % 1344) }
@@ -33,5 +33,9 @@ local function remember()
   end
   local slot = table.concat(texts, ' ') .. ' '
   local done = redis.pcall('HSET', history, fields[1], slot, stands(2, 900000) and fields[1] or fields[2], slot)
+  local granted = granted_lines()
+  if granted then
+    redis.pcall('HSET', history, string.format('u%d', math.floor(now / 60000) % 60), stamp .. ' ' .. granted)
+  end
   return tonumber(done) and 1 or done
 end
