@@ -476,13 +476,13 @@ class QueueOperations(Generic[P]):
 
     # The whole queue
 
-    def pause(self, seconds: float | None) -> Steps[None]:
+    def pause(self, seconds: float | None, by: str | None = None) -> Steps[None]:
         """Stop handing out tasks."""
-        return _done([self._noted(part, part.pause(seconds)) for part in self.partitions])
+        return _done([self._noted(part, part.pause(seconds, by)) for part in self.partitions])
 
-    def resume(self) -> Steps[None]:
+    def resume(self, by: str | None = None) -> Steps[None]:
         """Hand out tasks again."""
-        return _done([part.resume() for part in self.partitions])
+        return _done([part.resume(by) for part in self.partitions])
 
     def promote(self) -> Steps[Promoted]:
         """Do one bounded step of upkeep in each partition."""
