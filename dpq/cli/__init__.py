@@ -20,6 +20,7 @@ from dpq.cli import (
     demo,
     doctor,
     events,
+    groups,
     health,
     leases,
     limits,
@@ -131,7 +132,7 @@ for _command in (change.update, change.cancel):
 for _command in (change.pause, change.resume, change.purge):
     _add()(_command)
 app.add_typer(limits.app, name="limit", rich_help_panel="Change")
-app.add_typer(limits.groups, name="group", rich_help_panel="Change")
+app.add_typer(groups.app, name="group", rich_help_panel="Change")
 app.add_typer(dead.app, name="dead", rich_help_panel="Change")
 
 _add = partial(app.command, rich_help_panel="Upkeep")

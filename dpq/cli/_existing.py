@@ -14,8 +14,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, Verdict
 from dpq.cli._terminal import Failed, talk
-from dpq.model.validation import one_line
 from dpq.model.verdict import server_away
+from dpq.queue.looking import looking, no_answer
 from dpq.registry.all_queues import missing_queue
 
 
@@ -23,9 +23,14 @@ def judged(url: str, queue: str) -> Verdict:
     """Make the verdict on a queue, also if it does not exist, or if its server does not answer."""
     try:
         with DPQ[Any].from_url(url, queue) as q:
-            return q.why()
+            return looking(q).why()
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-        return server_away(queue, one_line(error), time.time() * 1000)
+        return away_now(queue, error)
+
+
+def away_now(queue: str, error: Exception) -> Verdict:
+    """Make the verdict on a queue whose server has not answered just now."""
+    return server_away(queue, no_answer(error), time.time() * 1000)
 
 
 @contextmanager

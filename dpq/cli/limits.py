@@ -1,4 +1,4 @@
-"""`dpq limit` and `dpq group`: limits and groups, for all consumers together."""
+"""`dpq limit`: limits of a queue and its groups, for all consumers together."""
 
 import getpass
 import socket
@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
+from dpq import DPQ, Adaptive, Quota, RateLimit, Reserve
 from dpq.cli import _terminal
 from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url, option, word
-from dpq.cli._render import group_sheet, limit_table, scope_name
-from dpq.cli._terminal import Failed, emit, tables, talk
+from dpq.cli._render import scope_name
+from dpq.cli._terminal import Failed, talk
+from dpq.cli.groups import show_limits
 from dpq.model import limit_words
 from dpq.model.display import shown
 from dpq.model.limit_rules import LimitRules
@@ -28,9 +29,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Set, list, clear or undo limits of the queue and of groups.",
 )
-groups = typer.Typer(
-    no_args_is_help=True, help="List or show groups; close or open one for all consumers."
-)
 
 OfGroup = Annotated[
     str | None, option("NAME", "The limit of this group.", "--group", unset="the whole queue")
@@ -39,13 +37,9 @@ OfEveryGroup = Annotated[
     bool,
     typer.Option("--every-group", help="The limit of each group that has none of its own."),
 ]
-OneMember = Annotated[
-    str | None, option("NAME", "A member of its pool.", "--member", unset="the whole group")
-]
 Sure = Annotated[
     bool, typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel=SELDOM)
 ]
-GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
 
 
 _ONE_RATE = (
@@ -255,14 +249,7 @@ def _user() -> str:
 def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
     with existing(url, queue) as q:
-        _show(f"limits of {queue}", queue, q.limits(), json)
-
-
-def _show(title: str, queue: str, states: list[LimitState], json: bool) -> None:
-    if not json:
-        tables().print(limit_table(title, states))
-    for state in states if json else ():
-        emit({"queue": queue, **state.model_dump()})
+        show_limits(f"limits of {queue}", queue, q.limits(), json)
 
 
 @app.command("clear")
@@ -304,64 +291,3 @@ def undo_limit(
         at = chosen.at.astimezone().isoformat(" ", "seconds")
         talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
         _change(q, scope, limit_change.rules_before(chosen), yes)
-
-
-@groups.command("list")
-def list_groups(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Show the groups that are closed or have a limit of their own."""
-    with existing(url, queue) as q:
-        found = q.groups()
-    if found:
-        _show(f"groups of {queue}", queue, found, json)
-    else:
-        talk(f"no group of {queue!r} is closed or has a limit of its own")
-
-
-@groups.command("show")
-def show_group(
-    name: GroupName, json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
-) -> None:
-    """Show one group: its limit, the units left, and whether it is open, or why not."""
-    with existing(url, queue) as q:
-        state = q.group(name)
-    if json:
-        emit({"queue": queue, **state.model_dump()})
-    else:
-        tables().print(group_sheet(f"group {name} of {queue}", state))
-
-
-@groups.command("close")
-def close_group(
-    name: GroupName,
-    seconds: Annotated[
-        float | None,
-        typer.Argument(
-            metavar="[SECONDS]", help="Seconds from now.", show_default="until it is opened"
-        ),
-    ] = None,
-    member: OneMember = None,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
-) -> None:
-    """Close a group: no consumer gets its tasks. Or close a member of its pool, alone."""
-    with DPQ[Any].from_url(url, queue) as q:
-        q.delay_group(name, seconds, member=member)
-    how_long = "until it is opened" if seconds is None else f"for {seconds:g} s"
-    talk(f"closed {_named(name, member)} of {queue!r} {how_long}")
-
-
-@groups.command("open")
-def open_group(
-    name: GroupName,
-    member: OneMember = None,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
-) -> None:
-    """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
-    with DPQ[Any].from_url(url, queue) as q:
-        q.delay_group(name, 0, member=member)
-    talk(f"opened {_named(name, member)} of {queue!r}")
-
-
-def _named(group: str, member: str | None) -> str:
-    return f"group {group!r}" if member is None else f"member {member!r} of group {group!r}"

@@ -6,11 +6,13 @@ from contextlib import closing
 from typing import Annotated, Any
 
 import typer
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.console import Group
 from rich.live import Live
 
 from dpq import DPQ, Drain, TaskState, Verdict, VerdictState
-from dpq.cli._existing import existing, judged
+from dpq.cli._existing import away_now, existing, judged
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -27,6 +29,7 @@ from dpq.model.drain import MAX_OVER_SECONDS
 from dpq.model.forecast import MAX_FORECAST
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
+from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 from dpq.views import words
@@ -211,8 +214,11 @@ def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
     """
     opened = open_url(url)
     with closing(opened):
-        names = all_names(opened.client)
-        found = dict(ask_queues(opened.client, names, QueueOperations.judged))
+        client = looking_client(opened.client)
+        try:
+            found = dict(ask_queues(client, all_names(client), QueueOperations.judged))
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            raise Failed(away_now("", error)) from error
     errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
         talk("this server knows no queue: a queue is known after its first push")

@@ -15,7 +15,8 @@ from dpq import DPQ, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
 from dpq.model.pace import Pace
 from dpq.queue.inside import session_of
-from dpq.views.sampler import Directory, Kept, Snapshot, Watch
+from dpq.queue.looking import no_answer
+from dpq.views.sampler import Directory, Kept, Snapshot, Watch, read_all
 
 CLOSED_SHOWN = 20
 """Closed groups that are read of one queue, the first to open."""
@@ -122,21 +123,22 @@ class Reader:
         try:
             all_names = list(self._directory.names())
             known = set(all_names)
-            for name in names:
-                if name in known:
-                    self._read_queue(found, name)
+            self._read_queues(found, [name for name in names if name in known])
             details = self._read_chosen(found, chosen)
         except (RedisError, DPQError, OSError) as error:
-            return found._replace(fault=str(error) or type(error).__name__)
+            return found._replace(fault=no_answer(error))
         return found._replace(names=all_names, details=details, ahead_ms=self._ahead_ms)
 
-    def _read_queue(self, found: Round, name: str) -> None:
-        try:
-            if watch := self._watches.get(name):
-                found.snapshots[name] = watch.read()
-                self._ahead_ms = watch.ahead_ms
-        except (DPQError, ResponseError) as error:
-            found.faults[name] = str(error)
+    def _read_queues(self, found: Round, names: Sequence[str]) -> None:
+        watches = {name: watch for name in names if (watch := self._watches.get(name))}
+        for name, answer in zip(watches, read_all([*watches.values()]), strict=True):
+            if isinstance(answer, Snapshot):
+                found.snapshots[name] = answer
+                self._ahead_ms = watches[name].ahead_ms
+            elif isinstance(answer, DPQError | ResponseError):
+                found.faults[name] = str(answer)
+            else:
+                raise answer
 
     def _read_chosen(self, found: Round, name: str) -> Details | None:
         try:

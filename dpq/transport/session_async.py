@@ -225,6 +225,16 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         """Run operations as `send_all` does, once the queue is opened."""
         return await self._run_in_step(operations, self.ready)
 
+    def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
+        """Run an operation, and read the queue's settings before it, unless they are known.
+
+        Sessions of other queues may send it, after `check_server`.
+        """
+        if self.operations.settings is None:
+            self.operations.agree((yield from self.operations.open()))
+            self._agreed()
+        return (yield from verb())
+
     async def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
         if self.operations.settings is None:

@@ -11,7 +11,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, Scope
@@ -23,7 +25,10 @@ from dpq.model.verdict import Verdict, verdict_of
 from dpq.operations.browse import Browser
 from dpq.protocol.command import Steps, all_of
 from dpq.queue.inside import operations_of, session_of
+from dpq.queue.looking import looking, looking_client
+from dpq.registry.all_queues import QUEUES_A_CALL
 from dpq.transport.cluster import forbidden
+from dpq.views.shared import Shared
 
 T = TypeVar("T")
 
@@ -73,17 +78,13 @@ class Known:
         """Take the client that all queues share."""
         self._client = client
         self._lock = threading.Lock()
-        self._names: list[str] = []
-        self._at = -KNOWN_FOR
+        self._shared = Shared()
         self._queues: OrderedDict[str, DPQ[Any]] = OrderedDict()
 
     def names(self) -> Sequence[str]:
         """List the names that the server knows, in alphabetical order."""
-        with self._lock:
-            if time.monotonic() - self._at >= KNOWN_FOR:
-                self._names = known_queues(self._client)
-                self._at = time.monotonic()
-            return self._names
+        client = looking_client(self._client)
+        return self._shared.get("names", lambda: known_queues(client), KNOWN_FOR)
 
     def get(self, name: str) -> DPQ[Any] | None:
         """Return a queue that the server knows."""
@@ -136,11 +137,11 @@ class Watch:
         """Begin to watch a queue; nothing is read yet.
 
         Args:
-            queue: The queue.
+            queue: The queue; the attribute `queue` is another object for it, which only reads.
             clock: Returns the time in seconds.
             remembers: Store a slot of the queue's history each minute, as workers do.
         """
-        self.queue = queue
+        self.queue = looking(queue)
         self.browser = Browser(operations_of(queue))
         self._clock = clock
         self._samples: list[Point] = []
@@ -151,21 +152,32 @@ class Watch:
         self.ahead_ms = 0.0  # the ms by which the server's clock is ahead
 
     def read(self) -> Snapshot:
-        """Read the queue in one round trip; call it once a second at most.
+        """Read the queue in one round trip; call it once a second at most."""
+        found = read_all([self])[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def steps(self) -> Steps[list[Any]]:
+        """Return the operation that reads the queue, and stores a slot that is due.
 
         If no look was near before this one, the history says what has happened meanwhile.
         """
-        latest = self._samples[-1].at if self._samples else -math.inf
-        reads: list[Callable[[], Steps[Any]]] = [operations_of(self.queue).overview]
-        if self._clock() - latest > REMEMBER_SECONDS:
-            reads.append(operations_of(self.queue).recent)
-        found = session_of(self.queue).run(lambda: all_of(read() for read in reads))
+        queue = operations_of(self.queue)
+        alone = self._clock() - self._latest > REMEMBER_SECONDS
+        return all_of([queue.overview(), *([queue.recent()] if alone else []), self._remember()])
+
+    @property
+    def _latest(self) -> float:
+        return self._samples[-1].at if self._samples else -math.inf
+
+    def take(self, found: Sequence[Any]) -> Snapshot:
+        """Make a snapshot of what `steps` has read."""
         seen: Overview = found[0]
         stats, survey, workers = seen
         self.ahead_ms = survey.now_ms - time.time() * 1000
-        now = self._clock()
-        self._remember(now)
-        for point in found[1] if found[1:] else ():
+        now, latest = self._clock(), self._latest
+        for point in found[1] or ():
             at = now + point.at - survey.now_ms / 1000
             if latest < at < now:
                 self._samples.append(point._replace(at=at))
@@ -175,11 +187,12 @@ class Watch:
         verdict = verdict_of(self.queue.queue_name, seen, pace)
         return Snapshot(stats, survey, workers, pace, self._samples, verdict)
 
-    def _remember(self, now: float) -> None:
+    def _remember(self) -> Steps[None]:
+        now = self._clock()
         if self._remembers and now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
             try:
-                session_of(self.queue).run(operations_of(self.queue).remember)
+                yield from operations_of(self.queue).remember()
             except ResponseError as error:  # also if the memory is full: the reading goes on
                 self._remembers = not forbidden(error)  # False if this Redis user may only read
 
@@ -210,6 +223,40 @@ class Watch:
     def closed_longest(self, most: int) -> list[Scope]:
         """Return the groups that a 429 or a user has closed, as `drain` has seen them last."""
         return closed_longest(self._looks, most)
+
+
+def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:
+    """Read queues, those of one client in one round trip; a fault of a queue is its answer.
+
+    Raises:
+        RedisError: A server does not answer.
+    """
+    answers = ask_all(watches, [watch.steps for watch in watches])
+    return [
+        answer if isinstance(answer, Exception) else watch.take(answer)
+        for watch, answer in zip(watches, answers, strict=True)
+    ]
+
+
+def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]]) -> list[Any]:
+    """Run an operation on each queue, as `read_all` does; return each answer or error."""
+    answers: list[Any] = [None] * len(watches)
+    clients: dict[int, list[int]] = {}
+    for place, watch in enumerate(watches):
+        clients.setdefault(id(watch.queue.redis), []).append(place)
+    for places in clients.values():
+        sender = session_of(watches[places[0]].queue)
+        sender.require_open()
+        if not sender.checked:
+            sender.check_server()
+        for start in range(0, len(places), QUEUES_A_CALL):
+            few = places[start : start + QUEUES_A_CALL]
+            steps = [session_of(watches[n].queue).after_opening(asked[n]) for n in few]
+            for place, answer in zip(few, sender.send_all(steps), strict=True):
+                if isinstance(answer, RedisConnectionError | RedisTimeoutError):
+                    raise answer
+                answers[place] = answer
+    return answers
 
 
 class Kept(Generic[T]):

@@ -7,10 +7,12 @@ second, the next request reads again. Requests that come meanwhile wait for that
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 FRESH_SECONDS = 1.0
 """Seconds that a reading is shared."""
@@ -23,8 +25,10 @@ class _Reading:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.at = -1e9
-        self.value: Any = None
-        self.error: Exception | None = None
+        self.value: Any = None  # or the error instead
+
+    def keep(self, value: Any, clock: Callable[[], float]) -> None:
+        self.value, self.at = value, clock()
 
 
 class Shared:
@@ -42,26 +46,52 @@ class Shared:
         Args:
             key: The name of the reading.
             read: A function that reads.
-            seconds: Seconds that the reading is shared; None: `FRESH_SECONDS`.
+            seconds: Seconds that the reading is shared; None, and for an error: `FRESH_SECONDS`.
         """
-        fresh = FRESH_SECONDS if seconds is None else seconds
+        with self._reading(key) as reading:
+            if self._is_old(reading, seconds):
+                try:
+                    reading.keep(read(), self._clock)
+                except Exception as error:  # requests that wait for the reading get the error, too
+                    reading.keep(error, self._clock)
+            if isinstance(reading.value, Exception):
+                raise reading.value
+            found: T = reading.value
+        return found
+
+    def get_all(
+        self, keys: Sequence[K], read: Callable[[Sequence[K]], Mapping[K, T | Exception]]
+    ) -> dict[K, T | Exception]:
+        """Return several readings of the last second; `read` reads all the older ones at once.
+
+        An error of `read` itself is the answer for all that it was to read.
+        """
+        ordered = sorted(set(keys), key=str)  # two requests must not wait for each other
+        with ExitStack() as locks:
+            readings = {key: locks.enter_context(self._reading(key)) for key in ordered}
+            old = [key for key in keys if self._is_old(readings[key], None)]
+            try:
+                found = read(old) if old else {}
+            except Exception as error:
+                found = dict.fromkeys(old, error)
+            for key in found:
+                readings[key].keep(found[key], self._clock)
+            return {key: readings[key].value for key in keys}
+
+    @contextmanager
+    def _reading(self, key: Hashable) -> Iterator[_Reading]:
         with self._lock:
             reading = self._readings.setdefault(key, _Reading())
             self._readings.move_to_end(key)
             while len(self._readings) > READINGS:
                 self._readings.popitem(last=False)
         with reading.lock:
-            if self._clock() - reading.at >= fresh:
-                reading.value = reading.error = None
-                try:
-                    reading.value = read()
-                except Exception as error:  # requests that wait for the reading get the error, too
-                    reading.error = error
-                reading.at = self._clock()
-            if reading.error:
-                raise reading.error
-            found: T = reading.value
-        return found
+            yield reading
+
+    def _is_old(self, reading: _Reading, seconds: float | None) -> bool:
+        if seconds is None or isinstance(reading.value, Exception):
+            seconds = FRESH_SECONDS
+        return self._clock() - reading.at >= seconds
 
     def forget(self) -> None:
         """Drop all readings, so that a user sees the change that was just made."""

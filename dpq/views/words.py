@@ -1,10 +1,15 @@
 """Short texts about a queue for screens, safe for a terminal whatever is stored."""
 
+import getpass
+import os
+import socket
+
 from dpq import Event, Forecast, LimitState, Verdict
 from dpq.model.display import shown
 from dpq.model.moments import moment_of
 from dpq.model.rates import span
 from dpq.model.reports import WorkerInfo
+from dpq.model.validation import label
 from dpq.views.event_text import event_text
 from dpq.views.sampler import Snapshot
 
@@ -93,6 +98,15 @@ def worker(info: WorkerInfo) -> str:
         longest = f", the longest for {span(info.longest_seconds)}"
     late = f", silent for {span(info.seen_seconds)}" if info.seen_seconds > 20 else ""
     return shown(f"{info.name}: {info.running} of {info.concurrency} run{longest}{late}")
+
+
+def this_user(program: str) -> str:
+    """Name the user, host and program that change a queue, for its events."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # the user of the process has no name
+        user = str(os.getpid())
+    return label("by", f"{user[:50]}@{socket.gethostname()[:80]} ({program})")
 
 
 def verdict(said: Verdict) -> str:

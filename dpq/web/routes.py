@@ -20,17 +20,16 @@ from dpq.model.errors import LimitChangedError
 from dpq.model.validation import one_line
 from dpq.model.verdict import server_away
 from dpq.queue.inside import session_of
+from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages, task_pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, tagged
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, tagged
 
 log = logging.getLogger("dpq.web")
 
 View = Callable[[Call], Response]
-
-SAFE = ("GET", "HEAD")
 
 PAGES: list[tuple[str, str, View]] = [
     ("GET", "/", server_pages.overview),
@@ -259,8 +258,8 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
     else:
         log.exception("a page failed: %s", request.scope["path"])
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
-        queue = call.name if call else ""
-        error = DPQError(server_away(queue, one_line(str(error)), site.answered_ms))
+        queue = call.name if call and "queue" in request.path_params else ""
+        error = DPQError(server_away(queue, no_answer(error), site.answered_ms))
     about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
     full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
     for_programs = full.startswith("/api/") or full == "/metrics"

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
@@ -17,15 +18,17 @@ from dpq.model.history import Granted
 from dpq.model.verdict import no_such_queue
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
-from dpq.queue.inside import session_of
-from dpq.registry.all_queues import ask_queues
+from dpq.queue.inside import operations_of, session_of
 from dpq.views.charts import Span, Story, story
-from dpq.views.sampler import Directory, Kept, Snapshot, Watch
+from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
 from dpq.web.checks import Checks
 from dpq.web.render import environment, from_segment, json_safe, segment
+
+SAFE = ("GET", "HEAD")
+"""The methods of requests that change nothing."""
 
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
@@ -123,14 +126,28 @@ class Site:
         return snapshot
 
     def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:
-        """Return the snapshot of each queue, or None and the reason why it cannot be read."""
-        found: list[tuple[str, Snapshot | None, str]] = []
-        for name in names:
-            try:
-                found.append((name, self.snapshot(name), ""))
-            except (DPQError, ResponseError, Refused) as error:
-                found.append((name, None, str(error)))
-        return found
+        """Return the snapshot of each queue, or None and the reason why it cannot be read.
+
+        All that are older than a second are read in one round trip.
+
+        Raises:
+            RedisError: The server does not answer.
+        """
+        watches = {name: watch for name in names if (watch := self._watches.get(name))}
+
+        def read(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+            return dict(zip(keys, read_all([watches[name] for _, name in keys]), strict=True))
+
+        rows: list[tuple[str, Snapshot | None, str]] = []
+        for (_, name), found in self.shared.get_all([("queue", n) for n in watches], read).items():
+            if isinstance(found, Snapshot):
+                rows.append((name, found, ""))
+                self.ahead_ms, self.answered_ms = watches[name].ahead_ms, time.time() * 1000
+            elif isinstance(found, DPQError | ResponseError):
+                rows.append((name, None, str(found)))
+            else:
+                raise found
+        return rows
 
     def ask(
         self, names: Sequence[str], what: Callable[[QueueOperations[Any]], Steps[Any]]
@@ -139,15 +156,13 @@ class Site:
 
         Returns:
             The answer of each queue that there is, or the error instead of an answer.
+
+        Raises:
+            RedisError: The server does not answer.
         """
-        clients: dict[int, tuple[Any, list[bytes]]] = {}
-        for name in names:
-            if queue := self.directory.get(name):
-                clients.setdefault(id(queue.redis), (queue.redis, []))[1].append(name.encode())
-        answers: dict[str, Any] = {}
-        for client, few in clients.values():
-            answers |= ask_queues(client, few, what)
-        return answers
+        watches = {name: watch for name in names if (watch := self._watches.get(name))}
+        asked = [partial(what, operations_of(watch.queue)) for watch in watches.values()]
+        return dict(zip(watches, ask_all([*watches.values()], asked), strict=True))
 
 
 class Call:
@@ -207,8 +222,10 @@ class Call:
 
     @property
     def queue(self) -> DPQ[Any]:
-        """Return the queue in the path."""
-        return self.site.watch(self.name).queue
+        """Return the queue in the path; for a page that only shows, an object that only reads."""
+        watch = self.site.watch(self.name)
+        changes = self.request.method not in SAFE
+        return (changes and self.site.directory.get(self.name)) or watch.queue
 
     def part(self, name: str) -> str:
         """Return another name in the path."""

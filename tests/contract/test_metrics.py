@@ -317,7 +317,7 @@ def test_the_dashboard_tells_the_same(live: DPQ, monkeypatch: pytest.MonkeyPatch
     def away(*_: Any, **__: Any) -> Any:
         raise RedisConnectionError("away")
 
-    monkeypatch.setattr(live._session, "run", away)
+    monkeypatch.setattr("dpq.transport.session.Session.send_all", away)
     site = dashboard(live, server="redis://u:SECRET@far/2")
     with TestClient(site, base_url="http://127.0.0.1:8321") as client:
         answer = client.get("/metrics")

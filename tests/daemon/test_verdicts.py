@@ -102,7 +102,7 @@ def paused_for_ever(q: DPQ, clock: Clock) -> None:
 def paused_for_a_time(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
-    q.pause(600)
+    q.pause(600, by="ann@box7")
 
 
 def paused_and_no_consumer(q: DPQ, clock: Clock) -> None:
@@ -267,7 +267,11 @@ PLANTED = [
     Planted(limits_lost, S.SETTINGS_LOST, "limits of the queue are lost", True),
     Planted(unreadable, S.SETTINGS_LOST, "the stored limit of group 'api' cannot be read", True),
     Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
-    Planted(paused_for_a_time, S.PAUSED, "it is paused until 22:23:20 UTC"),
+    Planted(
+        paused_for_a_time,
+        S.PAUSED,
+        "it is paused until 22:23:20 UTC; the pause began at 22:13:20 UTC, by ann@box7",
+    ),
     Planted(paused_and_no_consumer, S.PAUSED, "also: no consumer", True, (S.NO_CONSUMER,)),
     Planted(never_a_consumer, S.NO_CONSUMER, "4 tasks are due, and no consumer has ever", True),
     Planted(

@@ -540,6 +540,9 @@ replay.lua | a replay at a rate is one at once | lua/replay
 + first
 forget | a dead letter that is dropped keeps its key | lua/bury lua/promote lua/fail
 -     redis.call('HDEL', keys, task.key)
+_each_dead | each step of a replay is an event | lua/replay
+- if last and told is not None
++ if told is not None
 chosen_by | dead letters of any group are meant | lua/replay contract/api
 - (group is None or task.group == group)
 + True
@@ -1204,9 +1207,9 @@ environment.made | the dashboard does not escape | web/web_pages
 Job.run.ids | an action of the dashboard takes more than was counted | web/web_actions
 - [: self.count - taken]
 + [:]
-Shared.get | each tab of the dashboard reads by itself | web/web_pages
-- if self._clock() - reading.at >= fresh:
-+ if self._clock() - reading.at >= 0:
+Shared._is_old | each tab of the dashboard reads by itself | web/web_pages
+- return self._clock() - reading.at >= seconds
++ return self._clock() - reading.at >= 0
 search.lua | a page of the dashboard begins with the last task of the page before | lua/search
 - there == from and after(seen[1], member)
 + there == from

@@ -259,6 +259,7 @@ def overview(stage: Stage) -> None:
         assert q.stats().ready
         for task in _each(stage):
             assert q.why(task.id)
+        assert q.why().because
         assert q.forecast()
         assert q.drain().backlog
         assert q.history()
@@ -277,7 +278,7 @@ def metered(stage: Stage) -> bool:
     """Whether a scrape of `dpq metrics` reads the queue."""
     with stage.queue() as q:
         text = Exporter(Named([q])).text().decode()
-    return f'dpq_queue_up{{queue="{q.queue_name}"}} 1.0' in text
+    return f'dpq_queue_up{{queue="{q.queue_name}",server=""}} 1.0' in text
 
 
 def dashboard(stage: Stage) -> None:

@@ -549,7 +549,7 @@ def run_worker(face: Any, stage: Stage, handler: Any, **how: Any) -> None:
         worker.run(signals=False, **how)
 
 
-@pytest.mark.parametrize("more", [(), (METERS,)])
+@pytest.mark.parametrize("more", [(), METERS.split()])
 def test_the_metrics_of_a_scheduler(login, more):
     """Its user reads them with one command more, and says of no queue what it cannot read."""
     stage = login("dpq-scheduler", *more)

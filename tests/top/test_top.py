@@ -291,8 +291,8 @@ def test_it_reads_what_is_seen_and_nothing_while_held(
     queues = [DPQ(live.redis, f"{live.queue_name}-{n:02}") for n in range(40)]
     read: list[str] = []
     monkeypatch.setattr(
-        "dpq.views.sampler.Watch.read",
-        lambda watch, before=Watch.read: (read.append(watch.queue.queue_name), before(watch))[1],
+        "dpq.views.sampler.Watch.steps",
+        lambda watch, before=Watch.steps: (read.append(watch.queue.queue_name), before(watch))[1],
     )
 
     async def test(screen: Screen) -> None:

@@ -21,6 +21,7 @@ from support import wait_for
 from dpq import DPQ, Push, TaskState
 from dpq.server import Server
 from dpq.testing import Clock
+from dpq.transport.session import Session
 from dpq.web import Access, app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -280,9 +281,9 @@ def test_every_action(page: Page, served: Served, live: DPQ) -> None:
         return next((s.value for s in TaskState for t in live.peek(100, s) if t.id == id_), None)
 
     press("Pause")
-    expect(page.locator("main")).to_contain_text("This queue is paused")
+    expect(page.locator("main")).to_contain_text("it is paused until")
     press("Resume")
-    expect(page.locator("main")).not_to_contain_text("This queue is paused")
+    expect(page.locator("main")).not_to_contain_text("it is paused until")
     fields = {"rate.0": "7/s", "concurrency": "3"}
     press("Look at the change", "Set it", at="/limit?group=n", **fields)
     becomes(lambda: [each.rate for each in live.group("n").windows], [7])
@@ -468,20 +469,20 @@ def test_a_server_that_goes_away_and_comes_back(page: Page, live: DPQ, chromium:
 
 
 def test_the_queues_server_goes_away_and_comes_back(
-    page: Page, server: Server, queue_name: str
+    page: Page, server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page of a server that is not there says what to do, and shows the queue when it is."""
     client = Redis.from_url(server.url)
     with DPQ(client, queue_name) as q:
         q.push("x")
-        run, away = q._session.run, threading.Event()
+        send_all, away = Session.send_all, threading.Event()
 
         def perhaps(*args: Any, **named: Any) -> Any:
             if away.is_set():
                 raise ConnectionError("refused")
-            return run(*args, **named)
+            return send_all(*args, **named)
 
-        q._session.run = perhaps  # type: ignore[method-assign]
+        monkeypatch.setattr(Session, "send_all", perhaps)
         served = Served(app(q))
         away.set()
         page.goto(f"{served.url}/q/{queue_name}")
@@ -493,7 +494,6 @@ def test_the_queues_server_goes_away_and_comes_back(
         away.clear()
         expect(page.locator("#away")).to_be_hidden()
         served.close()
-        q._session.run = run  # type: ignore[method-assign]
         q.drop()
     client.close()
 

@@ -259,7 +259,7 @@ def test_the_next_tasks_stand_with_their_moments(
     said = look.api(f"/queues/{q.queue_name}/forecast")
     assert [each["id"] for each in said["tasks"]] == wanted
     assert said["drain"]["state"] == "clears"
-    assert "clears in" in look.page(path)
+    assert "all begun in" in look.page(path)
     q.purge()
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     assert "Nothing is to start" in look.page(f"{path}/next")
@@ -578,14 +578,14 @@ def test_the_first_look_has_the_history(
         q.ack_many(q.pop_many(120))
     watch = Watch(q)
     trips = 0
-    call_all = q._session.connections.call_all
+    call_all = watch.queue._session.connections.call_all
 
     def counted(*args: Any, **more: Any) -> Any:
         nonlocal trips
         trips += 1
         return call_all(*args, **more)
 
-    monkeypatch.setattr(q._session.connections, "call_all", counted)
+    monkeypatch.setattr(watch.queue._session.connections, "call_all", counted)
     first = watch.read()
     assert trips == 1
     assert (first.pace.done, first.pace.seconds) == pytest.approx((2, 240))

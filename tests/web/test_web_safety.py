@@ -414,7 +414,7 @@ def test_a_server_that_does_not_answer(look: Browser, q: DPQ, path: str, monkeyp
 
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     with monkeypatch.context() as gone:
-        gone.setattr(q._session, "run", refuse)
+        gone.setattr("dpq.transport.session.Session.send_all", refuse)
         assert "does not answer" in look.page(path, 503)
         answer = look.get(f"/api/queues/{q.queue_name}")
         assert answer.status_code == 503
@@ -430,7 +430,7 @@ def test_a_fault_of_its_own_tells_nothing(
     def fault(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(q._session, "run", fault)
+    monkeypatch.setattr("dpq.transport.session.Session.send_all", fault)
     with caplog.at_level(logging.ERROR):
         assert "secret detail" not in look.page(path, 500)
     assert "a page failed" in caplog.text

@@ -40,9 +40,8 @@ local function lost_names()
   if not found[1] and not format and redis.call('HLEN', meta) > 0 then
     found[1] = 'format'
   end
-  local queue, count = limits_there()
-  local queue_noted, count_noted = limits_noted()
-  if not found[1] and count_noted and (count < count_noted or queue < queue_noted) then
+  local queue_noted, noted = limits_noted()
+  if not found[1] and noted and (redis.call('HLEN', limits) < noted or queue_noted == 'q' and not rules_there) then
     found[1] = 'limits'
   end
   return table.concat(found, ' ')

@@ -1,0 +1,113 @@
+"""Many queues in one round trip, and a server that takes connections and never answers."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kit.web import Browser, Open
+from redis import Redis
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from dpq import DPQ
+from dpq.cli import app
+from dpq.protocol.keys import key_of
+from dpq.top.reader import Reader
+from dpq.transport.connections import Connections
+from dpq.views.sampler import Known, Named
+from dpq.web import Access
+from dpq.web import app as dashboard_of
+
+
+@pytest.fixture
+def twenty(q: DPQ) -> Iterator[list[DPQ[Any]]]:
+    """Twenty queues of one client."""
+    queues = [DPQ[Any](q.redis, f"{q.queue_name}-{n:02}") for n in range(20)]
+    for number, each in enumerate(queues):
+        each.push("x", group=f"g{number}")
+    yield queues
+    for each in queues:
+        each.drop()
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of commands in each round trip."""
+    counted: list[int] = []
+    begin = Connections.begin
+
+    def count(self: Connections, commands: Any) -> Any:
+        counted.append(len(commands))
+        return begin(self, commands)
+
+    monkeypatch.setattr(Connections, "begin", count)
+    return counted
+
+
+def test_twenty_queues_are_one_round_trip(
+    dashboard: Open, twenty: list[DPQ[Any]], trips: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look opens them in two more; the overview, the API and `top` read all at once."""
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.0)
+    twenty = [DPQ(each.redis, each.queue_name) for each in twenty]
+    look = dashboard(*twenty)
+    trips.clear()
+    look.page("/")
+    assert len(trips) == 3, "two open all queues, the third reads them"
+    for page in (lambda: look.page("/"), lambda: look.api("/queues")):
+        trips.clear()
+        page()
+        assert len(trips) == 1
+    heard = Reader(Named(twenty), print)
+    trips.clear()
+    assert len(heard.read([each.queue_name for each in twenty], "").snapshots) == 20
+    assert len(trips) == 1
+
+
+def test_a_fault_of_one_queue_is_its_own(dashboard: Open, twenty: list[DPQ[Any]]) -> None:
+    """The other queues are read in the same round trip, and its row has the reason."""
+    broken = twenty[7]
+    key = key_of(broken.queue_name, "ready")
+    broken.redis.delete(key)
+    broken.redis.set(key, "damage")
+    look = dashboard(*twenty)
+    assert "WRONGTYPE" in look.page("/")
+    listed = look.api("/queues")["queues"]
+    assert [each["queue"] for each in listed if "error" in each] == [broken.queue_name]
+    assert sum(each.get("stats", {}).get("ready", 0) for each in listed) == 19
+    broken.redis.delete(key)
+
+
+def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of the application would wait for ever; each screen has a limit of its own."""
+    monkeypatch.setattr("dpq.queue.looking.LOOK_SECONDS", 0.2)
+    said = " UTC: no answer for 0.2 s"
+    with socket.create_server(("127.0.0.1", 0)) as frozen:  # the kernel takes connections for it
+        port = frozen.getsockname()[1]
+        client = Redis(port=port)  # without a timeout
+        queues = [DPQ[Any](client, f"q{n}") for n in range(3)]
+        site = dashboard_of(queues, access=Access())
+        with TestClient(site, base_url="http://127.0.0.1:8321") as plain:
+            for path in ("/", "/q/q1", "/q/q1/tasks", "/q/q1/limits", "/api/queues"):
+                answer = plain.get(path)
+                assert answer.status_code == 503, path
+                assert said in answer.text, path
+                assert "erver away: " in answer.text
+            assert plain.get("/metrics").text.endswith(f'dpq_up{{server="localhost:{port}"}} 0.0\n')
+        assert Reader(Named(queues), print).read(["q1"], "q1").fault == said[6:]
+        assert Reader(Known(client), print).read([], "").fault == said[6:]
+        for words in (["queues"], ["why", "--queue", "q1"]):
+            result = CliRunner().invoke(app, [*words, "--url", f"redis://127.0.0.1:{port}"])
+            assert "server away: " in result.output, words
+            assert said in result.output
+        client.close()
+
+
+def test_a_page_that_changes_waits_as_its_client_does(change: Browser, q: DPQ) -> None:
+    """Only reading has a limit of its own: a change is sent by the queue of the application."""
+    sent: list[Any] = []
+    pause = q.pause
+    q.pause = lambda *more: sent.append(more) or pause(*more)  # type: ignore[method-assign]
+    change.submit(f"/q/{q.queue_name}/pause")
+    assert sent
