@@ -1,6 +1,7 @@
 """Tasks and counts as rich tables. Text from the queue must go through `shown`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Any, Literal
@@ -67,7 +68,7 @@ class Ranked(Table):
                 break
             left = [column for column in self.columns if str(column.header) != name]
             gone += [name] * (len(left) < len(self.columns))
-            self.columns = left
+            self.columns = [replace(column, _index=n) for n, column in enumerate(left)]
         try:
             yield from super().__rich_console__(console, options)
         finally:
