@@ -145,8 +145,14 @@ def all_hang_and_a_429(q: DPQ, clock: Clock) -> None:
 def consumers_hang(q: DPQ, clock: Clock) -> None:
     usual_runs(q, clock)
     fill(q, group=None)
-    q.pop(visibility=3600)
-    clock.advance(480)
+    for seconds in (450, 30):
+        q.pop(visibility=3600)
+        clock.advance(seconds)
+
+
+def one_hangs(q: DPQ, clock: Clock) -> None:
+    all_hang(q, clock)
+    beat(q, running=1, longest=1000, worker="w2")
 
 
 def met_429(q: DPQ, clock: Clock) -> None:
@@ -291,7 +297,12 @@ PLANTED = [
         True,
     ),
     Planted(all_hang_and_a_429, S.HANDLERS_BUSY, "also: held by a 429", True, (S.RATE_LIMITED,)),
-    Planted(consumers_hang, S.HANDLERS_BUSY, "hold 1 lease and ask for no more", True),
+    Planted(
+        *(consumers_hang, S.HANDLERS_BUSY),
+        "hold 2 leases and ask for no more, the longest for 8 m (99 of 100 end within 2 s): task ",
+        True,
+    ),
+    Planted(one_hangs, S.MOVING, "4 tasks are due"),
     Planted(
         *(met_429, S.RATE_LIMITED),
         "the host of group 'api' has answered 429 at 22:13:20 UTC: it is closed until 22:14:50 "
