@@ -540,7 +540,7 @@ replay.lua | a replay at a rate is one at once | lua/replay
 + first
 forget | a dead letter that is dropped keeps its key | lua/bury lua/promote lua/fail
 -     redis.call('HDEL', keys, task.key)
-_each_dead | each step of a replay is an event | lua/replay
+StoredOperations._each_dead | each step of a replay is an event | lua/replay
 - if last and told is not None
 + if told is not None
 chosen_by | dead letters of any group are meant | lua/replay contract/api
@@ -1631,7 +1631,7 @@ oldest_of | the newest lease is named | daemon/verdicts::test_each_state_is_foun
 _no_consumer | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
 - if alone or
 + if
-held_by_limit | a queue is held though groups move | daemon/verdicts::test_each_state_is_found
+held_by_limit | a queue whose other groups move is held | daemon/verdicts::test_each_state_is_found
 - if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
 + if not groups:
 _handlers_busy | one free handler does not count | daemon/verdicts::test_each_state_is_found
