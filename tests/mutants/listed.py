@@ -1631,7 +1631,7 @@ oldest_of | the newest lease is named | daemon/verdicts::test_each_state_is_foun
 _no_consumer | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
 - if alone or
 + if
-held_by_limit | a queue of which some groups move is held | daemon/verdicts::test_each_state_is_found
+held_by_limit | a queue whose other groups move is held | daemon/verdicts::test_each_state_is_found
 - if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
 + if not groups:
 _handlers_busy | one free handler does not count | daemon/verdicts::test_each_state_is_found
