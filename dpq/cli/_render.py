@@ -1,11 +1,14 @@
 """Tasks and counts as rich tables. Text from the queue must go through `shown`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Any, Literal
 
 from pydantic_core import to_json
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -31,12 +34,64 @@ from dpq.views.verdict import say_drain
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
-CUT_FIRST = ("group", "key", "reason", "last error", "payload", "why then")
+REASONS = ("reason", "why then")
+"""Columns of tasks that wrap if there is no room, and are never left out."""
+
+CUT_FIRST = ("group", "key", "last error", "payload")
 """Columns of tasks that are cut if there is no room: texts of any length."""
+
+TASKS_GO = (
+    *("priority", "cost", "every", "attempts", "attempt", "key", "in", "group"),
+    *("died (UTC)", "until (UTC)", "payload", "last error"),
+)
+"""Columns of tasks that a narrow table leaves out, the first of them first."""
+
+
+WRAPS_FROM = 16
+"""Characters that a column of long texts has at least; then its texts wrap, or are cut."""
+
+
+class Ranked(Table):
+    """A table that leaves out columns if there is no room for all, and says which.
+
+    Attributes:
+        goes: The names of the columns that may go, the first of them first.
+    """
+
+    goes: Sequence[str] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the columns that have room."""
+        whole, gone = self.columns, list[str]()
+        for name in self.goes:
+            if self._needs() <= options.max_width:
+                break
+            left = [column for column in self.columns if str(column.header) != name]
+            gone += [name] * (len(left) < len(self.columns))
+            self.columns = [replace(column, _index=n) for n, column in enumerate(left)]
+        try:
+            yield from super().__rich_console__(console, options)
+        finally:
+            self.columns = whole
+        if gone:
+            yield Text(f"no room for: {', '.join(gone)}", style="dim")
+
+    def _needs(self) -> int:
+        """Return the least width: texts of any length wrap, and all else stands in one line."""
+        widths = [0]
+        for column in self.columns:
+            longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+            least = longest if column.no_wrap else min(longest, WRAPS_FROM)
+            widths.append(max(least, column.min_width or 0))
+        return sum(widths) + 2 * len(self.columns)  # two spaces behind each
 
 
 def _table(
-    title: str, *columns: str, numbers: Sequence[str] = (), wraps: Sequence[str] = ()
+    title: str,
+    *columns: str,
+    numbers: Sequence[str] = (),
+    wraps: Sequence[str] = (),
+    goes: Sequence[str] = (),
 ) -> Table:
     """Make an empty table.
 
@@ -45,10 +100,12 @@ def _table(
         columns: The names of its columns.
         numbers: The columns that are aligned to the right.
         wraps: The columns that wrap onto more lines if the table is narrow.
+        goes: The columns that a narrow table leaves out, the first of them first.
     """
     # A narrow table must not wrap or cut this line.
     whole = Text(shown(title), no_wrap=True, overflow="ignore")
-    made = Table(title=whole, title_justify="left", title_style="bold", pad_edge=False, box=None)
+    made = Ranked(title=whole, title_justify="left", title_style="bold", pad_edge=False, box=None)
+    made.goes = goes
     for name in columns:
         side: Literal["left", "right"] = "right" if name in numbers else "left"
         gives = name in wraps
@@ -77,17 +134,23 @@ def _json(payload: Any) -> str:
 def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
     """Make a table of tasks, without the columns that are empty for all of them.
 
-    If it is narrow, texts are cut, the longest first; ids are never cut.
+    If it is narrow, texts are cut, the longest first; ids and reasons are never cut.
     """
     said = {
         name: column
         for name, column in columns.items()
         if any(value is not None for value in column)
     }
-    made = _table(title, *said, wraps=CUT_FIRST)
+    made = _table(title, *said, wraps=(*CUT_FIRST, *REASONS), goes=TASKS_GO)
     made.columns[[*said].index("id")].min_width = max(map(len, columns["id"]), default=0)
     for row in zip(*said.values(), strict=True):
-        made.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in _cells(row)))
+        cells = zip(said, _cells(row), strict=True)
+        made.add_row(
+            *(
+                Text(cell) if name in REASONS else Text(cell, no_wrap=True, overflow="ellipsis")
+                for name, cell in cells
+            )
+        )
     return made
 
 
@@ -205,7 +268,9 @@ def slots_table(title: str, slots: Sequence[Slot]) -> Table:
     flows = ("pushed", "acked", "failed", "rate_limited", "buried")
     gauges = ("ready", "waiting", "delayed", "held", "dead", "closed_groups", "workers")
     names = tuple(name.replace("_", " ") for name in (*flows, *gauges))
-    made = _table(title, "at (UTC)", *names, "run p95", numbers=(*names, "run p95"))
+    few = ("closed groups", "workers", "held", "buried", "delayed", "waiting", "failed")
+    goes = (*few, "run p95", "dead", "rate limited")
+    made = _table(title, "at (UTC)", *names, "run p95", numbers=(*names, "run p95"), goes=goes)
     for before, slot in zip([None, *slots], slots, strict=False):
         came = [
             "-" if before is None else str(getattr(slot, name) - getattr(before, name))
@@ -221,7 +286,10 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
     """Make a table of many queues, one on each line, with their counts or their error."""
     numbers = (*STATES, "pushed", "acked")
     errors = ("error",) if any(isinstance(answer, Exception) for answer in found.values()) else ()
-    made = _table("queues", "queue", *numbers, *errors, numbers=numbers, wraps=errors)
+    goes = ("acked", "pushed", "delayed", "waiting", "invisible", "dead")
+    made = _table(
+        "queues", "queue", *numbers, *errors, numbers=numbers, wraps=("queue", *errors), goes=goes
+    )
     for name, answer in found.items():
         if isinstance(answer, Exception):
             made.add_row(*_cells([name, *("-" for _ in numbers), answer]))
@@ -235,7 +303,9 @@ def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     numbers = ("pid", "running", "of", "holds")
     columns = ("worker", "host", "pid", "queues", "running", "of", "holds", "longest")
     times = ("since (UTC)", "last seen")
-    made = _table("workers", *columns, *times, numbers=numbers, wraps=("worker", "host", "queues"))
+    wraps = ("worker", "host", "queues")
+    goes = ("since (UTC)", "host", "pid", "of", "holds", "queues", "running", "last seen")
+    made = _table("workers", *columns, *times, numbers=numbers, wraps=wraps, goes=goes)
     for row in workers:
         longest, task = row["longest_seconds"], row["longest_task"]
         hangs = None if longest is None else f"{longest:.0f} s {task}"
@@ -248,7 +318,9 @@ def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
 def leases_table(title: str, leases: Sequence[LeaseInfo]) -> Table:
     """Make a table of leases, one on each line."""
     columns = ("task", "group", "attempt", "since (UTC)", "held", "ends (UTC)", "worker", "host")
-    made = _table(title, *columns, numbers=("held",), wraps=("worker", "host"))
+    goes = ("since (UTC)", "attempt", "ends (UTC)", "host", "group")
+    wraps = ("group", "worker", "host")
+    made = _table(title, *columns, numbers=("held",), wraps=wraps, goes=goes)
     for lease in leases:
         attempt = f"{lease.attempt} of {lease.max_attempts}"
         held = f"{lease.held_seconds:.0f} s"
@@ -268,7 +340,8 @@ def limit_table(title: str, states: Sequence[LimitState]) -> Table:
     """Make a table of limits and their states, one on each line; further windows on more lines."""
     numbers = ("left", "in flight", "waiting")
     wide = ("what", "rate", "state")
-    made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide)
+    goes = ("in flight", "waiting", "left")
+    made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide, goes=goes)
     for state in states:
         windows = [*zip_longest(_rates(state), map(_units, state.units_left), fillvalue="-")]
         windows += [*_quotas(state), *_budgets(state)]

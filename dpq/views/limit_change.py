@@ -134,8 +134,10 @@ def _drain_text(drain: Drain, soonest: str) -> str:
     if not drain.backlog:
         return "no due task waits for it"
     due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
-    if drain.seconds is None:
-        said = "no limit says when they begin" if drain.state == "unknown" else drain.because
+    if drain.state == "unknown" or (soonest and not drain.seconds):
+        said = "no limit says when they begin"
+    elif drain.seconds is None:
+        said = drain.because
     elif drain.seconds == 0:
         said = "all may begin now"
     elif drain.seconds > LONGEST:
