@@ -208,7 +208,9 @@ def lanes(found: Lanes, limit: str) -> Markup:
         for hold in found.holds
     )
     ticks = Markup("").join(
-        Markup('<text class="tick" x="{:.1f}%" y="12">{}</text>').format(100 * at, words)
+        Markup('<text class="tick{}" x="{:.1f}%" y="12">{}</text>').format(
+            " end" if at > 0.9 else "", 100 * at, words
+        )
         for at, words in found.ticks
     )
     grid = Markup("").join(
