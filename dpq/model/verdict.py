@@ -462,7 +462,7 @@ def _say_paced(facts: Facts, held: Held) -> Said:
         per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
         for window in state.windows
     )
-    left = ", ".join(f"{units:.1f}" for units in state.units_left)
+    left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
     allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"
     why = f"the limit of {_name(held)} {allows}: it opens{_until(facts, state) or ' soon'}"
     return why.replace(" until ", " at "), None, _name(held), ""
