@@ -5,6 +5,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from _stdlib_site import HOSTS, Library, Site, read_library, serve
 from rich.console import Console
 from rich.text import Text
 
+from dpq import DPQ
 from dpq.server import open_embedded
 
 START = ["asyncio", "http.server", "unittest"]
@@ -85,17 +87,26 @@ def main() -> int:
             if not options.no_web:
                 address = stack.enter_context(dashboard(url, options.web_port))
             library = read_library(START, options.modules)
-            if address and (where := address()):
+            where = address() if address else ""
+            stays = where.startswith("http") and (options.stay or console.is_terminal)
+            if where:
                 console.print(f"Dashboard while this runs: {where}", soft_wrap=True, markup=False)
             crawls = []
             for way in WAYS:
                 console.print(f"\n{len(crawls) + 1} of {len(WAYS)}: {say(way, library, rates)}")
-                crawl = run(way, url, library, rates, console)
-                if crawl is None:
-                    break
-                crawls.append(crawl)
-        if len(crawls) == len(WAYS):
-            return show(console, crawls, library, options.plot)
+                with ExitStack() as each:
+                    q = each.enter_context(open_queue(url, way))
+                    crawl = run(way, url, q, library, rates, console)
+                    if crawl is None:
+                        break
+                    crawls.append(crawl)
+                    if stays and way is WAYS[-1]:
+                        stack.push(each.pop_all())  # the dashboard goes on showing it
+            if len(crawls) == len(WAYS):
+                status = show(console, crawls, library, options.plot)
+                if stays:
+                    stay(console, where)
+                return status
     console.print("Stopped; consumers, site and server are gone.")
     return 130
 
@@ -117,12 +128,24 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, metavar="PATH", help="write the picture here, a PNG")
     parser.add_argument("--no-web", action="store_true", help="no dashboard beside the crawl")
     parser.add_argument(
+        "--stay",
+        action="store_true",
+        help="keep the dashboard until Ctrl-C; on a terminal it stays anyway",
+    )
+    parser.add_argument(
         "--web-port", type=int, default=0, metavar="PORT", help="its port [a free one]"
     )
     options = parser.parse_args()
     if options.plot and not options.plot.absolute().parent.is_dir():
         parser.error(f"--plot {options.plot}: there is no such directory")
     return options
+
+
+def stay(console: Console, where: str) -> None:
+    """Wait for Ctrl-C, so that somebody can look around in the dashboard."""
+    console.print(f"The dashboard stays until Ctrl-C: {where}", soft_wrap=True, markup=False)
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def say(way: Way, library: Library, rates: dict[str, int]) -> str:
@@ -132,14 +155,18 @@ def say(way: Way, library: Library, rates: dict[str, int]) -> str:
 
 
 def run(
-    way: Way, url: str, library: Library, rates: dict[str, int], console: Console
+    way: Way,
+    url: str,
+    q: DPQ[str],
+    library: Library,
+    rates: dict[str, int],
+    console: Console,
 ) -> Crawl | None:
-    """Crawl once, on a site and a queue of its own; None when Ctrl-C came first."""
+    """Crawl once, on a site of its own and an empty queue; None when Ctrl-C came first."""
     interrupted: list[int] = []
     with ExitStack() as stack:
         stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         site = stack.enter_context(serve(library, rates))
-        q = stack.enter_context(open_queue(url))
         starts = [name for name in START if name in library.pages] + library.broken
         q.push_many(way.describe(site.link(name)) for name in starts)
         q.pause()  # until all consumers have started

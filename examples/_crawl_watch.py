@@ -1,6 +1,7 @@
 """What crawler.py has around its consumers: it starts them, kills one, and notes what they do."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -112,9 +113,10 @@ class Record:
 
 
 @contextmanager
-def open_queue(url: str) -> Iterator[DPQ[str]]:
+def open_queue(url: str, way: Way) -> Iterator[DPQ[str]]:
     """Open a queue of a fresh name, and leave nothing of it on the server."""
-    with DPQ.from_url(url, f"stdlib-{uuid4().hex[:12]}") as q:
+    name = "-".join(re.findall(r"[a-z]+", way.name.lower().replace("'s", "")))
+    with DPQ.from_url(url, f"stdlib-{name}-{uuid4().hex[:6]}") as q:
         try:
             yield q
         finally:

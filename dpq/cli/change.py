@@ -26,6 +26,7 @@ from dpq.protocol.scripts import script, script_names
 from dpq.registry.all_queues import forget_queues
 from dpq.transport.connect import open_url
 from dpq.transport.script_loading import load_scripts
+from dpq.views.words import this_user
 
 
 def update(
@@ -76,14 +77,14 @@ def pause(
 ) -> None:
     """Pause the queue: no consumer gets a task."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.pause(seconds)
+        q.pause(seconds, by=this_user("dpq pause"))
     talk(f"paused {queue!r} " + ("until `dpq resume`" if seconds is None else f"for {seconds:g} s"))
 
 
 def resume(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """End a pause: consumers get tasks again."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.resume()
+        q.resume(by=this_user("dpq resume"))
     talk(f"resumed {queue!r}")
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,12 @@ def demo(
     ] = None,
     plot: Annotated[Path | None, option("PATH", "Write the comparison to this PNG file.")] = None,
     no_web: Annotated[bool, typer.Option("--no-web", help="No dashboard beside it.")] = False,
+    stay: Annotated[
+        bool,
+        typer.Option(
+            "--stay", help="Keep the dashboard until Ctrl-C; on a terminal it stays anyway."
+        ),
+    ] = False,
     serve: Annotated[
         bool,
         typer.Option(
@@ -46,8 +53,9 @@ def demo(
 ) -> None:
     """Crawl the standard library from two hosts with limits, in four ways; compare the times.
 
-    It prints the address of a dashboard, if the packages of the extra `web` are installed. With
-    `--serve` it crawls nothing: it is the host, on 127.0.0.1.
+    It prints the address of a dashboard, if the packages of the extra `web` are installed. On a
+    terminal the dashboard stays after the crawl, until Ctrl-C. With `--serve` it crawls nothing:
+    it is the host, on 127.0.0.1.
     """
     # The folders of a wheel and of a checkout.
     folders = (_PACKAGE / "examples", _PACKAGE.parent / "examples")
@@ -60,6 +68,11 @@ def demo(
     if modules is not None:
         command += ["--modules", str(modules)]
     command += ["--no-web"] if no_web else ["--web-port", str(web_port)]
+    command += ["--stay"] * stay
     if plot is not None:
         command += ["--plot", str(plot)]
-    raise typer.Exit(subprocess.run(command, check=False).returncode)
+    with subprocess.Popen(command) as crawl:
+        while crawl.poll() is None:
+            with suppress(KeyboardInterrupt):  # the crawl gets it, too, and ends
+                crawl.wait()
+    raise typer.Exit(crawl.returncode)

@@ -111,8 +111,12 @@ class Slot(BaseModel):
         failed: Total of calls of `fail`.
         deferred: Total of deliveries given back by `set_visibility` or `rate_limited`.
         rate_limited: Total of deliveries that met a limit of their host, mostly a 429.
+        rate_limited_403: Of these: the host has answered 403. `rate_limited_503`, `_529` and
+            `_other` likewise; all others are 429s.
         lease_expired: Total of leases that ran out.
         buried: Total of tasks that became dead letters.
+        buried_attempts_spent: Of these: by the last attempt. `buried_lease_expired`, `_expired` and
+            `_payload_missing` likewise, as in `QueueStats`; all others by `bury`.
         replayed: Total of dead tasks made live again.
         dropped: Total of dead letters removed by the limits on their number and age.
         ready: Tasks that could be popped (of each group, only the first).
@@ -137,8 +141,16 @@ class Slot(BaseModel):
     failed: int = 0
     deferred: int = 0
     rate_limited: int = 0
+    rate_limited_403: int = 0
+    rate_limited_503: int = 0
+    rate_limited_529: int = 0
+    rate_limited_other: int = 0
     lease_expired: int = 0
     buried: int = 0
+    buried_attempts_spent: int = 0
+    buried_lease_expired: int = 0
+    buried_expired: int = 0
+    buried_payload_missing: int = 0
     replayed: int = 0
     dropped: int = 0
     ready: int = 0

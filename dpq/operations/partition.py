@@ -27,6 +27,7 @@ from dpq.model.validation import (
     MAX_BATCH,
     delay_milliseconds,
     error_line,
+    label,
     milliseconds,
     one_line,
     whole_number,
@@ -430,14 +431,14 @@ class Partition(
 
     # The whole queue
 
-    def pause(self, seconds: float | None) -> Steps[Any]:
-        """Stop handing out tasks."""
+    def pause(self, seconds: float | None, by: str | None = None) -> Steps[Any]:
+        """Stop handing out tasks; an event says who did so."""
         ms = "inf" if seconds is None else milliseconds("seconds", seconds, least=0.001)
-        return self._ask("pause", [self._now(), ms], same)
+        return self._ask("pause", [self._now(), ms, _who(by)], same)
 
-    def resume(self) -> Steps[Any]:
-        """Hand out tasks again."""
-        return self._ask("pause", [self._now(), 0], same)
+    def resume(self, by: str | None = None) -> Steps[Any]:
+        """Hand out tasks again; an event says who did so."""
+        return self._ask("pause", [self._now(), 0, _who(by)], same)
 
     def promote(self) -> Steps[Promoted]:
         """Do one bounded step of upkeep."""
@@ -474,3 +475,7 @@ def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
     """Make the token for ack, with what the task has spent."""
     token = task.token if task.cron is None and later is None else _token(task, later)
     return f"{token}{SPENT}{told}" if told else token
+
+
+def _who(by: str | None) -> str:
+    return "" if by is None else label("by", by)

@@ -476,13 +476,13 @@ class QueueOperations(Generic[P]):
 
     # The whole queue
 
-    def pause(self, seconds: float | None) -> Steps[None]:
+    def pause(self, seconds: float | None, by: str | None = None) -> Steps[None]:
         """Stop handing out tasks."""
-        return _done([self._noted(part, part.pause(seconds)) for part in self.partitions])
+        return _done([self._noted(part, part.pause(seconds, by)) for part in self.partitions])
 
-    def resume(self) -> Steps[None]:
+    def resume(self, by: str | None = None) -> Steps[None]:
         """Hand out tasks again."""
-        return _done([part.resume() for part in self.partitions])
+        return _done([part.resume(by) for part in self.partitions])
 
     def promote(self) -> Steps[Promoted]:
         """Do one bounded step of upkeep in each partition."""
@@ -521,13 +521,17 @@ class QueueOperations(Generic[P]):
         return self._first(parts, count, TaskState.DEAD, chosen)
 
     def dead_replay(
-        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        rate: float | None,
+        told: int | None = 0,
     ) -> Steps[int]:
         """Make dead tasks live, at most `rate` per second in total, one partition after another."""
-        spacing = spacing_of(rate)
+        spacing, named = spacing_of(rate), self._named(ids)
         if not spacing:
-            return _total([part.dead_replay(few, chosen, None) for part, few in self._named(ids)])
-        return self._replay_spaced(self._named(ids), chosen, spacing)
+            return _total([part.dead_replay(few, chosen, None, told) for part, few in named])
+        return self._replay_spaced(named, chosen, spacing)
 
     def _replay_spaced(
         self,
@@ -541,10 +545,13 @@ class QueueOperations(Generic[P]):
         return done
 
     def dead_purge(
-        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        told: int | None = 0,
     ) -> Steps[int]:
         """Remove dead tasks."""
-        return _total([part.dead_purge(few, chosen) for part, few in self._named(ids)])
+        return _total([part.dead_purge(few, chosen, told) for part, few in self._named(ids)])
 
     def _named(self, ids: Sequence[str] | None) -> list[tuple[Partition[P], list[str] | None]]:
         """Pair each partition with its ids; for None, every partition with None."""

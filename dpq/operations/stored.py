@@ -119,15 +119,19 @@ class StoredOperations(PartitionBase[P]):
         removed = 0
         states = order if state is None else (state.value,)
         for name in states:
-            left = getattr(stats, name)
-            while left > 0:
-                gone = yield self._command("purge", [self._now(), name, min(left, PAGE)], same)
-                if gone == 0:
+            left, done, last = getattr(stats, name), 0, False
+            while left > 0 and not last:
+                last = left <= PAGE
+                args = [self._now(), name, min(left, PAGE), done if last else ""]
+                gone = yield self._command("purge", args, same)
+                if not gone and not last:  # others have removed the rest: the event counts our part
+                    yield self._command("purge", [self._now(), name, 0, done], same)
                     break
-                removed += gone
+                done += gone
                 left -= gone
+            removed += done
         if not removed:  # the removals of an earlier call may still need a confirmation
-            yield self._command("purge", [self._now(), states[0], 0], same)
+            yield self._command("purge", [self._now(), states[0], 0, 0], same)
         return removed
 
     # Dead letters
@@ -148,10 +152,14 @@ class StoredOperations(PartitionBase[P]):
         return found[:count]
 
     def dead_replay(
-        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        rate: float | None,
+        told: int | None = 0,
     ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second."""
-        return self.dead_replay_spaced(ids, chosen, spacing_of(rate))
+        """Make dead tasks live, at most `rate` per second; `told` is as for `dead_purge`."""
+        return self.dead_replay_spaced(ids, chosen, spacing_of(rate), told=told)
 
     def dead_replay_spaced(
         self,
@@ -159,51 +167,69 @@ class StoredOperations(PartitionBase[P]):
         chosen: Callable[[DeadTask[P]], bool],
         spacing: float,
         first: float = 0.0,
+        told: int | None = 0,
     ) -> Steps[int]:
         """Make dead tasks live: the first in `first` ms, each next one `spacing` ms later."""
 
-        def replay(batch: Sequence[str], done: int) -> Command[int]:
-            args = [self._now(), first + done * spacing, spacing, *batch]
+        def replay(batch: Sequence[str], done: int, tells: int | str) -> Command[int]:
+            args = [self._now(), first + done * spacing, spacing, tells, *batch]
             return self._command("replay", args, same)
 
-        return self._each_dead(ids, chosen, replay)
+        return self._each_dead(ids, chosen, replay, told)
 
     def dead_purge(
-        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        told: int | None = 0,
     ) -> Steps[int]:
-        """Remove dead tasks."""
+        """Remove dead tasks.
 
-        def purge(batch: Sequence[str], _: int) -> Command[int]:
-            return self._command("purge", [self._now(), "dead", len(batch), *batch], same)
+        Args:
+            ids: Their ids, or None.
+            chosen: Returns True for a task to remove, if there are no ids.
+            told: The tasks that earlier calls of the same action have changed: the event of this
+                call counts them, too. None: a later call tells of this one.
+        """
 
-        return self._each_dead(ids, chosen, purge)
+        def purge(batch: Sequence[str], _: int, tells: int | str) -> Command[int]:
+            return self._command("purge", [self._now(), "dead", len(batch), tells, *batch], same)
+
+        return self._each_dead(ids, chosen, purge, told)
 
     def _each_dead(
         self,
         ids: Sequence[str] | None,
         chosen: Callable[[DeadTask[P]], bool],
-        act: Callable[[Sequence[str], int], Command[int]],
+        act: Callable[[Sequence[str], int, int | str], Command[int]],
+        told: int | None,
     ) -> Steps[int]:
+        """Act in steps; the last step adds an event that counts all of them, if `told` says so."""
         done = 0
+
+        def step(batch: Sequence[str], *, last: bool) -> Command[int]:
+            return act(batch, done, told + done if last and told is not None else "")
+
         if ids is not None:
-            for batch in in_batches([task_id(id_) for id_ in ids], PAGE):
-                done += yield act(batch, done)
-            if not ids:
-                yield act([], done)
+            batches = list(in_batches([task_id(id_) for id_ in ids], PAGE)) or [[]]
+            for i, batch in enumerate(batches, 1):
+                done += yield step(batch, last=i == len(batches))
             return done
         stats = yield from self.stats()
         start, left = 0, stats.dead  # tasks that die meanwhile come behind these
+        last = False
         while left > 0:
             page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
             if not page:
                 break
             batch = [task.id for task in page if chosen(task)]
-            gone = (yield act(batch, done)) if batch else 0
+            last = left <= len(page) and bool(batch)
+            gone = (yield step(batch, last=last)) if batch else 0
             done += gone
             start += len(page) - gone
             left -= len(page)
-        if not done:  # the changes of an earlier call may still need a confirmation
-            yield act([], done)
+        if not done or not last:  # the changes of an earlier call may still need a confirmation
+            yield step([], last=True)
         return done
 
 

@@ -699,13 +699,16 @@ class DPQ(QueueLife[P]):
 
     # The whole queue
 
-    def pause(self, seconds: float | None = None) -> None:
-        """Stop handing out tasks to all consumers, for `seconds` or until `resume`."""
-        self._session.run(self._operations.pause, seconds)
+    def pause(self, seconds: float | None = None, *, by: str | None = None) -> None:
+        """Stop handing out tasks to all consumers, for `seconds` or until `resume`.
 
-    def resume(self) -> None:
+        `by` names the person or program that does so: `why()` and the event say it.
+        """
+        self._session.run(self._operations.pause, seconds, by)
+
+    def resume(self, *, by: str | None = None) -> None:
         """Hand out tasks again; this also opens a queue that a 429 has closed."""
-        self._session.run(self._operations.resume)
+        self._session.run(self._operations.resume, by)
 
     def purge(self, state: TaskState | str | None = None) -> int:
         """Remove the tasks of one state, or of all states with the dead ones, in bounded steps.

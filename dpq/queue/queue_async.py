@@ -706,13 +706,16 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     # The whole queue
 
-    async def pause(self, seconds: float | None = None) -> None:
-        """Stop handing out tasks to all consumers, for `seconds` or until `resume`."""
-        await self._session.run(self._operations.pause, seconds)
+    async def pause(self, seconds: float | None = None, *, by: str | None = None) -> None:
+        """Stop handing out tasks to all consumers, for `seconds` or until `resume`.
 
-    async def resume(self) -> None:
+        `by` names the person or program that does so: `why()` and the event say it.
+        """
+        await self._session.run(self._operations.pause, seconds, by)
+
+    async def resume(self, *, by: str | None = None) -> None:
         """Hand out tasks again; this also opens a queue that a 429 has closed."""
-        await self._session.run(self._operations.resume)
+        await self._session.run(self._operations.resume, by)
 
     async def purge(self, state: TaskState | str | None = None) -> int:
         """Remove the tasks of one state, or of all states with the dead ones, in bounded steps.

@@ -13,6 +13,7 @@ from textual.widgets import Button, Input, Label
 from dpq import DPQ, ConfigurationError
 from dpq.model.display import shown
 from dpq.model.rates import span
+from dpq.views.words import this_user
 
 
 class Field(NamedTuple):
@@ -55,12 +56,12 @@ def seconds_of(text: str) -> float:
 
 def _pause(queue: DPQ[Any], said: Mapping[str, str]) -> str:
     seconds = seconds_of(said["seconds"]) if said["seconds"] else None
-    queue.pause(seconds)
+    queue.pause(seconds, by=this_user("dpq top"))
     return "paused" if seconds is None else f"paused for {span(seconds)}"
 
 
 def _resume(queue: DPQ[Any], said: Mapping[str, str]) -> str:
-    queue.resume()
+    queue.resume(by=this_user("dpq top"))
     return "resumed"
 
 

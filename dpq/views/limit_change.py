@@ -14,9 +14,10 @@ from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limit_words import limit_words
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.pools import MAX_MEMBERS
+from dpq.model.rates import span
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.limits import promises
-from dpq.views.verdict import say_drain
+from dpq.views.words import LONGEST
 
 
 class Side(NamedTuple):
@@ -123,14 +124,24 @@ def _side(text: str, group: str | None, every: str, looks: Sequence[DrainLook]) 
         else:
             limit += [whose + each for each in limit_words(rules, MAX_MEMBERS)]
             sentences = promises(rules)
-    begun = looks[0].now + drain.seconds * 1000 if drain.backlog and drain.seconds else None
+    seconds = drain.seconds if drain.backlog and drain.seconds else 0.0
+    begun = looks[0].now + seconds * 1000 if 0 < seconds <= LONGEST else None
     return Side(limit, sentences, _drain_text(drain, soonest), begun)
 
 
 def _drain_text(drain: Drain, soonest: str) -> str:
+    """Say when all due tasks will have begun, with what holds the last of them back."""
     if not drain.backlog:
         return "no due task waits for it"
     due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
-    if not drain.seconds:
-        return f"{due}: {'all may begin now' if drain.seconds == 0 else say_drain(drain)}"
-    return f"{due}: {say_drain(drain).replace(':', f'{soonest}:', 1)}"
+    if drain.state == "unknown" or (soonest and not drain.seconds):
+        said = "no limit says when they begin"
+    elif drain.seconds is None:
+        said = drain.because
+    elif drain.seconds == 0:
+        said = "all may begin now"
+    elif drain.seconds > LONGEST:
+        said = f"not before it is opened: {drain.because}"
+    else:
+        said = f"all begun in {span(drain.seconds)}{soonest}: {drain.because}"
+    return f"{due}: {said}"

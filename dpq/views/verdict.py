@@ -6,7 +6,7 @@ from typing import Literal
 
 from dpq import Drain, Verdict, VerdictState
 from dpq.views.sampler import Snapshot
-from dpq.views.words import until
+from dpq.views.words import LONGEST, until
 
 Severity = Literal["bad", "warn", "good", "soft"]
 
@@ -35,9 +35,16 @@ def say_state(snapshot: Snapshot, now_ms: float) -> str:
 
 
 def say_drain(drain: Drain) -> str:
-    """Write a drain time: `clears in 35 m (group 'gpt': 10/min)`."""
-    when = f" in {drain.about}" if drain.state == "clears" and drain.seconds else ""
-    return f"{drain.state}{when}" + ("" if drain.state == "empty" else f" ({drain.because})")
+    """Say when all due tasks will have begun, and why then: `all begun in 3 h: group 'a': 1/s`."""
+    if drain.state in ("empty", "none due"):
+        return drain.because
+    if drain.state == "unknown":
+        return "no limit says when it is done, and too little was seen to tell"
+    if drain.seconds is None:
+        return f"{drain.state}: {drain.because}"
+    if drain.seconds > LONGEST:
+        return f"not before it is opened: {drain.because}"
+    return f"all begun in {drain.about}: {drain.because}"
 
 
 WORST_FIRST = (

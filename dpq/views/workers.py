@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpq.model.reports import WorkerInfo
-from dpq.model.verdict import LATE_SECONDS, hangs
+from dpq.model.verdict_facts import LATE_SECONDS, hangs
 from dpq.views.sampler import Snapshot
 
 

@@ -19,6 +19,7 @@ from dpq.model.interrupts import FAULTS
 from dpq.model.priority import encode_priority
 from dpq.model.validation import number
 from dpq.operations.browse import LOOK_A_PAGE, Browser, Filter, Position
+from dpq.operations.dead import chosen_by
 from dpq.queue.inside import operations_of, session_of
 
 STEP = 200
@@ -38,13 +39,18 @@ OF_STATES: dict[str, tuple[TaskState, ...]] = {
 }
 """The states of the tasks that each action takes."""
 
+EVENTFUL = ("replay", "purge")
+"""Actions that add an event of their own: a job adds one when it ends, whatever its steps."""
+
 DESTROYS = ("cancel", "bury", "purge")
 """Actions that need a further confirmation by the user."""
 
 JobState = Literal["counting", "counted", "running", "done", "stopped", "failed"]
 
 
-def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> tuple[int, int]:
+def act(
+    queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None, told: int | None = 0
+) -> tuple[int, int]:
     """Do an action on some tasks.
 
     Args:
@@ -52,6 +58,7 @@ def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> 
         action: A key of `OF_STATES`.
         ids: Their ids.
         value: The new priority of `update`, or the reason of `bury`.
+        told: None for a step of a job, which adds no event of its own.
 
     Returns:
         The number of changed tasks, and the number of tasks that were left out: they had changed
@@ -60,15 +67,12 @@ def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> 
     Raises:
         ConfigurationError: The value is out of its bounds.
     """
-    if action == "replay":
-        done = queue.dead.replay(ids)
-        return done, len(ids) - done
-    if action == "purge":
-        done = queue.dead.purge(ids)
-        return done, len(ids) - done
     session = session_of(queue)
     session.ready()
     operations = session.operations
+    if action in EVENTFUL:
+        done = _change_dead(session, operations, action, list(dict.fromkeys(ids)), told)
+        return done, len(ids) - done
     if action == "cancel":
         steps: list[Any] = [operations.cancel(id_, None) for id_ in ids]
     elif action == "update":
@@ -93,6 +97,14 @@ def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> 
         elif not isinstance(result, TaskNotFoundError | LeaseLostError):
             raise result
     return done, len(ids) - done
+
+
+def _change_dead(session: Any, where: Any, action: str, ids: list[str], told: int | None) -> int:
+    """Replay or remove dead letters of a queue or of a partition."""
+    every = chosen_by(None, None, None)
+    if action == "replay":
+        return int(session.run(where.dead_replay, ids, every, None, told))
+    return int(session.run(where.dead_purge, ids, every, told))
 
 
 class Job:
@@ -161,13 +173,20 @@ class Job:
         for found in self._pages(STEP):
             tasks = [task for task in found.tasks if not self._is_so(task)]
             ids = [task.id for task in tasks][: self.count - taken]
-            done, missed = act(self.queue, self.action, ids, self.value)
+            done, missed = act(self.queue, self.action, ids, self.value, None)
             self.done, self.missed, taken = self.done + done, self.missed + missed, taken + len(ids)
             if taken >= self.count:
                 break
             if self.rate and ids:
                 self._stop.wait(len(ids) / self.rate)
+        self._tell()
         self.state = "stopped" if self._stop.is_set() else "done"
+
+    def _tell(self) -> None:
+        """Add the one event of the job: how many tasks it has changed."""
+        if self.action in EVENTFUL and self.done:
+            first = operations_of(self.queue).partitions[0]
+            _change_dead(session_of(self.queue), first, self.action, [], self.done)
 
     def _is_so(self, task: Any) -> bool:
         """Return True for a task that has the new priority already: a task may come twice."""

@@ -16,6 +16,9 @@ from dpq.web.limit_pages import question, rules_of
 from dpq.web.pages import filter_of
 from dpq.web.site import Call, read_number, read_whole
 
+BY = "the dashboard"
+"""The name of the dashboard in events of pauses."""
+
 IDS_AT_ONCE = 1000
 """Ids that one form or call may name; for more tasks there are filters."""
 
@@ -106,14 +109,14 @@ def pause(call: Call) -> Response:
     """Pause the queue, for some seconds or until it is resumed."""
     seconds = call.field("seconds")
     call.allow("pause", f"seconds={seconds or 'until resumed'}")
-    call.queue.pause(float(read_number(seconds, "seconds")) if seconds else None)
+    call.queue.pause(float(read_number(seconds, "seconds")) if seconds else None, by=BY)
     return call.go("q", call.name)
 
 
 def resume(call: Call) -> Response:
     """Resume the queue."""
     call.allow("resume")
-    call.queue.resume()
+    call.queue.resume(by=BY)
     return call.go("q", call.name)
 
 

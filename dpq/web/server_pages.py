@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from dpq import Event, Task, TaskState, Verdict, VerdictState
-from dpq.model.verdict import KINDS
+from dpq.model.verdict_limits import kind_of
 from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Filter, Found
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
@@ -124,7 +124,7 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
 
 
 def _is(held: Any, state: VerdictState) -> bool:
-    return KINDS.get(held.state.reason or "", VerdictState.PACED) is state
+    return kind_of(held) is state
 
 
 # Workers

@@ -788,7 +788,11 @@ def test_cli(make: Make, server: Any) -> None:
     assert len(said("peek", "-n", "20", "--json").splitlines()) == 8
     said("check")
     told = CliRunner().invoke(app, [*url, "doctor", "--json"]).stdout.splitlines()
-    assert {json.loads(line)["kind"] for line in told} <= {"eviction", "no persistence"}
+    assert {json.loads(line)["kind"] for line in told} <= {
+        "eviction",
+        "no persistence",
+        "no consumer",
+    }
     said("push", "9", "--priority", "99")
     assert q.pop().task.payload in range(10)
     said("purge", "--yes")

@@ -472,17 +472,17 @@ def test_stats_counts(run: Run, q: DPQ) -> None:
 def test_stats_say_when_it_is_done(run: Run, q: DPQ) -> None:
     """Below the counts stands the drain time, with what is slowest."""
     q.register()
-    assert re.search(r"^drain: empty *$", run("stats").stdout, re.MULTILINE)
+    assert re.search(r"^drain: no live task is left *$", run("stats").stdout, re.MULTILINE)
     q.push(1, delay=1000)
-    said = r"^drain: none due \(no task is due: 1 delayed, the first of them due in \d+\.\d s\) *$"
+    said = r"^drain: no task is due: 1 delayed, the first of them due in \d+\.\d s *$"
     assert re.search(said, run("stats").stdout, re.MULTILINE)
     q.purge()
     q.push_many(Push(i) for i in range(8))
-    assert "drain: unknown (no limit says it" in run("stats").stdout
+    assert "drain: no limit says when it is done" in run("stats").stdout
     q.set_limit(1, 3600)
-    assert re.search(r"drain: clears in 7 h \(the queue: 1/h\) *\n", run("stats").stdout)
+    assert re.search(r"drain: all begun in 7 h: the queue: 1/h *\n", run("stats").stdout)
     q.pause()
-    assert "drain: stalled (the queue is paused)" in run("stats").stdout
+    assert "drain: stalled: the queue is paused" in run("stats").stdout
 
 
 def test_forecast_shows_moments(run: Run, q: DPQ) -> None:

@@ -132,7 +132,7 @@ def test_crawler_draws_in_place_on_a_terminal(
     name: str, monkeypatch: pytest.MonkeyPatch, scratch: Path
 ) -> None:
     """On a terminal crawls redraw their counts in place, no line too wide for it, and report; and
-    make a picture if wanted. `dpq demo` is the crawler."""
+    make a picture if wanted. The dashboard stays until Ctrl-C. `dpq demo` is the crawler."""
     monkeypatch.setenv("TERM", "xterm")
     png = scratch / "demo.png"
     options = (*SMALL, "--plot", str(png))
@@ -141,6 +141,12 @@ def test_crawler_draws_in_place_on_a_terminal(
         running(name, *options, **dict.fromkeys(STREAMS, terminal.theirs)) as process,
     ):
         terminal.hand_over()
+        terminal.wait_for("until Ctrl-C: ")
+        terminal.wait_for("/\r\n")
+        where = re.search(r"until Ctrl-C: (http://127\S+/)", terminal.shown)
+        assert where
+        assert "/q/stdlib-dpq-limits-" in httpx.get(where[1], trust_env=False).text
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         said = terminal.read_all()
         assert process.wait(PATIENCE_S) == 0, said
     assert said.count("\x1b[1A") > 20, "the cursor never went up to draw again"

@@ -1,7 +1,9 @@
 """The verdict: each state is planted, and read word for word from every surface."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,9 +13,11 @@ from redis import Redis
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from dpq import DPQ, Push, Verdict, VerdictState
+import dpq
+from dpq import DPQ, Push, Quota, Verdict, VerdictState
 from dpq.cli import app
 from dpq.metrics import Exporter
+from dpq.model.diagnosis import clock_problems
 from dpq.operations.workers import Doing
 from dpq.protocol.command import CommandMaker
 from dpq.protocol.keys import key_of
@@ -22,6 +26,7 @@ from dpq.testing import Clock
 from dpq.top.reader import Reader
 from dpq.top.screens import told_of
 from dpq.views.sampler import Named
+from dpq.views.verdict import WORST_FIRST
 from dpq.web import app as dashboard
 
 S = VerdictState
@@ -102,7 +107,7 @@ def paused_for_ever(q: DPQ, clock: Clock) -> None:
 def paused_for_a_time(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
-    q.pause(600)
+    q.pause(600, by="ann@box7")
 
 
 def paused_and_no_consumer(q: DPQ, clock: Clock) -> None:
@@ -145,8 +150,14 @@ def all_hang_and_a_429(q: DPQ, clock: Clock) -> None:
 def consumers_hang(q: DPQ, clock: Clock) -> None:
     usual_runs(q, clock)
     fill(q, group=None)
-    q.pop(visibility=3600)
-    clock.advance(480)
+    for seconds in (450, 30):
+        q.pop(visibility=3600)
+        clock.advance(seconds)
+
+
+def one_hangs(q: DPQ, clock: Clock) -> None:
+    all_hang(q, clock)
+    beat(q, running=1, longest=1000, worker="w2")
 
 
 def met_429(q: DPQ, clock: Clock) -> None:
@@ -204,8 +215,6 @@ def dead_permit(q: DPQ, clock: Clock) -> None:
 
 
 def quota(q: DPQ, clock: Clock) -> None:
-    from dpq import Quota
-
     fill(q)
     beat(q)
     q.set_limit(Quota(1, "month", timezone="UTC"), group="api")
@@ -267,7 +276,11 @@ PLANTED = [
     Planted(limits_lost, S.SETTINGS_LOST, "limits of the queue are lost", True),
     Planted(unreadable, S.SETTINGS_LOST, "the stored limit of group 'api' cannot be read", True),
     Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
-    Planted(paused_for_a_time, S.PAUSED, "it is paused until 22:23:20 UTC"),
+    Planted(
+        paused_for_a_time,
+        S.PAUSED,
+        "it is paused until 22:23:20 UTC; the pause began at 22:13:20 UTC, by ann@box7",
+    ),
     Planted(paused_and_no_consumer, S.PAUSED, "also: no consumer", True, (S.NO_CONSUMER,)),
     Planted(never_a_consumer, S.NO_CONSUMER, "4 tasks are due, and no consumer has ever", True),
     Planted(
@@ -287,7 +300,12 @@ PLANTED = [
         True,
     ),
     Planted(all_hang_and_a_429, S.HANDLERS_BUSY, "also: held by a 429", True, (S.RATE_LIMITED,)),
-    Planted(consumers_hang, S.HANDLERS_BUSY, "hold 1 lease and ask for no more", True),
+    Planted(
+        *(consumers_hang, S.HANDLERS_BUSY),
+        "hold 2 leases and ask for no more, the longest for 8 m (99 of 100 end within 2 s): task ",
+        True,
+    ),
+    Planted(one_hangs, S.MOVING, "4 tasks are due"),
     Planted(
         *(met_429, S.RATE_LIMITED),
         "the host of group 'api' has answered 429 at 22:13:20 UTC: it is closed until 22:14:50 "
@@ -374,6 +392,22 @@ def test_every_surface_says_the_same(
         if sample.name == "dpq_verdict"
     }
     assert samples == {state.value: state is verdict.state for state in VerdictState}
+
+
+def test_no_state_is_left_out() -> None:
+    """Each state is planted, ranked, and has a row in the runbook, in the order of the rules."""
+    planted = {each.state for each in PLANTED} | {S.SERVER_AWAY, S.UNKNOWN_QUEUE}
+    assert planted == set(VerdictState) == set(WORST_FIRST)
+    page = (Path(dpq.__file__).parents[1] / "docs" / "operations.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \|", page.partition("## Sizing")[0], re.MULTILINE)
+    assert rows == [state.value for state in VerdictState]
+
+
+def test_a_clock_that_is_far_off() -> None:
+    """A minute between two clocks is a problem, less is none."""
+    assert clock_problems(59_000, 0) == clock_problems(0, 59_000) == []
+    [ahead], [behind] = clock_problems(7_200_000, 0), clock_problems(0, 61_000)
+    assert (ahead.detail, behind.detail) == ("2 h ahead", "1 m 1 s behind")
 
 
 def test_an_unknown_queue(q: DPQ, url: str) -> None:

@@ -174,5 +174,15 @@ def test_tasks_that_take_their_time(q):
     assert seen.will_be.drain == (
         "100 due tasks: all begun in 1 m 39 s at the soonest: group 'g': 1/s"
     )
-    seen = limit_change.look_at(q, "g", rules("g", concurrency=3))
-    assert "no limit says when it is done" in seen.will_be.drain
+    for limit in (rules("g", concurrency=3), rules("g", 900, 1, 900, concurrency=3)):
+        seen = limit_change.look_at(q, "g", limit)
+        assert seen.will_be.drain == "100 due tasks: no limit says when they begin"
+
+
+def test_a_group_that_is_closed(q):
+    """A closing stays, whatever the limit: no moment is promised."""
+    q.push_many([Push(n, group="g") for n in range(9)])
+    q.delay_group("g", None)
+    seen = limit_change.look_at(q, "g", rules("g", 1, 1))
+    assert seen.will_be.drain == "9 due tasks: group 'g': closed until it is opened"
+    assert seen.will_be.begun_ms is None

@@ -143,6 +143,34 @@ def test_what_was_spent_replaces_what_was_reserved(
     assert payloads(q) == ["next"]
 
 
+def test_more_than_the_rate_counts_whole(q: DPQ[Any], clock: Any) -> None:
+    """What a delivery has spent is not cut at what the window grants."""
+    q.set_limit([TOKENS], group="g")
+    q.push("much", group="g", cost={"tokens": 200})
+    q.spent(take(q), tokens=1500)
+    assert left(q) == -500
+    clock.advance(60.001)
+    assert left(q) == 1000
+
+
+def test_after_other_default_rules_nothing_comes_back(q: DPQ[Any], clock: Any) -> None:
+    """The gates of open groups are not read when the rules of all groups change: so what a
+    delivery of before was charged is not known, and stays."""
+    q.set_limit([TOKENS], group="*")
+    fill(q, 3, cost={"tokens": 300})
+    take(q)
+    q.set_limit([RateLimit(900, 60, unit="tokens", moving=True)], group="*")
+    clock.advance(1)
+    before = take(q)
+    clock.advance(1)
+    q.set_limit([TOKENS], group="*")
+    clock.advance(1)
+    take(q)
+    assert left(q) == 100
+    q.spent(before, tokens=0)
+    assert left(q) == 100
+
+
 @pytest.mark.parametrize("spent", [0, 5000])
 def test_a_delivery_that_has_left_changes_nothing(q: DPQ[Any], clock: Any, spent: int) -> None:
     """What it has spent counts at the moment of its grant, which no window holds any more."""
@@ -388,6 +416,17 @@ def test_a_clock_that_is_set_back(q: DPQ[Any], clock: Any, back: float) -> None:
     assert len(payloads(q)) == (1000 - kept) // 500
     clock.advance(60.2)
     assert left(q) == 1000
+
+
+def test_a_clock_that_is_set_back_closes_no_longer(q: DPQ[Any], clock: Any) -> None:
+    """Tokens go on from before, and are ahead of the clock: no window ends so late."""
+    q.set_limit([TOKENS], group="g")
+    fill(q, 4, cost={"tokens": 500})
+    take(q)
+    clock.advance(-3600)
+    assert len(payloads(q)) == 1
+    clock.advance(61)
+    assert len(payloads(q)) == 2
 
 
 @pytest.mark.damaged

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import LeaseLostError
+from dpq import LeaseLostError, Push
 
 
 def bury(q, clock, *payloads, **options):
@@ -121,9 +121,42 @@ def test_notice(q, clock, probe):
     """A replay whose next task is due within 10 s tells a waiting consumer."""
     ids = bury(q, clock, 0)
     probe.woken()
-    probe.call("replay", clock(), 10_000, 0, *ids)
+    probe.call("replay", clock(), 10_000, 0, 0, *ids)
     assert not probe.woken()
     ids = bury(q, clock, 1)
     probe.woken()
-    probe.call("replay", clock(), 9999, 0, *ids)
+    probe.call("replay", clock(), 9999, 0, 0, *ids)
     assert probe.woken()
+
+
+def by_hand(q):
+    """The details of the events of replays and purges."""
+    return [event.detail for event in q.events(limit=1000) if event.kind == "by_hand"]
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_a_replay_of_many_steps_is_one_event(q, clock, few):
+    """Whatever the steps, one event counts all: so a large replay pushes no other event out."""
+    ids = bury(q, clock, *range(250))
+    assert q.dead.replay(ids if few else None) == 250
+    assert by_hand(q) == ["replayed 250"]
+
+
+def test_a_replay_of_chosen_tasks_is_one_event(q, clock):
+    """Also if the last step has nothing to do; none if nothing was replayed."""
+    bury(q, clock, *range(250))
+    assert q.dead.replay(where=lambda task: task.payload in (3, 150)) == 2
+    assert by_hand(q) == ["replayed 2"]
+    assert q.dead.replay([]) == 0
+    assert q.dead.replay(["x"]) == 0
+    assert by_hand(q) == ["replayed 2"]
+
+
+def test_a_purge_of_many_steps_is_one_event(q, clock):
+    """One event for the tasks of each state."""
+    bury(q, clock, *range(150))
+    q.push_many([Push(n) for n in range(150)])
+    assert q.dead.purge(where=lambda task: task.payload < 120) == 120
+    assert by_hand(q) == ["purged 120 dead"]
+    assert q.purge() == 180
+    assert by_hand(q) == ["purged 120 dead", "purged 150 ready", "purged 30 dead"]

@@ -540,6 +540,9 @@ replay.lua | a replay at a rate is one at once | lua/replay
 + first
 forget | a dead letter that is dropped keeps its key | lua/bury lua/promote lua/fail
 -     redis.call('HDEL', keys, task.key)
+StoredOperations._each_dead | each step of a replay is an event | lua/replay
+- if last and told is not None
++ if told is not None
 chosen_by | dead letters of any group are meant | lua/replay contract/api
 - (group is None or task.group == group)
 + True
@@ -1611,6 +1614,32 @@ Loader._remove | a finished batch is forgotten at once
 | daemon/cli_run::test_a_machine_that_comes_late_sends_nothing
 - if self._job.is_private and not missing:
 + if not missing:
+
+# The verdict
+past | a closing that is over still counts | lua/search
+- return low
++ return 0
+held_back | the smallest closed groups decide | lua/search
+- due[one] > due[other] or
++ due[one] < due[other] or
+rest | a consumer that waits is not seen | lua/search daemon/verdicts::test_each_state_is_found
+- redis.call('HSET', conf, 'asked', stamp)
++ redis.call('HDEL', conf, 'asked')
+oldest_of | the newest lease is named | daemon/verdicts::test_each_state_is_found
+- tonumber(token) < tonumber(first)
++ tonumber(token) > tonumber(first)
+_no_consumer | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
+- if alone or
++ if
+held_by_limit | a queue whose other groups move is held | daemon/verdicts::test_each_state_is_found
+- if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
++ if not groups:
+_handlers_busy | one free handler does not count | daemon/verdicts::test_each_state_is_found
+- any(w.running < w.concurrency for w in facts.workers) or not
++ not
+doctor | a queue that needs a person is well | daemon/verdicts::test_every_surface_says_the_same
+- verdict is not None and verdict.needs_person and not unknown
++ False
 """
 
 

@@ -141,6 +141,24 @@ def test_dead_letters_of_one_kind_are_replayed_at_a_rate(q: DPQ) -> None:
     assert [task.last_error for task in q.dead.list()] == ["odd 1"] * 3
 
 
+@pytest.mark.parametrize("action", ["replay", "purge"])
+def test_the_steps_of_a_job_are_one_event(
+    q: DPQ, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The progress of a job pushes no 429 out of the events."""
+    monkeypatch.setattr("dpq.web.actions.STEP", 2)
+    q.push("x", group="a")
+    q.rate_limited(q.pop().task, 60)
+    q.push_many([Push(n) for n in range(9)])
+    for _ in range(9):
+        q.bury(q.pop().task, "no")
+    job = ended(q, action, Filter(TaskState.DEAD))
+    assert (job.state, job.done) == ("done", 9)
+    kinds = [event.kind for event in q.events()]
+    assert kinds == ["rate_limited", *["dead"] * 9, "by_hand"]
+    assert q.events()[-1].detail == ("replayed 9" if action == "replay" else "purged 9 dead")
+
+
 def test_a_job_acts_on_no_more_than_was_counted(q: DPQ) -> None:
     """What is pushed between the count and the confirmation stays."""
     q.push_many([Push(n, 5) for n in range(3)])

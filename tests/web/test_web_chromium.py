@@ -281,9 +281,9 @@ def test_every_action(page: Page, served: Served, live: DPQ) -> None:
         return next((s.value for s in TaskState for t in live.peek(100, s) if t.id == id_), None)
 
     press("Pause")
-    expect(page.locator("main")).to_contain_text("This queue is paused")
+    expect(page.locator("main")).to_contain_text("it is paused until")
     press("Resume")
-    expect(page.locator("main")).not_to_contain_text("This queue is paused")
+    expect(page.locator("main")).not_to_contain_text("it is paused until")
     fields = {"rate.0": "7/s", "concurrency": "3"}
     press("Look at the change", "Set it", at="/limit?group=n", **fields)
     becomes(lambda: [each.rate for each in live.group("n").windows], [7])

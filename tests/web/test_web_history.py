@@ -90,6 +90,39 @@ def test_the_charts_of_a_page(
     assert look.get(f"/api/queues/{q.queue_name}/history?seconds=0").status_code == 400
 
 
+def test_429s_by_status_and_deaths_by_reason(look: Browser, q: DPQ, clock: Clock) -> None:
+    """Bars stand one upon the other: each status and reason that occurs has its name and colour."""
+    q.push_many([Push(n, max_attempts=1) for n in range(6)])
+    remember(q)
+    clock.advance(60)
+    for status in (429, 503, 503):
+        q.rate_limited(q.pop().task, 0, status=status)
+    q.bury(q.pop().task, "no")
+    for _ in range(2):
+        q.fail(q.pop().task, "oh")
+    remember(q)
+    clock.advance(1)
+    _, _, limited, died, *_ = story(q.history(7200), SPANS["1h"], clock.ms).charts
+    assert {line.name: max(n or 0 for n in line.values) for line in limited.lines} == {
+        "429": 1,
+        "503": 2,
+    }
+    assert {line.name: max(n or 0 for n in line.values) for line in died.lines} == {
+        "buried": 1,
+        "attempts spent": 2,
+    }
+    page = look.page(f"/q/{q.queue_name}")
+    chart = page[page.index('data-key="Dead letters') : page.index('data-key="Wait for')]
+    bars = re.findall(
+        r'<rect class="(k\d)" x="[\d.]+" y="([\d.]+)" \w+="[\d.]+" \w+="([\d.]+)"', chart
+    )
+    assert [kind for kind, _, _ in bars] == ["k0", "k1"]
+    (_, foot, _), (_, top, height) = bars
+    assert float(top) + float(height) == pytest.approx(float(foot), abs=0.11)
+    assert '<span class="legend k1">attempts spent</span>' in chart
+    assert "attempts spent: at most 2" in chart
+
+
 def test_events_on_their_page(look: Browser, q: DPQ) -> None:
     """The newest stand first, by kind and by group; what is stored is text, moments are times."""
     q.push("x", group="<b>")

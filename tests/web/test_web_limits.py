@@ -251,3 +251,11 @@ def test_the_list_shows_all_kinds(look: Browser, q: DPQ, path: str) -> None:
     assert "500 of 500 a day (UTC) left" in html
     assert "each of 2 members: 2 open" in html
     assert "key-b" in look.page(f"{path}/limit?group=b")
+
+
+def test_the_event_names_the_user(dashboard: Open, q: DPQ, path: str) -> None:
+    """An application that knows its users has their names in the events."""
+    site = dashboard(write=True, user=lambda request: "ann")
+    agree(site, path, ask(site, path, **{"rate.0": "7/s"}))
+    assert q.events()[-1].by == "ann (dashboard)"
+    assert "7/s, by ann (dashboard)" in site.page(f"{path}/events")

@@ -259,7 +259,7 @@ def test_the_next_tasks_stand_with_their_moments(
     said = look.api(f"/queues/{q.queue_name}/forecast")
     assert [each["id"] for each in said["tasks"]] == wanted
     assert said["drain"]["state"] == "clears"
-    assert "clears in" in look.page(path)
+    assert "all begun in" in look.page(path)
     q.purge()
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
     assert "Nothing is to start" in look.page(f"{path}/next")

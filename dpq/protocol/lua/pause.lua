@@ -3,13 +3,15 @@
 -- Keys: conf stats wake tick events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now until the end of the pause; "inf": until the queue is resumed; 0: resume it
+-- ARGV[3]  by         the person or program that does so, for the event; "" if it is not known
 --
 -- Returns 1.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, ms = ARGV[1], ARGV[2]
+local time, ms, by = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: now, go_on, event
 go_on()
+by = by ~= '' and 'by ' .. by or ''
 if ms == '0' then
   local paid = string.match(redis.call('HGET', conf, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
   if paid then -- a 429 has closed the queue
@@ -17,12 +19,13 @@ if ms == '0' then
   end
   redis.call('HDEL', conf, 'paused_until', 'shut_until')
   redis.pcall('HDEL', stats, 'kept.paused_until', 'kept.shut_until')
-  tell('resumed', '', '', '', '')
+  tell('resumed', '', '', '', by)
 else
   local until_ms = ms == 'inf' and ms or string.format('%.0f', now + ms)
   redis.call('HSET', conf, 'paused_until', until_ms)
   redis.pcall('HSET', stats, 'kept.paused_until', until_ms)
-  tell('paused', '', '', '', ms == 'inf' and 'until it is resumed' or 'until ' .. until_ms)
+  by = by ~= '' and by .. ', ' or ''
+  tell('paused', '', '', '', by .. 'until ' .. (ms == 'inf' and 'it is resumed' or until_ms))
 end
 redis.call('ZADD', wake, '0', 'w')
 redis.call('ZADD', tick, '0', 'w')

@@ -5,19 +5,21 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing
--- ARGV[4..]            ids: only these tasks
+-- ARGV[4]  told       tasks that earlier steps of the same action have removed: the event counts them, too; "" if a
+--                     later step tells of this one
+-- ARGV[5..]            ids: only these tasks
 --
 -- Returns how many tasks it removed; call again until it returns 0. The holder of a running task finds it gone.
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
-local time, state, most, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV
+local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
 -- Needs: now, record, place, member, event
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed = {}, 0
-for i = 4, #args do
+for i = 5, #args do
   members[#members + 1] = redis.call('ZSCORE', set, args[i]) and args[i] or nil
 end
-if #args < 4 and most > 0 then
+if #args < 5 and most > 0 then
   members = redis.call('ZRANGE', set, 0, most - 1)
 end
 for _, member in ipairs(members) do
@@ -34,8 +36,8 @@ for _, member in ipairs(members) do
   redis.call('HDEL', payload, id)
   removed = removed + 1
 end
-if removed > 0 then
-  tell('by_hand', '', '', '', 'purged ' .. removed .. ' ' .. state)
+if told and told + removed > 0 then
+  tell('by_hand', '', '', '', string.format('purged %.0f %s', told + removed, state))
 end
 admit()
 return removed

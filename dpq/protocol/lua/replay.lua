@@ -5,15 +5,18 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  first      ms from now until the first task is due
 -- ARGV[3]  spacing    ms from each task to the next; it may have a fraction
--- ARGV[4..]            ids
+-- ARGV[4]  told       tasks that earlier steps of the same action have replayed: the event counts them, too; "" if a
+--                     later step tells of this one
+-- ARGV[5..]            ids
 --
 -- Returns how many tasks were dead and are live now, with all their attempts again.
--- Lost reply: safe to send again; the second call changes no task that is not dead any more.
-local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
+-- Lost reply: safe to send again; the second call changes no task that is not dead any more, and its event counts
+-- only what `told` says.
+local time, first, spacing, told, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
 -- Needs: now, record, place, back, event, trail
 local replayed = 0
-for i = 4, #args do
+for i = 5, #args do
   local id = args[i]
   local task = read(redis.call('HGET', meta, id) or '')
   if task and redis.call('ZREM', dead, id) == 1 then
@@ -27,7 +30,9 @@ for i = 4, #args do
 end
 if replayed > 0 then
   redis.pcall('HINCRBY', stats, 'replayed', replayed)
-  tell('by_hand', '', '', '', 'replayed ' .. replayed)
+end
+if told and told + replayed > 0 then
+  tell('by_hand', '', '', '', string.format('replayed %.0f', told + replayed))
 end
 admit()
 return replayed

@@ -1,0 +1,170 @@
+"""The facts of a verdict, and its values: what `verdict` and `verdict_limits` share. No I/O."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from dpq.model.pace import Pace
+from dpq.model.pools import UNTIL_OPENED_MS
+from dpq.model.rates import span
+from dpq.model.reports import QueueStats, WorkerInfo
+from dpq.model.survey import Survey
+
+LATE_SECONDS = 20.0
+"""Seconds without a heartbeat after which a worker is late: two are missing."""
+
+HANGS_SECONDS, HANGS_TIMES, HANGS_UNKNOWN = 30.0, 5.0, 300.0
+"""A run hangs after so many seconds, and after so many times of what 99 of 100 runs take; after the
+last number of seconds if no run has ended yet."""
+
+
+class VerdictState(StrEnum):
+    """The states of a queue, in the order in which they are looked for: the first one decides."""
+
+    SERVER_AWAY = "server away"
+    SETTINGS_LOST = "settings lost"
+    PAUSED = "paused"
+    NO_CONSUMER = "no consumer"
+    HANDLERS_BUSY = "all handlers busy"
+    RATE_LIMITED = "held by a 429"
+    PACED = "paced"
+    CONCURRENCY = "held by a concurrency"
+    QUOTA = "held by a quota"
+    BY_HAND = "held by hand"
+    ONLY_DELAYED = "only delayed"
+    ONLY_DEAD = "only dead"
+    MOVING = "moving"
+    EMPTY = "empty"
+    UNKNOWN_QUEUE = "unknown queue"
+
+
+class Verdict(BaseModel):
+    """The one answer to "why does it not move, who is at fault, and what do I do?".
+
+    `str(verdict)` is one line: the state, and why.
+
+    Attributes:
+        queue: The queue's name.
+        state: The first state that fits.
+        because: Why, in one sentence.
+        since: The time since when it is so, UTC; None if it is not known.
+        until: The time when it ends by itself, UTC; None if it does not, or if nobody knows.
+        who: The worker, group, member or caller that holds it; "" if there is none.
+        what_to_do: A sentence that names a command; "" if there is nothing to do.
+        also: States that would be the verdict without this one.
+        needs_person: It does not go on by itself.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    queue: str
+    state: VerdictState
+    because: str
+    since: datetime | None = None
+    until: datetime | None = None
+    who: str = ""
+    what_to_do: str = ""
+    also: tuple[VerdictState, ...] = ()
+    needs_person: bool = False
+
+    def __str__(self) -> str:
+        also = f" (also: {', '.join(self.also)})" if self.also else ""
+        return f"{self.state}: {self.because}{also}"
+
+
+class Facts(NamedTuple):
+    """All that a verdict depends on."""
+
+    queue: str
+    stats: QueueStats
+    survey: Survey
+    workers: Sequence[WorkerInfo]
+    pace: Pace
+    names: Sequence[str]
+
+    @property
+    def now(self) -> float:
+        """The server's time, ms."""
+        return float(self.survey.now_ms)
+
+    @property
+    def due(self) -> int:
+        """The tasks that a consumer could have now, if nothing held them."""
+        stats, survey = self.stats, self.survey
+        return stats.ready + stats.waiting + survey.overdue + survey.lapsed
+
+    @property
+    def exists(self) -> bool:
+        """True if anything of the queue is stored."""
+        stats = self.stats
+        tasks = self.due + stats.delayed + stats.invisible + stats.dead
+        return bool(tasks or self.survey.stored or self.workers)
+
+    @property
+    def flows(self) -> bool:
+        """True if tasks have ended lately."""
+        return bool(self.pace.done)
+
+    def seconds_since(self, at_ms: float | None) -> float:
+        """Return the seconds since a moment; infinity without one."""
+        return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
+
+    def hangs(self, seconds: float) -> bool:
+        """Return True if a run of so many seconds is far longer than others."""
+        return hangs(self.stats, seconds)
+
+    def usual(self) -> str:
+        """Say how long runs take."""
+        run = self.stats.run
+        return f" (99 of 100 end within {span(run.p99)})" if run else ""
+
+    def say(self, at_ms: float | None) -> str:
+        """Write a moment: `14:32:05 UTC`, with its date if that is another day."""
+        moment, today = moment_of(at_ms or 0.0), moment_of(self.now)
+        if moment is None or today is None:
+            return "a time far away"
+        near = moment.date() == today.date()
+        return f"{moment:%H:%M:%S} UTC" if near else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def hangs(stats: QueueStats, seconds: float) -> bool:
+    """Return True if a run of so many seconds is far longer than other runs of the queue."""
+    run = stats.run
+    return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
+
+
+class Finding(NamedTuple):
+    """The fields of a `Verdict` that a rule has found. Times are ms."""
+
+    state: VerdictState
+    because: str
+    since: float | None = None
+    until: float | None = None
+    who: str = ""
+    what_to_do: str = ""
+    needs_person: bool = False
+
+
+def moment_of(at_ms: float | None) -> datetime | None:
+    """Convert a time of the server; None without one, and for a moment that never comes."""
+    if at_ms is None or not 0 <= at_ms < UNTIL_OPENED_MS:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def tasks_are(count: int, rest: str = "due") -> str:
+    return f"1 task is {rest}" if count == 1 else f"{count} tasks are {rest}"
+
+
+def with_queue(queue: str) -> str:
+    return f"--queue {queue}"
+
+
+def worker_name(info: WorkerInfo) -> str:
+    """Name a worker with its host and process, unless its name says them."""
+    if info.host in info.name:
+        return f"{info.name} (pid {info.pid})" if str(info.pid) not in info.name else info.name
+    return f"{info.name} on {info.host} (pid {info.pid})"

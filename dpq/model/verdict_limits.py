@@ -1,0 +1,186 @@
+"""The verdict on a queue that a limit holds: whose limit, of which kind, until when. No I/O."""
+
+from collections.abc import Callable, Sequence
+
+from dpq.model.limit_states import LimitState
+from dpq.model.quota import quota_text
+from dpq.model.rates import per_text, span
+from dpq.model.survey import Held, News
+from dpq.model.verdict_facts import Facts, Finding, VerdictState, tasks_are, with_queue, worker_name
+
+FLOWS_SECONDS = 60.0
+"""Seconds: a limit that opens sooner paces its tasks, and holds none."""
+
+LONG_SECONDS = 86_400.0
+"""Seconds until a quota is whole again from which on a person has to decide."""
+
+
+KINDS = {
+    "rate limited": VerdictState.RATE_LIMITED,
+    "probe": VerdictState.RATE_LIMITED,
+    "closed by hand": VerdictState.BY_HAND,
+    "concurrency": VerdictState.CONCURRENCY,
+    "quota": VerdictState.QUOTA,
+    "observed": VerdictState.QUOTA,
+    "unreadable": VerdictState.SETTINGS_LOST,
+}
+"""The state of each reason for which a limit lets no task run; all other reasons pace."""
+
+
+def kind_of(held: Held) -> VerdictState:
+    return KINDS.get(held.state.reason or "", VerdictState.PACED)
+
+
+def _still_flows(facts: Facts, held: Held) -> bool:
+    """Return True if tasks of a closed scope start again and again."""
+    if kind_of(held) is VerdictState.CONCURRENCY:
+        return not facts.hangs(facts.seconds_since(held.held_ms)) and bool(held.holder)
+    opens = held.state.opens_at
+    soon = opens is None or opens.timestamp() * 1000 - facts.now <= FLOWS_SECONDS * 1000
+    return kind_of(held) is VerdictState.PACED and soon
+
+
+def closed_groups(facts: Facts) -> list[Held]:
+    return [held for held in facts.survey.held[1:] if not held.state.open and held.due]
+
+
+def held_by_limit(facts: Facts) -> Finding | None:
+    """Find the limit that holds the queue: its own, or the one that holds most due tasks.
+
+    If some groups wait for long and tasks of others run, the queue moves.
+    """
+    queue, groups = facts.survey.held[:1], closed_groups(facts)
+    if not facts.due:
+        return None
+    if queue and not queue[0].state.open and queue[0].due:
+        return _finding_of(facts, [queue[0]])
+    if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
+        return None
+    by_kind: dict[VerdictState, list[Held]] = {}
+    for held in groups:
+        by_kind.setdefault(kind_of(held), []).append(held)
+    most = max(by_kind.values(), key=lambda few: sum(held.due for held in few))
+    flows = any(_still_flows(facts, held) for held in groups)
+    if flows and not _still_flows(facts, most[0]):
+        return None
+    return _finding_of(facts, most)
+
+
+def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
+    first = few[0]
+    state, kind = first.state, kind_of(first)
+    moments = [held.state.opens_at.timestamp() * 1000 for held in few if held.state.opens_at]
+    until = min(moments, default=None)
+    if kind not in SENTENCES:
+        return None  # another rule speaks of it
+    because, since, who, what_to_do = SENTENCES[kind](facts, first)
+    if kind is VerdictState.CONCURRENCY and facts.flows:
+        return None
+    if len(few) > 1 or facts.survey.closed > len(few):
+        others = max(facts.survey.closed, len(few)) - 1
+        because += f"; {others} more group{'s are' if others > 1 else ' is'} closed"
+    if state.group is not None:
+        because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
+    else:
+        because += f"; {tasks_are(facts.due)}"
+    needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
+    if kind is VerdictState.QUOTA and until is not None:
+        needs = until - facts.now > LONG_SECONDS * 1000
+    needs = needs and not _still_flows(facts, first)
+    return Finding(kind, because, since, until, who, what_to_do if needs else "", needs)
+
+
+def scope_name(held: Held) -> str:
+    return "the queue" if held.state.group is None else f"group {held.state.group!r}"
+
+
+Said = tuple[str, float | None, str, str]
+"""The reason, its beginning (ms), the holder, and the sentence on what to do."""
+
+
+def until_text(facts: Facts, state: LimitState) -> str:
+    return f" until {facts.say(state.opens_at.timestamp() * 1000)}" if state.opens_at else ""
+
+
+def _say_429(facts: Facts, held: Held) -> Said:
+    news = held.limited
+    status = news.detail[:3] if news and news.detail[:3].isdecimal() else "429"
+    since = news.at_ms if news else None
+    member = next((m.name for m in held.state.members if m.reason == held.state.reason), "")
+    who = scope_name(held) + (f", member {member!r}" if member else "")
+    if held.state.reason == "probe":
+        why = f"the first task of {who} after a {status} still runs, and all others wait for it"
+        return why, since, who, ""
+    when = f" at {facts.say(since)}" if since else ""
+    until = until_text(facts, held.state)
+    return f"the host of {who} has answered {status}{when}: it is closed{until}", since, who, ""
+
+
+def _say_paced(facts: Facts, held: Held) -> Said:
+    state = held.state
+    rates = ", ".join(
+        per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
+        for window in state.windows
+    )
+    left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
+    allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"
+    why = f"the limit of {scope_name(held)} {allows}: it opens{until_text(facts, state) or ' soon'}"
+    return why.replace(" until ", " at "), None, scope_name(held), ""
+
+
+def _say_concurrency(facts: Facts, held: Held) -> Said:
+    most, queue = held.state.concurrency or 1, with_queue(facts.queue)
+    why = f"{scope_name(held)} lets {most} task{'s' if most > 1 else ''} run at once"
+    if held.permits and held.permits_until_ms is not None:
+        ends = facts.say(held.permits_until_ms)
+        permits = "1 permit of `acquire` holds" if held.permits == 1 else ""
+        permits = permits or f"{held.permits} permits of `acquire` hold"
+        why += f", and {permits} it, the first until {ends}"
+        todo = f"Ask the callers of `acquire`; or raise it by `dpq limit set {queue}`."
+        return why, None, "callers of `acquire`", todo
+    seconds = facts.seconds_since(held.held_ms)
+    holder = next((w for w in facts.workers if w.longest_task == held.holder), None)
+    who = worker_name(holder) if holder else f"task {held.holder}"
+    by = f" in {worker_name(holder)}" if holder else ""
+    why += f", and task {held.holder}{by} has held it for {span(seconds)}{facts.usual()}"
+    return why, held.held_ms, who, f"`dpq release {held.holder} {queue}` gives its place to others."
+
+
+def _say_quota(facts: Facts, held: Held) -> Said:
+    state, name, until = held.state, scope_name(held), until_text(facts, held.state)
+    spent = next((each for each in state.quotas if each.resets_at == state.opens_at), None)
+    if state.reason == "observed":
+        why = f"the host of {name} has said that no more is left{until}"
+    elif spent:
+        why = f"the quota of {quota_text(spent.quota)} of {name} is spent{until}"
+    else:
+        why = f"the quota of {name} is spread over its period, and closed{until}"
+    todo = f"If the host allows more, `dpq limit set {with_queue(facts.queue)}` raises the quota."
+    return why, None, name, todo
+
+
+def _say_by_hand(facts: Facts, held: Held) -> Said:
+    news: News | None = held.closed
+    when = f" at {facts.say(news.at_ms)}" if news else ""
+    until = until_text(facts, held.state) or " until it is opened"
+    group = held.state.group
+    todo = f"`dpq group open {group} {with_queue(facts.queue)}` opens it."
+    return (
+        f"{scope_name(held)} was closed by hand{when}{until}",
+        news and news.at_ms,
+        scope_name(held),
+        todo,
+    )
+
+
+SENTENCES: dict[VerdictState, Callable[[Facts, Held], Said]] = {
+    VerdictState.RATE_LIMITED: _say_429,
+    VerdictState.PACED: _say_paced,
+    VerdictState.CONCURRENCY: _say_concurrency,
+    VerdictState.QUOTA: _say_quota,
+    VerdictState.BY_HAND: _say_by_hand,
+}
+"""The sentence of each state that a limit causes."""
+
+HELD_STATES = frozenset(SENTENCES)
+"""The states that a limit causes."""
