@@ -49,4 +49,4 @@ def test_the_window_that_binds_is_named(made: LimitState, says: str) -> None:
 def test_no_units_below_zero() -> None:
     """While a 429 closes, windows owe units: that is 0 left."""
     left = limit_table("limits", [state("rate limited", -1050.3, 5)]).columns[2]
-    assert [*left.cells][0] == "0.0"
+    assert next(iter(left.cells)) == "0.0"
