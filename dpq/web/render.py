@@ -18,7 +18,7 @@ from dpq.model.rates import span
 from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
-from dpq.views.limits import drain_ms, gauges, quota_text, window_text
+from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
@@ -195,6 +195,7 @@ def environment() -> Environment:
     }
     made.globals |= {
         "spark": spark,
+        "spent": spent,
         "steps": steps,
         "draw": draw,
         "day": day,

@@ -1268,9 +1268,9 @@ _stretches | a pace covers seconds, and jumps | unit/pace
 _range | a range has no width | unit/pace
 - fast, slow = net + ERRORS * error, net - ERRORS * error
 + fast, slow = net + error / 9, net - error / 9
-_spent.window | why names the window that is not spent | lua/why
-- missing.index(max(missing))
-+ missing.index(min(missing))
+last_to_open | why names the window that is not spent | lua/why
+- max(both,
++ min(both,
 
 # Permits
 acquire.lua | a booking goes into the next period of a quota | lua/acquire
