@@ -16,6 +16,7 @@ from dpq.top.columns import Column, columns_for
 from dpq.top.reader import Details
 from dpq.views import words
 from dpq.views.verdict import say_drain
+from dpq.views.workers import working
 
 if TYPE_CHECKING:
     from dpq.top.app import Top
@@ -306,10 +307,10 @@ class Queue(_Screen):
         self._part("counts", f"{words.verdict(snapshot.verdict)}\n{words.counts(snapshot)}")
         backlog = [float(sample.backlog) for sample in snapshot.samples]
         self.query_one("#backlog", Sparkline).data = backlog
-        working = [words.worker(each) for each in snapshot.workers[:10]]
-        more = len(snapshot.workers) - len(working)
-        working += [f"and {more} more"] if more else []
-        self._part("workers", "\n".join(["workers:", *working]) if working else "no workers")
+        found = working([snapshot])
+        said = [words.worker(each) for each in found[:10]]
+        said += [f"and {len(found) - 10} more"] if found[10:] else []
+        self._part("workers", "\n".join(["workers:", *said]) if said else "no workers")
         details = self.top.details_of(self._queue)
         if details:
             self._part("drain", f"drain: {say_drain(details.drain)}")

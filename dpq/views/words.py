@@ -8,10 +8,10 @@ from dpq import Event, Forecast, LimitState, Verdict
 from dpq.model.display import shown
 from dpq.model.moments import moment_of
 from dpq.model.rates import span
-from dpq.model.reports import WorkerInfo
 from dpq.model.validation import label
 from dpq.views.event_text import event_text
 from dpq.views.sampler import Snapshot
+from dpq.views.workers import Working
 
 NONE = "-"
 
@@ -91,13 +91,15 @@ def happened(event: Event, now_ms: float) -> str:
     return shown(f"{ago:>9} ago  {kind}  {about[:100]}")
 
 
-def worker(info: WorkerInfo) -> str:
-    """Say what a worker does, and how long its longest handler has run."""
-    longest = ""
+def worker(each: Working) -> str:
+    """Say what a worker does, and how long its longest handler has run, beside what is usual."""
+    info, longest = each.info, ""
     if info.longest_seconds is not None:
-        longest = f", the longest for {span(info.longest_seconds)}"
-    late = f", silent for {span(info.seen_seconds)}" if info.seen_seconds > 20 else ""
-    return shown(f"{info.name}: {info.running} of {info.concurrency} run{longest}{late}")
+        longest = f", {'HANGS: ' if each.hangs else ''}the longest for {span(info.longest_seconds)}"
+        longest += f" (99 of 100 within {span(each.p99)})" if each.p99 is not None else ""
+        longest += f": {info.longest_task}" if each.hangs else ""
+    late = f", silent for {span(info.seen_seconds)}" if each.late else ""
+    return shown(f"{info.name}: {info.running} of {info.concurrency} run{late}{longest}")
 
 
 def this_user(program: str) -> str:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, Push
 from dpq.cli import app
+from dpq.operations.workers import Doing
 from dpq.protocol.keys import key_of
 from dpq.server import Server
 from dpq.top.app import Top
@@ -148,7 +149,14 @@ def test_what_it_shows_of_queues_and_of_one(live: DPQ) -> None:
         await screen.shows("panel", "closed: a  closed by hand, opens 1 m")
         live.push("more")
         await screen.until(lambda: screen.row()["in/s"] not in ("-", "0.0"), screen.row)
+        live._session.run(live._operations.beat, "w1", "fast", "host", 7, 0, 2, 4.0)
+        hangs = Doing([], 400_000, "slow-task")
+        live._session.run(live._operations.beat, "w2", "slow", "host", 8, 1, 2, 4.0, hangs)
         await screen.press("enter")
+        await screen.shows(
+            "workers", "workers:\nslow: 1 of 2 run, HANGS: the longest for 6 m 40 s (99"
+        )
+        await screen.shows("workers", ": slow-task\nfast: 0 of 2 run")
         await screen.shows("counts", "ready 1   waiting 5   delayed 1   invisible 0   dead 1")
         await screen.shows("coming", r"[bold]soon[/]\u001b[2J")
         group = screen.top.screen.query_one("#groups", DataTable)

@@ -299,3 +299,19 @@ def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -
     browser.submit(url, stop=1)
     wait_for(lambda: "Stopped" in browser.page(url), lambda: "?")
     assert f'href="{url}"' not in browser.page("/")
+
+
+@pytest.mark.parametrize("page", ["/", "/workers", "/events", "/recurring"])
+def test_a_server_that_is_away(
+    look: Browser, q: DPQ, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page over all queues says so, and none says that nothing is wrong."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ConnectionError("refused")
+
+    assert look.page(page)
+    with monkeypatch.context() as gone:
+        gone.setattr("dpq.transport.session.Session.send_all", refuse)
+        assert "does not answer" in look.page(page, 503)
+    assert look.page(page)
