@@ -28,6 +28,7 @@ class Held(NamedTuple):
         permits_until_ms: The time when the first of these leases ends, or None.
         limited: Its last 429, or None.
         closed: Its last closing by hand, or None.
+        token: The token of the lease of `holder`, or 0.
     """
 
     state: LimitState
@@ -38,6 +39,7 @@ class Held(NamedTuple):
     permits_until_ms: float | None = None
     limited: News | None = None
     closed: News | None = None
+    token: int = 0
 
 
 class Survey(NamedTuple):

@@ -9,6 +9,7 @@ tests/daemon/test_verdicts.py plants each.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
@@ -40,6 +41,10 @@ __all__ = ["Verdict", "VerdictState"]
 ASKED_SECONDS = 60.0
 """Seconds without a question after which a consumer that is no worker counts as gone. A consumer
 that waits asks every 10 s."""
+
+BEAT_SECONDS = LATE_SECONDS / 2
+"""Seconds from one heartbeat to the next. A question in the seconds after the last heartbeat may come
+from the worker that has died."""
 
 NAMES_SHOWN = 5
 """Names of queues in a sentence without a near name: enough to see which server answers."""
@@ -146,7 +151,9 @@ def _no_consumer(facts: Facts) -> Finding | None:
     if not facts.due or any(worker.seen_seconds <= LATE_SECONDS for worker in late):
         return None
     seen = max((worker.seen.timestamp() * 1000 for worker in late), default=0.0)
-    alone = facts.seconds_since(asked) <= ASKED_SECONDS and (asked or 0.0) > seen
+    alone = (
+        facts.seconds_since(asked) <= ASKED_SECONDS and (asked or 0.0) > seen + BEAT_SECONDS * 1000
+    )
     if alone or facts.survey.leases > sum(worker.holds for worker in late):
         return None
     due, since, who = tasks_are(facts.due), asked, ""
@@ -195,7 +202,7 @@ def _handlers_busy(facts: Facts) -> Finding | None:
         because,
         since=facts.now - seconds * 1000,
         who=who,
-        what_to_do=f"Restart that process; `dpq release --worker {slowest.name} "
+        what_to_do=f"Restart that process; `dpq release --worker {shlex.quote(slowest.name)} "
         f"{with_queue(facts.queue)}` gives its tasks to other workers.",
         needs_person=True,
     )
@@ -236,7 +243,7 @@ def _only_dead(facts: Facts) -> Finding | None:
         VerdictState.ONLY_DEAD,
         f"no live task is left, and {tasks_are(stats.dead, 'dead')}; the first died{first}",
         what_to_do=f"`dpq dead list {with_queue(facts.queue)}` shows why; `dpq dead replay "
-        f"{with_queue(facts.queue)}` runs them again.",
+        f"--all {with_queue(facts.queue)}` runs them again.",
         needs_person=True,
     )
 
@@ -244,7 +251,8 @@ def _only_dead(facts: Facts) -> Finding | None:
 def _moving(facts: Facts) -> Finding | None:
     if not facts.due and not facts.survey.leases:
         return None
-    said = [f"{tasks_are(facts.due)}, and {facts.survey.leases} are running"]
+    leases = facts.survey.leases
+    said = [f"{tasks_are(facts.due)}, and {leases} {'is' if leases == 1 else 'are'} running"]
     if facts.due and facts.pace.kind != "counting":
         said.append(facts.pace.say)
     said += [

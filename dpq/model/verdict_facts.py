@@ -1,5 +1,6 @@
 """The facts of a verdict, and its values: what `verdict` and `verdict_limits` share. No I/O."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -160,7 +161,7 @@ def tasks_are(count: int, rest: str = "due") -> str:
 
 
 def with_queue(queue: str) -> str:
-    return f"--queue {queue}"
+    return f"--queue {shlex.quote(queue)}"
 
 
 def worker_name(info: WorkerInfo) -> str:

@@ -1,5 +1,6 @@
 """The verdict on a queue that a limit holds: whose limit, of which kind, until when. No I/O."""
 
+import shlex
 from collections.abc import Callable, Sequence
 
 from dpq.model.limit_states import LimitState
@@ -82,11 +83,14 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
         because += f"; {tasks_are(facts.due)}"
+    if kind is VerdictState.PACED and facts.flows:
+        because += f"; {facts.pace.say}"
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
-    if kind is VerdictState.QUOTA and until is not None:
+    if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000
     needs = needs and not _still_flows(facts, first)
-    return Finding(kind, because, since, until, who, what_to_do if needs else "", needs)
+    helps = needs or kind is VerdictState.BY_HAND
+    return Finding(kind, because, since, until, who, what_to_do if helps else "", needs)
 
 
 def _others(facts: Facts, first: Held) -> str:
@@ -105,6 +109,11 @@ def scope_name(held: Held) -> str:
     return "the queue" if held.state.group is None else f"group {held.state.group!r}"
 
 
+def _scope_words(held: Held) -> str:
+    """Write the option of a command that names the group, with a space behind it."""
+    return "" if held.state.group is None else f"--group {shlex.quote(held.state.group)} "
+
+
 Said = tuple[str, float | None, str, str]
 """The reason, its beginning (ms), the holder, and the sentence on what to do."""
 
@@ -117,8 +126,11 @@ def _say_429(facts: Facts, held: Held) -> Said:
     news = held.limited
     status = news.detail[:3] if news and news.detail[:3].isdecimal() else "429"
     since = news.at_ms if news else None
-    member = next((m.name for m in held.state.members if m.reason == held.state.reason), "")
-    who = scope_name(held) + (f", member {member!r}" if member else "")
+    members = [repr(m.name) for m in held.state.members if m.reason == held.state.reason]
+    who = scope_name(held)
+    if members:
+        more = f" and {members[1] if len(members) == 2 else f'{len(members) - 1} more'}"
+        who += f", member{'s' * (len(members) > 1)} {members[0]}" + more * (len(members) > 1)
     if held.state.reason == "probe":
         why = f"the first task of {who} after a {status} still runs, and all others wait for it"
         return why, since, who, ""
@@ -147,14 +159,18 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
         permits = "1 permit of `acquire` holds" if held.permits == 1 else ""
         permits = permits or f"{held.permits} permits of `acquire` hold"
         why += f", and {permits} it, the first until {ends}"
-        todo = f"Ask the callers of `acquire`; or raise it by `dpq limit set {queue}`."
+        todo = (
+            "Ask the callers of `acquire`; "
+            f"`dpq limit set --concurrency N {_scope_words(held)}{queue}` lets N of them run."
+        )
         return why, None, "callers of `acquire`", todo
     seconds = facts.seconds_since(held.held_ms)
     holder = next((w for w in facts.workers if w.longest_task == held.holder), None)
     who = worker_name(holder) if holder else f"task {held.holder}"
     by = f" in {worker_name(holder)}" if holder else ""
     why += f", and task {held.holder}{by} has held it for {span(seconds)}{facts.usual()}"
-    return why, held.held_ms, who, f"`dpq release {held.holder} {queue}` gives its place to others."
+    todo = f"`dpq release {held.holder} {held.token} {queue}` gives its place to others."
+    return why, held.held_ms, who, todo
 
 
 def _say_quota(facts: Facts, held: Held) -> Said:
@@ -166,7 +182,8 @@ def _say_quota(facts: Facts, held: Held) -> Said:
         why = f"the quota of {quota_text(spent.quota)} of {name} is spent{until}"
     else:
         why = f"the quota of {name} is spread over its period, and closed{until}"
-    todo = f"If the host allows more, `dpq limit set {with_queue(facts.queue)}` raises the quota."
+    scope = _scope_words(held) + with_queue(facts.queue)
+    todo = f"If the host allows more, `dpq limit set RATE {scope}` raises the quota."
     return why, None, name, todo
 
 
@@ -174,7 +191,7 @@ def _say_by_hand(facts: Facts, held: Held) -> Said:
     news: News | None = held.closed
     when = f" at {facts.say(news.at_ms)}" if news else ""
     until = until_text(facts, held.state) or " until it is opened"
-    group = held.state.group
+    group = shlex.quote(held.state.group or "")
     todo = f"`dpq group open {group} {with_queue(facts.queue)}` opens it."
     return (
         f"{scope_name(held)} was closed by hand{when}{until}",

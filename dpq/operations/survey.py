@@ -88,6 +88,7 @@ def _read_held(
             _number(ends),
             news.get(("rate_limited", group)),
             news.get(("closed", group)),
+            int(token or 0),
         )
         for group, state, count, holder, token, permits, ends in rows
     ]

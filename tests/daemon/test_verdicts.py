@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -222,9 +223,31 @@ def quota(q: DPQ, clock: Clock) -> None:
 
 
 def closed_by_hand(q: DPQ, clock: Clock) -> None:
+    fill(q, group="shop one")
+    beat(q)
+    q.delay_group("shop one", None)
+
+
+def closed_by_hand_for_a_time(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
-    q.delay_group("api", None)
+    q.delay_group("api", 600)
+
+
+def both_members_met_429(q: DPQ, clock: Clock) -> None:
+    q.set_limit(60, 60, group="api", members=["key-a", "key-b"])
+    fill(q)
+    beat(q)
+    for _ in range(2):
+        q.rate_limited(q.pop().task, 300)
+
+
+def the_last_worker_popped_and_died(q: DPQ, clock: Clock) -> None:
+    fill(q, group=None)
+    beat(q)
+    clock.advance(6)
+    q.pop(visibility=20)
+    clock.advance(30)
 
 
 def some_closed_others_move(q: DPQ, clock: Clock) -> None:
@@ -342,6 +365,15 @@ PLANTED = [
     Planted(dead_permit, S.CONCURRENCY, "1 permit of `acquire` holds it", True),
     Planted(quota, S.QUOTA, "is spent until 2023-12-01 00:00:00 UTC", True),
     Planted(closed_by_hand, S.BY_HAND, "was closed by hand at 22:13:20 UTC until it is", True),
+    Planted(
+        *(closed_by_hand_for_a_time, S.BY_HAND),
+        "was closed by hand at 22:13:20 UTC until 22:23:20 UTC",
+    ),
+    Planted(
+        *(both_members_met_429, S.RATE_LIMITED),
+        "the host of group 'api', members 'key-a' and 'key-b' has answered 429",
+    ),
+    Planted(the_last_worker_popped_and_died, S.NO_CONSUMER, "its last worker, ", True),
     Planted(some_closed_others_move, S.MOVING, "group 'api' is held by hand"),
     Planted(
         *(several_groups_closed, S.RATE_LIMITED),
@@ -381,6 +413,25 @@ def test_each_state_is_found(planted: tuple[Planted, Verdict]) -> None:
 def run(q: DPQ, url: str, *words: str) -> Any:
     """Call the command line."""
     return CliRunner().invoke(app, ["--url", url, "--queue", q.queue_name, *words])
+
+
+def test_each_command_that_is_named_works(
+    planted: tuple[Planted, Verdict], q: DPQ, url: str
+) -> None:
+    """The command line takes each command of a verdict as it stands, and one of them helps."""
+    _, verdict = planted
+    named = re.findall(r"`dpq ([^`]+)`", verdict.what_to_do)
+    assert named or not verdict.needs_person
+    for command in named:
+        words = shlex.split(
+            command.replace("RATE", "5/s").replace("--concurrency N", "--concurrency 3")
+        )
+        if words[0] == "worker":
+            continue  # it would run
+        done = CliRunner().invoke(app, ["--url", url, *words], input="y\n")
+        assert done.exit_code == 0 or words[0] == "doctor", (command, done.output)
+    if {"open", "resume", "replay"} & set(verdict.what_to_do.split()):
+        assert q.why().state is not verdict.state
 
 
 def test_every_surface_says_the_same(
