@@ -32,6 +32,7 @@ from dpq.model.verdict_limits import (
     closed_groups,
     held_by_limit,
     kind_of,
+    others_closed,
     scope_name,
     until_text,
 )
@@ -43,8 +44,8 @@ ASKED_SECONDS = 60.0
 that waits asks every 10 s."""
 
 BEAT_SECONDS = LATE_SECONDS / 2
-"""Seconds from one heartbeat to the next. A question in the seconds after the last heartbeat may come
-from the worker that has died."""
+"""Seconds from one heartbeat to the next. A question so soon after the last heartbeat may come from
+the worker that has died."""
 
 NAMES_SHOWN = 5
 """Names of queues in a sentence without a near name: enough to see which server answers."""
@@ -257,6 +258,7 @@ def _moving(facts: Facts) -> Finding | None:
         said.append(facts.pace.say)
     said += [
         f"{scope_name(held)} is {kind_of(held)}{until_text(facts, held.state)}"
+        f"{others_closed(facts, held)}"
         for held in closed_groups(facts)[:1]
         if kind_of(held) is not VerdictState.PACED
     ]

@@ -78,7 +78,7 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
     because, since, who, what_to_do = SENTENCES[kind](facts, first)
     if kind is VerdictState.CONCURRENCY and facts.flows:
         return None
-    because += _others(facts, first)
+    because += others_closed(facts, first)
     if state.group is not None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
@@ -93,7 +93,7 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
     return Finding(kind, because, since, until, who, what_to_do if helps else "", needs)
 
 
-def _others(facts: Facts, first: Held) -> str:
+def others_closed(facts: Facts, first: Held) -> str:
     """Say how many other groups are closed, and when one of them opens, if that is sooner."""
     others = facts.survey.closed - (first.state.group is not None)
     if others < 1:

@@ -242,6 +242,12 @@ def both_members_met_429(q: DPQ, clock: Clock) -> None:
         q.rate_limited(q.pop().task, 300)
 
 
+def two_closed_others_move(q: DPQ, clock: Clock) -> None:
+    some_closed_others_move(q, clock)
+    fill(q, 9, group="third")
+    q.delay_group("third", 600)
+
+
 def the_last_worker_popped_and_died(q: DPQ, clock: Clock) -> None:
     fill(q, group=None)
     beat(q)
@@ -372,6 +378,10 @@ PLANTED = [
     Planted(
         *(both_members_met_429, S.RATE_LIMITED),
         "the host of group 'api', members 'key-a' and 'key-b' has answered 429",
+    ),
+    Planted(
+        *(two_closed_others_move, S.MOVING),
+        "group 'api' is held by hand; 1 more group is closed, the first until 22:23:20 UTC",
     ),
     Planted(the_last_worker_popped_and_died, S.NO_CONSUMER, "its last worker, ", True),
     Planted(some_closed_others_move, S.MOVING, "group 'api' is held by hand"),
