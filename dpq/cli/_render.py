@@ -20,6 +20,7 @@ from dpq import (
     LimitState,
     MemberState,
     QueueStats,
+    RateLimit,
     Slot,
     Task,
     Times,
@@ -30,6 +31,7 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
+from dpq.views.limits import spent
 from dpq.views.verdict import say_drain
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
@@ -350,13 +352,13 @@ def limit_table(title: str, states: Sequence[LimitState]) -> Table:
         for window in others:
             made.add_row("", *window)
         for member in state.members:
-            made.add_row(*_member_row(member))
+            made.add_row(*_member_row(member, state.windows))
     return made
 
 
-def _member_row(member: MemberState) -> tuple[str, ...]:
+def _member_row(member: MemberState, windows: Sequence[RateLimit]) -> tuple[str, ...]:
     left = ", ".join(map(_units, member.units_left)) or "-"
-    return f"  {shown(member.name)}", "", left, str(member.in_flight), "", _state(member)
+    return f"  {shown(member.name)}", "", left, str(member.in_flight), "", _state(member, windows)
 
 
 def group_sheet(title: str, state: LimitState) -> Table:
@@ -377,7 +379,7 @@ def group_sheet(title: str, state: LimitState) -> Table:
     made.add_row("waiting", waiting)
     made.add_row("state", _now(state))
     for member in state.members:
-        _, _, left, count, _, text = _member_row(member)
+        _, _, left, count, _, text = _member_row(member, state.windows)
         made.add_row(f"as {shown(member.name)}", f"{left} left, {count} in flight, {text}")
     return made
 
@@ -422,7 +424,7 @@ def _budgets(state: LimitState) -> list[tuple[str, str]]:
 
 
 def _units(left: float) -> str:
-    return f"{round(left, 1) + 0.0:.1f}"  # 0.0 makes -0.0 a zero
+    return f"{max(0.0, round(left, 1)):.1f}"  # below 0 while a 429 closes
 
 
 def _counts(state: LimitState) -> tuple[str, str]:
@@ -436,14 +438,14 @@ def _counts(state: LimitState) -> tuple[str, str]:
 def _now(state: LimitState) -> str:
     if state.group == EVERY_GROUP:
         return "-"
-    return _state(state)
+    return _state(state, state.windows)
 
 
-def _state(state: LimitState | MemberState) -> str:
+def _state(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     if state.open:
         return "open"
-    opens = state.opens_at
-    return f"{state.reason} until {_moment(opens)}" if opens else f"closed: {state.reason}"
+    opens, because = state.opens_at, spent(state, windows) or state.reason
+    return f"{because} until {_moment(opens)}" if opens else f"closed: {because}"
 
 
 def _moment(when: datetime) -> str:

@@ -133,7 +133,7 @@ def _say_paced(facts: Facts, held: Held) -> Said:
         per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
         for window in state.windows
     )
-    left = ", ".join(f"{units:.1f}" for units in state.units_left)
+    left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
     allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"
     why = f"the limit of {scope_name(held)} {allows}: it opens{until_text(facts, state) or ' soon'}"
     return why.replace(" until ", " at "), None, scope_name(held), ""

@@ -21,6 +21,13 @@ SLOTS = 64
 """Slots in a moving window, about: so many parts of it may be lost; moving.lua has it, too."""
 
 
+def last_to_open(windows: Sequence[RateLimit], units_left: Sequence[float]) -> RateLimit | None:
+    """Return the window that takes longest until it has a unit; None if there is none."""
+    both = zip(windows, units_left, strict=False)
+    last = max(both, key=lambda each: (1 - each[1]) * each[0].per / each[0].rate, default=None)
+    return last and last[0]
+
+
 class Window:
     """One rate of a limit, and what it has granted evenly.
 

@@ -12,6 +12,7 @@ from dpq.model.moments import moment_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
 from dpq.model.quota import quota_text, read_quotas
 from dpq.model.task import TaskState
+from dpq.model.windows import last_to_open
 from dpq.protocol.values import read_texts
 
 
@@ -262,13 +263,9 @@ def _quota_spent(shut: LimitState | MemberState) -> str | None:
 
 def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
     """Name the window that opens last by its unit; add its length if other windows share it."""
-    missing = [
-        (1 - left) * window.per / window.rate
-        for window, left in zip(windows, units_left, strict=False)
-    ]
-    if not missing:
+    window = last_to_open(windows, units_left)
+    if window is None:
         return "its rate is spent"
-    window = windows[missing.index(max(missing))]
     units = [other.unit for other in windows]
     name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
     length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""

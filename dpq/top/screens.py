@@ -15,6 +15,7 @@ from dpq.model.display import shown
 from dpq.top.columns import Column, columns_for
 from dpq.top.reader import Details
 from dpq.views import words
+from dpq.views.limits import why
 from dpq.views.verdict import say_drain
 from dpq.views.workers import working
 
@@ -87,7 +88,7 @@ def told_of(details: Details, verdict: Verdict | None, now_ms: float) -> str:
     said = [words.verdict(verdict)] if verdict else []
     said.append(f"drain: {say_drain(details.drain)}")
     said += [
-        f"closed: {shown(str(each.group))}  {words.why(each)}, opens {words.opens(each, now_ms)}"
+        f"closed: {shown(str(each.group))}  {why(each)}, opens {words.opens(each, now_ms)}"
         for each in details.closed[:3]
     ]
     said += [f"next: {words.coming(task, now_ms)}" for task in details.coming[:3]]
@@ -335,7 +336,7 @@ class Queue(_Screen):
             if chosen in groups:
                 table.move_cursor(row=groups.index(chosen))
         for row, each in enumerate(details.closed):
-            shown_as = (words.why(each), words.opens(each, now_ms), words.count(each.waiting))
+            shown_as = (why(each), words.opens(each, now_ms), words.count(each.waiting))
             for column, text in enumerate(shown_as, 1):
                 table.update_cell_at((row, column), Text(text))  # type: ignore[arg-type]
         table.display = bool(groups)

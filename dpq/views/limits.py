@@ -1,11 +1,13 @@
 """Limits in numbers and words: what a window allows, promises and has left, and its drain time."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from dpq import LimitState, Quota, RateLimit
+from dpq import LimitState, MemberState, Quota, RateLimit
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limits import most_granted
 from dpq.model.rates import span
+from dpq.model.windows import last_to_open
 from dpq.views.words import number
 
 
@@ -44,6 +46,31 @@ def promises(rules: LimitRules) -> list[str]:
         said.append(f"never more than {number(rules.concurrency)} at once")
     whose = f"for each of {len(rules.members)} members " if rules.members else ""
     return [whose + each for each in said]
+
+
+def spent(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
+    """Name the window or the quota that lets no task run: `10 in 1 s is spent`.
+
+    Args:
+        state: The state of a limit, or of a member of its pool.
+        windows: The windows of the limit.
+
+    Returns:
+        "" if the scope is open, or closed for another reason.
+    """
+    if not state.open and state.reason == "spent":
+        window = last_to_open(windows, state.units_left)
+        return f"{window_text(window)} is spent" if window else "spent"
+    if not state.open and state.reason == "quota":
+        shut = next((each for each in state.quotas if each.resets_at == state.opens_at), None)
+        return f"{quota_text(shut.quota)} is spent" if shut else ""
+    return ""
+
+
+def why(closed: LimitState) -> str:
+    """Say why a group is closed."""
+    reason = spent(closed, closed.windows) or str(closed.reason or "about to open")
+    return "rate limited, one task tries" if reason == "probe" else reason
 
 
 def gauges(state: LimitState) -> list[dict[str, Any]]:

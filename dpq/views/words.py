@@ -56,12 +56,6 @@ def oldest(snapshot: Snapshot) -> str:
     return NONE if seconds is None else span(seconds)
 
 
-def why(closed: LimitState) -> str:
-    """Say why a group is closed."""
-    reason = str(closed.reason or "about to open")
-    return "rate limited, one task tries" if reason == "probe" else reason
-
-
 def opens(closed: LimitState, now_ms: float) -> str:
     """Say when a closed group opens."""
     if closed.opens_at is None:

@@ -18,7 +18,7 @@ from dpq.model.rates import span
 from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
-from dpq.views.limits import drain_ms, gauges, quota_text, window_text
+from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
@@ -87,6 +87,13 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
     return Markup('<time datetime="{}" data-at="{}"{}>{} UTC</time>').format(
         stamp, round(value.timestamp() * 1000), _HOW[how], at
     )
+
+
+def coded(text: str) -> Markup:
+    """Write a sentence, with what stands between backticks as code."""
+    parts: list[str | Markup] = [*text.split("`")]
+    parts[1::2] = [Markup("<code>{}</code>").format(each) for each in parts[1::2]]
+    return Markup("").join(parts)
 
 
 def plain(payload: Any) -> Any:
@@ -178,6 +185,7 @@ def environment() -> Environment:
         "event_text": event_text,
         "kind_text": kind_text,
         "segment": segment,
+        "coded": coded,
         "one_line": one_line_of,
         "tree": tree,
         "window": window_text,
@@ -187,6 +195,7 @@ def environment() -> Environment:
     }
     made.globals |= {
         "spark": spark,
+        "spent": spent,
         "steps": steps,
         "draw": draw,
         "day": day,

@@ -46,8 +46,9 @@
     }
     for (const gauge of document.querySelectorAll("[data-left]")) {
       const { left, burst, rate, seen } = gauge.dataset;
-      const units = Math.min(Number(burst), Number(left) + (now - Number(seen)) / 1000 * Number(rate));
-      gauge.querySelector("meter").value = Math.max(0, units);
+      const grown = Number(left) + (now - Number(seen)) / 1000 * Number(rate);
+      const units = Math.max(0, Math.min(Number(burst), grown));
+      gauge.querySelector("meter").value = units;
       gauge.querySelector(".left").textContent = units < 100 ? units.toFixed(1) : Math.floor(units);
     }
   };

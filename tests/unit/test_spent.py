@@ -1,0 +1,52 @@
+"""The window or quota that lets no task run is named, and no screen shows units below zero."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dpq import LimitState, Quota, RateLimit
+from dpq.cli._render import limit_table
+from dpq.model.limit_states import QuotaState
+from dpq.views.limits import spent, why
+
+MIDNIGHT = datetime(2026, 11, 25, tzinfo=UTC)
+SECOND, DAY = RateLimit(10, 1, burst=10), RateLimit(1000, 3600, burst=1000)
+
+
+def state(reason: str | None, *left: float, opens: datetime | None = None) -> LimitState:
+    """A limit of 10/s, 1000/h and 1000 a day."""
+    quotas = [QuotaState(quota=Quota(1000, "day"), left=0, resets_at=MIDNIGHT)]
+    return LimitState(
+        group="g",
+        windows=[SECOND, DAY],
+        units_left=[*left],
+        quotas=quotas,
+        concurrency=None,
+        open=reason is None,
+        reason=reason,  # type: ignore[arg-type]
+        opens_at=opens,
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (state("spent", 0.2, 100), "10 in 1 s is spent"),
+        (state("spent", 5, -3), "1\u202f000 in 1 h is spent"),
+        (state("quota", 5, 5, opens=MIDNIGHT), "1\u202f000 a day (UTC) is spent"),
+        (state("rate limited", -1050.3, 5), ""),
+        (state(None, 5, 5), ""),
+    ],
+)
+def test_the_window_that_binds_is_named(made: LimitState, says: str) -> None:
+    """It is the window that opens last, or the quota whose next period opens the limit."""
+    assert spent(made, made.windows) == says
+    assert says in why(made)
+    cells = [str(cell) for column in limit_table("limits", [made]).columns for cell in column.cells]
+    assert any(says in cell for cell in cells)
+
+
+def test_no_units_below_zero() -> None:
+    """While a 429 closes, windows owe units: that is 0 left."""
+    left = limit_table("limits", [state("rate limited", -1050.3, 5)]).columns[2]
+    assert next(iter(left.cells)) == "0.0"
