@@ -122,9 +122,10 @@ class Queues(_Screen):
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the table's own binding of this key.
         Binding("enter", "open_queue", "Details", priority=True),
-        Binding("slash", "filter", "Filter", key_display="/"),
+        # Not in the footer: at 80 columns it has no room for more.
+        Binding("slash", "filter", show=False),
         Binding("escape", "all", show=False),
-        Binding("s", "sort", "Sort"),
+        Binding("s", "sort", show=False),
         *ACTS,
     ]
 
