@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -24,6 +25,8 @@ def judged(url: str, queue: str) -> Verdict:
     try:
         with DPQ[Any].from_url(url, queue) as q:
             return looking(q).why()
+    except AuthenticationError:  # the server has answered
+        raise
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
         return away_now(queue, error)
 
@@ -31,6 +34,21 @@ def judged(url: str, queue: str) -> Verdict:
 def away_now(queue: str, error: Exception) -> Verdict:
     """Make the verdict on a queue whose server has not answered just now."""
     return server_away(queue, no_answer(error), time.time() * 1000)
+
+
+@contextmanager
+def answering(queue: str) -> Iterator[None]:
+    """Say, by the verdict on a queue, that its server does not answer in the body of a `with`.
+
+    Raises:
+        Failed: It does not.
+    """
+    try:
+        yield
+    except AuthenticationError:  # the server has answered
+        raise
+    except (RedisConnectionError, RedisTimeoutError) as error:
+        raise Failed(str(away_now(queue, error))) from error
 
 
 @contextmanager
@@ -46,7 +64,8 @@ def existing(url: str, queue: str, *, awaited: bool = False) -> Iterator[DPQ[Any
         Failed: Nothing of a queue of this name is stored.
     """
     with DPQ[Any].from_url(url, queue) as q:
-        missing = missing_queue(q)
+        with answering(queue):
+            missing = missing_queue(q)
         if missing and not awaited:
             raise Failed(missing)
         if missing:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from dpq.model.limit_states import LimitState
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
 from dpq.model.survey import Held, News
@@ -76,9 +77,7 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
     because, since, who, what_to_do = SENTENCES[kind](facts, first)
     if kind is VerdictState.CONCURRENCY and facts.flows:
         return None
-    if len(few) > 1 or facts.survey.closed > len(few):
-        others = max(facts.survey.closed, len(few)) - 1
-        because += f"; {others} more group{'s are' if others > 1 else ' is'} closed"
+    because += _others(facts, first)
     if state.group is not None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
@@ -88,6 +87,18 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
         needs = until - facts.now > LONG_SECONDS * 1000
     needs = needs and not _still_flows(facts, first)
     return Finding(kind, because, since, until, who, what_to_do if needs else "", needs)
+
+
+def _others(facts: Facts, first: Held) -> str:
+    """Say how many other groups are closed, and when one of them opens, if that is sooner."""
+    others = facts.survey.closed - (first.state.group is not None)
+    if others < 1:
+        return ""
+    said = "; 1 more group is closed" if others == 1 else f"; {others} more groups are closed"
+    soonest, opens = facts.survey.opens_ms, first.state.opens_at
+    if soonest is None or soonest >= (opens.timestamp() * 1000 if opens else UNTIL_OPENED_MS):
+        return said
+    return f"{said}, the first until {facts.say(soonest)}"
 
 
 def scope_name(held: Held) -> str:

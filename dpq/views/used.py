@@ -1,4 +1,4 @@
-"""The share of a limit that was used in each minute of the last hour, and its 429s.
+"""The share of a limit that was used in each minute of the last hour, and what hosts refused.
 
 The pages about limits call it on what the queue's history holds of grants. A share is measured by
 the rate that stands now: a window of 1000 in an hour gives each minute a sixtieth of that, so a
@@ -25,7 +25,7 @@ class Used(NamedTuple):
     Attributes:
         name: The member of a pool; "" for the limit itself.
         shares: The used share in each minute, of the window that is used most; None if not known.
-        hits: The 429s in each minute.
+        hits: The tasks in each minute that met a limit of their host, mostly a 429.
         share: The used share of all known minutes; None without a rate.
         window: That window in words, or "".
     """
@@ -38,10 +38,10 @@ class Used(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The share and the 429s in words; "" if nothing is known."""
+        """The share and the hits in words; "" if nothing is known."""
         said = [] if self.share is None else [f"{100 * self.share:.0f} % used"]
         if met := sum(self.hits):
-            said.append(f"{met} × 429")  # noqa: RUF001
+            said.append(f"{met} × rate limited")  # noqa: RUF001
         return ", ".join(said)
 
 

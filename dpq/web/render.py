@@ -89,6 +89,13 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
     )
 
 
+def coded(text: str) -> Markup:
+    """Write a sentence, with what stands between backticks as code."""
+    parts: list[str | Markup] = [*text.split("`")]
+    parts[1::2] = [Markup("<code>{}</code>").format(each) for each in parts[1::2]]
+    return Markup("").join(parts)
+
+
 def plain(payload: Any) -> Any:
     """Return a payload as JSON values, whatever its type."""
     return to_jsonable_python(payload, fallback=str, inf_nan_mode="constants")
@@ -178,6 +185,7 @@ def environment() -> Environment:
         "event_text": event_text,
         "kind_text": kind_text,
         "segment": segment,
+        "coded": coded,
         "one_line": one_line_of,
         "tree": tree,
         "window": window_text,

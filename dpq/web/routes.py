@@ -257,7 +257,8 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
         way_out, title = "`dpq doctor` says more.", "The queue cannot be read"
     else:
         log.exception("a page failed: %s", request.scope["path"])
-    if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
+    silent = isinstance(error, RedisConnectionError | RedisTimeoutError | OSError)
+    if silent and not isinstance(error, AuthenticationError):
         queue = call.name if call and "queue" in request.path_params else ""
         error = DPQError(server_away(queue, no_answer(error), site.answered_ms))
     about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))

@@ -81,6 +81,7 @@ def overview(call: Call) -> Response:
     return call.render(
         "overview.html",
         wrong=wrong[:PAGE],
+        on_top={each.queue for each in wrong[:PAGE]},
         wrongs=len(wrong) + len(errors),
         bound=Bound(len(known), len(every), errors),
         rows=[(name, *rows[name]) for name in page],

@@ -208,7 +208,9 @@ def lanes(found: Lanes, limit: str) -> Markup:
         for hold in found.holds
     )
     ticks = Markup("").join(
-        Markup('<text class="tick" x="{:.1f}%" y="12">{}</text>').format(100 * at, words)
+        Markup('<text class="tick{}" x="{:.1f}%" y="12">{}</text>').format(
+            " end" if at > 0.9 else "", 100 * at, words
+        )
         for at, words in found.ticks
     )
     grid = Markup("").join(
@@ -250,11 +252,11 @@ def _lane(lane: Lane, grid: Markup, limit: str) -> Markup:
 
 
 def hour(found: Sequence[Used], label: str) -> Markup:
-    """Draw the last hour of a limit: for each member a bar a minute, and a mark where 429s were."""
+    """Draw the last hour of a limit: a bar for each minute, a mark where a host refused."""
     rows = Markup("").join(_hour(used, used.name or label) for used in found)
     return Markup(
-        '<figure class="lanes"><figcaption><span class="legend group">used share of a minute'
-        '</span> <span class="legend limited">429</span></figcaption>{}'
+        '<figure class="lanes hour"><figcaption><span class="legend group">used share of a minute'
+        '</span> <span class="legend limited">rate limited</span></figcaption>{}'
         '<div class="lane" aria-hidden="true"><span></span><div class="axis"><span>1 h ago</span>'
         "<span>now</span></div></div></figure>"
     ).format(rows)

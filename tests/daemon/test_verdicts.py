@@ -234,6 +234,25 @@ def some_closed_others_move(q: DPQ, clock: Clock) -> None:
     q.delay_group("api", None)
 
 
+def several_groups_closed(q: DPQ, clock: Clock) -> None:
+    for group, count in (("large", 9), ("small", 2), ("hand", 3)):
+        fill(q, count, group)
+    beat(q)
+    for seconds in (600, 60):
+        task = q.pop().task
+        assert task.group == {600: "large", 60: "small"}[seconds]
+        q.rate_limited(task, seconds)
+    q.delay_group("hand", None)
+
+
+def queue_and_groups_closed(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.delay_group("api", 600)
+    q.push("x", group="other")
+    q.rate_limited(q.pop().task, 90, scope="queue")
+
+
 def only_delayed(q: DPQ, clock: Clock) -> None:
     q.push("x", delay=7200)
 
@@ -324,6 +343,15 @@ PLANTED = [
     Planted(quota, S.QUOTA, "is spent until 2023-12-01 00:00:00 UTC", True),
     Planted(closed_by_hand, S.BY_HAND, "was closed by hand at 22:13:20 UTC until it is", True),
     Planted(some_closed_others_move, S.MOVING, "group 'api' is held by hand"),
+    Planted(
+        *(several_groups_closed, S.RATE_LIMITED),
+        "it is closed until 22:23:20 UTC; 2 more groups are closed, the first until 22:14:20 UTC; "
+        "11 of 14 due tasks wait for that",
+    ),
+    Planted(
+        *(queue_and_groups_closed, S.RATE_LIMITED),
+        "it is closed until 22:14:50 UTC; 1 more group is closed; 5 tasks are due",
+    ),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
     Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
     Planted(moving, S.MOVING, "4 tasks are due"),
@@ -438,9 +466,10 @@ def test_a_server_that_is_away() -> None:
             )
             said = browser.get("/api/queues/mails/limits")
             assert "server away: the server has not answered since " in said.text
-        run = CliRunner().invoke(app, ["--url", server.url, "--queue", "mails", "why"])
-        assert run.stdout.startswith("server away: the server has not answered since ")
-        assert run.exit_code == 1
+        for command in ("why", "stats", "doctor"):
+            ran = CliRunner().invoke(app, ["--url", server.url, "--queue", "mails", command])
+            assert "server away: the server has not answered since " in ran.output, command
+            assert ran.exit_code == 1
 
 
 def test_a_reader_of_pages_may_read_the_verdict(q: DPQ, redis: Redis) -> None:

@@ -1133,6 +1133,17 @@ workers.lua | a worker that was seen in a time to come is one | lua/workers
 +  then
 
 # Dashboard
+ways | the front page offers what a user may not do | web/web_server
+- is VerdictState.PAUSED and call.may("resume", name)
++ is VerdictState.PAUSED
+worst_first | the front page lists what needs nobody | web/web_server
+- if each.needs_person
++ if True
+give_back | anybody gives the leases of a worker back | web/web_server
+-     call.allow("release", f"worker={worker!r}")
+working | a worker that hangs stands behind others | web/web_server top/top
+- not each.hangs,
++ each.hangs,
 Guard.require_own_page | the dashboard takes actions from other sites | web/web_safety
 - site == "same-origin" and (own or origin in (None, "null"))
 + site != "cross-site"

@@ -50,6 +50,7 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
                     browser.submit(
                         f"{path}/tasks", 200, action=action, ids=ids[state], priority=1, sure=1
                     )
+                browser.submit(f"{path}/workers/x/release", 200, sure=1)
                 browser.submit(f"{path}/pause")
                 browser.submit(f"{path}/resume")
                 browser.submit(f"{path}/group", verb="close", group="a", seconds=5)

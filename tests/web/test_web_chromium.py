@@ -149,7 +149,8 @@ def look_at(chromium: Browser, served: Served, q: DPQ, scheme: Any, width: int) 
         "/workers",
         "/events",
     ]
-    urls = [served.url, f"{served.url}/server", f"{served.url}/api", *(base + p for p in pages)]
+    every = ["", "/workers", "/events", "/recurring", "/server", "/api"]
+    urls = [*(served.url + p for p in every), *(base + p for p in pages)]
     urls += [f"{base}/recurring", f"{base}/tasks/{q.peek(1)[0].id}"]
     for url in urls:
         page.goto(url)

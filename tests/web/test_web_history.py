@@ -221,7 +221,7 @@ def test_the_used_share_of_the_last_hour(look: Browser, q: DPQ, clock: Clock) ->
     assert re.findall(r"<title>(one|two): \d+ % used(.*?)</title>", picture)
     assert "of 6 in 1 m in each minute of the last hour" in picture
     row = look.page(f"/q/{q.queue_name}/limits")
-    assert re.search(r"last hour: \d+ % used, 1 × 429<", row)  # noqa: RUF001
+    assert re.search(r"last hour: \d+ % used, 1 × rate limited<", row)  # noqa: RUF001
     assert 'id="hour"' not in look.page(f"/q/{q.queue_name}/limit?group=none")
 
 

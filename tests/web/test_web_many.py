@@ -108,6 +108,6 @@ def test_a_page_that_changes_waits_as_its_client_does(change: Browser, q: DPQ) -
     """Only reading has a limit of its own: a change is sent by the queue of the application."""
     sent: list[Any] = []
     pause = q.pause
-    q.pause = lambda *more, **named: sent.append(more) or pause(*more, **named)  # type: ignore[method-assign]
+    q.pause = lambda *a, **b: sent.append(a) or pause(*a, **b)  # type: ignore[method-assign]
     change.submit(f"/q/{q.queue_name}/pause")
     assert sent

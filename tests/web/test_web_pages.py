@@ -290,7 +290,7 @@ def test_the_next_starts_stand_in_lanes(look: Browser, q: DPQ, path: str) -> Non
     assert "shop.aaaaaaaaaa…aaaaaa.example" in lanes[1]
     assert f'title="{long}"' in lanes[1]
     assert f">{long}</a>" in html  # the table has all of it
-    ticks = re.findall(r'<text class="tick" x="([\d.]+)%" y="12">([^<]+)<', picture)
+    ticks = re.findall(r'<text class="tick(?: end)?" x="([\d.]+)%" y="12">([^<]+)<', picture)
     assert ticks[:2] == [("0.0", "now"), ("25.0", "15 s")]
 
 

@@ -63,6 +63,7 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
             assert re.search(rf'action="{action}">.*?<button class="main">{label}<', shown, re.S)
         assert f'href="/q/{names[3]}/workers">Go to its workers' in shown
         assert "a<b" not in shown
+        assert f"<code>dpq group open a&lt;b --queue {names[2]}</code>" in shown
         seen = dashboard(*few).page("/")
         assert wrong(seen) == wrong(shown)
         assert "<form class" not in seen.split('id="queues"')[0].split('id="wrong"')[1]
@@ -315,3 +316,34 @@ def test_a_server_that_is_away(
         gone.setattr("dpq.transport.session.Session.send_all", refuse)
         assert "does not answer" in look.page(page, 503)
     assert look.page(page)
+
+
+def test_who_holds_a_place_is_one_click_away(
+    change: Browser, q: DPQ, path: str, clock: Any
+) -> None:
+    """A concurrency that one task holds leads to that task; busy handlers lead to the workers."""
+    q.set_limit(concurrency=1)
+    q.push_many([Push(n) for n in range(3)])
+    held = q.pop(visibility=10_000).task
+    q.pop()
+    clock.advance(2000)
+    beat(q, "w1", "crawler", 1)
+    assert q.why().state is VerdictState.CONCURRENCY
+    html = change.page("/")
+    assert f'href="{path}/tasks/{held.id}">Look at its task' in html
+    assert f'href="{path}/limit">Look at its limit' in html
+    q.clear_limit()
+    beat(q, "w1", "crawler", 3, Doing([(held.id, held.token)], 2_000_000, held.id))
+    assert q.why().state is VerdictState.HANDLERS_BUSY
+    assert f'href="{path}/workers">Go to its workers' in change.page("/")
+
+
+def test_leases_are_given_back_by_those_who_may(dashboard: Open, q: DPQ, path: str) -> None:
+    """An application refuses it like any other action, and no page offers it then."""
+    leased(q, 2)
+    browser = dashboard(write=True, allow=lambda request, action, queue: action != "release")
+    assert "<button>Give" not in browser.page(f"{path}/workers")
+    for sure in ({}, {"sure": 1}):
+        browser.submit(f"{path}/workers/w1/release", 403, **sure)
+    browser.call(f"/queues{path[2:]}/workers/w1:release", status=403)
+    assert q.stats().invisible == 3

@@ -12,7 +12,8 @@
 -- Returns how many tasks were dead and are live now, with all their attempts again.
 -- Lost reply: safe to send again; the second call changes no task that is not dead any more, and its event counts
 -- only what `told` says.
-local time, first, spacing, told, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
+local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
+local told = tonumber(ARGV[4])
 
 -- Needs: now, record, place, back, event, trail
 local replayed = 0

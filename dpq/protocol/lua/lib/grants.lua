@@ -1,9 +1,9 @@
 -- grants: read what limits have granted since they stand, and how many 429s their tasks met.
 -- Keys: conf limits gates
--- Gives: granted_lines(), a text for the ring of `history`, or nil if no limit has granted: a line for each scope, which is
---        "" for the queue, a group, or a group TAB a member. A line has the 429s, then name and units of each window
---        (gate), then TAB and the scope. Only the own limits of a queue with few of them are read, and the text ends
---        at a bound. So the call costs as much for each queue.
+-- Gives: granted_lines(), a text for the ring of `history`, or nil if no limit has granted. It has a line for each
+--        scope, which is "" for the queue, a group, or a group TAB a member. A line has the 429s, then name and units
+--        of each window (gate), then TAB and the scope. Only the own limits of a queue with few of them are read, and
+--        the text ends at a bound. So the call costs about as much for each queue.
 local LIMITS_READ, LINES_BYTES = 64, 8000
 
 local function granted_lines()
