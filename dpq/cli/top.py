@@ -31,7 +31,7 @@ def top(
     """Show queues on the terminal, and act on them by keys: pause, resume, replay, open a group.
 
     It needs the packages of the extra `top`. It reads the queues that are seen once a second.
-    Each key that changes something asks first.
+    Each key that changes something asks first. `/` filters by name, `s` sorts by the next column.
     """
     try:
         from dpq.top.app import Top

@@ -44,8 +44,8 @@ ASKED_SECONDS = 60.0
 that waits asks every 10 s."""
 
 BEAT_SECONDS = LATE_SECONDS / 2
-"""Seconds from one heartbeat to the next. A question so soon after the last heartbeat may come from
-the worker that has died."""
+"""Seconds from one heartbeat to the next. A question in the seconds after the last heartbeat may
+come from the worker that has died."""
 
 NAMES_SHOWN = 5
 """Names of queues in a sentence without a near name: enough to see which server answers."""

@@ -67,6 +67,20 @@ COLUMNS = (
 """The columns beside the name of the queue, in the order in which they are shown."""
 
 
+ORDERS: dict[str, Callable[[Snapshot], float]] = {
+    "backlog": lambda s: s.backlog,
+    "invisible": lambda s: s.stats.invisible,
+    "delayed": lambda s: s.stats.delayed,
+    "dead": lambda s: s.stats.dead,
+    "in/s": lambda s: s.pace.come or 0,
+    "out/s": lambda s: s.pace.done or 0,
+    "oldest": lambda s: s.stats.oldest_ready_seconds or 0,
+    "verdict": lambda s: s.verdict.needs_person,
+    "closed": lambda s: s.survey.closed,
+}
+"""The columns by which queues can be sorted, the largest number first."""
+
+
 def columns_for(width: int, name_width: int) -> list[Column]:
     """Choose the columns that fit beside a name; each takes a space on both sides."""
     left, chosen = width - name_width - 2, set[Column]()

@@ -2,17 +2,19 @@
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Sparkline, Static
+from textual.widgets import DataTable, Footer, Input, Sparkline, Static
 
 from dpq import Verdict
 from dpq.model.display import shown
-from dpq.top.columns import Column, columns_for
+from dpq.registry.all_queues import QUEUES_A_CALL
+from dpq.top.columns import ORDERS, Column, columns_for
 from dpq.top.reader import Details
 from dpq.views import words
 from dpq.views.limits import why
@@ -115,16 +117,22 @@ class Queues(_Screen):
     #queues { height: 1fr; }
     #panel { height: auto; max-height: 9; padding: 0 1; border-top: solid $primary; }
     #none { padding: 1 2; }
+    #filter { height: 1; border: none; display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the table's own binding of this key.
         Binding("enter", "open_queue", "Details", priority=True),
+        # Not in the footer: at 80 columns it has no room for more.
+        Binding("slash", "filter", show=False),
+        Binding("escape", "all", show=False),
+        Binding("s", "sort", show=False),
         *ACTS,
     ]
 
     def __init__(self) -> None:
         """Begin without columns: the width is not known yet."""
         super().__init__()
+        self._sorted_by = self._shown_order = ""
         self._columns: list[Column] = []
         self._rows_of: list[str] = []
         self._name_width = 0
@@ -132,6 +140,8 @@ class Queues(_Screen):
     def compose(self) -> ComposeResult:
         """Lay out a line, the table, the panel of the chosen queue, and the keys."""
         yield Static(id="line")
+        hint = "a part of the name; Esc shows all queues"
+        yield Input(id="filter", placeholder=hint, disabled=True)
         yield Static(
             "No queue yet: a queue is known after its first push, as with\n"
             """dpq push '{"hello": "world"}' --queue emails""",
@@ -152,7 +162,9 @@ class Queues(_Screen):
         return self._rows_of[row] if 0 <= row < len(self._rows_of) else ""
 
     def to_read(self) -> list[str]:
-        """Return the names of the visible rows, and of a few rows below them."""
+        """Return the names of the visible rows, and of a few rows below them; sorted: of 100."""
+        if self._sorted_by:
+            return self._rows_of[:QUEUES_A_CALL]
         first = max(0, int(self.table.scroll_offset.y))
         return self._rows_of[first : first + max(10, self.table.size.height)]
 
@@ -177,22 +189,67 @@ class Queues(_Screen):
         self.top.ask()
 
     def action_open_queue(self) -> None:
-        """Show the details of the chosen queue."""
-        if self.chosen():
+        """Show the details of the chosen queue; after a filter is typed, go to the table."""
+        if self.filter.has_focus:
+            self.table.focus()
+        elif self.chosen():
             self.app.push_screen(Queue(self.chosen()))
+
+    @property
+    def filter(self) -> Input:
+        """Return the field of the filter."""
+        return self.query_one("#filter", Input)
+
+    def action_filter(self) -> None:
+        """Type a part of the names to show."""
+        self.filter.display, self.filter.disabled = True, False
+        self.filter.focus()
+
+    def action_all(self) -> None:
+        """Show all queues again, by their names."""
+        self.filter.value = self._sorted_by = ""
+        self.filter.display, self.filter.disabled = False, True
+        self.table.focus()
+        self.show()
+
+    def action_sort(self) -> None:
+        """Sort by the next column, and after the last one by name again."""
+        orders = ["", *(column.title for column in self._columns if column.title in ORDERS)]
+        at = orders.index(self._sorted_by) if self._sorted_by in orders else 0
+        self._sorted_by = orders[(at + 1) % len(orders)]
+        self.show()
+        self.top.ask()
+
+    def on_input_changed(self) -> None:
+        """Show the queues whose names have the typed part."""
+        self.show()
+        self.top.ask()
+
+    def _names(self) -> list[str]:
+        """Return the names to show, in their order; queues that were not read come last."""
+        names = self._rows_of if self.top.round.names is None else self.top.round.names
+        shown_names = [name for name in names if self.filter.value in name]
+
+        def place(name: str) -> float:
+            snapshot, _ = self.top.known(name)
+            return -ORDERS[self._sorted_by](snapshot) if snapshot else 1
+
+        return sorted(shown_names, key=place) if self._sorted_by else shown_names
 
     def show(self) -> None:
         """Show the queues; names and columns are laid out anew only if they have changed."""
         self.say_fault()
-        names = list(self.top.round.names or self._rows_of)
-        empty = not names and self.top.round.names is not None and not self.top.fault
+        names = self._names()
+        empty = self.top.round.names is not None and not (self.top.round.names or self.top.fault)
         self.query_one("#none").display = empty
         self.table.display = not empty
-        longest = max(map(len, map(shown, names)), default=0)
+        longest = max(map(cell_len, map(shown, names)), default=0)
         at_most = min(NAME_WIDTH[1], max(NAME_WIDTH[0], self.size.width // 3))
         width = min(max(longest, NAME_WIDTH[0]), at_most)
         columns = columns_for(self.size.width, width)
-        if (columns, width) != (self._columns, self._name_width) or names != self._rows_of:
+        laid = (self._columns, self._name_width, self._rows_of, self._shown_order)
+        if (columns, width, names, self._sorted_by) != laid:
+            self._shown_order = self._sorted_by
             self._lay_out(names, columns, width)
         now = self.top.now_ms()
         for name in self.to_read():
@@ -213,10 +270,11 @@ class Queues(_Screen):
         table.clear(columns=True)
         table.add_column("queue", width=width, key="name")
         for i, column in enumerate(columns):
-            table.add_column(column.title, width=column.width, key=str(i))
+            title = f"{column.title}↓" if column.title == self._sorted_by else column.title
+            table.add_column(title, width=column.width, key=str(i))
         for name in names:
             text = shown(name)
-            text = text if len(text) <= width else f"{text[: width - 1]}…"
+            text = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
             table.add_row(Text(text), *[Text("")] * len(columns), key=name)
         self._rows_of, self._columns, self._name_width = names, columns, width
         if chosen in names:
@@ -269,7 +327,7 @@ class Queue(_Screen):
             yield Sparkline([], id="backlog")
             yield Static(id="drain", classes="part")
             table = Rows(id="groups", cursor_type="row")
-            for title, width in [("closed group", 24), ("why", 16), ("opens", 16)]:
+            for title, width in [("closed group", 24), ("why", 22), ("opens", 12)]:
                 table.add_column(title, width=width)
             table.add_column("waiting", width=7)
             yield table

@@ -116,6 +116,7 @@ def test_the_life_of_tasks(q: DPQ) -> None:
     assert task.id == others[4]
     assert q.pop() == (None, None, None)
     assert "g" in q.why(others[3])
+    assert q.why().because
     set_visibility(30)
     q.update(task.id, delay=0)
     q.clear_limit("g")
@@ -258,6 +259,10 @@ def test_a_scheduler(
 
 def test_the_registry_and_the_command_line(cluster: Cluster, queues: list[DPQ]) -> None:
     """The CLI works by URL; all queues are known, and the doctor asks the queue's own server."""
+    near = queues[0]
+    near.push("x")
+    with DPQ(near.redis, f"{near.queue_name}x") as unknown:
+        assert "there is no queue" in unknown.why().because
 
     def dpq(*words: str, code: int = 0) -> str:
         result = CliRunner().invoke(app, [*words, "--url", cluster.url])

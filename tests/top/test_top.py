@@ -327,6 +327,34 @@ def test_it_reads_what_is_seen_and_nothing_while_held(
     seen(test, Named(queues), size=(80, 14))
 
 
+def test_filter_and_sort(live: DPQ) -> None:
+    """`/` shows the names that have a text, `s` sorts by the next column, Esc shows all by name."""
+    queues = [DPQ(live.redis, f"{live.queue_name}-{name}") for name in ("mails", "pages", "文字")]
+    for count, each in enumerate(queues):
+        each.push_many([Push(n) for n in range(count + 1)])
+
+    async def test(screen: Screen) -> None:
+        def names() -> list[str]:
+            table = screen.top.screen.query_one("#queues", DataTable)
+            return [str(table.rows[key].key.value).rpartition("-")[2] for key in table.rows]
+
+        await screen.has_read()
+        await screen.press("s")
+        await screen.until(lambda: names() == ["文字", "pages", "mails"], names)
+        assert screen.row()["backlog↓"] == "3"
+        await screen.press("slash", *"-pag")
+        await screen.until(lambda: names() == ["pages"], names)
+        await screen.press("enter")
+        assert isinstance(screen.top.screen, Queues)
+        await screen.press("escape")
+        await screen.until(lambda: names() == ["mails", "pages", "文字"], names)
+        await screen.until(lambda: screen.row(2)["backlog"] == "3", names)
+
+    seen(test, Named(queues))
+    for each in queues:
+        each.drop()
+
+
 def test_damage_of_one_queue_is_its_own(live: DPQ, redis: Redis) -> None:
     """A queue whose parts cannot be read stops neither other queues nor its numbers."""
     live.push("x")
