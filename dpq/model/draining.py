@@ -16,6 +16,7 @@ from dpq.model.gates import ONE_REQUEST
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.pace import UNKNOWN, Pace, Point
 from dpq.model.pools import UNTIL_OPENED_MS
+from dpq.model.rates import span
 
 COVERED = 0.9
 """The share of the backlog that limits must hold, so that they alone say when it is gone."""
@@ -135,7 +136,8 @@ def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float
         return "unknown", "delayed tasks are due: the next pop or a scheduler moves them", None
     left = [f"{invisible} invisible"] * (invisible > 0)
     if delayed:
-        left.append(f"{delayed} delayed, the first of them due in {wait:.1f} s")
+        due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
+        left.append(f"{delayed} delayed, the first of them due in {due_in}")
     if not any(look.exists for look in looks):
         return "empty", "there is no such queue: the first push makes it", 0.0
     if not left:

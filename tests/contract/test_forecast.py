@@ -598,6 +598,10 @@ def test_drain_without_a_task_that_is_due(q: DPQ, clock: Clock) -> None:
     assert q.drain().because == "delayed tasks are due: the next pop or a scheduler moves them"
     q.promote()
     assert q.drain().backlog == 1
+    q.pop()
+    q.purge()
+    q.push(1, delay=7300)
+    assert "due in 2 h 1 m" in q.drain().because
 
 
 @engines

@@ -259,3 +259,16 @@ def test_the_event_names_the_user(dashboard: Open, q: DPQ, path: str) -> None:
     agree(site, path, ask(site, path, **{"rate.0": "7/s"}))
     assert q.events()[-1].by == "ann (dashboard)"
     assert "7/s, by ann (dashboard)" in site.page(f"{path}/events")
+
+
+def test_a_group_is_opened_only_if_that_helps(change: Browser, q: DPQ, path: str) -> None:
+    """A group that is closed has a button that opens it; one that is full of tasks has none."""
+    q.set_limit(concurrency=1, group="full")
+    q.push_many([Push(n, group="full") for n in range(2)])
+    assert q.pop().task
+    q.pop()
+    q.push("x", group="shut")
+    q.delay_group("shut", None)
+    page = change.get(f"{path}/limits").text
+    assert "as many run as may" in page
+    assert re.findall(r'name="group" value="(\w+)"', page) == ["shut"]
