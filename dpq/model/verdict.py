@@ -181,10 +181,12 @@ def _no_consumer(facts: Facts) -> Finding | None:
 
 
 def _handlers_busy(facts: Facts) -> Finding | None:
-    if facts.flows or facts.seconds_since(facts.survey.asked_ms) < LATE_SECONDS:
+    if facts.seconds_since(facts.survey.asked_ms) < LATE_SECONDS:
         return None
+    if facts.flows and any(worker.holds > worker.running for worker in facts.workers):
+        return None  # tasks end that were popped ahead
     if not facts.workers:
-        return _consumers_busy(facts)
+        return None if facts.flows else _consumers_busy(facts)
     running = sum(worker.running for worker in facts.workers)
     places = sum(worker.concurrency for worker in facts.workers)
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)

@@ -19,6 +19,8 @@ from dpq import DPQ, Push, Quota, Verdict, VerdictState
 from dpq.cli import app
 from dpq.metrics import Exporter
 from dpq.model.diagnosis import clock_problems
+from dpq.model.pace import Pace
+from dpq.model.verdict import verdict_of
 from dpq.operations.workers import Doing
 from dpq.protocol.command import CommandMaker
 from dpq.protocol.keys import key_of
@@ -481,6 +483,17 @@ def test_every_surface_says_the_same(
         if sample.name == "dpq_verdict"
     }
     assert samples == {state.value: state is verdict.state for state in VerdictState}
+
+
+def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:
+    """Rates cover minutes: all handlers can hang while the rates say that tasks end."""
+    all_hang(q, clock)
+    seen = q._session.run(q._operations.overview)
+    flowing = Pace("clears", 0.0, 20.0, 1.0, 2.0, 300.0)
+    assert verdict_of(q.queue_name, seen, flowing).state is S.HANDLERS_BUSY
+    beat(q, running=2, longest=480_000, holds=9)  # the worker has popped tasks ahead
+    seen = q._session.run(q._operations.overview)
+    assert verdict_of(q.queue_name, seen, flowing).state is S.MOVING
 
 
 def test_no_state_is_left_out() -> None:
