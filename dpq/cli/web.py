@@ -55,7 +55,7 @@ def web(
         str | None,
         option(
             "NAME",
-            "The name of the server at the top of each page, and the label `server` of /metrics.",
+            "The server's name on each page, and the label `server` of /metrics.",
             unset="the URL without its password",
         ),
     ] = None,

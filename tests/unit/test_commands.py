@@ -17,7 +17,7 @@ def test_keys_are_those_of_the_header(operations):
     """A command sends the keys of its script's header, in that order, and the time first."""
     command = next(operations.partitions[0].pause(1.5))
     assert command.keys == tuple(key_of("name", part) for part in command.script.parts)
-    assert list(command.args) == [5, 1500]
+    assert list(command.args) == [5, 1500, ""]
 
 
 def test_push(operations):
