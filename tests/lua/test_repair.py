@@ -18,6 +18,7 @@ from damage import (
     fill_limits,
     fill_settings,
 )
+from hypothesis import settings
 from redis.exceptions import RedisError
 
 from dpq import DPQ, DPQError, Push, TaskState
@@ -26,6 +27,8 @@ from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
+
+SOAK = settings.get_current_profile_name() == "soak"
 
 
 def kept(probe) -> Counter[bytes]:
@@ -464,7 +467,7 @@ class Loser:
                 q.delay_group("g3", chance.choice([0, 50]))
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(15 if SOAK else 5))
 @pytest.mark.parametrize("fairness", ["none", "round_robin"])
 def test_any_loss(server, redis, queue_name, clock, probe, seed, fairness):
     """After any few losses one repair leaves a sound queue that gives out every task it has."""

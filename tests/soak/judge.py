@@ -45,6 +45,9 @@ STALLS = 4
 that: a push, the server, a waiter and its pop may each have met one. Four that are too short to be
 written down (actors.py: 0.1 s) are within `LATE_S`."""
 
+ON_ITS_WAY_S = 2.0
+"""Seconds that a call may be on its way to a server that stalls, which takes less than one."""
+
 AFTER_OUTAGE_S = 4.0
 """Seconds after a fault of the server in which consumers may still be coming back: a worker
 pauses for up to 1.6 s after the fifth fault in a row."""
@@ -435,12 +438,15 @@ class Judge:
         return until, "its lease"
 
     def _clock_at_most(self, before: Delivery | None, each: Delivery) -> float:
-        """The latest second that the queue's clock may have shown until this delivery."""
+        """The latest second that the queue's clock may have shown until this delivery.
+
+        A pop reads the clock before it is sent, and a server that stalls may take a push before it.
+        """
         if each.held.queue != plan.STEPPED:
             return each.moment
         push = self._pushes.get((each.held.queue, each.held.id))
         since = before.held.at if before else push.sent if push else each.held.at
-        return each.held.at + self._offsets(each, since, each.held.at)[1] / 1000
+        return each.held.at + self._offsets(each, since - ON_ITS_WAY_S, each.held.at)[1] / 1000
 
     def _offsets(self, each: Delivery, begin: float, finish: float) -> tuple[int, int]:
         """The least and the most ms that the clock of a delivery's queue was ahead meanwhile."""
