@@ -72,7 +72,7 @@ SHELLS = {
     *("test_machine", "test_scheduler", "test_partitions", "test_otel"),
     *("test_web_chromium", "test_top"),
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
-    "test_web_history",
+    *("test_web_history", "test_web_limits", "test_web_many", "test_web_server", "test_web_task"),
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
 and on fakeredis."""
@@ -103,7 +103,7 @@ _SHARED = {
 }
 """Hypothesis: `quick`, always the same examples; `soak` for the long search of `make test-all`."""
 settings.register_profile(
-    "quick", max_examples=40, stateful_step_count=40, derandomize=True, database=None, **_SHARED
+    "quick", max_examples=24, stateful_step_count=40, derandomize=True, database=None, **_SHARED
 )
 settings.register_profile("soak", max_examples=300, stateful_step_count=80, **_SHARED)
 if settings.get_current_profile_name() != "soak":
