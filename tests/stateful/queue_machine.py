@@ -288,6 +288,8 @@ class QueueMachine(RuleBasedStateMachine):
         answer = self.call(twice, lambda: self.q.push(**push))
         if not self.refused([push], answer):
             self.added(push, answer)
+            if twice and push["key"]:  # the second one met the task of the first
+                self.added(push, answer)
 
     @rule(
         drawn=push_arguments,
