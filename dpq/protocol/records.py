@@ -36,7 +36,7 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 OPTIONS, PIN, SPENT, RUNS_AS = "\x1f", "\x1e", "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
-_NOTE = re.compile("([\x1c-\x1f])([^\x1c-\x1f]*)")
+_NOTE = re.compile("([\x19-\x1f])([^\x19-\x1f]*)")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 

@@ -4,4 +4,4 @@
 --        PINNED, for any record: the member that its push named;
 --        RAN_AS, for any record: the member that its newest delivery ran as.
 local OPTIONS, PIN, SPENT, RUNS_AS = '\31', '\30', '\29', '\28'
-local PINNED, RAN_AS = '^[^\n]*\30([^\t\n\28-\31]*)', '^[^\n]*\28%d+ ([^\t\n]*)'
+local PINNED, RAN_AS = '^[^\n]*\30([^\t\n\25-\31]*)', '^[^\n]*\28%d+ ([^\t\n]*)'

@@ -7,7 +7,7 @@
 --        live_note(task, mark), the text of a note with the live token, without the token, or nil;
 --        set_note(task, mark, text), which removes the note if the text is nil.
 local function note_of(task, mark)
-  return string.match(task.options, mark .. '([^\28-\31]*)')
+  return string.match(task.options, mark .. '([^\25-\31]*)')
 end
 
 local function live_note(task, mark)
