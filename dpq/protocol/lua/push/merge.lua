@@ -36,7 +36,7 @@ local function merge(id, option, body)
       task.schedule = ''
     end
     local batch = task.schedule == '' and (option.batch or was) or nil
-    if batch or was then
+    if was or option.batch then
       local from = died and 'dead' or 'left'
       if was and was ~= batch then
         batching().count(was, from, 'removed')
