@@ -262,7 +262,7 @@ def test_recurring(q, probe):
 
 
 def test_waits_in_its_group(q, clock, probe):
-    """The task at the end has its priority, group, delay and attempts; it waits from its release."""
+    """The task at the end has its priority, group, delay, attempts; it waits from its release."""
     q.push("x", batch="b")
     end = Push("end", 7, delay=3, group="g", max_attempts=4, visibility=9)
     callback = q.seal_batch("b", on_finish=end).callback

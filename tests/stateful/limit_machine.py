@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from limit_model import Gate, Rules, names, units_of
 from queue_machine import GROUPS, QueueMachine, delivery, rarely
-from queue_model import DELAYED, FREE, INVISIBLE
+from queue_model import DELAYED, FREE, INVISIBLE, UNTIL_RELEASED
 from redis import Redis
 
 from dpq import Adaptive, LimitState, Quota, RateLimit, Reserve
