@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         LimitTimeoutError,
         NotConfirmedError,
         PayloadError,
+        QueueFullError,
         ServerWarning,
         TaskNotFoundError,
     )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
-    from dpq.model.queue_settings import Fairness, Order, Payloads
+    from dpq.model.queue_settings import Bounds, Fairness, Order, Payloads
     from dpq.model.quota import Quota
     from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
@@ -68,6 +69,7 @@ __all__ = [
     "AsyncPermit",
     "AsyncWorker",
     "Backoff",
+    "Bounds",
     "Budget",
     "ConfigurationError",
     "Context",
@@ -96,6 +98,7 @@ __all__ = [
     "Popped",
     "Problem",
     "Push",
+    "QueueFullError",
     "QueueStats",
     "Quota",
     "QuotaState",
@@ -137,6 +140,7 @@ _HOMES = {
         "LimitTimeoutError",
         "NotConfirmedError",
         "PayloadError",
+        "QueueFullError",
         "ServerWarning",
         "TaskNotFoundError",
     ),
@@ -145,7 +149,7 @@ _HOMES = {
     "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
-    "model.queue_settings": ("Fairness", "Order", "Payloads"),
+    "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
     "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),

@@ -519,6 +519,18 @@ def permits_of(q: DPQ) -> None:
     q.resume()
 
 
+def bounded(q: DPQ) -> Any:
+    """Pushes into a full group and into a full queue."""
+    q.set_bounds(max_waiting=1, when_full="drop_worst")
+    q.push_many([Push(i, group="full") for i in range(3)])
+    q.set_bounds(max_tasks=1)
+    with pytest.raises(dpq.QueueFullError):
+        q.push("x", timeout=0.01)
+    bounds = q.bounds()
+    q.set_bounds(max_tasks=0, max_waiting=0)
+    return bounds
+
+
 def browsed(q: DPQ) -> list[Any]:
     """All read-only operations of the dashboard."""
     browser = Browser(q._operations)
@@ -574,6 +586,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "observe": q.observe("a", headers={"X-RateLimit-Remaining": "9", "X-RateLimit-Reset": "1"}),
         "next_event": q.next_event(),
         "set_limit": q.set_limit(9, 1, 9, group="*", concurrency=9),
+        "bounds": bounded(q),
+        "set_bounds": None,
         "clear_limit": q.clear_limit("c"),
         "rate_limited": q.rate_limited(pushed_and_popped(q), 1),
         "limits": q.limits(),

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic_core import to_json
 
 from dpq.model.cost import write_spent
-from dpq.model.errors import ConfigurationError, LeaseLostError
+from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.interrupts import expected
 from dpq.model.priority import encode_priority
 from dpq.model.schedule import Later, claim
@@ -38,6 +38,7 @@ from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
 from dpq.operations.pushing import Checked, Options, needs_clock, with_times
 from dpq.operations.repair import RepairOperations
+from dpq.operations.room import RoomOperations
 from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
@@ -82,6 +83,7 @@ class Partition(
     WorkerOperations,
     StoredOperations[P],
     RepairOperations[P],
+    RoomOperations[P],
 ):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
@@ -108,11 +110,11 @@ class Partition(
         for checked in pushes:
             size += len(checked[1])
             if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
-                ids += yield from self._push(batch)
+                ids += yield from self._push(batch, ids)
                 batch, size = [], len(checked[1])
             batch.append(checked)
         if batch:
-            ids += yield from self._push(batch)
+            ids += yield from self._push(batch, ids)
         return ids
 
     def push_one(self, checked: Checked) -> Steps[str]:
@@ -120,7 +122,8 @@ class Partition(
         ids: list[str] = yield from self._push((checked,))
         return ids[0]
 
-    def _push(self, batch: Sequence[Checked]) -> Steps[list[str]]:
+    def _push(self, batch: Sequence[Checked], stored: Sequence[str] = ()) -> Steps[list[str]]:
+        """Add a batch; `stored` are the ids of the batches before it, for the error."""
         ids = new_ids(len(batch), self._mark if self._count > 1 else None)
         args: list[Any] = [self._now()]
         keys: dict[int, str] = {}
@@ -149,8 +152,12 @@ class Partition(
             self._short_push.refuse()
             self._short_push.expect(True)  # try the short way again after a while
         command = self._command("push", args, partial(replies.read_ids, self.queue_name, ids, keys))
-        while (yield command):  # there is no queue yet, or it was dropped meanwhile
-            yield from self._make()
+        try:
+            while (yield command):  # there is no queue yet, or it was dropped meanwhile
+                yield from self._make()
+        except QueueFullError as full:
+            full.partition, full.stored = self._index, dict(enumerate(stored))
+            raise
         return ids
 
     def _is_new_cost(self, options: Options) -> bool:

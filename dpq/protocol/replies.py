@@ -14,6 +14,7 @@ from dpq.model.errors import (
     DuplicateTaskError,
     LeaseLostError,
     PayloadError,
+    QueueFullError,
     TaskNotFoundError,
 )
 from dpq.model.interrupts import raise_interruption
@@ -192,8 +193,12 @@ def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: li
 
     Raises:
         DuplicateTaskError: A key is taken, and the push forbids that.
+        QueueFullError: A bound leaves no room for the tasks.
         ConfigurationError: The task that has a key is in another group.
     """
+    if reply[0] == Code.QUEUE_FULL:
+        _, size, bound, group, coming = reply
+        raise QueueFullError(queue_name, group.decode() or None, size, bound, coming)
     if reply[0] < 0:
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
+    from dpq.model.queue_settings import Bounds, WhenFull
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
@@ -164,6 +165,7 @@ class DPQ(QueueLife[P]):
         visibility: float | None = None,
         time_limit: float | None = None,
         member: str | None = None,
+        timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -202,6 +204,9 @@ class DPQ(QueueLife[P]):
             member: The member of its group's pool that the task is to run as, and no other: 1 to
                 100 bytes. While that member is closed, or not in the pool, the tasks of the group
                 that come after this one wait, too. It means nothing for a group without members.
+            timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
+                task, on the server and without polling; 0 does not wait, None waits for ever.
+                Whoever makes room, an ack for example, calls the producer that has waited longest.
 
         Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
         are spent, the run is given up, and the task waits for its next time. An `update` without
@@ -217,6 +222,8 @@ class DPQ(QueueLife[P]):
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
+            QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
+                stored. A push that meets the task of its key needs no room.
 
         Source: docs/design.md, "Order" and "Keys".
         """
@@ -238,7 +245,13 @@ class DPQ(QueueLife[P]):
             time_limit=time_limit,
             member=member,
         )
-        return self._session.run(self._operations.push, given)
+        if timeout == 0:
+            return self._session.run(self._operations.push, given)
+        from dpq.queue.room import push_in_time
+
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        return push_in_time(self, given, timeout)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.
@@ -250,7 +263,8 @@ class DPQ(QueueLife[P]):
             The ids, in the order given.
 
         Raises:
-            As `push`. The batches before the refused one stay.
+            As `push`. The batches before the refused one stay; `QueueFullError.stored` names their
+                tasks.
         """
         if isinstance(pushes, Iterator):  # an iterator can be read only once
             self._session.require_open()
@@ -742,6 +756,39 @@ class DPQ(QueueLife[P]):
         self._operations.forget()
 
     # Limits and groups
+
+    def set_bounds(
+        self,
+        *,
+        max_tasks: int | None = None,
+        max_waiting: int | None = None,
+        when_full: WhenFull | None = None,
+    ) -> None:
+        """Bound the queue, for all producers together, also for those that run already.
+
+        What is not named stays as it is. So every process may set the same bounds at its start. A
+        bound refuses new tasks only: a task that comes back (a retry, a delay or a lease that is
+        over, a next run, a replay) and a push that meets the task of its key need no room. So a
+        queue may hold more than its bound, until consumers have worked it down.
+
+        Args:
+            max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0 for no
+                bound. In a partitioned queue it counts for each partition.
+            max_waiting: The most tasks of each group that are due and that no consumer has, 1 to
+                10^9; 0 for no bound. Tasks without a group do not count.
+            when_full: For a group that is full: `"refuse"` (a new queue) raises `QueueFullError`;
+                `"drop_worst"` takes the task, and makes the worst of the group, which may be the
+                new one, a dead letter with the reason `group full`.
+
+        Raises:
+            ConfigurationError: A bound is out of its own bounds, or none is named.
+        """
+        operation = self._operations.set_bounds
+        self._session.run(operation, max_tasks, max_waiting, when_full)
+
+    def bounds(self) -> Bounds:
+        """Read the bounds of the queue."""
+        return self._session.run(self._operations.bounds)
 
     def set_limit(
         self,

@@ -16,9 +16,9 @@
 local time, args = ARGV[1], ARGV
 
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
-local awaited, ids, reply, gone, gone_at, again, apart, reports = there > 1, {}, {}, {}, {}, {}, false, nil
+local vacated, awaited, ids, reply, gone, gone_at, again = { [''] = true }, there > 1, {}, {}, {}, {}, {}
 for i = 2, #args, 2 do ids[i / 2] = args[i] end
-local raws = redis.call('HMGET', meta, unpack(ids))
+local raws, apart, reports = redis.call('HMGET', meta, unpack(ids)), false, nil
 -- Needs: now, times, claims, marks
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
@@ -28,8 +28,7 @@ for i, id in ipairs(ids) do
     token, rerun, key, recurs, rest = string.match(raw, CLAIM)
   end
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
-    reply[#reply + 1] = i
-    reply[#reply + 1] = (not token or token == '0') and 0 or -1
+    reply[#reply + 1], reply[#reply + 2] = i, (not token or token == '0') and 0 or -1
   else
     if token ~= claim then
       reports = reports or {}
@@ -50,7 +49,7 @@ end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, back, anew, recur
+  -- Needs: record, ended, place, back, anew, recur, layout
   local settle
   if reports then
     -- Needs: true_up
@@ -71,6 +70,7 @@ if strays or awaited or #again > 0 or reports then
     end
     if strays and not left[id] then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
+      vacated[string.match(raw, GROUP) or ''] = true
     end
     left[id] = true
   end
@@ -111,6 +111,10 @@ if #gone > 0 then
   end
 end
 store_times('r')
+if awaited then
+  -- Needs: producers
+  call_all(vacated)
+end
 if there % 2 == 1 then
   -- Needs: acked
   note_acks(ids, raws, reply)

@@ -13,7 +13,7 @@
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- Needs: now, fence, place, bury, times
+-- Needs: now, fence, place, bury, times, producers
 local task, refused = fence(id, token, 'b')
 if not task then
   return refused
@@ -28,4 +28,5 @@ store_times('f')
 task.delivery = 'b'
 bury(id, task, reason)
 admit()
+call_all({ [''] = true, [task.group] = true })
 return 1

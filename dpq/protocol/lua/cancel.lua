@@ -10,7 +10,7 @@
 -- Lost reply: the second call answers -2.
 local time, id, key = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: now, record, place, trail
+-- Needs: now, record, place, trail, producers
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -24,4 +24,5 @@ if task.key ~= '' then
   redis.call('HDEL', keys, task.key)
 end
 admit()
+call_all({ [''] = true, [task.group] = true })
 return 1

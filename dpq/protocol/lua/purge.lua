@@ -13,9 +13,9 @@
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
--- Needs: now, record, place, member, event
+-- Needs: now, record, place, member, event, producers
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
-local members, removed = {}, 0
+local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
   members[#members + 1] = redis.call('ZSCORE', set, args[i]) and args[i] or nil
 end
@@ -27,6 +27,7 @@ for _, member in ipairs(members) do
   local task = read(redis.call('HGET', meta, id) or '')
   if task then
     leave(id, task)
+    vacated[task.group] = true
     if task.key ~= '' then
       redis.call('HDEL', keys, task.key)
     end
@@ -40,4 +41,5 @@ if told and told + removed > 0 then
   tell('by_hand', '', '', '', string.format('purged %.0f %s', told + removed, state))
 end
 admit()
+call_all(vacated)
 return removed

@@ -15,6 +15,7 @@
 -- * 0: done.
 -- * 1: the queue does not exist: configure it and push again.
 -- * 2: the time follows, ms.
+-- * {-10, size, bound, group, new tasks}: a bound leaves no room for them: of the group, or, if it is "", of the queue.
 -- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
@@ -28,7 +29,7 @@ end
 local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
 local ids, group_of, others_too, wrong = bounded(args)
-local options = {}
+local options, holders, claims, fresh, keyed, met, surplus = {}, {}, nil, 0, false, 0, nil
 if others_too then
   -- Needs: options
   options, wrong = read_options(args)
@@ -39,7 +40,6 @@ local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], setti
 if refused then
   return refused
 end
-local holders, claims, fresh, keyed, met = {}, nil, 0, false, false
 local known = redis.call('HMGET', meta, unpack(ids))
 for i = 1, #ids do
   if not known[i] then
@@ -50,16 +50,15 @@ end
 if keyed then
   -- Needs: claim
   claims = {}
-  for i, id in ipairs(ids) do
-    if not known[i] and options[i] and options[i].key ~= '' then
-      local holder, status = claim(claims, id, options[i])
-      if status then
-        return { status, i, holder }
-      elseif holder then
-        holders[i], fresh, met = holder, fresh - 1, true
-      end
-    end
-  end
+  met, refused = claim_all(claims, holders, ids, known, options)
+  fresh = fresh - met
+end
+if settings[7] and fresh > 0 and not refused then -- a queue with bounds has `partition_count` (configure)
+  -- Needs: admission
+  refused, surplus = no_room(ids, known, holders, options, group_of, fresh)
+end
+if refused then
+  return refused
 end
 
 local lifo, rate, aging = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0, '0'
@@ -103,7 +102,7 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-if #delays > 0 or met or others[1] then
+if #delays > 0 or met > 0 or others[1] then
   -- Needs: notice, place, merge, gather
   gather(others)
   if #delays > 0 then
@@ -123,6 +122,10 @@ end
 if settings[9] then
   -- Needs: pushed
   note_pushes(args, options, known, holders, group_of)
+end
+if surplus then
+  -- Needs: drop_worst
+  drop_worst(surplus)
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
