@@ -175,9 +175,10 @@ class PoolMachine(RuleBasedStateMachine):
             for each in (member.gate, self.whole):
                 if each.probe == task.id:
                     each.ended(True)
-            gate.refused(self.now, round(wait * 1000), False)
-            if scope == "member":
-                member.forever = False if not member.forever else member.forever
+            if scope == "member" and member.forever:  # closed until somebody opens it: that stays
+                gate.probe = NEXT if gate.probe is None else gate.probe
+            else:
+                gate.refused(self.now, round(wait * 1000), False)
             self.q.rate_limited(task, wait, scope)
             self.back(task)
 
