@@ -348,6 +348,24 @@ def test_gates_of_members_that_are_gone_go(q, clock, probe):
     assert probe.redis.hgetall(probe.key("gates")) == {}
 
 
+def test_a_member_that_comes_back_is_still_closed(q, clock):
+    """For as long as the last closing said, though upkeep has looked for useless gates."""
+    q.set_limit(1, 1, group="g", members=KEYS)
+    fill(q, 9)
+    q.delay_group("g", 300, member="key-a")
+    q.rate_limited(take(q), 200, "member")
+    q.set_limit(1, 1, group="g", members=["key-c"])
+    clock.advance(100)
+    for _ in range(20):
+        q.promote()
+    q.set_limit(1, 1, group="g", members=KEYS)
+    assert [member(q, name).open for name in KEYS] == [False, False, True]
+    clock.advance(100)
+    assert [member(q, name).open for name in KEYS] == [False, True, True]
+    clock.advance(100)
+    assert member(q).open
+
+
 def test_other_groups_do_not_drop_the_gates_of_members(q, clock, probe):
     """Groups without limits empty all the time; grants of members stay."""
     q.set_limit(1, 600, group="g", members=KEYS)

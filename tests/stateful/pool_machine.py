@@ -77,6 +77,9 @@ class PoolMachine(RuleBasedStateMachine):
             self.change(limit, list(dict.fromkeys(names)))
 
     def change(self, limit: Rules, names: list[str]) -> None:
+        for name in set(self.pool) - set(names) if hasattr(self, "pool") else ():
+            if self.members[name].forever:  # whether it comes back open is left to upkeep
+                self.close_member(name, 0)
         self.rules, self.pool = limit, names
         for name in names:
             self.members[name].gate.rules = limit
