@@ -1,7 +1,7 @@
 -- cancel: remove a live task. The holder of a running task finds it gone.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       trail
+--       trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  key        the task's unique key, instead of the id; or ""
@@ -10,7 +10,7 @@
 -- Lost reply: the second call answers -2.
 local time, id, key = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: now, record, place, trail, producers
+-- Needs: now, record, place, trail, batches, producers
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -23,6 +23,7 @@ redis.call('HDEL', payload, id)
 if task.key ~= '' then
   redis.call('HDEL', keys, task.key)
 end
+batching().count(batch_in(task.options), 'left', 'removed')
 admit()
 call_all({ [''] = true, [task.group] = true })
 return 1

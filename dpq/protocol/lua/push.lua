@@ -1,7 +1,7 @@
 -- push: add tasks, ready or delayed. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail
+--       tracked trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     "max priority TAB group LF", without the max if it is 10. The spec of any other task is its
@@ -15,7 +15,8 @@
 -- * 0: done.
 -- * 1: the queue does not exist: configure it and push again.
 -- * 2: the time follows, ms.
--- * {-10, size, bound, group, new tasks}: a bound leaves no room for them: of the group, or, if it is "", of the queue.
+-- * {-15, size, bound, group, new tasks}: a bound leaves no room for them: of the group, or, if it is "", of the queue.
+-- * -10: the batch of a task is finished: the number of that task and the name of the batch follow.
 -- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
@@ -29,10 +30,10 @@ end
 local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
 local ids, group_of, others_too, wrong = bounded(args)
-local options, holders, claims, fresh, keyed, met, surplus = {}, {}, nil, 0, false, 0, nil
+local options, surplus, batched = {}, nil, false
 if others_too then
   -- Needs: options
-  options, wrong = read_options(args)
+  options, wrong, batched = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
@@ -40,7 +41,12 @@ local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], setti
 if refused then
   return refused
 end
+local holders, claims, fresh, keyed, met = {}, nil, 0, false, 0
 local known = redis.call('HMGET', meta, unpack(ids))
+if batched then
+  -- Needs: join
+  refused = late_for_batch(ids, options, known)
+end
 for i = 1, #ids do
   if not known[i] then
     fresh = fresh + 1
@@ -49,10 +55,9 @@ for i = 1, #ids do
 end
 if keyed then
   -- Needs: claim
-  claims = {}
-  met, refused = claim_all(claims, holders, ids, known, options)
-  fresh = fresh - met
+  holders, claims, met, refused = claim_keys(ids, options, known, refused)
 end
+fresh = fresh - met
 if settings[7] and fresh > 0 and not refused then -- a queue with bounds has `partition_count` (configure)
   -- Needs: admission
   refused, surplus = no_room(ids, known, holders, options, group_of, fresh)
@@ -61,16 +66,12 @@ if refused then
   return refused
 end
 
-local lifo, rate, aging = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0, '0'
-if rate > 0 and rate <= 1000000 and #settings[3] <= 24 and string.find(settings[3], '^%d[%d.e+-]*$') then
-  aging = settings[3] .. '@' .. (string.match(string.sub(settings[4] or '', 1, 15), '^%d+$') or '0')
-end
 local plain, delays, others, reply = {}, {}, {}, { 0 }
-local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, aging = aging,
-  setting = settings[8] }
+local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, setting = settings[8] }
 if fresh > 0 then
   -- Needs: draw, fresh
-  local place = draw(stats, 'pushed', fresh)
+  local lifo, place = settings[2] == 'lifo', draw(stats, 'pushed', fresh)
+  batch.aging = aging_of(settings[3], settings[4])
   if settings[5] == 'round_robin' or settings[7] then
     place = draw(conf, 'turns', fresh, settings[7])
   end
@@ -81,13 +82,11 @@ if fresh > 0 then
         batch)
     end
   end
-  redis.call('HSET', meta, unpack(batch.metas))
-  if #batch.payloads > 0 then
-    redis.call('HSET', payload, unpack(batch.payloads))
-  end
+  store(batch)
 end
-if #plain > 0 then
-  redis.call('ZADD', ready, unpack(plain))
+if batched then
+  -- Needs: join
+  join_batches(ids, options, known, holders)
 end
 
 if batch.heavy then
@@ -118,6 +117,10 @@ if #delays > 0 or met > 0 or others[1] then
       reply[#reply + 1] = holders[i]
     end
   end
+end
+if batched then
+  -- Needs: join
+  seal_all(ids, options)
 end
 if settings[9] then
   -- Needs: pushed

@@ -1,21 +1,24 @@
 -- bury: move tasks to the dead letters, and tell of it.
 -- Keys: stats
--- Needs: now, record, event, trim, layout
+-- Needs: now, record, event, trim, layout, batches
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason), which makes a task a dead letter.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
 
-local function die(id, task, reason)
+local function die(id, task, reason, batch)
   lay_down(id, task, reason)
   if CLASSES[reason] then
     redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
   end
   tell('dead', task.group, '', id, reason)
+  if batch then
+    batching().count(batch, 'left', 'dead')
+  end
 end
 
 local function bury(id, task, reason)
-  die(id, task, reason)
+  die(id, task, reason, batch_in(task.options))
   trim(2)
 end
 
@@ -23,5 +26,5 @@ end
 local function rescue(id, raw)
   local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
   task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''
-  die(id, task, 'bad record')
+  die(id, task, 'bad record', batch_in(raw or ''))
 end

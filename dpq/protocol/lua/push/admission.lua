@@ -6,9 +6,12 @@
 -- A push that changes the task of its key, or revives a dead letter, needs no room: no task is lost that comes back.
 local function no_room(ids, known, holders, options, group_of, fresh)
   local most, most_waiting, how = bounds()
+  if most == math.huge and most_waiting == math.huge then
+    return nil
+  end
   local size = size_of('')
   if size + fresh > most then
-    return { -10, size, most, '', fresh }
+    return { -15, size, most, '', fresh }
   elseif most_waiting == math.huge then
     return nil
   end
@@ -26,7 +29,7 @@ local function no_room(ids, known, holders, options, group_of, fresh)
   for group, count in pairs(coming) do
     size = size_of(group)
     if size + count > most_waiting then
-      return { -10, size, most_waiting, group, count }
+      return { -15, size, most_waiting, group, count }
     end
   end
 end

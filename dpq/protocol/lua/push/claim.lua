@@ -1,10 +1,9 @@
--- claim: find the tasks that hold the keys of pushes, or let the pushes claim the keys.
+-- claim: find the tasks that hold the keys of a push, or let the push claim these keys.
 -- Keys: meta keys
 -- Needs: layout
--- Gives: claim_all(claims, holders, ids, known, options), for the variables of push with these names. It fills
---        `claims`, by key, and `holders`, by the number of the task; it returns how many keys have a holder. If a push
---        may not meet the holder of its key, the reply of push comes behind that number.
--- Returns nil if the key was free; else the id of its holder, and, if the push may not meet it, the status of push.
+-- Gives: claim_keys(ids, options, known, refused), for the variables of push with these names: the holders by the
+--        number of the task; the claims {id, group} by key; how many tasks met a holder; and the reply of push:
+--        `refused`, or another one if a task may not meet its holder.
 local function claim(claims, id, option)
   local group, key = option.group, option.key
   local earlier = claims[key]
@@ -21,17 +20,17 @@ local function claim(claims, id, option)
   return holder
 end
 
-local function claim_all(claims, holders, ids, known, options)
-  local met = 0
+local function claim_keys(ids, options, known, refused)
+  local holders, claims, met = {}, {}, 0
   for i, id in ipairs(ids) do
     if not known[i] and options[i] and options[i].key ~= '' then
       local holder, status = claim(claims, id, options[i])
       if status then
-        return met, { status, i, holder }
+        return holders, claims, met, refused or { status, i, holder }
       elseif holder then
         holders[i], met = holder, met + 1
       end
     end
   end
-  return met
+  return holders, claims, met, refused
 end

@@ -1,6 +1,6 @@
 -- drop_worst: make the worst tasks of full groups dead letters.
 -- Keys: waiting meta
--- Needs: room, record, place, trim, trail, order
+-- Needs: room, record, place, trim, trail, order, batches
 -- Gives: drop_worst(coming), for the number of new tasks of each group (admission). Of each group it buries what is
 --        above the bound, but no more tasks than have come: a push does not pay for tasks that have come back.
 local function drop_worst(coming)
@@ -17,6 +17,7 @@ local function drop_worst(coming)
       leave(id, task)
       lay_down(id, task, 'group full')
       note('dead', group, '', id, 'group full')
+      batching().count(batch_in(task.options), 'left', 'dead')
       trim(2)
     end
   end
