@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         CostWarning,
         DPQError,
         DuplicateTaskError,
+        ExportFileError,
+        ImportConflictError,
         LeaseLostError,
         LimitTimeoutError,
         NotConfirmedError,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.queue_settings import Fairness, Order, Payloads
     from dpq.model.quota import Quota
-    from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import Health, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -79,9 +81,12 @@ __all__ = [
     "Drain",
     "DuplicateTaskError",
     "Event",
+    "ExportFileError",
     "Fairness",
     "Forecast",
     "Health",
+    "ImportConflictError",
+    "Imported",
     "LeaseInfo",
     "LeaseLostError",
     "LimitState",
@@ -133,6 +138,8 @@ _HOMES = {
         "CostWarning",
         "DPQError",
         "DuplicateTaskError",
+        "ExportFileError",
+        "ImportConflictError",
         "LeaseLostError",
         "LimitTimeoutError",
         "NotConfirmedError",
@@ -147,7 +154,7 @@ _HOMES = {
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
     "model.queue_settings": ("Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
-    "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
+    "model.reports": ("Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",
