@@ -18,6 +18,7 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import json
 import re
 import secrets
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -67,7 +68,7 @@ class Position(NamedTuple):
 
 
 SECTIONS = ("limits", "gates", "tasks")
-"""What an export has, in the order of its lines: each is a part of the script `export`.
+"""The parts of an export, in the order of its lines, as the script `export` names them.
 
 To export another key of a queue: add its part here and in lua/export.lua, make its lines in
 `Export.page`, and read them in `Import.add`. Until then docs/operations.md names it among what an
@@ -77,10 +78,8 @@ export has not."""
 class Export:
     """One export of a queue: `begin`, `count`, `page` until it gives no position, then `end`."""
 
-    def __init__(self, operations: QueueOperations[Any], version: str) -> None:
-        """Begin an export; `version` is that of DPQ, for people to read."""
+    def __init__(self, operations: QueueOperations[Any]) -> None:
         self._operations = operations
-        self._version = version
         self._settings: dict[str, str] = {}
         self._first: dict[str, int] = {}
         self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
@@ -100,7 +99,7 @@ class Export:
             "dpq_export": EXPORT_FORMAT,
             "export": secrets.token_hex(8),
             "queue": name,
-            "version": self._version,
+            "version": sys.modules["dpq"].__version__,  # for people to read
             "format": STORAGE_FORMAT,
             "server_time_ms": (yield from first.server_time()),
             "partitions": partition_count(self._settings),
@@ -254,8 +253,11 @@ class Import:
 
     # Settings
 
-    def begin(self) -> Steps[Any]:
+    def begin(self) -> Steps[bool]:
         """Create the queue with the settings of the export, or compare those that stand.
+
+        Returns:
+            True if it was created.
 
         Raises:
             ConfigurationError: Settings differ, and the caller does not follow the queue.
@@ -274,6 +276,7 @@ class Import:
             count = {"partition_count": str(self._count)} if self._count > 1 else {}
             named = {} if self._follow else self._named
             yield from first.configure(create=True, named={**count, **named, **first.named})
+        return not there
 
     def _require_same(self, name: str, stands: Mapping[str, str], there: bool) -> None:
         usual = _USUAL.get(name)

@@ -57,7 +57,7 @@ class Entry(NamedTuple):
         key: Its unique key, or "".
         sequence: The number that decides between equal priorities.
         payload: Its JSON.
-        of_record: What `record` writes, but for its order and aging.
+        of_record: The rest of its record.
     """
 
     id: str

@@ -756,10 +756,9 @@ class DPQ(QueueLife[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq import __version__
         from dpq.operations.transfer import PAUSE_SECONDS, Export, Position
 
-        export, by = Export(self._operations, __version__), process_name()
+        export, by = Export(self._operations), process_name()
         yield self._session.run(export.begin, pause)
         at: Position | None = None
         renew = 0.0
@@ -817,9 +816,10 @@ class DPQ(QueueLife[P]):
         from dpq.operations.transfer import Import
 
         importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
-        self._session.run(importing.begin)
+        is_new = self._session.run(importing.begin)
         self._session.open()
-        self._session.open(create=True)  # all partitions, once their number is known
+        if is_new or self.partitions > 1:
+            self._session.open(create=True)  # all partitions, once their number is known
         self._session.run(importing.start)
         for batch in importing.batches():
             self._session.run(importing.add, batch)

@@ -763,10 +763,9 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq import __version__
         from dpq.operations.transfer import PAUSE_SECONDS, Export, Position
 
-        export, by = Export(self._operations, __version__), process_name()
+        export, by = Export(self._operations), process_name()
         yield await self._session.run(export.begin, pause)
         at: Position | None = None
         renew = 0.0
@@ -824,9 +823,10 @@ class AsyncDPQ(AsyncQueueLife[P]):
         from dpq.operations.transfer import Import
 
         importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
-        await self._session.run(importing.begin)
+        is_new = await self._session.run(importing.begin)
         await self._session.open()
-        await self._session.open(create=True)  # all partitions, once their number is known
+        if is_new or self.partitions > 1:
+            await self._session.open(create=True)  # all partitions, once their number is known
         await self._session.run(importing.start)
         for batch in importing.batches():
             await self._session.run(importing.add, batch)

@@ -39,8 +39,7 @@ for i = 1, #raws, 2 do
         state, when = kind, score
       end
     end
-    local inline = string.find(raw, '\n', 1, true)
-    local size = inline and 0 or redis.call('HSTRLEN', payload, id)
+    local size = string.find(raw, '\n', 1, true) and 0 or redis.call('HSTRLEN', payload, id)
     local record, body
     if size > max_bytes and not first then
       record, body, state = '', '', 'later'

@@ -20,10 +20,10 @@
 -- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: it knows another format (refusal).
 -- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
-local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
+local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, event, trail, mark, marks
+-- Needs: now, refusal, record, body, place, notice, event, trail, mark, marks
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -46,7 +46,7 @@ for i = 8, #args, 6 do
     local known = there and (claimed[id] or read(there))
     local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or redis.call('HGET', keys, task.key))
     local code = there and known and (known.group ~= task.group or known.key ~= task.key) and -4 or holder and -3
-    if code and not lenient then
+    if code and lenient == '' then
       return { code, line, holder or id }
     elseif there or holder then
       met = met + 1
