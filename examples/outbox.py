@@ -7,6 +7,7 @@ An order and its task are written in one transaction: the task as a row of the t
 relay pushes such rows. docs/transactions.md says why it may die at any line.
 """
 
+import importlib
 import json
 import sqlite3
 import sys
@@ -56,12 +57,12 @@ class Outbox:
         self.run("INSERT INTO outbox (id, push) VALUES (?, ?)", key, text)
         return key
 
-    def relay(self, q: DPQ) -> int:
+    def relay(self, q: DPQ[Any]) -> int:
         """Push up to 100 rows, the oldest first; return their number. Call it until that is 0."""
         with self.transaction():
             rows = self._rows(0)
             pushes = [(key, json.loads(text)) for key, text in rows]
-            q.push_many([Push(**push, key=key, delay=TEN_YEARS) for key, push in pushes])
+            q.push_many([Push[Any](**push, key=key, delay=TEN_YEARS) for key, push in pushes])
             for key, _ in rows:
                 self.run("UPDATE outbox SET held = 1 WHERE id = ?", key)
         rows = self._rows(1)
@@ -84,8 +85,7 @@ class Outbox:
 def connect(where: str) -> Outbox:
     """Open a database: a file of SQLite, or the address of a PostgreSQL."""
     if where.startswith("postgresql:"):
-        import psycopg
-
+        psycopg: Any = importlib.import_module("psycopg")
         return Outbox(psycopg.connect(where, autocommit=True), postgres=True)
     return Outbox(sqlite3.connect(where, isolation_level=None))
 
