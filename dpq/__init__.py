@@ -29,13 +29,22 @@ if TYPE_CHECKING:
         ServerWarning,
         TaskNotFoundError,
     )
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.queue_settings import Fairness, Order, Payloads
     from dpq.model.quota import Quota
-    from dpq.model.reports import Health, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import (
+        BulkProgress,
+        Health,
+        Imported,
+        LeaseInfo,
+        Problem,
+        QueueStats,
+        WorkerInfo,
+    )
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -71,6 +80,7 @@ __all__ = [
     "AsyncWorker",
     "Backoff",
     "Budget",
+    "BulkProgress",
     "ConfigurationError",
     "Context",
     "Cost",
@@ -83,6 +93,7 @@ __all__ = [
     "Event",
     "ExportFileError",
     "Fairness",
+    "Filter",
     "Forecast",
     "Health",
     "ImportConflictError",
@@ -149,12 +160,21 @@ _HOMES = {
     ),
     "model.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
+    "model.filter": ("Filter",),
     "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
     "model.queue_settings": ("Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
-    "model.reports": ("Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
+    "model.reports": (
+        "BulkProgress",
+        "Health",
+        "Imported",
+        "LeaseInfo",
+        "Problem",
+        "QueueStats",
+        "WorkerInfo",
+    ),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

@@ -22,7 +22,8 @@ from kit.each import each
 
 import dpq
 from dpq import DPQ, Push, Task, TaskState, WorkerInfo
-from dpq.operations.browse import Browser, Filter
+from dpq.model.filter import Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import needs_of, script, script_names

@@ -28,6 +28,7 @@ from typing import (
 )
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
@@ -42,15 +43,17 @@ from dpq.queue.pauses_async import THROWN_AWAY, pause
 if TYPE_CHECKING:
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
-    from dpq.model.reports import Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
+    from dpq.operations.bulk import BulkAction
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch
     from dpq.queue.dead_async import AsyncDeadLetters
@@ -726,6 +729,61 @@ class AsyncDPQ(AsyncQueueLife[P]):
         return await self._session.run(
             self._operations.purge, None if state is None else task_state(state)
         )
+
+    async def bulk(
+        self,
+        action: BulkAction,
+        chosen: Filter | None = None,
+        *,
+        priority: float | None = None,
+        reason: str | None = None,
+        rate: float | None = None,
+        progress: Callable[[BulkProgress], object] | None = None,
+    ) -> BulkProgress:
+        """Do an action on all tasks that pass a filter, in steps of 200.
+
+        The tasks are counted first, and at most so many are changed. No step holds up the server.
+        Tasks that come meanwhile may be changed or not.
+
+        Args:
+            action: `cancel`, `update` (the priority) and `run` (delayed tasks, now) take live
+                tasks, `release` and `bury` running ones, `replay` and `purge` dead ones.
+            chosen: The filter; None for all tasks of the states that the action takes.
+            priority: The new priority of `update`.
+            reason: The reason of `bury`.
+            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            progress: Called after each step; the action stops if it returns False.
+
+        Returns:
+            What was done. Tasks that have changed before their turn are left, and counted. If a
+            call ends early, call it again: it goes on with those that still pass.
+
+        Raises:
+            ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
+        """
+        from dpq.operations.bulk import Bulk
+
+        value = priority if action == "update" else reason
+        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate)
+        goes_on = True
+        while goes_on and await self._session.run(bulk.count_some):
+            goes_on = progress is None or progress(bulk.progress()) is not False
+        while goes_on and (taken := await self._session.run(bulk.step)) is not None:
+            goes_on = progress is None or progress(bulk.progress()) is not False
+            if goes_on and rate and not bulk.is_over:
+                await pause(taken / rate)
+        await self._session.run(bulk.tell)
+        return bulk.progress(stopped=not goes_on)
+
+    async def count(self, chosen: Filter) -> int:
+        """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
+        from dpq.operations.bulk import Bulk
+
+        dead = chosen.state is TaskState.DEAD
+        bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
+        while await self._session.run(bulk.count_some):
+            pass
+        return bulk.count
 
     async def register(self) -> None:
         """Create the queue, and add its name to the list that daemons and the CLI read.

@@ -13,8 +13,9 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
+from dpq.model.filter import Filter
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
-from dpq.operations.browse import Browser, Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of

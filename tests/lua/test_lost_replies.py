@@ -21,8 +21,9 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
+from dpq.model.filter import Filter
 from dpq.model.limit_rules import LimitRules
-from dpq.operations.browse import Browser, Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import Trail, task_trail
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
