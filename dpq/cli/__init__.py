@@ -30,6 +30,7 @@ from dpq.cli import (
     run,
     top,
     trail,
+    transfer,
     web,
     worker,
 )
@@ -139,6 +140,8 @@ _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(change.scripts)
 _add()(change.register)
+_add()(transfer.export)
+_add("import")(transfer.import_)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
 _add()(health.health)

@@ -841,7 +841,9 @@ def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
     assert re.search(r"quota +t=5/month@UTC", shown), shown
     assert re.search(r"units left +3 until", shown), shown
     q.observe("g", headers={"x-ratelimit-remaining-t": "7", "x-ratelimit-reset-t": "90"})
-    assert re.search(r"told by its host \(t\) +7 for 1 m (30|29) s", run("group", "show", "g").stdout)
+    assert re.search(
+        r"told by its host \(t\) +7 for 1 m (30|29) s", run("group", "show", "g").stdout
+    )
     assert "told by its host" in run("limit", "list").stdout
     [line] = [json.loads(line) for line in run("group", "list", "--json").stdout.splitlines()]
     assert line["quotas"][1]["quota"]["period"] == "month"
@@ -1323,3 +1325,38 @@ def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "pip install" in result.stderr
+
+
+def test_export_and_import(run, q, url, name, tmp_path):
+    """A queue goes to stdout as lines and comes back from stdin; what was imported is not again."""
+    q.push_many([Push(n, n, key=f"k{n}") for n in range(250)])
+    q.set_limit(1000, 1, burst=1000)
+    other = f"{name}-b"
+    out = run("export", "--pause")
+    assert len(out.stdout.splitlines()) == 253
+    assert "exported 250 tasks and 1 limits" in out.stderr
+    done = run("import", other, lines=out.stdout)
+    assert done.stdout == ""
+    assert "imported 250 tasks and 1 limits" in done.stderr
+    with DPQ[Any](q.redis, other) as b:
+        assert b.pop().task.payload == 249
+        assert b.stats().ready == 249
+        file = tmp_path / "e.ndjson"
+        file.write_text(out.stdout, encoding="utf-8")
+        assert "250 tasks were imported before" in run("import", other, "--file", file).stderr
+        again = run("import", other, "--file", file, "--again").stderr
+        assert "250 tasks were left as they are" in again
+        file.write_text(out.stdout[:-30], encoding="utf-8")
+        assert "Nothing was imported" in run("import", other, "--file", file, code=1).stderr
+        b.drop()
+        b.push("mine", key="k0")
+        assert "--keep" in run("import", other, "--follow", lines=out.stdout, code=1).stderr
+        kept = run("import", other, "--follow", "--keep", lines=out.stdout)
+        assert "249 tasks" in kept.stderr
+        b.drop()
+    q.pause()
+    lines = run("export").stdout
+    q.resume()
+    assert f"dpq resume --queue {other}" in run("import", other, lines=lines).stderr
+    DPQ[Any](q.redis, other).drop()
+    assert "there is no queue" in run("export", f"{name}-c", code=1).stderr
