@@ -162,18 +162,24 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "shown"),
+    ("options", "line", "shown"),
     [
-        (("--every", 3600), "3600 s"),
-        (("--cron", "*/5 * * * *"), "*/5 * * * * UTC"),
-        (("--cron", "0 3 * * *", "--timezone", "Europe/Berlin"), "0 3 * * * Europe/Berlin"),
+        (("--every", 3600), None, "every 1 h"),
+        (("--cron", "*/5 * * * *"), "*/5 * * * * UTC", "every fifth minute of every hour (UTC)"),
+        (
+            ("--cron", "0 3 * * *", "--timezone", "Europe/Berlin"),
+            "0 3 * * * Europe/Berlin",
+            "at 03:00 every day (Europe/Berlin)",
+        ),
     ],
 )
-def test_push_of_a_recurring_task(run: Run, q: DPQ, options: tuple[Any, ...], shown: str) -> None:
+def test_push_of_a_recurring_task(
+    run: Run, q: DPQ, options: tuple[Any, ...], line: str | None, shown: str
+) -> None:
     """A schedule reaches the task and is shown; it ends by its key."""
     task_id = run("push", "1", "--key", "k", *options).stdout.strip()
     task = q.get(task_id)
-    assert (task.every, task.cron) == ((3600, None) if task.every else (None, shown))
+    assert (task.every, task.cron) == (None if line else 3600, line)
     state = "ready" if task.every else "delayed"
     assert shown in run("peek", "--state", state).stdout
     run("update", "--key", "k", "--priority", 3)
