@@ -244,6 +244,11 @@ class QueueOperations(Generic[P]):
             return self._several.pop(most, visibility, waiter)
         return self.partitions[0].pop(most, visibility, waiter)
 
+    def pop_task(self, id_: str, visibility: float | None, *, force: bool) -> Steps[Batch[P]]:
+        """Lease the task of an id, whatever stands before it; `force` takes a delayed one, too."""
+        wanted = (task_id(id_), "1" if force else "")
+        return self._of(id_).pop(1, visibility, wanted=wanted)
+
     # Ending or going on with a delivery
 
     def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
@@ -335,13 +340,20 @@ class QueueOperations(Generic[P]):
         error: object,
         delay: float | timedelta | None,
         cost: Cost | None = None,
+        priority: float | None = None,
     ) -> Steps[int]:
         """Count a failed attempt."""
-        return self._of(leased(task).id).fail(task, error, delay, cost)
+        return self._of(leased(task).id).fail(task, error, delay, cost, priority)
 
-    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> Steps[int]:
+    def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        priority: float | None = None,
+    ) -> Steps[int]:
         """Give a task up."""
-        return self._of(leased(task).id).bury(task, reason, cost)
+        return self._of(leased(task).id).bury(task, reason, cost, priority)
 
     def finish(
         self, task: Task[P], error: BaseException | None, cost: Cost | None = None

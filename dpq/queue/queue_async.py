@@ -33,7 +33,7 @@ from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
-from dpq.queue.base import QueueSettings
+from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
 from dpq.queue.life_async import AsyncQueueLife
@@ -124,7 +124,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._leases.aclose()
         await self._finish_all()
         session.refusal = self._refusal()
-        await self._waiters.aclose()
+        for waiters in (self._waiters, *self._several.values()):
+            await waiters.aclose()
         await self._listener.aclose()
         await session.close()
         if self._opened:
@@ -261,9 +262,21 @@ class AsyncDPQ(AsyncQueueLife[P]):
     @overload
     async def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
     @overload
-    async def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
     async def pop(
-        self, timeout: float | None = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Popped[P]: ...
+    async def pop(
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> Popped[P, Any]:
         """Take the best ready task, and lease it.
 
@@ -271,18 +284,25 @@ class AsyncDPQ(AsyncQueueLife[P]):
             timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
                 None waits for ever.
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
+            id: The id of the only task to take. It comes whatever stands before it, also in its
+                group, if it is ready or waiting; but never against a limit, a closing or a pause.
+                Its limits are charged as in any pop. If it may not run now, nothing changes, and
+                `why(id)` says why. Such a call does not wait, so give no `timeout`.
+            force: Take the task of `id` also if it is delayed.
 
         Returns:
             `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
             lost, it costs a lease and an attempt: the task comes back when the lease ends.
 
         Raises:
+            ConfigurationError: An argument is out of its bounds, or does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
 
         Source: docs/design.md, "Waiting".
         """
-        return self._popped(await self._take(1, timeout, visibility))
+        wanted = wanted_task(id, timeout, force=force)
+        return self._popped(await self._take(1, timeout, visibility, wanted))
 
     async def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
@@ -301,8 +321,13 @@ class AsyncDPQ(AsyncQueueLife[P]):
         timeout: float | None,
         visibility: float | None,
         sleep: Sleep,
+        wanted: tuple[str, bool] | None = None,
     ) -> list[Task[P]]:
-        """Take tasks, and wait for them with `sleep`."""
+        """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
+        if wanted:
+            id_, force = wanted
+            verb = self._operations.pop_task
+            return self._readable(await self._session.run(verb, id_, visibility, force=force))
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
@@ -358,11 +383,21 @@ class AsyncDPQ(AsyncQueueLife[P]):
     ) -> AbstractAsyncContextManager[Task[P]]: ...
     @overload
     def lease(
-        self, timeout: float = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
     @asynccontextmanager
     async def lease(
-        self, timeout: float | None = 0, visibility: float | None = None
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AsyncIterator[Any]:
         """Pop a task for the body of a `with`, and end its delivery after the body.
 
@@ -371,7 +406,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
         itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it.
+        happens to it. All arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -379,7 +414,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             LeaseLostError: The body ended without an error, but another consumer has the task now.
         """
-        tasks = await self._take(1, timeout, visibility)
+        wanted = wanted_task(id, timeout, force=force)
+        tasks = await self._take(1, timeout, visibility, wanted)
         if not tasks:
             yield None
             return
@@ -595,6 +631,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         error: object = None,
         delay: float | timedelta | None = None,
         cost: Cost | None = None,
+        *,
+        priority: float | None = None,
     ) -> None:
         """Count a failed attempt: the task comes back, or dies if its attempts are spent.
 
@@ -605,23 +643,32 @@ class AsyncDPQ(AsyncQueueLife[P]):
             error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
             cost: The units that the delivery has spent, as in `spent`.
+            priority: A new priority, so that retries come first, or last; None keeps it.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        await self._end(self._operations.fail, task, error, delay, cost)
+        await self._end(self._operations.fail, task, error, delay, cost, priority)
 
-    async def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
+    async def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        *,
+        priority: float | None = None,
+    ) -> None:
         """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
 
-        `cost` is what the delivery has spent, as in `spent`.
+        `cost` is what the delivery has spent, as in `spent`. With `priority` the task has a new
+        priority, which counts if it is replayed.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        await self._end(self._operations.bury, task, reason, cost)
+        await self._end(self._operations.bury, task, reason, cost, priority)
 
     # Looking and changing
 

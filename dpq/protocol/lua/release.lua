@@ -15,7 +15,7 @@
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local priority, residual, report = ARGV[5], ARGV[6], ARGV[7]
 
--- Needs: now, record, fence, place, back, trail
+-- Needs: now, record, rank, fence, place, back, trail
 local task, refused = fence(id, token, 'r')
 if not task then
   return refused
@@ -27,9 +27,7 @@ end
 leave(id, task)
 note('released', task.group, '', id, string.format('%.0f ms', ms))
 task.delivery = 'r'
-if priority ~= '' then
-  task.priority, task.order = priority, residual .. string.sub(task.order, -15)
-end
+set_priority(task, priority, residual)
 redis.call('HSET', meta, id, write(task))
 back(id, task, ms)
 admit()
