@@ -62,8 +62,9 @@ def pop(
         if ack:
             q.ack_many(tasks)
         if not tasks:
-            why = _why_none(q) if id is None else f"task {id} cannot run now: {q.why(id)}"
-            raise Failed(why)
+            if id is not None:
+                raise Failed(f"task {id} cannot run now: {q.why(id)}")
+            raise Failed(_why_none(q))
 
 
 def _why_none(q: DPQ[Any]) -> str:

@@ -46,7 +46,7 @@ from dpq.protocol.command import Command, Steps, leased, once, same
 from dpq.protocol.placement import mark_of
 from dpq.protocol.records import SPENT
 from dpq.protocol.refusals import Code
-from dpq.protocol.replies import Batch, Look, Promoted
+from dpq.protocol.replies import Batch, Kept, Look, Promoted
 from dpq.protocol.task_ids import new_ids
 
 T = TypeVar("T")
@@ -321,15 +321,15 @@ class Partition(
         read = replies.read_lease("extend", task.id)
         return self._ask("extend", args, lambda reply: read(reply[0]))
 
-    def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[bool]]:
-        """Keep leases alive, each for its seconds from now; False for those that are lost."""
-        kept: list[bool] = []
+    def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[Kept]]:
+        """Keep leases alive, each for its seconds from now."""
+        kept: list[Kept] = []
         for batch in in_batches(leases, EXTEND_BATCH):
             args: list[Any] = [self._now()]
             for task, seconds in batch:
                 args += (task.id, task.token, milliseconds("seconds", seconds, least=0.001))
             ends = yield self._command("extend", args, same)
-            kept += (end >= 0 for end in ends)
+            kept += (None if end == Code.CANCELLED else end >= 0 for end in ends)
         return kept
 
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:

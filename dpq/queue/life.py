@@ -15,6 +15,7 @@ from dpq.queue.base import QueueBase
 if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.operations.queue import QueueOperations
+    from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal import Keeper
     from dpq.transport.ahead import AheadSession
     from dpq.transport.connect import Opened
@@ -35,7 +36,7 @@ class QueueLife(QueueBase[P]):
     _leases: Keeper
     _waiters: Waiters
     _look_or_wait: Callable[..., list[Task[P]]]
-    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
+    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
 
     def _start(self) -> None:
         from dpq.protocol.confirmation import confirmation_of

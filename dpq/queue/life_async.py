@@ -22,6 +22,7 @@ from dpq.queue.pauses_async import THROWN_AWAY
 if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.operations.queue import QueueOperations
+    from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal_async import AsyncKeeper
     from dpq.transport.connect_async import AsyncOpened
     from dpq.transport.session_async import AsyncQueueSession
@@ -46,7 +47,7 @@ class AsyncQueueLife(QueueBase[P]):
     _opened: AsyncOpened | None = None
     _leases: AsyncKeeper
     _look_or_wait: Callable[..., Coroutine[Any, Any, list[Task[P]]]]
-    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
+    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[Kept]]]
 
     def _start(self) -> None:
         from dpq.protocol.confirmation import confirmation_of

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
     from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch
+    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead import DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
     from dpq.queue.life import Sleep
@@ -494,7 +494,7 @@ class DPQ(QueueLife[P]):
 
         return LeaseLoop(self, visibility, until_empty)
 
-    def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+    def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[Kept]:
         return self._session.send(self._operations.extend_many(leases))
 
     def _end(
@@ -737,16 +737,28 @@ class DPQ(QueueLife[P]):
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
-    def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Remove a live task. If the task is running, its holder finds it gone.
+    def cancel(
+        self, task_id: str | None = None, *, key: str | None = None, running: bool = True
+    ) -> None:
+        """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
+
+        A worker hears of it within a third of the visibility, and after 10 s at most: the context
+        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
+        `LeaseLostError`, whose `cancelled` is True; an ack returns False.
 
         Name the task by its id or its key, as for `update`. A recurring task does not come back. A
         retry raises TaskNotFoundError.
 
+        Args:
+            task_id: The id.
+            key: The key, instead of the id.
+            running: False leaves a running task alone, and raises.
+
         Raises:
             TaskNotFoundError: No live task has this id or key.
+            ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
-        self._session.run(self._operations.cancel, task_id, key)
+        self._session.run(self._operations.cancel, task_id, key, running=running)
 
     # The whole queue
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
     from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch
+    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.lease_loops_async import AsyncLeaseLoop
     from dpq.queue.life_async import Sleep
@@ -495,7 +495,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         return AsyncLeaseLoop(self, visibility, until_empty)
 
-    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[Kept]:
         return await self._session.send(self._operations.extend_many(leases))
 
     async def _end(
@@ -740,16 +740,28 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """
         await self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
-    async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Remove a live task. If the task is running, its holder finds it gone.
+    async def cancel(
+        self, task_id: str | None = None, *, key: str | None = None, running: bool = True
+    ) -> None:
+        """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
+
+        A worker hears of it within a third of the visibility, and after 10 s at most: the context
+        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
+        `LeaseLostError`, whose `cancelled` is True; an ack returns False.
 
         Name the task by its id or its key, as for `update`. A recurring task does not come back. A
         retry raises TaskNotFoundError.
 
+        Args:
+            task_id: The id.
+            key: The key, instead of the id.
+            running: False leaves a running task alone, and raises.
+
         Raises:
             TaskNotFoundError: No live task has this id or key.
+            ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
-        await self._session.run(self._operations.cancel, task_id, key)
+        await self._session.run(self._operations.cancel, task_id, key, running=running)
 
     # The whole queue
 

@@ -548,10 +548,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert answer is expected[refusal]
 
     @precondition(lambda self: self.ids)
-    @rule(index=recent, twice=rarely)
-    def cancel(self, index: int, twice: bool) -> None:
+    @rule(index=recent, running=st.booleans(), twice=rarely)
+    def cancel(self, index: int, running: bool, twice: bool) -> None:
         task_id = self.pick_id(index)
-        answer = self.call(twice, lambda: self.q.cancel(task_id))
+        answer = self.call(twice, lambda: self.q.cancel(task_id, running=running))
+        entry = self.model.tasks.get(task_id)
+        if entry and entry.state == INVISIBLE and not running:
+            assert answer is ConfigurationError
+            return
         found = self.model.cancel(task_id)
         assert answer is (None if found and not twice else TaskNotFoundError)
 
