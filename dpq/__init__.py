@@ -13,9 +13,12 @@ from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
     from dpq.model.backoff import Backoff
+    from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
     from dpq.model.errors import (
+        BatchFinishedError,
+        BatchNotFoundError,
         ConfigurationError,
         CostWarning,
         DPQError,
@@ -70,6 +73,9 @@ __all__ = [
     "AsyncPermit",
     "AsyncWorker",
     "Backoff",
+    "BatchFinishedError",
+    "BatchNotFoundError",
+    "BatchState",
     "Budget",
     "ConfigurationError",
     "Context",
@@ -135,6 +141,8 @@ _HOMES = {
     "queue.permits": ("Permit",),
     "queue.permits_async": ("AsyncPermit",),
     "model.errors": (
+        "BatchFinishedError",
+        "BatchNotFoundError",
         "ConfigurationError",
         "CostWarning",
         "DPQError",
@@ -165,6 +173,7 @@ _HOMES = {
         "TaskState",
     ),
     "model.backoff": ("Backoff",),
+    "model.batch_state": ("BatchState",),
     "model.budget": ("Budget",),
     "model.verdict": ("Verdict", "VerdictState"),
     "queue.queue": ("DPQ",),

@@ -5,6 +5,8 @@
       PayloadError       (ValueError)   a payload cannot be encoded, decoded or validated
       DuplicateTaskError                the key is taken and on_duplicate="error"
       TaskNotFoundError                 no such live task in this queue
+      BatchFinishedError                the batch of a push is finished
+      BatchNotFoundError                no such batch in this queue
       LeaseLostError                    the token is not the live one
       LimitChangedError                 (not public) other rules stand than `dpq limit` has shown
       LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
@@ -20,6 +22,8 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "BatchFinishedError",
+    "BatchNotFoundError",
     "ConfigurationError",
     "CostWarning",
     "DPQError",
@@ -69,6 +73,46 @@ class DuplicateTaskError(DPQError):
         )
         self.key = key
         self.task_id = task_id
+
+
+class BatchFinishedError(DPQError):
+    """A push names a batch that is sealed and finished; nothing was changed.
+
+    Attributes:
+        batch: The name of the batch.
+    """
+
+    def __init__(self, batch: str, queue_name: str) -> None:
+        super().__init__(
+            f"batch {batch!r} of queue {queue_name!r} is finished: it was sealed, and none of its "
+            "tasks is left. Push into a batch of another name, and seal a batch only after its "
+            "last push, unless its own tasks push the others while they run"
+        )
+        self.batch = batch
+        self.queue_name = queue_name
+
+    def __reduce__(self) -> tuple[type["BatchFinishedError"], tuple[str, str]]:
+        return type(self), (self.batch, self.queue_name)
+
+
+class BatchNotFoundError(DPQError):
+    """The queue has no batch of this name.
+
+    Attributes:
+        batch: The name of the batch.
+    """
+
+    def __init__(self, batch: str, queue_name: str) -> None:
+        super().__init__(
+            f"queue {queue_name!r} has no batch {batch!r}: no task was pushed into it and nobody "
+            "has sealed it, or it ended more than 90 days or 10000 batches ago; batches() lists "
+            "those that are stored"
+        )
+        self.batch = batch
+        self.queue_name = queue_name
+
+    def __reduce__(self) -> tuple[type["BatchNotFoundError"], tuple[str, str]]:
+        return type(self), (self.batch, self.queue_name)
 
 
 class LimitChangedError(DPQError):

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.drain import Drain, DrainLook, Paper
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
@@ -211,6 +212,8 @@ class QueueOperations(Generic[P]):
     def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task to the partition of its group, of its key, or to the next in turn."""
         checked = self._pushes.check(push, trace)
+        if push.batch is not None:
+            self._require_one_partition("batch", push.batch)
         return self._home(push.group, push.key).push_one(checked)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
@@ -233,12 +236,43 @@ class QueueOperations(Generic[P]):
             batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
             for index, push in enumerate(window):
                 checked = self._pushes.check(push, trace)
+                if push.batch is not None:
+                    self._require_one_partition("batch", push.batch)
                 batches[self._home(push.group, push.key)][index] = checked
             found = yield from all_of(
                 [part.push_all(few.values()) for part, few in batches.items()]
             )
             ids += _in_order(len(window), zip(batches.values(), found, strict=True))
         return ids
+
+    # Batches
+
+    def _require_one_partition(self, option: str, value: object) -> None:
+        if len(self.partitions) > 1:
+            raise ConfigurationError(
+                f"{option} is {value!r}, but queue {self.description.name!r} has "
+                f"{len(self.partitions)} partitions: the counts of a batch are exact only in one "
+                "place. Use a queue of one partition for it"
+            )
+
+    def batch(self, name: str) -> Steps[BatchState]:
+        """Read one batch."""
+        return self.partitions[0].batch(name)
+
+    def batches(self, count: int) -> Steps[list[BatchState]]:
+        """List batches, the one that changed last first."""
+        return self.partitions[0].batches(count)
+
+    def seal_batch(
+        self, name: str, on_finish: Push[P] | None, trace: str = ""
+    ) -> Steps[BatchState]:
+        """Seal a batch; `on_finish` is the push of the task that waits for its end."""
+        self._require_one_partition("batch", name)
+        first = self.partitions[0]
+        if on_finish is None:
+            return (yield from first.seal(name))
+        yield from first.push_one(self._pushes.check_callback(name, on_finish, trace))
+        return (yield from first.batch(name))
 
     # Taking
 

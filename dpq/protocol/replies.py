@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.model.errors import (
+    BatchFinishedError,
     ConfigurationError,
     DuplicateTaskError,
     LeaseLostError,
@@ -196,8 +197,11 @@ def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: li
 
     Raises:
         DuplicateTaskError: A key is taken, and the push forbids that.
+        BatchFinishedError: The batch of a task is finished.
         ConfigurationError: The task that has a key is in another group.
     """
+    if reply[0] == Code.BATCH_FINISHED:
+        raise BatchFinishedError(reply[2].decode(), queue_name)
     if reply[0] < 0:
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:

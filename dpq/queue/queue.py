@@ -41,6 +41,7 @@ from dpq.queue.life import QueueLife
 from dpq.queue.pauses import THROWN_AWAY, pause
 
 if TYPE_CHECKING:
+    from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
     from dpq.model.forecast import Forecast
@@ -165,6 +166,7 @@ class DPQ(QueueLife[P]):
         visibility: float | None = None,
         time_limit: float | None = None,
         member: str | None = None,
+        batch: str | None = None,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -203,6 +205,8 @@ class DPQ(QueueLife[P]):
             member: The member of its group's pool that the task is to run as, and no other: 1 to
                 100 bytes. While that member is closed, or not in the pool, the tasks of the group
                 that come after this one wait, too. It means nothing for a group without members.
+            batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
+                A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
 
         Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
         are spent, the run is given up, and the task waits for its next time. An `update` without
@@ -218,6 +222,7 @@ class DPQ(QueueLife[P]):
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
+            BatchFinishedError: The batch is finished. Nothing changed.
 
         Source: docs/design.md, "Order" and "Keys".
         """
@@ -238,6 +243,7 @@ class DPQ(QueueLife[P]):
             visibility=visibility,
             time_limit=time_limit,
             member=member,
+            batch=batch,
         )
         return self._session.run(self._operations.push, given)
 
@@ -759,6 +765,43 @@ class DPQ(QueueLife[P]):
             ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
         self._session.run(self._operations.cancel, task_id, key, running=running)
+
+    # Batches
+
+    def batch(self, name: str) -> BatchState:
+        """Count what has become of the tasks of a batch.
+
+        Raises:
+            BatchNotFoundError: The queue has no batch of this name. A batch without live tasks is
+                kept for 90 days after its last change, and 10 000 of them at most.
+        """
+        return self._session.run(self._operations.batch, name)
+
+    def batches(self, n: int = 100) -> list[BatchState]:
+        """List batches, the one that changed last first."""
+        return self._session.run(self._operations.batches, n)
+
+    def seal_batch(self, name: str, *, on_finish: Push[P] | None = None) -> BatchState:
+        """Declare that a batch is complete: once none of its tasks is left, it is finished.
+
+        Call it behind the last push. A batch that is empty for a moment while its producer still
+        pushes is not finished. Tasks of a sealed batch may still push others into it, before they
+        are acked. A batch that has no task is finished at once.
+
+        The first seal with an `on_finish` stores this task: it is delayed until the batch is
+        finished, and then runs once, also if some tasks of the batch are dead. The call may be
+        repeated: a batch has one such task, even if its program has been started again.
+
+        Args:
+            name: The name that the pushes of the batch have.
+            on_finish: The task to run then. It has no key, batch, schedule or `at`; its `delay`
+                counts from the end of the batch.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or the queue has partitions.
+            PayloadError: The payload of `on_finish` does not fit.
+        """
+        return self._session.run(self._operations.seal_batch, name, on_finish)
 
     # The whole queue
 

@@ -6,7 +6,7 @@ import socket
 
 from dpq import Event, Forecast, LimitState, Verdict
 from dpq.model.display import shown
-from dpq.model.moments import moment_of
+from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import span
 from dpq.model.validation import label
 from dpq.views.event_text import event_text
@@ -79,7 +79,7 @@ def happened(event: Event, now_ms: float) -> str:
     """Say what has happened, and how long ago."""
     kind, detail, until_ms = event_text(event)
     if until_ms is not None:
-        detail += f" {moment_of(until_ms).astimezone():%H:%M:%S}"
+        detail += f" {say_moment(moment_of(until_ms), moment_of(now_ms))}"
     about = "  ".join(each for each in (event.group, event.member, event.task_id, detail) if each)
     ago = span(max(0.0, now_ms - event.at.timestamp() * 1000) / 1000)
     return shown(f"{ago:>9} ago  {kind}  {about[:100]}")

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
+from dpq import Forecast
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
@@ -60,10 +61,10 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else number(round(value))
 
 
-How = Literal["", "clock", "until", "about"]
+How = Literal["", "clock", "until", "about", "utc"]
 
 _HOW = {"": Markup("")} | {
-    how: Markup(" data-{}").format(how) for how in ("clock", "until", "about")
+    how: Markup(" data-{}").format(how) for how in ("clock", "until", "about", "utc")
 }
 
 
@@ -73,7 +74,7 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
     Args:
         value: A time, or ms since 1970.
         how: "clock" adds the time of the day; "until" gives that time first, and always; "about"
-            does so without its seconds.
+            does so without its seconds; "utc" gives the time alone.
     """
     if value is None:
         return Markup("–")  # noqa: RUF001
@@ -94,6 +95,12 @@ def coded(text: str) -> Markup:
     parts: list[str | Markup] = [*text.split("`")]
     parts[1::2] = [Markup("<code>{}</code>").format(each) for each in parts[1::2]]
     return Markup("").join(parts)
+
+
+def held_text(task: Forecast) -> str:
+    """Say what holds a task until its start, beside its reason and its group."""
+    text = task.because.replace(f"group {task.group!r}: ", "its group: ", 1)
+    return "" if text == "now" else text.removesuffix(f": {task.reason}")
 
 
 def plain(payload: Any) -> Any:
@@ -186,6 +193,7 @@ def environment() -> Environment:
         "kind_text": kind_text,
         "segment": segment,
         "coded": coded,
+        "held_text": held_text,
         "one_line": one_line_of,
         "tree": tree,
         "window": window_text,

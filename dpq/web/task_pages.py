@@ -21,7 +21,7 @@ from dpq.web.actions import OF_STATES
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads, whole_of
 from dpq.web.site import Call
 
-STATES = [state.value for state in TaskState]
+STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
 
 ALL = "all"
 """The state that a search in all states names."""

@@ -57,7 +57,7 @@ pop.lua | a wanted task of a group without a head passes the limit of its group 
 + there > 2
 
 fence | the holder of a cancelled task is told that its lease is lost | lua/cancel
-- return nil, -10
+- return nil, -13
 + return nil, -1
 Leases.cancel | a heartbeat tells nobody of a cancelled task
 | contract/worker::test_a_handler_is_told_that_its_task_is_cancelled

@@ -1,7 +1,7 @@
 -- bury: make a task a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail cancelled
+--       tracked events trail batches cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -11,7 +11,7 @@
 -- ARGV[7]  residual   what the double of the priority lost; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -10 if the task was cancelled (nothing changed).
+-- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local priority, residual = ARGV[6], ARGV[7]

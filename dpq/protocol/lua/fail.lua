@@ -2,7 +2,7 @@
 -- recurring task waits for its next time instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail cancelled
+--       tracked events trail batches cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack
@@ -13,7 +13,7 @@
 -- ARGV[8]  residual   what the double of the priority lost; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -10 if the task was cancelled (nothing changed). If a
+-- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed). If a
 -- cron task has spent its attempts, and none of its times is late enough, it returns "ms TAB
 -- schedule", as ack does (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.

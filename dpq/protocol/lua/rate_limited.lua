@@ -13,7 +13,7 @@
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  status     of the answer, three digits, if it was not 429; or left out
 --
--- Returns 1; -1 if the token is not the live token or the delivery has ended; -10 if the task was cancelled (nothing
+-- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
 -- changed). If the scope is closed for longer already, that closing stays. After the closing, the windows grant one
 -- unit and then go at their pace. A learned rate goes down, once for each delivery and each closing. The windows of a
 -- fixed limit get more slack, unless the task was the probe, or was popped before they last got some. The request stays

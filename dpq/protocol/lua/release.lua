@@ -10,7 +10,7 @@
 -- ARGV[7]  report     the units that the delivery has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -10 if the task was cancelled (nothing changed).
+-- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local priority, residual, report = ARGV[5], ARGV[6], ARGV[7]

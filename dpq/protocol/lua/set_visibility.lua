@@ -7,7 +7,7 @@
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         from now until the task is visible
 --
--- Returns 1; -1 if the token is not the live token or the delivery has ended; -10 if the task was cancelled (nothing
+-- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
 -- changed).
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

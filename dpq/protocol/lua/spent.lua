@@ -8,7 +8,7 @@
 -- ARGV[4]  report     the units, as "tokens=812,=1"; the unit without a name is requests
 --
 -- Returns 1; 0 if an earlier call has stored all these units for this delivery (nothing changed); -1 if its token is
--- not the live token, or the delivery has ended; -10 if the task was cancelled (nothing changed).
+-- not the live token, or the delivery has ended; -13 if the task was cancelled (nothing changed).
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
