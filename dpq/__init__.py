@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from dpq.model.verdict import Verdict, VerdictState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.first import pop_first
+    from dpq.queue.first_async import pop_first_async
     from dpq.queue.permits import Permit
     from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ
@@ -142,12 +144,16 @@ __all__ = [
     "Worker",
     "WorkerInfo",
     "known_queues",
+    "pop_first",
+    "pop_first_async",
 ]
 
 _HOMES = {
     "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
+    "queue.first": ("pop_first",),
+    "queue.first_async": ("pop_first_async",),
     "queue.permits": ("Permit",),
     "queue.permits_async": ("AsyncPermit",),
     "model.errors": (

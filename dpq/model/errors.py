@@ -202,7 +202,7 @@ class TaskNotFoundError(DPQError):
 
 
 class LeaseLostError(DPQError):
-    """The delivery is over: another consumer has popped the task, or the delivery was ended before.
+    """The delivery is over: another consumer has the task, it was cancelled, or it ended before.
 
     The call changed nothing.
 
@@ -210,15 +210,20 @@ class LeaseLostError(DPQError):
         task_id: The task; for `ack_many`, the first whose lease is lost.
         action: The call that was refused.
         task_ids: All tasks of the call whose lease is lost.
+        cancelled: The task was cancelled, or purged, during this delivery. The server knows that
+            for an hour.
     """
 
-    def __init__(self, action: str, task_ids: Sequence[str]) -> None:
+    def __init__(self, action: str, task_ids: Sequence[str], *, cancelled: bool = False) -> None:
         more = f" and {len(task_ids) - 1} more" if len(task_ids) > 1 else ""
-        super().__init__(
-            f"cannot {action} task {task_ids[0]}{more}: the token of this delivery is no longer "
-            "the live one (the lease ran out and another consumer has the task, or the delivery "
-            "was finished before)"
-        )
+        why = "the task was cancelled during this delivery; stop to work on it"
+        if not cancelled:
+            why = (
+                "the token of this delivery is no longer the live one (the lease ran out and "
+                "another consumer has the task, or the delivery was finished before)"
+            )
+        super().__init__(f"cannot {action} task {task_ids[0]}{more}: {why}")
+        self.cancelled = cancelled
         self.task_id = task_ids[0]
         self.task_ids = tuple(task_ids)
         self.action = action

@@ -25,6 +25,7 @@ class Code(IntEnum):
     OTHER_FORMAT = -8
     SETTINGS_LOST = -9
     BATCH_FINISHED = -10
+    CANCELLED = -13
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))

@@ -35,7 +35,7 @@ from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
-from dpq.queue.base import QueueSettings
+from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
 from dpq.queue.life import QueueLife
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from dpq.model.verdict import Verdict
     from dpq.operations.bulk import BulkAction
     from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch
+    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead import DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
     from dpq.queue.life import Sleep
@@ -129,7 +129,8 @@ class DPQ(QueueLife[P]):
         self._leases.close()
         self._finish_all()
         session.refusal = self._refusal()
-        self._waiters.close()
+        for waiters in (self._waiters, *self._several.values()):
+            waiters.close()
         self._listener.close()
         session.close()
         if self._opened:
@@ -271,26 +272,47 @@ class DPQ(QueueLife[P]):
     @overload
     def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
     @overload
-    def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
-    def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P, Any]:
+    def pop(
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Popped[P]: ...
+    def pop(
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Popped[P, Any]:
         """Take the best ready task, and lease it.
 
         Args:
             timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
                 None waits for ever.
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
+            id: The id of the only task to take. It comes whatever stands before it, also in its
+                group, if it is ready or waiting; but never against a limit, a closing or a pause.
+                Its limits are charged as in any pop. If it may not run now, nothing changes, and
+                `why(id)` says why. Such a call does not wait, so give no `timeout`.
+            force: Take the task of `id` also if it is delayed.
 
         Returns:
             `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
             lost, it costs a lease and an attempt: the task comes back when the lease ends.
 
         Raises:
+            ConfigurationError: An argument is out of its bounds, or does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
 
         Source: docs/design.md, "Waiting".
         """
-        return self._popped(self._take(1, timeout, visibility))
+        wanted = wanted_task(id, timeout, force=force)
+        return self._popped(self._take(1, timeout, visibility, wanted))
 
     def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
@@ -309,8 +331,13 @@ class DPQ(QueueLife[P]):
         timeout: float | None,
         visibility: float | None,
         sleep: Sleep,
+        wanted: tuple[str, bool] | None = None,
     ) -> list[Task[P]]:
-        """Take tasks, and wait for them with `sleep`."""
+        """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
+        if wanted:
+            id_, force = wanted
+            verb = self._operations.pop_task
+            return self._readable(self._session.run(verb, id_, visibility, force=force))
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
@@ -366,10 +393,22 @@ class DPQ(QueueLife[P]):
     ) -> AbstractContextManager[Task[P]]: ...
     @overload
     def lease(
-        self, timeout: float = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AbstractContextManager[Task[P] | None]: ...
     @contextmanager
-    def lease(self, timeout: float | None = 0, visibility: float | None = None) -> Iterator[Any]:
+    def lease(
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Iterator[Any]:
         """Pop a task for the body of a `with`, and end its delivery after the body.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
@@ -377,7 +416,7 @@ class DPQ(QueueLife[P]):
         task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
         itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it.
+        happens to it. All arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -385,7 +424,8 @@ class DPQ(QueueLife[P]):
         Raises:
             LeaseLostError: The body ended without an error, but another consumer has the task now.
         """
-        tasks = self._take(1, timeout, visibility)
+        wanted = wanted_task(id, timeout, force=force)
+        tasks = self._take(1, timeout, visibility, wanted)
         if not tasks:
             yield None
             return
@@ -463,7 +503,7 @@ class DPQ(QueueLife[P]):
 
         return LeaseLoop(self, visibility, until_empty)
 
-    def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+    def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[Kept]:
         return self._session.send(self._operations.extend_many(leases))
 
     def _end(
@@ -597,6 +637,8 @@ class DPQ(QueueLife[P]):
         error: object = None,
         delay: float | timedelta | None = None,
         cost: Cost | None = None,
+        *,
+        priority: float | None = None,
     ) -> None:
         """Count a failed attempt: the task comes back, or dies if its attempts are spent.
 
@@ -607,23 +649,32 @@ class DPQ(QueueLife[P]):
             error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
             cost: The units that the delivery has spent, as in `spent`.
+            priority: A new priority, so that retries come first, or last; None keeps it.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        self._end(self._operations.fail, task, error, delay, cost)
+        self._end(self._operations.fail, task, error, delay, cost, priority)
 
-    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
+    def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        *,
+        priority: float | None = None,
+    ) -> None:
         """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
 
-        `cost` is what the delivery has spent, as in `spent`.
+        `cost` is what the delivery has spent, as in `spent`. With `priority` the task has a new
+        priority, which counts if it is replayed.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        self._end(self._operations.bury, task, reason, cost)
+        self._end(self._operations.bury, task, reason, cost, priority)
 
     # Looking and changing
 
@@ -695,16 +746,28 @@ class DPQ(QueueLife[P]):
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
-    def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Remove a live task. If the task is running, its holder finds it gone.
+    def cancel(
+        self, task_id: str | None = None, *, key: str | None = None, running: bool = True
+    ) -> None:
+        """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
+
+        A worker hears of it within a third of the visibility, and after 10 s at most: the context
+        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
+        `LeaseLostError`, whose `cancelled` is True; an ack returns False.
 
         Name the task by its id or its key, as for `update`. A recurring task does not come back. A
         retry raises TaskNotFoundError.
 
+        Args:
+            task_id: The id.
+            key: The key, instead of the id.
+            running: False leaves a running task alone, and raises.
+
         Raises:
             TaskNotFoundError: No live task has this id or key.
+            ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
-        self._session.run(self._operations.cancel, task_id, key)
+        self._session.run(self._operations.cancel, task_id, key, running=running)
 
     # Batches
 

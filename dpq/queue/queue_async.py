@@ -34,7 +34,7 @@ from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
-from dpq.queue.base import QueueSettings
+from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
 from dpq.queue.life_async import AsyncQueueLife
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from dpq.model.verdict import Verdict
     from dpq.operations.bulk import BulkAction
     from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch
+    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.lease_loops_async import AsyncLeaseLoop
     from dpq.queue.life_async import Sleep
@@ -128,7 +128,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._leases.aclose()
         await self._finish_all()
         session.refusal = self._refusal()
-        await self._waiters.aclose()
+        for waiters in (self._waiters, *self._several.values()):
+            await waiters.aclose()
         await self._listener.aclose()
         await session.close()
         if self._opened:
@@ -270,9 +271,21 @@ class AsyncDPQ(AsyncQueueLife[P]):
     @overload
     async def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
     @overload
-    async def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
     async def pop(
-        self, timeout: float | None = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Popped[P]: ...
+    async def pop(
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> Popped[P, Any]:
         """Take the best ready task, and lease it.
 
@@ -280,18 +293,25 @@ class AsyncDPQ(AsyncQueueLife[P]):
             timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
                 None waits for ever.
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
+            id: The id of the only task to take. It comes whatever stands before it, also in its
+                group, if it is ready or waiting; but never against a limit, a closing or a pause.
+                Its limits are charged as in any pop. If it may not run now, nothing changes, and
+                `why(id)` says why. Such a call does not wait, so give no `timeout`.
+            force: Take the task of `id` also if it is delayed.
 
         Returns:
             `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
             lost, it costs a lease and an attempt: the task comes back when the lease ends.
 
         Raises:
+            ConfigurationError: An argument is out of its bounds, or does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
 
         Source: docs/design.md, "Waiting".
         """
-        return self._popped(await self._take(1, timeout, visibility))
+        wanted = wanted_task(id, timeout, force=force)
+        return self._popped(await self._take(1, timeout, visibility, wanted))
 
     async def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
@@ -310,8 +330,13 @@ class AsyncDPQ(AsyncQueueLife[P]):
         timeout: float | None,
         visibility: float | None,
         sleep: Sleep,
+        wanted: tuple[str, bool] | None = None,
     ) -> list[Task[P]]:
-        """Take tasks, and wait for them with `sleep`."""
+        """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
+        if wanted:
+            id_, force = wanted
+            verb = self._operations.pop_task
+            return self._readable(await self._session.run(verb, id_, visibility, force=force))
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
@@ -367,11 +392,21 @@ class AsyncDPQ(AsyncQueueLife[P]):
     ) -> AbstractAsyncContextManager[Task[P]]: ...
     @overload
     def lease(
-        self, timeout: float = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
     @asynccontextmanager
     async def lease(
-        self, timeout: float | None = 0, visibility: float | None = None
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AsyncIterator[Any]:
         """Pop a task for the body of a `with`, and end its delivery after the body.
 
@@ -380,7 +415,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
         itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it.
+        happens to it. All arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -388,7 +423,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             LeaseLostError: The body ended without an error, but another consumer has the task now.
         """
-        tasks = await self._take(1, timeout, visibility)
+        wanted = wanted_task(id, timeout, force=force)
+        tasks = await self._take(1, timeout, visibility, wanted)
         if not tasks:
             yield None
             return
@@ -468,7 +504,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         return AsyncLeaseLoop(self, visibility, until_empty)
 
-    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[Kept]:
         return await self._session.send(self._operations.extend_many(leases))
 
     async def _end(
@@ -604,6 +640,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         error: object = None,
         delay: float | timedelta | None = None,
         cost: Cost | None = None,
+        *,
+        priority: float | None = None,
     ) -> None:
         """Count a failed attempt: the task comes back, or dies if its attempts are spent.
 
@@ -614,23 +652,32 @@ class AsyncDPQ(AsyncQueueLife[P]):
             error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
             cost: The units that the delivery has spent, as in `spent`.
+            priority: A new priority, so that retries come first, or last; None keeps it.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        await self._end(self._operations.fail, task, error, delay, cost)
+        await self._end(self._operations.fail, task, error, delay, cost, priority)
 
-    async def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
+    async def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        *,
+        priority: float | None = None,
+    ) -> None:
         """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
 
-        `cost` is what the delivery has spent, as in `spent`.
+        `cost` is what the delivery has spent, as in `spent`. With `priority` the task has a new
+        priority, which counts if it is replayed.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        await self._end(self._operations.bury, task, reason, cost)
+        await self._end(self._operations.bury, task, reason, cost, priority)
 
     # Looking and changing
 
@@ -702,16 +749,28 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """
         await self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
-    async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Remove a live task. If the task is running, its holder finds it gone.
+    async def cancel(
+        self, task_id: str | None = None, *, key: str | None = None, running: bool = True
+    ) -> None:
+        """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
+
+        A worker hears of it within a third of the visibility, and after 10 s at most: the context
+        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
+        `LeaseLostError`, whose `cancelled` is True; an ack returns False.
 
         Name the task by its id or its key, as for `update`. A recurring task does not come back. A
         retry raises TaskNotFoundError.
 
+        Args:
+            task_id: The id.
+            key: The key, instead of the id.
+            running: False leaves a running task alone, and raises.
+
         Raises:
             TaskNotFoundError: No live task has this id or key.
+            ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
-        await self._session.run(self._operations.cancel, task_id, key)
+        await self._session.run(self._operations.cancel, task_id, key, running=running)
 
     # Batches
 

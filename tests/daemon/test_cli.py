@@ -360,15 +360,31 @@ def test_pop_waits_for_a_task(run: Run, q: DPQ, wait: list[str]) -> None:
         pushed.result()
 
 
+def test_pop_by_id(run: Run, q: DPQ) -> None:
+    """--id takes this task; if it cannot run, the command says why, and --force takes it early."""
+    q.push("better", 9)
+    wanted, later = q.push("wanted"), q.push("later", delay=60)
+    assert one(run("pop", "--id", wanted))["payload"] == "wanted"
+    assert (
+        f"task {wanted} cannot run now: it is running" in run("pop", "--id", wanted, code=1).stderr
+    )
+    assert "it is delayed" in run("pop", "--id", later, code=1).stderr
+    assert one(run("pop", "--id", later, "--force", "--ack"))["payload"] == "later"
+    assert "does not wait" in run("pop", "--id", later, "--wait", "5", code=2).stderr
+    assert "without an id" in run("pop", "--force", code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "state", "counted"),
     [
         (("fail", "--error", "boom", "--delay", "50"), TaskState.DELAYED, 1),
         (("fail",), TaskState.DELAYED, 1),
+        (("fail", "--priority", "-3"), TaskState.DELAYED, 1),
         (("release",), TaskState.READY, 0),
         (("release", "--delay", "50", "--priority", "-3"), TaskState.DELAYED, 0),
         (("rate-limited", "50", "--scope", "task"), TaskState.DELAYED, 0),
         (("bury", "--reason", "broken"), TaskState.DEAD, 0),
+        (("bury", "--priority", "-3"), TaskState.DEAD, 0),
         (("extend", "500"), TaskState.INVISIBLE, 0),
     ],
 )
