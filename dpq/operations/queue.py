@@ -50,7 +50,7 @@ from dpq.operations.survey import joined as joined_surveys
 from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
-from dpq.protocol.replies import Batch, Promoted
+from dpq.protocol.replies import Batch, Kept, Promoted
 
 T = TypeVar("T")
 
@@ -132,6 +132,10 @@ class QueueOperations(Generic[P]):
         """Find the partition that holds the task of an id."""
         parts = self.partitions
         return parts[partition_of(id_, len(parts)) if len(parts) > 1 else 0]
+
+    def in_first(self, id_: str) -> bool:
+        """Return True if the first partition holds the task of an id."""
+        return self._of(id_) is self.partitions[0]
 
     def _home(self, group: str | None, key: str | None) -> Partition[P]:
         """Find the partition of a group, or of a key without a group; else take the next one."""
@@ -316,6 +320,11 @@ class QueueOperations(Generic[P]):
             return self._several.pop(most, visibility, waiter)
         return self.partitions[0].pop(most, visibility, waiter)
 
+    def pop_task(self, id_: str, visibility: float | None, *, force: bool) -> Steps[Batch[P]]:
+        """Lease the task of an id, whatever stands before it; `force` takes a delayed one, too."""
+        wanted = (task_id(id_), "1" if force else "")
+        return self._of(id_).pop(1, visibility, wanted=wanted)
+
     # Ending or going on with a delivery
 
     def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
@@ -360,8 +369,8 @@ class QueueOperations(Generic[P]):
         """Keep a lease alive."""
         return self._of(leased(task).id).extend(task, seconds)
 
-    def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[bool]]:
-        """Keep leases alive, each for its seconds from now; False for those that are lost."""
+    def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[Kept]]:
+        """Keep leases alive, each for its seconds from now."""
         if any(isinstance(task, HeldPermit) for task, _ in leases):
             return (yield from self._extend_permits(leases))
         batches = self._by_partition([task.id for task, _ in leases], leases)
@@ -372,7 +381,7 @@ class QueueOperations(Generic[P]):
 
     def _extend_permits(
         self, leases: Sequence[tuple[Task[Any] | HeldPermit, float]]
-    ) -> Steps[list[bool]]:
+    ) -> Steps[list[Kept]]:
         """Keep leases alive, also those of permits."""
         tasks = [(task, seconds) for task, seconds in leases if isinstance(task, Task)]
         permits = [(held, seconds) for held, seconds in leases if isinstance(held, HeldPermit)]
@@ -407,13 +416,20 @@ class QueueOperations(Generic[P]):
         error: object,
         delay: float | timedelta | None,
         cost: Cost | None = None,
+        priority: float | None = None,
     ) -> Steps[int]:
         """Count a failed attempt."""
-        return self._of(leased(task).id).fail(task, error, delay, cost)
+        return self._of(leased(task).id).fail(task, error, delay, cost, priority)
 
-    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> Steps[int]:
+    def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        priority: float | None = None,
+    ) -> Steps[int]:
         """Give a task up."""
-        return self._of(leased(task).id).bury(task, reason, cost)
+        return self._of(leased(task).id).bury(task, reason, cost, priority)
 
     def finish(
         self, task: Task[P], error: BaseException | None, cost: Cost | None = None
@@ -526,12 +542,12 @@ class QueueOperations(Generic[P]):
             return self._of(name.id).update(id_, key, priority, delay, cost)
         return self._each_of_key([part.update(id_, key, priority, delay, cost) for part in parts])
 
-    def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
-        """Remove the live task of an id, or all tasks of a key."""
+    def cancel(self, id_: str | None, key: str | None, *, running: bool = True) -> Steps[None]:
+        """Remove the live task of an id, or all tasks of a key; running ones if `running`."""
         name, parts = task_name(id_, key), self.partitions
         if len(parts) == 1 or not name.key:
-            return self._of(name.id).cancel(id_, key)
-        return self._each_of_key([part.cancel(id_, key) for part in parts])
+            return self._of(name.id).cancel(id_, key, running=running)
+        return self._each_of_key([part.cancel(id_, key, running=running) for part in parts])
 
     def _each_of_key(self, operations: list[Steps[None]]) -> Steps[None]:
         results = yield from together(operations)
@@ -884,12 +900,12 @@ class QueueOperations(Generic[P]):
         concurrency: int,
         age: float,
         doing: Doing = NOTHING,
-    ) -> Steps[int]:
-        """Report that a worker lives, and what it does."""
+    ) -> Steps[list[int]]:
+        """Report that a worker lives, and what it does; return the tokens of cancelled tasks."""
         doing = doing._replace(partitions=len(self.partitions))
         return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, doing)
 
-    def leave(self, worker: str) -> Steps[int]:
+    def leave(self, worker: str) -> Steps[list[int]]:
         """Report that a worker has ended."""
         return self.partitions[0].leave(worker)
 

@@ -46,6 +46,10 @@ LookAgain = tuple[float, float | None, float | None]
 """The news of a look at one partition: `now_ms`, `next_event_ms` and `recheck_ms` of `Batch`."""
 
 
+Kept = bool | None
+"""The answer to the extension of a lease: False if it is lost, None if its task was cancelled."""
+
+
 class Batch(NamedTuple, Generic[P]):
     """The result of one pop.
 
@@ -266,8 +270,8 @@ def read_lease(action: str, task_id: str) -> Callable[[int], int]:
     """Make a reader for the reply to a call that needs the live token."""
 
     def read(reply: int) -> int:
-        if reply == Code.LEASE_LOST:
-            raise LeaseLostError(action, [task_id])
+        if reply in (Code.LEASE_LOST, Code.CANCELLED):
+            raise LeaseLostError(action, [task_id], cancelled=reply == Code.CANCELLED)
         return reply
 
     return read
@@ -279,6 +283,10 @@ def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int],
     def read(reply: int) -> None:
         if reply == Code.NOT_FOUND:
             raise TaskNotFoundError(task.id, queue_name, action, key=task.key or None)
+        if reply == Code.RUNNING and action == "cancel":
+            raise ConfigurationError(
+                f"{task} is running, and stays: running=True cancels a running task, too"
+            )
         if reply == Code.RUNNING:
             raise ConfigurationError(
                 f"{task} is running: of a running task only the priority can change; "
