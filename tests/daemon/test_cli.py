@@ -360,15 +360,31 @@ def test_pop_waits_for_a_task(run: Run, q: DPQ, wait: list[str]) -> None:
         pushed.result()
 
 
+def test_pop_by_id(run: Run, q: DPQ) -> None:
+    """--id takes this task; if it cannot run, the command says why, and --force takes it early."""
+    q.push("better", 9)
+    wanted, later = q.push("wanted"), q.push("later", delay=60)
+    assert one(run("pop", "--id", wanted))["payload"] == "wanted"
+    assert (
+        f"task {wanted} cannot run now: it is running" in run("pop", "--id", wanted, code=1).stderr
+    )
+    assert "it is delayed" in run("pop", "--id", later, code=1).stderr
+    assert one(run("pop", "--id", later, "--force", "--ack"))["payload"] == "later"
+    assert "does not wait" in run("pop", "--id", later, "--wait", "5", code=2).stderr
+    assert "without an id" in run("pop", "--force", code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "state", "counted"),
     [
         (("fail", "--error", "boom", "--delay", "50"), TaskState.DELAYED, 1),
         (("fail",), TaskState.DELAYED, 1),
+        (("fail", "--priority", "-3"), TaskState.DELAYED, 1),
         (("release",), TaskState.READY, 0),
         (("release", "--delay", "50", "--priority", "-3"), TaskState.DELAYED, 0),
         (("rate-limited", "50", "--scope", "task"), TaskState.DELAYED, 0),
         (("bury", "--reason", "broken"), TaskState.DEAD, 0),
+        (("bury", "--priority", "-3"), TaskState.DEAD, 0),
         (("extend", "500"), TaskState.INVISIBLE, 0),
     ],
 )
@@ -1331,3 +1347,38 @@ def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "pip install" in result.stderr
+
+
+def test_export_and_import(run, q, url, name, tmp_path):
+    """A queue goes to stdout as lines and comes back from stdin; what was imported is not again."""
+    q.push_many([Push(n, n, key=f"k{n}") for n in range(250)])
+    q.set_limit(1000, 1, burst=1000)
+    other = f"{name}-b"
+    out = run("export", "--pause")
+    assert len(out.stdout.splitlines()) == 253
+    assert "exported 250 tasks and 1 limits" in out.stderr
+    done = run("import", other, lines=out.stdout)
+    assert done.stdout == ""
+    assert "imported 250 tasks and 1 limits" in done.stderr
+    with DPQ[Any](q.redis, other) as b:
+        assert b.pop().task.payload == 249
+        assert b.stats().ready == 249
+        file = tmp_path / "e.ndjson"
+        file.write_text(out.stdout, encoding="utf-8")
+        assert "250 tasks were imported before" in run("import", other, "--file", file).stderr
+        again = run("import", other, "--file", file, "--again").stderr
+        assert "250 tasks were left as they are" in again
+        file.write_text(out.stdout[:-30], encoding="utf-8")
+        assert "Nothing was imported" in run("import", other, "--file", file, code=1).stderr
+        b.drop()
+        b.push("mine", key="k0")
+        assert "--keep" in run("import", other, "--follow", lines=out.stdout, code=1).stderr
+        kept = run("import", other, "--follow", "--keep", lines=out.stdout)
+        assert "249 tasks" in kept.stderr
+        b.drop()
+    q.pause()
+    lines = run("export").stdout
+    q.resume()
+    assert f"dpq resume --queue {other}" in run("import", other, lines=lines).stderr
+    DPQ[Any](q.redis, other).drop()
+    assert "there is no queue" in run("export", f"{name}-c", code=1).stderr
