@@ -812,10 +812,13 @@ class QueueOperations(Generic[P]):
         concurrency: int,
         age: float,
         doing: Doing = NOTHING,
+        quiet: bool = False,
     ) -> Steps[int]:
-        """Report that a worker lives, and what it does."""
+        """Report that a worker lives, and what it does; the answer is 1 if it is to be quiet."""
         doing = doing._replace(partitions=len(self.partitions))
-        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, doing)
+        return self.partitions[0].beat(
+            worker, name, host, pid, running, concurrency, age, doing, quiet
+        )
 
     def leave(self, worker: str) -> Steps[int]:
         """Report that a worker has ended."""
@@ -824,6 +827,10 @@ class QueueOperations(Generic[P]):
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""
         return self.partitions[0].workers()
+
+    def quiet(self, worker: str, by: str | None, quiet: bool = True) -> Steps[int]:
+        """Tell a worker to take no new tasks, or to take tasks again."""
+        return self.partitions[0].quiet(worker, by, quiet)
 
     def held(
         self, count: int, worker: str | None, older_than: float | None

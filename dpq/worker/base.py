@@ -168,6 +168,7 @@ class WorkerBase(Generic[Q]):
         self._prepare()
 
     _blocking = False
+    _fetcher: Any
 
     def _prepare(self) -> None:
         """Set up the rest of a worker, once its arguments are checked."""
@@ -201,8 +202,28 @@ class WorkerBase(Generic[Q]):
 
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))
+        if not self._state.stopping:
+            self._heed(answers)
         if self._on_beat:
             self._on_beat()
+
+    def _heed(self, answers: Sequence[Any]) -> None:
+        """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
+        state, before = self._state, self._state.quiet
+        told = enumerate(answers[: len(self.queues)])
+        state.quiet = frozenset(
+            index
+            for index, answer in told
+            if (index in before if isinstance(answer, Exception) else answer)
+        )
+        for index in state.quiet ^ before:
+            queue, quiet = self.queues[index].queue_name, index in state.quiet
+            does = "is quiet, and takes no new tasks" if quiet else "takes tasks again"
+            event = "worker_quiet" if quiet else "worker_unquiet"
+            about = fields(event, worker=self.name, queue=queue)
+            log.info("%s: %s of %r", self.name, does, queue, extra=about)
+        if state.quiet or before:  # each time: with `until_empty`, only a look shows the end
+            self._fetcher.heed()
 
     def _end(self) -> None:
         """Let the run end: set its state, and wake whatever waits."""

@@ -1127,7 +1127,19 @@ cancel.lua | a dead task can be cancelled | lua/cancel
 purge.lua | a purge leaves heads that are gone | lua/purge
 -     leave(id, task)
 beat.lua | workers that died stay | lua/beat
--     redis.call('HDEL', workers, drawn[i])
+-     redis.call('HDEL', workers, gone, gone .. '\t', gone .. '\tquiet')
+beat.lua | a quiet worker takes tasks once its queue was dropped | lua/quiet contract/heartbeats
+- is_new and quiet == '1' and
++ false and
+FetchPlan._markers | a quiet worker takes wake-ups from others | contract/heartbeats
+- if index in self.quiet
++ if index in ()
+Fetcher._give_back_quiet | a quiet worker of threads keeps tasks | contract/heartbeats
+- self.ends += self._deliveries.claim_back(back)
++ self._taken.extend(back)
+WorkerBase._heed | a lost answer lets a quiet worker take tasks | contract/heartbeats
+- (index in before if
++ (False if
 workers.lua | a worker that was seen in a time to come is one | lua/workers
 -  and seen <= now + forget then
 +  then
@@ -1319,8 +1331,8 @@ Doing.text.tokens | a heartbeat names the newest leases, without a bound | lua/h
 - in named[:MOST_NAMED])
 + in named)
 beat.lua | what a worker held stays when it ends | lua/held
-- if about == '' or doing == '' then
-+ if about ~= '' and doing == '' then
+- 'HDEL', workers, id, more, mark
++ 'HDEL', workers, id, mark
 EndLog.ended | an attempt before the last is told as a death | contract/worker_told
 - and task.attempt >= task.max_attempts
 + and task.attempt >= 1
