@@ -32,6 +32,7 @@ from dpq.model.survey import Overview, Survey
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
 from dpq.model.verdict import Verdict, VerdictState, verdict_of
+from dpq.model.verdict_facts import UNATTENDED
 from dpq.operations import foresight, history
 from dpq.operations.base import PAGE
 from dpq.operations.description import Description
@@ -714,7 +715,7 @@ class QueueOperations(Generic[P]):
         unattended = ""
         if found.state in (TaskState.READY, TaskState.WAITING):
             verdict = yield from self.verdict()
-            unattended = verdict.because * (verdict.state is VerdictState.NO_CONSUMER)
+            unattended = verdict.because * (verdict.state in UNATTENDED)
         sentence = explain(found, limits, now_ms, unattended)
         if len(parts) > 1:
             sentence += f" (in partition {parts.index(part) + 1} of {len(parts)})"

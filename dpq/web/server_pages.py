@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from dpq import Event, Task, TaskState, Verdict, VerdictState
+from dpq.model.verdict_facts import UNATTENDED
 from dpq.model.verdict_limits import kind_of
 from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Filter, Found
 from dpq.operations.queue import QueueOperations
@@ -112,7 +113,7 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
         if held and held.holder:
             found.append(Way("Look at its task", call.url("q", name, "tasks", held.holder)))
         found.append(limit)
-    if state in (VerdictState.NO_CONSUMER, VerdictState.HANDLERS_BUSY):
+    if state in (*UNATTENDED, VerdictState.HANDLERS_BUSY):
         found.append(Way("Go to its workers", call.url("q", name, "workers")))
     if state is VerdictState.ONLY_DEAD:
         if call.may("replay", name):
