@@ -203,7 +203,7 @@ def _handlers_busy(facts: Facts) -> Finding | None:
         return None  # tasks end that were popped ahead
     if not facts.workers:
         return None if facts.flows else _consumers_busy(facts)
-    places = busy_handlers(workers)
+    places = busy_handlers(facts.workers)
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)
     seconds, task = slowest.longest_seconds or 0.0, slowest.longest_task
     if not places or not facts.hangs(seconds):

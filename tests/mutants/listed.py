@@ -1151,8 +1151,9 @@ ways | the front page offers what a user may not do | web/web_server
 worst_first | the front page lists what needs nobody | web/web_server
 - if each.needs_person
 + if True
-give_back | anybody gives the leases of a worker back | web/web_server
--     call.allow("release", f"worker={worker!r}")
+act_on_worker | anybody gives the leases of a worker back | web/web_server
+- call.allow(action, f"worker={worker!r}", name)
++ "nobody"
 working | a worker that hangs stands behind others | web/web_server top/top
 - not each.hangs,
 + each.hangs,
@@ -1651,15 +1652,21 @@ rest | a consumer that waits is not seen | lua/search daemon/verdicts::test_each
 oldest_of | the newest lease is named | daemon/verdicts::test_each_state_is_found
 - tonumber(token) < tonumber(first)
 + tonumber(token) > tonumber(first)
-_no_consumer | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
-- if alone or
-+ if
+is_attended | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
+- or others_ask(survey, workers)
++ or False
 held_by_limit | a queue whose other groups move is held | daemon/verdicts::test_each_state_is_found
 - if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
 + if not groups:
-_handlers_busy | one free handler does not count | daemon/verdicts::test_each_state_is_found
-- any(w.running < w.concurrency for w in facts.workers) or not
-+ not
+busy_handlers | one free handler does not count | daemon/verdicts::test_each_state_is_found
+- 0 if free else
++ 0 if False else
+busy_handlers | a quiet worker has free handlers | daemon/verdicts::test_each_state_is_found
+- few = awake(workers)
++ few = list(workers)
+_all_quiet | all workers are quiet, and others take the tasks | daemon/verdicts::test_each_state_is_found
+- or others_ask(facts.survey, facts.workers)
++ or False
 doctor | a queue that needs a person is well | daemon/verdicts::test_every_surface_says_the_same
 - verdict is not None and verdict.needs_person and not unknown
 + False
