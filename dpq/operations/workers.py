@@ -70,6 +70,22 @@ class Doing(NamedTuple):
 NOTHING = Doing()
 
 
+class Heard(NamedTuple):
+    """The answer of a queue to a heartbeat.
+
+    Attributes:
+        quiet: The worker is to take no new tasks.
+        cancelled: The tokens of its deliveries whose tasks were cancelled.
+    """
+
+    quiet: bool
+    cancelled: list[int]
+
+
+def _heard(reply: Any) -> Heard:
+    return Heard(int(reply[0]) == 1, [*map(int, reply[1:])])
+
+
 class _Told(NamedTuple):
     """The heartbeats of a queue: its workers by id, and the worker of each delivery."""
 
@@ -91,8 +107,8 @@ class WorkerOperations(CommandMaker):
         age: float,
         doing: Doing = NOTHING,
         quiet: bool = False,
-    ) -> Steps[int]:
-        """Send a heartbeat of a worker; the answer is 1 if it is to take no new tasks.
+    ) -> Steps[Heard]:
+        """Send a heartbeat of a worker; return what the queue says to it.
 
         Args:
             worker: The id of its run.
@@ -109,14 +125,14 @@ class WorkerOperations(CommandMaker):
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
         return self._beat(worker, round(age * 1000), about, doing.text(), "1" if quiet else "")
 
-    def leave(self, worker: str) -> Steps[int]:
+    def leave(self, worker: str) -> Steps[Heard]:
         """Report that a worker has ended."""
         return self._beat(worker, 0, "", "", "")
 
-    def _beat(self, worker: str, age_ms: int, *texts: str) -> Steps[int]:
+    def _beat(self, worker: str, age_ms: int, *texts: str) -> Steps[Heard]:
         about, doing, quiet = texts
         args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000), doing, quiet]
-        return self._ask("beat", args, same)
+        return self._ask("beat", args, _heard)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""

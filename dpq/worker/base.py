@@ -15,7 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase
-from dpq.queue.inside import operations_of, process_name
+from dpq.queue.inside import leases_of, operations_of, process_name
 from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
@@ -200,21 +200,26 @@ class WorkerBase(Generic[Q]):
         """Take in the answers to heartbeats."""
         from redis.exceptions import RedisError, ResponseError
 
+        from dpq.operations.workers import Heard
+
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))
+        for queue, heard in zip(self.queues, answers, strict=False):
+            if isinstance(heard, Heard):
+                leases_of(queue).cancel(heard.cancelled, operations_of(queue).in_first)
         if not self._state.stopping:
-            self._heed(answers)
+            quiet = (each.quiet if isinstance(each, Heard) else None for each in answers)
+            self._heed([*quiet][: len(self.queues)])
         if self._on_beat:
             self._on_beat()
 
-    def _heed(self, answers: Sequence[Any]) -> None:
+    def _heed(self, answers: Sequence[bool | None]) -> None:
         """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
         state, before = self._state, self._state.quiet
-        told = enumerate(answers[: len(self.queues)])
         state.quiet = frozenset(
             index
-            for index, answer in told
-            if (index in before if isinstance(answer, Exception) else answer)
+            for index, quiet in enumerate(answers)
+            if (index in before if quiet is None else quiet)
         )
         for index in state.quiet ^ before:
             queue, quiet = self.queues[index].queue_name, index in state.quiet

@@ -11,7 +11,7 @@ def beat(q):
 
     def send(worker="w", name="name", quiet=False):
         about = (worker, name, "host", 77, 1, 2, 3.0)
-        return q._session.run(q._operations.beat, *about, quiet=quiet)
+        return q._session.run(q._operations.beat, *about, quiet=quiet).quiet
 
     return send
 

@@ -1,6 +1,6 @@
 -- beat: store the heartbeat of a worker, or its end. Remove workers that sent no heartbeat for `forget` ms.
 --
--- Keys: workers
+-- Keys: workers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
 -- ARGV[3]  age        ms that the worker has been running
@@ -9,9 +9,10 @@
 -- ARGV[6]  doing      how many leases the worker holds, ms of its longest running handler (-1 for none), id of that
 --                     task ("-" for none), TAB, the tokens of its leases, each with ":" and its partition if that is
 --                     not the first; "" when the worker holds no lease
--- ARGV[7]  quiet      "1" if the last answer that the worker has was 1, else ""
+-- ARGV[7]  quiet      "1" if the last answer that the worker has began with 1, else ""
 --
--- Returns 1 if the worker is to take no new tasks (quiet), else 0. A worker that was removed while it could not send
+-- Returns {quiet, token, ...}: 1 if the worker is to take no new tasks, else 0; then the tokens of its leases whose
+-- tasks were cancelled; of several partitions, those of the first. A worker that was removed while it could not send
 -- heartbeats, or whose queue was dropped, stays quiet: nothing has told it to go on. Each call checks a few other
 -- workers, chosen at random. All workers call equally often, so all get checked. If no worker is left to remove the
 -- last worker, the key expires by itself.
@@ -46,4 +47,10 @@ for i = 1, #drawn, 2 do
     redis.call('HDEL', workers, gone, gone .. '\t', gone .. '\tquiet')
   end
 end
-return told and 1 or 0
+local said = { told and 1 or 0 }
+if string.find(doing, '\t', 1, true) and redis.call('EXISTS', cancelled) == 1 then
+  for token in string.gmatch(string.match(doing, '\t(.*)$'), '%S+') do
+    said[#said + 1] = redis.call('ZSCORE', cancelled, token) and token or nil
+  end
+end
+return said
