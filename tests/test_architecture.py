@@ -613,6 +613,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "held": q.held(),
         "trail": q.trail(),
         "release_held": q.release_held([]),
+        "quiet": q.quiet("w"),
+        "unquiet": q.unquiet("w"),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
             q.resume(),

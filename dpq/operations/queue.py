@@ -35,6 +35,7 @@ from dpq.model.survey import Overview, Survey
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
 from dpq.model.verdict import Verdict, VerdictState, verdict_of
+from dpq.model.verdict_facts import UNATTENDED
 from dpq.operations import foresight, history
 from dpq.operations.base import PAGE
 from dpq.operations.description import Description
@@ -47,7 +48,7 @@ from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
 from dpq.operations.survey import Explained, read_survey
 from dpq.operations.survey import joined as joined_surveys
-from dpq.operations.workers import NOTHING, Doing, lease_info
+from dpq.operations.workers import NOTHING, Doing, Heard, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
 from dpq.protocol.replies import Batch, Kept, Promoted
@@ -802,7 +803,7 @@ class QueueOperations(Generic[P]):
         unattended = ""
         if found.state in (TaskState.READY, TaskState.WAITING):
             verdict = yield from self.verdict()
-            unattended = verdict.because * (verdict.state is VerdictState.NO_CONSUMER)
+            unattended = verdict.because * (verdict.state in UNATTENDED)
         sentence = explain(found, limits, now_ms, unattended)
         if len(parts) > 1:
             sentence += f" (in partition {parts.index(part) + 1} of {len(parts)})"
@@ -900,18 +901,25 @@ class QueueOperations(Generic[P]):
         concurrency: int,
         age: float,
         doing: Doing = NOTHING,
-    ) -> Steps[list[int]]:
-        """Report that a worker lives, and what it does; return the tokens of cancelled tasks."""
+        quiet: bool = False,
+    ) -> Steps[Heard]:
+        """Report that a worker lives, and what it does; return what the queue says to it."""
         doing = doing._replace(partitions=len(self.partitions))
-        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, doing)
+        return self.partitions[0].beat(
+            worker, name, host, pid, running, concurrency, age, doing, quiet
+        )
 
-    def leave(self, worker: str) -> Steps[list[int]]:
+    def leave(self, worker: str) -> Steps[Heard]:
         """Report that a worker has ended."""
         return self.partitions[0].leave(worker)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""
         return self.partitions[0].workers()
+
+    def quiet(self, worker: str, by: str | None, quiet: bool = True) -> Steps[int]:
+        """Tell a worker to take no new tasks, or to take tasks again."""
+        return self.partitions[0].quiet(worker, by, quiet)
 
     def held(
         self, count: int, worker: str | None, older_than: float | None

@@ -1415,6 +1415,27 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """
         return await self._session.run(self._operations.workers)
 
+    async def quiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
+
+        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
+        tasks that it has not begun, and it goes on with its other queues. It stays quiet until
+        `unquiet`, or until it ends. A worker that is started later is not quiet, whatever its
+        name. Safe to call again.
+
+        Args:
+            worker: The name of a worker, or the id of one run: `workers` lists both.
+            by: The person or program that does so: `workers` and the event say it.
+
+        Returns:
+            The number of running workers of that name or id; 0 if there is none.
+        """
+        return await self._session.run(self._operations.quiet, worker, by)
+
+    async def unquiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker that is quiet to take tasks again; see `quiet`."""
+        return await self._session.run(self._operations.quiet, worker, by, quiet=False)
+
     async def held(
         self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
     ) -> list[LeaseInfo]:

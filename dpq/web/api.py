@@ -21,7 +21,7 @@ from dpq.views.workers import Working, working
 from dpq.web import server_pages
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import BY, act_on_ids, begin_job, give_back, value_of
+from dpq.web.forms import BY, act_on_ids, act_on_worker, begin_job, value_of
 from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of
 from dpq.web.render import plain
@@ -278,9 +278,9 @@ def resume(call: Call) -> Response:
     return call.answer({"paused": False})
 
 
-def worker_release(call: Call) -> Response:
-    """Give back all leases of a worker."""
-    done, missed = give_back(call)
+def worker_act(call: Call) -> Response:
+    """Give back all leases of a worker; or let it be quiet, or take tasks again."""
+    done, missed = act_on_worker(call, call.path.rpartition(":")[2], [call.name])
     return call.answer({"done": done, "missed": missed})
 
 

@@ -215,7 +215,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         while not self._gone.is_set():
             # The main loop is the event loop, which runs all handlers.
             self._state.pulse.move(MAIN_LOOP)
-            await self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
+            held = self._runner.running + self._fetcher.held
+            await self._send_beat(self._heartbeats.beat(held, self._state.quiet))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
         await self._send_beat(self._heartbeats.leave())

@@ -280,6 +280,12 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "ack_plain": [each_held(lambda q, task: _short(q, "ack_plain", task.id, task.token))],
     "pop_plain": [lambda q: _short(q, "pop_plain", 3, 30_000, 10**6, 0)],
+    "quiet": [
+        lambda q: (
+            q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
+            [q.quiet("w"), q.unquiet("w"), q.quiet("w")],
+        ),
+    ],
     "pause": [lambda q: q.pause(), lambda q: q.pause(60), lambda q: q.resume()],
     "pop": [
         lambda q: payloads(q.pop_many(1)),

@@ -347,6 +347,18 @@ def test_pause(server, q, probe, lossy, lose):
     assert probe.drain() == ["x"]
 
 
+def test_quiet(server, q, probe, lossy, lose):
+    """The worker is told once, or told to go on once: each has one event."""
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+    with lose("quiet"):
+        assert lossy.quiet("name") == 1
+    assert q.workers()[0].quiet_since
+    with lose("quiet"):
+        assert lossy.unquiet("name") == 1
+    assert q.workers()[0].quiet_since is None
+    assert [event.kind for event in q.events()] == ["quieted", "unquieted"]
+
+
 def test_pop(server, q, clock, probe, lossy, lose, times):
     """What was popped without an answer is leased to nobody until its lease ends; that counts."""
     for i in range(times + 1):
