@@ -857,7 +857,9 @@ def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
     assert re.search(r"quota +t=5/month@UTC", shown), shown
     assert re.search(r"units left +3 until", shown), shown
     q.observe("g", headers={"x-ratelimit-remaining-t": "7", "x-ratelimit-reset-t": "90"})
-    assert re.search(r"told by its host \(t\) +7 for 1 m (30|29) s", run("group", "show", "g").stdout)
+    assert re.search(
+        r"told by its host \(t\) +7 for 1 m (30|29) s", run("group", "show", "g").stdout
+    )
     assert "told by its host" in run("limit", "list").stdout
     [line] = [json.loads(line) for line in run("group", "list", "--json").stdout.splitlines()]
     assert line["quotas"][1]["quota"]["period"] == "month"

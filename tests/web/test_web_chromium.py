@@ -90,7 +90,9 @@ SPILLS = """() => {
 }"""
 """Tables that are cut or scroll, texts over the edge of their cell, columns that do not align."""
 
-LONG = "https://api.a-very-long-hostname.example-corporation.internal:8443/v2/accounts/1234567/items"
+LONG = (
+    "https://api.a-very-long-hostname.example-corporation.internal:8443/v2/accounts/1234567/items"
+)
 
 
 class Served:
