@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         CostWarning,
         DPQError,
         DuplicateTaskError,
+        ExportFileError,
+        ImportConflictError,
         LeaseLostError,
         LimitTimeoutError,
         NotConfirmedError,
@@ -30,13 +32,22 @@ if TYPE_CHECKING:
         ServerWarning,
         TaskNotFoundError,
     )
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.queue_settings import Fairness, Order, Payloads
     from dpq.model.quota import Quota
-    from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import (
+        BulkProgress,
+        Health,
+        Imported,
+        LeaseInfo,
+        Problem,
+        QueueStats,
+        WorkerInfo,
+    )
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -77,6 +88,7 @@ __all__ = [
     "BatchNotFoundError",
     "BatchState",
     "Budget",
+    "BulkProgress",
     "ConfigurationError",
     "Context",
     "Cost",
@@ -87,9 +99,13 @@ __all__ = [
     "Drain",
     "DuplicateTaskError",
     "Event",
+    "ExportFileError",
     "Fairness",
+    "Filter",
     "Forecast",
     "Health",
+    "ImportConflictError",
+    "Imported",
     "LeaseInfo",
     "LeaseLostError",
     "LimitState",
@@ -147,6 +163,8 @@ _HOMES = {
         "CostWarning",
         "DPQError",
         "DuplicateTaskError",
+        "ExportFileError",
+        "ImportConflictError",
         "LeaseLostError",
         "LimitTimeoutError",
         "NotConfirmedError",
@@ -156,12 +174,21 @@ _HOMES = {
     ),
     "model.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
+    "model.filter": ("Filter",),
     "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
     "model.queue_settings": ("Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
-    "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
+    "model.reports": (
+        "BulkProgress",
+        "Health",
+        "Imported",
+        "LeaseInfo",
+        "Problem",
+        "QueueStats",
+        "WorkerInfo",
+    ),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

@@ -22,7 +22,8 @@ from kit.each import each
 
 import dpq
 from dpq import DPQ, Push, Task, TaskState, WorkerInfo
-from dpq.operations.browse import Browser, Filter
+from dpq.model.filter import Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.command import once, same
 from dpq.protocol.keys import PARTS, key_of
@@ -564,6 +565,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "bury": q.bury(q.pop_many(1)[0], "reason"),
         "update": q.update(q.push("x", group="a"), priority=3, delay=1),
         "cancel": q.cancel(q.push("x", 99, group="a")),
+        "export": (lines := list(q.export())),
+        "import_": q.import_(lines),
         "cron": q.push("x", cron="* * * * *", key="cron"),
         "get": q.get(q.push("x")),
         "peek": [q.peek(state=state) for state in TaskState],

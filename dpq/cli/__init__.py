@@ -31,6 +31,7 @@ from dpq.cli import (
     run_task,
     top,
     trail,
+    transfer,
     web,
     worker,
 )
@@ -141,6 +142,8 @@ _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(change.scripts)
 _add()(change.register)
+_add()(transfer.export)
+_add("import")(transfer.import_)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
 _add()(health.health)

@@ -31,6 +31,7 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
+from dpq.model.schedule import say_schedule
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
 from dpq.views.verdict import say_drain
@@ -44,7 +45,7 @@ CUT_FIRST = ("group", "key", "last error", "payload")
 """Columns of tasks that are cut if there is no room: texts of any length."""
 
 TASKS_GO = (
-    *("priority", "cost", "every", "attempts", "attempt", "key", "in", "group"),
+    *("priority", "cost", "recurs", "attempts", "attempt", "key", "in", "group"),
     *("died (UTC)", "until (UTC)", "payload", "last error"),
 )
 """Columns of tasks that a narrow table leaves out, the first of them first."""
@@ -167,8 +168,8 @@ def _costs(tasks: Sequence[Task[Any] | Forecast]) -> list[str | None]:
 
 
 def _schedules(tasks: Sequence[Task[Any]]) -> list[str | None]:
-    """List the schedules of tasks; None for a task that does not recur."""
-    return [task.cron or (f"{task.every:g} s" if task.every else None) for task in tasks]
+    """List the schedules of tasks in words; None for a task that does not recur."""
+    return [say_schedule(task.every, task.cron) or None for task in tasks]
 
 
 def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
@@ -181,7 +182,7 @@ def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
             "cost": _costs(tasks),
             "group": [task.group for task in tasks],
             "key": [task.key for task in tasks],
-            "every": _schedules(tasks),
+            "recurs": _schedules(tasks),
             "attempt": [f"{task.attempt}/{task.max_attempts}" for task in tasks],
             "until (UTC)": [task.visible_until for task in tasks],
             "last error": [task.last_error for task in tasks],
@@ -202,7 +203,7 @@ def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
             "last error": [task.last_error for task in tasks],
             "priority": [task.priority for task in tasks],
             "cost": _costs(tasks),
-            "every": _schedules(tasks),
+            "recurs": _schedules(tasks),
             "group": [task.group for task in tasks],
             "payload": [_json(task.payload) for task in tasks],
         },

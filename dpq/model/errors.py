@@ -115,6 +115,48 @@ class BatchNotFoundError(DPQError):
         return type(self), (self.batch, self.queue_name)
 
 
+class ExportFileError(DPQError, ValueError):
+    """A line of an export cannot be read, or the export ends too early.
+
+    Attributes:
+        line: The number of the line, from 1.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["ExportFileError"], tuple[int, str]]:
+        return type(self), (self.line, self.reason)
+
+
+class ImportConflictError(DPQError):
+    """An import meets another task under the id or the key of one of its tasks.
+
+    The lines before it were imported, up to 100 of them perhaps not. A second call goes on there.
+
+    Attributes:
+        line: The number of the line, from 1.
+        task_id: The id of the task in the export.
+        key: Its key, if that is taken; None if its id is taken.
+        holder: The id of the task that is stored.
+    """
+
+    def __init__(self, line: int, task_id: str, key: str | None, holder: str) -> None:
+        met = f"its key {key!r} is taken by task {holder}"
+        if key is None:
+            met = "the queue has another task with this id (its group or key differs)"
+        super().__init__(
+            f"line {line}: task {task_id} cannot be imported: {met}. Cancel one of them, or import "
+            "with keep=True (--keep), which leaves out the tasks of the export that meet others"
+        )
+        self.line, self.task_id, self.key, self.holder = line, task_id, key, holder
+
+    def __reduce__(self) -> tuple[type["ImportConflictError"], tuple[int, str, str | None, str]]:
+        return type(self), (self.line, self.task_id, self.key, self.holder)
+
+
 class LimitChangedError(DPQError):
     """A limit is another one than its changer has seen; nothing was changed.
 

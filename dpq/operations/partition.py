@@ -130,8 +130,7 @@ class Partition(
                 if needs_clock(spec):
                     # Ask for the server's clock, since this machine's clock may be wrong.
                     if now_ms is None:
-                        ask = self._command("push", [self._now()], replies.read_time)
-                        now_ms = yield ask._replace(needs_confirmation=False)
+                        now_ms = yield from self.server_time()
                     spec = with_times(spec, now_ms)
                 if "key" in spec:
                     keys[len(args) // 3] = spec["key"]

@@ -180,6 +180,13 @@ class QueueBase(Generic[P]):
             raise ConfigurationError(
                 f"redis is {redis!r}: it must be a client; from_url() opens one"
             )
+        if any(kind.__name__.endswith("Pipeline") for kind in type(redis).__mro__):
+            raise ConfigurationError(
+                f"redis is a {type(redis).__module__}.{type(redis).__name__}: a call of DPQ needs "
+                "its answer at once, so it cannot be part of a pipeline or transaction of Redis; "
+                "give the client. To push within a transaction of a database, use an outbox: "
+                "docs/transactions.md"
+            )
         if inspect.iscoroutinefunction(redis.execute_command) is not wanted:
             raise ConfigurationError(
                 f"redis is a {type(redis).__module__}.{type(redis).__name__}, and "

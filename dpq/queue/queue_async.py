@@ -28,6 +28,7 @@ from typing import (
 )
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.signals import Scope, Signal, signal_of
@@ -43,15 +44,17 @@ if TYPE_CHECKING:
     from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
-    from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
+    from dpq.operations.bulk import BulkAction
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead_async import AsyncDeadLetters
@@ -829,6 +832,61 @@ class AsyncDPQ(AsyncQueueLife[P]):
             self._operations.purge, None if state is None else task_state(state)
         )
 
+    async def bulk(
+        self,
+        action: BulkAction,
+        chosen: Filter | None = None,
+        *,
+        priority: float | None = None,
+        reason: str | None = None,
+        rate: float | None = None,
+        progress: Callable[[BulkProgress], object] | None = None,
+    ) -> BulkProgress:
+        """Do an action on all tasks that pass a filter, in steps of 200.
+
+        The tasks are counted first, and at most so many are changed. No step holds up the server.
+        Tasks that come meanwhile may be changed or not.
+
+        Args:
+            action: `cancel`, `update` (the priority) and `run` (delayed tasks, now) take live
+                tasks, `release` and `bury` running ones, `replay` and `purge` dead ones.
+            chosen: The filter; None for all tasks of the states that the action takes.
+            priority: The new priority of `update`.
+            reason: The reason of `bury`.
+            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            progress: Called after each step; the action stops if it returns False.
+
+        Returns:
+            What was done. Tasks that have changed before their turn are left, and counted. If a
+            call ends early, call it again: it goes on with those that still pass.
+
+        Raises:
+            ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
+        """
+        from dpq.operations.bulk import Bulk
+
+        value = priority if action == "update" else reason
+        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate)
+        goes_on = True
+        while goes_on and await self._session.run(bulk.count_some):
+            goes_on = progress is None or progress(bulk.progress()) is not False
+        while goes_on and (taken := await self._session.run(bulk.step)) is not None:
+            goes_on = progress is None or progress(bulk.progress()) is not False
+            if goes_on and rate and not bulk.is_over:
+                await pause(taken / rate)
+        await self._session.run(bulk.tell)
+        return bulk.progress(stopped=not goes_on)
+
+    async def count(self, chosen: Filter) -> int:
+        """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
+        from dpq.operations.bulk import Bulk
+
+        dead = chosen.state is TaskState.DEAD
+        bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
+        while await self._session.run(bulk.count_some):
+            pass
+        return bulk.count
+
     async def register(self) -> None:
         """Create the queue, and add its name to the list that daemons and the CLI read.
 
@@ -841,6 +899,99 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._session.ready()
         await self._session.open(create=True)
         await self._session.run(self._operations.register)
+
+    async def export(self, *, pause: bool = False) -> AsyncIterator[str]:
+        """Read the whole queue as lines of JSON: settings, limits, and every task.
+
+        A line has all that is stored of a task: state, due time, counts, key, priority, place
+        among equals. A running task is written as a ready one, with its counts and without its
+        lease. Each step reads about 100 tasks, so a queue of any size goes on meanwhile. Then the
+        lines are no snapshot: a task that is stored all the time is written once at least, as it is
+        at some moment in between; one that is pushed or acked meanwhile may be there or not.
+
+        Args:
+            pause: Pause the queue for the time of the export, and end as it was paused before. If
+                nobody pushes, ends or changes tasks meanwhile, the copy is exact: the last line
+                has as `changed` the totals that have moved, `{}` for none.
+
+        Yields:
+            Lines, each with its line break. The last one has counts, so that `import_` notices a
+            file that was cut.
+
+        Raises:
+            ConfigurationError: There is no such queue.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.operations.transfer import PAUSE_SECONDS, Export, Position
+
+        export, by = Export(self._operations), process_name()
+        yield await self._session.run(export.begin, pause)
+        at: Position | None = None
+        renew = 0.0
+        try:
+            while at is not None or not renew:
+                if time.monotonic() >= renew:
+                    renew = time.monotonic() + PAUSE_SECONDS / 3
+                    if pause:
+                        await self._session.run(self._operations.pause, PAUSE_SECONDS, by)
+                if at is None:
+                    await self._session.run(export.count)
+                lines, at = await self._session.run(export.page, at or Position())
+                for line in lines:
+                    yield line
+            yield await self._session.run(export.end)
+        finally:
+            if pause and renew:
+                await self._session.run(export.restore_pause, by)
+
+    async def import_(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        follow: bool = False,
+        keep: bool = False,
+        again: bool = False,
+    ) -> Imported:
+        """Add the tasks of an export, with their ids, states, due times, counts and places.
+
+        If the queue does not exist, it is created with the settings of the export. Each step adds
+        up to 100 tasks, all of them or none, and notes its last line in the queue. So if the import
+        is called again with the same lines, after whatever error, it goes on where it was: no
+        task is added twice, also if consumers have ended some. A task that the queue has is left
+        as it is.
+
+        Args:
+            lines: The lines of `export`: a file, a list or any iterable.
+            follow: Keep the queue's settings and limits, and give its order and aging to the
+                tasks. By default another order, aging, fairness, cap or limit is an error.
+            keep: Leave out tasks whose id or key another task has. By default that is an error.
+            again: Add the tasks of an export that was imported here before once more: all that are
+                not stored.
+
+        Returns:
+            The counts.
+
+        Raises:
+            ExportFileError: A line cannot be read, or lines are missing. For a list, and for a file
+                on disk, a cut end is noticed before anything is written.
+            ImportConflictError: Another task has the id or the key of a task.
+            ConfigurationError, LimitChangedError: Settings or limits differ.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.operations.transfer import Import
+
+        importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
+        is_new = await self._session.run(importing.begin)
+        await self._session.open()
+        if is_new or self.partitions > 1:
+            await self._session.open(create=True)  # all partitions, once their number is known
+        await self._session.run(importing.start)
+        for batch in importing.batches():
+            await self._session.run(importing.add, batch)
+        await self._session.run(importing.finish)
+        return importing.report
 
     async def drop(self) -> None:
         """Remove the whole queue: tasks, settings, totals and its name in the registry."""

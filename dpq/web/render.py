@@ -9,20 +9,20 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
-from dpq import Forecast
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
+from dpq.model.schedule import say_schedule
 from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
-from dpq.views.words import number
+from dpq.views.words import held_text, number
 from dpq.web.svg import day, draw, hour, lanes, life_line, spark
 
 NODES_SHOWN = 500
@@ -97,10 +97,12 @@ def coded(text: str) -> Markup:
     return Markup("").join(parts)
 
 
-def held_text(task: Forecast) -> str:
-    """Say what holds a task until its start, beside its reason and its group."""
-    text = task.because.replace(f"group {task.group!r}: ", "its group: ", 1)
-    return "" if text == "now" else text.removesuffix(f": {task.reason}")
+def schedule(task: Any) -> Markup:
+    """Write the schedule of a task in words, and its cron line as it stands."""
+    words = say_schedule(task.every, task.cron)
+    if not task.cron or words == task.cron:
+        return Markup("<code>{}</code>").format(words) if task.cron else escape(words)
+    return Markup('{} <code class="soft">{}</code>').format(words, task.cron)
 
 
 def plain(payload: Any) -> Any:
@@ -196,6 +198,7 @@ def environment() -> Environment:
         "held_text": held_text,
         "one_line": one_line_of,
         "tree": tree,
+        "schedule": schedule,
         "window": window_text,
         "rate_text": rate_text,
         "quota": quota_text,

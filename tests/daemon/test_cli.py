@@ -162,18 +162,24 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "shown"),
+    ("options", "line", "shown"),
     [
-        (("--every", 3600), "3600 s"),
-        (("--cron", "*/5 * * * *"), "*/5 * * * * UTC"),
-        (("--cron", "0 3 * * *", "--timezone", "Europe/Berlin"), "0 3 * * * Europe/Berlin"),
+        (("--every", 3600), None, "every 1 h"),
+        (("--cron", "*/5 * * * *"), "*/5 * * * * UTC", "every fifth minute of every hour (UTC)"),
+        (
+            ("--cron", "0 3 * * *", "--timezone", "Europe/Berlin"),
+            "0 3 * * * Europe/Berlin",
+            "at 03:00 every day (Europe/Berlin)",
+        ),
     ],
 )
-def test_push_of_a_recurring_task(run: Run, q: DPQ, options: tuple[Any, ...], shown: str) -> None:
+def test_push_of_a_recurring_task(
+    run: Run, q: DPQ, options: tuple[Any, ...], line: str | None, shown: str
+) -> None:
     """A schedule reaches the task and is shown; it ends by its key."""
     task_id = run("push", "1", "--key", "k", *options).stdout.strip()
     task = q.get(task_id)
-    assert (task.every, task.cron) == ((3600, None) if task.every else (None, shown))
+    assert (task.every, task.cron) == (None if line else 3600, line)
     state = "ready" if task.every else "delayed"
     assert shown in run("peek", "--state", state).stdout
     run("update", "--key", "k", "--priority", 3)
@@ -1341,3 +1347,38 @@ def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "pip install" in result.stderr
+
+
+def test_export_and_import(run, q, url, name, tmp_path):
+    """A queue goes to stdout as lines and comes back from stdin; what was imported is not again."""
+    q.push_many([Push(n, n, key=f"k{n}") for n in range(250)])
+    q.set_limit(1000, 1, burst=1000)
+    other = f"{name}-b"
+    out = run("export", "--pause")
+    assert len(out.stdout.splitlines()) == 253
+    assert "exported 250 tasks and 1 limits" in out.stderr
+    done = run("import", other, lines=out.stdout)
+    assert done.stdout == ""
+    assert "imported 250 tasks and 1 limits" in done.stderr
+    with DPQ[Any](q.redis, other) as b:
+        assert b.pop().task.payload == 249
+        assert b.stats().ready == 249
+        file = tmp_path / "e.ndjson"
+        file.write_text(out.stdout, encoding="utf-8")
+        assert "250 tasks were imported before" in run("import", other, "--file", file).stderr
+        again = run("import", other, "--file", file, "--again").stderr
+        assert "250 tasks were left as they are" in again
+        file.write_text(out.stdout[:-30], encoding="utf-8")
+        assert "Nothing was imported" in run("import", other, "--file", file, code=1).stderr
+        b.drop()
+        b.push("mine", key="k0")
+        assert "--keep" in run("import", other, "--follow", lines=out.stdout, code=1).stderr
+        kept = run("import", other, "--follow", "--keep", lines=out.stdout)
+        assert "249 tasks" in kept.stderr
+        b.drop()
+    q.pause()
+    lines = run("export").stdout
+    q.resume()
+    assert f"dpq resume --queue {other}" in run("import", other, lines=lines).stderr
+    DPQ[Any](q.redis, other).drop()
+    assert "there is no queue" in run("export", f"{name}-c", code=1).stderr

@@ -13,8 +13,9 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
+from dpq.model.filter import Filter
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
-from dpq.operations.browse import Browser, Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
@@ -346,6 +347,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "drain": lambda q: q.drain(),
     "history": lambda q: q.history(),
     "events": lambda q: q.events(),
+    "export": lambda q: list(q.export())[1:],
     "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "held": lambda q: len(q.held()),
@@ -360,6 +362,14 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
 }
 """By script: what only looks."""
 
+EXPORTED = [
+    '{"dpq_export":1,"export":"x","paused_until":null}',
+    '{"id":"a","state":"ready","priority":"5","sequence":7,"enqueued_ms":1,"key":"n","payload":1}',
+    '{"id":"b","state":"delayed","due_ms":9,"priority":"5","sequence":8,"enqueued_ms":1,"payload":1}',
+    '{"end":true,"lines":4,"tasks":2,"limits":0,"damaged":0}',
+]
+"""An export of two tasks."""
+
 ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "push": [
         lambda q: q.push("x"),
@@ -369,6 +379,7 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "push_plain": [lambda q: q.push("x"), lambda q: q.push_many([Push(1), Push(2)])],
     "seal_batch": [lambda q: q.seal_batch("new")],
+    "import": [lambda q: q.import_(EXPORTED, follow=True)],
     "remember": [lambda q: q._session.run(q._operations.remember)],
 }
 """By script: what may be refused, and then has changed nothing."""

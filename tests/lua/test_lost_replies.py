@@ -21,8 +21,9 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
+from dpq.model.filter import Filter
 from dpq.model.limit_rules import LimitRules
-from dpq.operations.browse import Browser, Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import Trail, task_trail
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
@@ -287,6 +288,20 @@ def test_drop(server, q, probe, lossy, lose):
     with lose("drop"):
         lossy.drop()
     assert probe.stored() == {}
+
+
+def test_import(server, q, probe, lossy, lose):
+    """Each task is there once, and the lines count as imported before."""
+    q.push_many([Push(n, n, key=f"k{n}") for n in range(3)])
+    lines = list(q.export())
+    q.drop()
+    with lose("import"):
+        report = lossy.import_(lines)
+    assert (report.added, report.before) == (0, 3)
+    assert q.stats().ready == 3
+    assert probe.drain() == [2, 1, 0]
+    assert lossy.import_(lines).before == 3
+    assert q.size() == 0
 
 
 def test_extend(server, q, clock, probe, lossy, lose):
@@ -635,6 +650,7 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
     "history": (lambda q: q.history(), []),
     "events": (lambda q: [event.kind for event in q.events()], ["limit_set"]),
+    "export": (lambda q: len(list(q.export())), 7),
     "forecast": (lambda q: [t.payload for t in q.forecast()], ['"ready"', '"delayed"']),
     "get": (lambda q: q.get(key="k").payload, "ready"),
     "held": (lambda q: [(lease.group, lease.worker) for lease in q.held()], [("g", None)]),
