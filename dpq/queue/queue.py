@@ -1061,6 +1061,7 @@ class DPQ(QueueLife[P]):
         members: Sequence[str] | None = None,
         weight: float | None = None,
         reset: bool = False,
+        in_order: bool = False,
     ) -> None:
         """Limit what is popped, for all consumers together, also for those that run already.
 
@@ -1094,6 +1095,11 @@ class DPQ(QueueLife[P]):
                 slack and estimates, and what the host has said is left. A closing stays:
                 `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
                 its own, one after the other. Not for a program's start: each would reset it.
+            in_order: Run the tasks of the group one at a time, each once the one before is finished
+                or dead: while a task waits for its retry, after `fail`, `release`, `set_visibility`
+                or a 429, no other task of the group runs. A replayed task, or one that `update` has
+                delayed, holds none. It implies `concurrency=1`. For a group without members, or
+                `"*"`.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, the queue has another format, or
@@ -1115,6 +1121,7 @@ class DPQ(QueueLife[P]):
             members=members,
             weight=weight,
             reset=reset,
+            in_order=in_order,
         )
         self._session.run(self._operations.set_limit, rules, process_name())
 

@@ -357,6 +357,7 @@ def limit(call: Call) -> Response:
         [_window(each) for each in said] or None,
         group=group,
         concurrency=call.json.get("concurrency"),
+        in_order=call.json.get("in_order", False),
         members=call.json.get("members"),
         weight=call.json.get("weight"),
     )

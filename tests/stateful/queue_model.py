@@ -68,6 +68,7 @@ class Entry:
     granted: Granted | None = None
     reason: str = ""
     error: str | None = None
+    holds: bool = False  # it waits for its retry, and no other of its group runs
 
 
 @dataclass
@@ -180,10 +181,16 @@ class Model:
         running = [e for e in self.tasks.values() if e.state == INVISIBLE]
         return sum(scope is None or e.group == scope for e in running)
 
+    def held(self, scope: str | None) -> list[Entry]:
+        """The tasks that hold a group in order."""
+        return [
+            e for e in self.tasks.values() if e.holds and scope is not None and e.group == scope
+        ]
+
     def full(self, scope: str | None) -> bool:
         """Until a lease ends, nothing of this scope may run."""
-        most = self.rules(scope).concurrency
-        return bool(self.gate(scope).probe) or (most is not None and self.in_flight(scope) >= most)
+        most, out = self.rules(scope).concurrency, self.in_flight(scope) + len(self.held(scope))
+        return bool(self.gate(scope).probe) or (most is not None and out >= most)
 
     def moment(self, scope: str | None, entry: Entry | None, now: int) -> Fraction:
         """When closing and windows of a scope let a task run; None is the lightest there may be."""
@@ -205,6 +212,9 @@ class Model:
         gate, at = self.gate(scope), self.moment(scope, None, now)
         if gate.opens > now:
             return gate.reason, at
+        back = max((e.until for e in self.held(scope)), default=None)
+        if back is not None and gate.rules.in_order and not gate.probe:
+            return "in order", Fraction(back) if back > now else None
         if self.full(scope):
             return ("probe" if gate.probe else "concurrency"), None
         if scope is not None:
@@ -275,7 +285,12 @@ class Model:
             self.ended(entry, lapsed)
         if entry.state == FREE != state:
             self.vacate(entry)
-        entry.state, entry.until = state, until
+        entry.state, entry.until, entry.holds = state, until, False
+
+    def hold(self, entry: Entry) -> None:
+        """A task that its holder has sent back holds a group in order until it is due."""
+        waits = entry.state == DELAYED and entry.group is not None and entry.deliveries > 0
+        entry.holds = waits and self.rules(entry.group).in_order
 
     def lift(self, entry: Entry, wait: int) -> None:
         """Out of ready, if it is there, and in `wait` ms to stand somewhere else."""
@@ -534,12 +549,14 @@ class Model:
         if entry is None or entry.state not in (FREE, *((DELAYED,) if force else ())):
             return []
         scopes = {None, entry.group}
-        late = self.too_late(entry, now)
+        late, held, entry.holds = self.too_late(entry, now), entry.holds, False
         if late:
             self.bury(entry, now, "expired")
         elif all(self.may_run(scope, entry, now) for scope in scopes):
             self.grant(entry, now, visibility)
             return [entry]
+        else:
+            entry.holds = held
         return []
 
     def take(self, entry: Entry, until: int) -> None:
@@ -610,6 +627,7 @@ class Model:
         """Hidden, uncounted."""
         self.defer(entry)
         self.come_back(entry, now, wait)
+        self.hold(entry)
 
     def spent(self, entry: Entry, told: dict[str, int], now: int) -> bool:
         """What a delivery has spent, once for each unit; False if it has told all before."""
@@ -632,6 +650,7 @@ class Model:
         self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
         first = self.defer(entry)
         self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
+        self.hold(entry)
         if scope != "task":
             gate = self.gate(entry.group if scope == "group" else None)
             gate.refused(now, wait, first)
@@ -648,6 +667,7 @@ class Model:
         if priority is not None:
             entry.priority = priority
         self.put(entry, now, wait)
+        self.hold(entry)
 
     def fail(
         self, entry: Entry, now: int, wait: int, error: str | None, priority: Number | None = None
@@ -667,6 +687,7 @@ class Model:
             self.bury(entry, now, "attempts spent")
         else:
             self.come_back(entry, now, wait)
+            self.hold(entry)
 
     def give_up(self, entry: Entry, now: int, reason: str, priority: Number | None) -> None:
         """The holder buries it."""

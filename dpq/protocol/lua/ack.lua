@@ -96,7 +96,7 @@ if strays or awaited or #again > 0 or reports then
       count_time(task.token, 1000)
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
-      back(id, task, wait)
+      back(id, task, wait, true)
     end
   end
   admit()
