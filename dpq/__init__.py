@@ -13,9 +13,12 @@ from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
     from dpq.model.backoff import Backoff
+    from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
     from dpq.model.errors import (
+        BatchFinishedError,
+        BatchNotFoundError,
         ConfigurationError,
         CostWarning,
         DPQError,
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
     from dpq.model.verdict import Verdict, VerdictState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.first import pop_first
+    from dpq.queue.first_async import pop_first_async
     from dpq.queue.permits import Permit
     from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ
@@ -79,6 +84,9 @@ __all__ = [
     "AsyncPermit",
     "AsyncWorker",
     "Backoff",
+    "BatchFinishedError",
+    "BatchNotFoundError",
+    "BatchState",
     "Budget",
     "BulkProgress",
     "ConfigurationError",
@@ -136,15 +144,21 @@ __all__ = [
     "Worker",
     "WorkerInfo",
     "known_queues",
+    "pop_first",
+    "pop_first_async",
 ]
 
 _HOMES = {
     "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
+    "queue.first": ("pop_first",),
+    "queue.first_async": ("pop_first_async",),
     "queue.permits": ("Permit",),
     "queue.permits_async": ("AsyncPermit",),
     "model.errors": (
+        "BatchFinishedError",
+        "BatchNotFoundError",
         "ConfigurationError",
         "CostWarning",
         "DPQError",
@@ -186,6 +200,7 @@ _HOMES = {
         "TaskState",
     ),
     "model.backoff": ("Backoff",),
+    "model.batch_state": ("BatchState",),
     "model.budget": ("Budget",),
     "model.verdict": ("Verdict", "VerdictState"),
     "queue.queue": ("DPQ",),

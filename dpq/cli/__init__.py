@@ -29,6 +29,7 @@ from dpq.cli import (
     metrics,
     produce,
     run,
+    run_task,
     top,
     trail,
     transfer,
@@ -105,6 +106,7 @@ _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
 _add(cls=BareNumber)(consume.pop)
 _add()(worker.worker)
+_add(context_settings=TAKES_IDS)(run_task.run_task)
 _add()(run.run)
 for _command in (consume.ack, consume.fail, consume.release, consume.rate_limited):
     _add(context_settings=TAKES_IDS)(_command)

@@ -5,6 +5,8 @@
       PayloadError       (ValueError)   a payload cannot be encoded, decoded or validated
       DuplicateTaskError                the key is taken and on_duplicate="error"
       TaskNotFoundError                 no such live task in this queue
+      BatchFinishedError                the batch of a push is finished
+      BatchNotFoundError                no such batch in this queue
       LeaseLostError                    the token is not the live one
       LimitChangedError                 (not public) other rules stand than `dpq limit` has shown
       LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
@@ -20,6 +22,8 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "BatchFinishedError",
+    "BatchNotFoundError",
     "ConfigurationError",
     "CostWarning",
     "DPQError",
@@ -69,6 +73,46 @@ class DuplicateTaskError(DPQError):
         )
         self.key = key
         self.task_id = task_id
+
+
+class BatchFinishedError(DPQError):
+    """A push names a batch that is sealed and finished; nothing was changed.
+
+    Attributes:
+        batch: The name of the batch.
+    """
+
+    def __init__(self, batch: str, queue_name: str) -> None:
+        super().__init__(
+            f"batch {batch!r} of queue {queue_name!r} is finished: it was sealed, and none of its "
+            "tasks is left. Push into a batch of another name, and seal a batch only after its "
+            "last push, unless its own tasks push the others while they run"
+        )
+        self.batch = batch
+        self.queue_name = queue_name
+
+    def __reduce__(self) -> tuple[type["BatchFinishedError"], tuple[str, str]]:
+        return type(self), (self.batch, self.queue_name)
+
+
+class BatchNotFoundError(DPQError):
+    """The queue has no batch of this name.
+
+    Attributes:
+        batch: The name of the batch.
+    """
+
+    def __init__(self, batch: str, queue_name: str) -> None:
+        super().__init__(
+            f"queue {queue_name!r} has no batch {batch!r}: no task was pushed into it and nobody "
+            "has sealed it, or it ended more than 90 days or 10000 batches ago; batches() lists "
+            "those that are stored"
+        )
+        self.batch = batch
+        self.queue_name = queue_name
+
+    def __reduce__(self) -> tuple[type["BatchNotFoundError"], tuple[str, str]]:
+        return type(self), (self.batch, self.queue_name)
 
 
 class ExportFileError(DPQError, ValueError):
@@ -158,7 +202,7 @@ class TaskNotFoundError(DPQError):
 
 
 class LeaseLostError(DPQError):
-    """The delivery is over: another consumer has popped the task, or the delivery was ended before.
+    """The delivery is over: another consumer has the task, it was cancelled, or it ended before.
 
     The call changed nothing.
 
@@ -166,15 +210,20 @@ class LeaseLostError(DPQError):
         task_id: The task; for `ack_many`, the first whose lease is lost.
         action: The call that was refused.
         task_ids: All tasks of the call whose lease is lost.
+        cancelled: The task was cancelled, or purged, during this delivery. The server knows that
+            for an hour.
     """
 
-    def __init__(self, action: str, task_ids: Sequence[str]) -> None:
+    def __init__(self, action: str, task_ids: Sequence[str], *, cancelled: bool = False) -> None:
         more = f" and {len(task_ids) - 1} more" if len(task_ids) > 1 else ""
-        super().__init__(
-            f"cannot {action} task {task_ids[0]}{more}: the token of this delivery is no longer "
-            "the live one (the lease ran out and another consumer has the task, or the delivery "
-            "was finished before)"
-        )
+        why = "the task was cancelled during this delivery; stop to work on it"
+        if not cancelled:
+            why = (
+                "the token of this delivery is no longer the live one (the lease ran out and "
+                "another consumer has the task, or the delivery was finished before)"
+            )
+        super().__init__(f"cannot {action} task {task_ids[0]}{more}: {why}")
+        self.cancelled = cancelled
         self.task_id = task_ids[0]
         self.task_ids = tuple(task_ids)
         self.action = action

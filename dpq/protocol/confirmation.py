@@ -24,7 +24,7 @@ from dpq.protocol.scripts import script
 
 CONFIRMED_SCRIPTS = frozenset(
     {
-        *("push", "push_plain", "update", "cancel", "purge", "drop", "replay"),
+        *("push", "push_plain", "seal_batch", "update", "cancel", "purge", "drop", "replay"),
         *("ack", "ack_plain", "fail", "release", "set_visibility", "rate_limited", "bury"),
         *("pause", "close", "delay_group", "met_limit", "set_limit", "configure", "import"),
     }

@@ -24,6 +24,8 @@ class Code(IntEnum):
     OTHER_PARTITIONS = -7
     OTHER_FORMAT = -8
     SETTINGS_LOST = -9
+    BATCH_FINISHED = -10
+    CANCELLED = -13
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))

@@ -325,6 +325,24 @@ class QueueBase(Generic[P]):
         return int(self._setting("trail_max_events", "0"))
 
 
+def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple[str, bool] | None:
+    """Check the arguments of a pop that names its task; return None if it names none.
+
+    Raises:
+        ConfigurationError: `timeout` or `force` does not go with `id`.
+    """
+    if id_ is None:
+        if force:
+            raise ConfigurationError("force is True without an id: give the id of a delayed task")
+        return None
+    if timeout != 0:
+        raise ConfigurationError(
+            f"timeout is {timeout!r}: a pop by id does not wait, so leave it out; why({id_!r}) "
+            "says when the task may run"
+        )
+    return id_, force
+
+
 def operations_named(queue_name: str) -> QueueOperations[Any]:
     """Build the operations of a queue of which this process knows only the name."""
     from dpq.operations.description import Description

@@ -187,13 +187,12 @@ def server(call: Call) -> Response:
 
 INFO = {
     "redis_version": "version",
-    "valkey_version": "Valkey",
     "uptime_in_seconds": "up for",
     "used_memory_human": "memory used",
     "maxmemory_human": "memory at most",
     "maxmemory_policy": "when it is full",
     "connected_clients": "clients",
-    "instantaneous_ops_per_sec": "commands in a second",
+    "instantaneous_ops_per_sec": "commands per second",
     "aof_enabled": "AOF",
     "rdb_last_bgsave_status": "last RDB",
 }
@@ -209,6 +208,9 @@ def _info(redis: Any) -> dict[str, str] | None:
     if not isinstance(info, dict) or "redis_version" not in info:
         return None
     shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
+    shown["version"] = f"Redis {info['redis_version']}"
+    if "valkey_version" in info:
+        shown["version"] = f"Valkey {info['valkey_version']}, as {shown['version']}"
     if info.get("maxmemory") == 0:
         shown["memory at most"] = "no bound"
     return shown

@@ -22,7 +22,7 @@ from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads, whole_of
 from dpq.web.site import Call
 
-STATES = [state.value for state in TaskState]
+STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
 
 ALL = "all"
 """The state that a search in all states names."""

@@ -32,11 +32,13 @@ READY = 18
 
 
 def fill(q: DPQ[Any], clock: Clock) -> None:
-    """Some tasks, two of them under a lease."""
+    """Some tasks, three of them under a lease, of which one is the last of its batch."""
     q.push_many([Push(i, priority=i % 3) for i in range(READY)])
     q.push("held", 9, group="a")
     q.push("keyed", 8, key="k")
-    q.pop_many(2)
+    q.push("of batch", 7, batch="b", max_attempts=1)
+    q.seal_batch("b", on_finish=Push("at its end"))
+    q.pop_many(3)
 
 
 def grouped(q: DPQ[Any], clock: Clock) -> None:
@@ -156,6 +158,7 @@ def broken(q: DPQ[Any], clock: Clock) -> None:
     q.redis.hset(key_of(q.queue_name, "gates"), "a", "nonsense")
     q.redis.hset(key_of(q.queue_name, "meta"), "x", "nonsense")
     q.redis.zadd(key_of(q.queue_name, "waiting"), {"a\tnonsense": 0})
+    q.redis.hset(key_of(q.queue_name, "batches"), "b", "nonsense")
 
 
 WORLDS: list[Build] = [
@@ -297,6 +300,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "check": [lambda q: q.check(), lambda q: q.repair()],
     "check_limits": [lambda q: q.check(), lambda q: q.repair()],
+    "mend_batch": [lambda q: q.repair()],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),
@@ -328,11 +332,13 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
 }
 """By script: whatever holds, ends or guards work, and whatever looks after it."""
 
-MENDS = {"check", "check_limits", "types"}
+MENDS = {"check", "check_limits", "mend_batch", "types"}
 
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
     "workers": lambda q: q.workers(),
+    "batches": lambda q: q.batches(),
+    "check_batches": lambda q: q.check(),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
     "names": lambda q: q._session.run(q._operations.partitions[0].names) and None,
     "survey": lambda q: q._session.run(q._operations.survey).closed,
@@ -372,6 +378,7 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: q.push_many([Push(1, key="k", on_duplicate="rerun"), Push(2)]),
     ],
     "push_plain": [lambda q: q.push("x"), lambda q: q.push_many([Push(1), Push(2)])],
+    "seal_batch": [lambda q: q.seal_batch("new")],
     "import": [lambda q: q.import_(EXPORTED, follow=True)],
     "remember": [lambda q: q._session.run(q._operations.remember)],
 }
@@ -426,9 +433,11 @@ class Stage:
                     all_at_once.xrange(key)
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
-            *found, events, trail = all_at_once.execute()
-        found[PARTS.index("conf")].pop(b"asked", None)  # the short way of pop may ask once more
-        return [*found, [[fields for _, fields in each] for each in (events, trail)]]  # ids: times
+            found = dict(zip(PARTS, all_at_once.execute(), strict=True))
+        found["conf"].pop(b"asked", None)  # the short way of pop may ask once more
+        for stream in ("events", "trail"):
+            found[stream] = [fields for _, fields in found[stream]]  # ids are times
+        return [*found.values()]
 
     @contextmanager
     def full(self) -> Iterator[None]:
@@ -461,6 +470,7 @@ HASHES = {
     "gates",
     "workers",
     "history",
+    "batches",
 }
 
 

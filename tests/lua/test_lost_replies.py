@@ -539,6 +539,28 @@ def test_check_limits(server, q, probe, lossy, lose):
     assert probe.redis.hexists(probe.key("conf"), "gated")
 
 
+def test_seal_batch(server, q, probe, lossy, lose):
+    """The batch is sealed; one task waits for its end, and runs once."""
+    q.push("x", batch="b")
+    with lose("seal_batch"):
+        assert lossy.seal_batch("b").sealed
+    with lose("push"):
+        lossy.seal_batch("b", on_finish=Push("end"))
+    with lose("ack"):
+        assert lossy.ack(probe.pop()) is False
+    assert (q.batch("b").done, q.batch("b").left) == (1, 0)
+    assert probe.drain() == ["end"]
+
+
+def test_mend_batch(server, q, probe, lossy, lose):
+    """The second call finds the batch mended."""
+    q.push("x", batch="b")
+    probe.redis.delete(probe.key("batches"))
+    with lose("mend_batch"):
+        assert [problem.kind for problem in lossy.repair()] == ["batch miscounted"]
+    assert (q.batch("b").left, q.check()) == (1, [])
+
+
 def test_replay(server, q, probe, lossy, lose):
     """Ids that are dead no more are left alone."""
     task_id = q.push("x")
@@ -621,6 +643,8 @@ def test_update(server, q, lossy, lose):
 
 
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
+    "batches": (lambda q: q.batches(), []),
+    "check_batches": (lambda q: q.check(), []),
     "dead_kinds": (lambda q: q._session.run(Browser(q._operations).kinds).kinds, []),
     "find_groups": (lambda q: q._session.run(Browser(q._operations).groups, "name"), []),
     "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
