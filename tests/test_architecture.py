@@ -577,6 +577,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "bury": q.bury(q.pop_many(1)[0], "reason"),
         "update": q.update(q.push("x", group="a"), priority=3, delay=1),
         "cancel": q.cancel(q.push("x", 99, group="a")),
+        "bulk": q.bulk("update", Filter(group="a", older_than=0), priority=4),
+        "count": q.count(Filter(key_prefix="k")),
         "export": (lines := list(q.export())),
         "import_": q.import_(lines),
         "cron": q.push("x", cron="* * * * *", key="cron"),
