@@ -24,7 +24,9 @@ if TYPE_CHECKING:
         LimitTimeoutError,
         NotConfirmedError,
         PayloadError,
+        ResultTimeoutError,
         ServerWarning,
+        TaskDeadError,
         TaskNotFoundError,
     )
     from dpq.model.forecast import Forecast
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from dpq.model.queue_settings import Fairness, Order, Payloads
     from dpq.model.quota import Quota
     from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.result_data import Progress, Result
+    from dpq.model.results import NO_RESULT
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -62,6 +66,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPQ",
+    "NO_RESULT",
     "Adaptive",
     "AsyncDPQ",
     "AsyncDeadLetters",
@@ -95,6 +100,7 @@ __all__ = [
     "Permit",
     "Popped",
     "Problem",
+    "Progress",
     "Push",
     "QueueStats",
     "Quota",
@@ -104,12 +110,15 @@ __all__ = [
     "Reject",
     "Release",
     "Reserve",
+    "Result",
+    "ResultTimeoutError",
     "Retry",
     "Scheduler",
     "ServerWarning",
     "Signal",
     "Slot",
     "Task",
+    "TaskDeadError",
     "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
@@ -137,7 +146,9 @@ _HOMES = {
         "LimitTimeoutError",
         "NotConfirmedError",
         "PayloadError",
+        "ResultTimeoutError",
         "ServerWarning",
+        "TaskDeadError",
         "TaskNotFoundError",
     ),
     "model.drain": ("Drain",),
@@ -148,6 +159,8 @@ _HOMES = {
     "model.queue_settings": ("Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
     "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
+    "model.result_data": ("Progress", "Result"),
+    "model.results": ("NO_RESULT",),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

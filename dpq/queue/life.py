@@ -58,6 +58,9 @@ class QueueLife(QueueBase[P]):
         self._waiters = Waiters(connections.nodes, self._operations.markers)
         self._sleep = sleep
         self._listener = Listener(connections.nodes, self._operations.markers[0])
+        self._ends = Listener(
+            connections.nodes, self._operations.markers[0], f"{{{self.queue_name}}}"
+        )
         if self._described.named:
             self._session.open()
 

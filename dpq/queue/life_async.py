@@ -71,6 +71,9 @@ class AsyncQueueLife(QueueBase[P]):
         self._waiters = AsyncWaiters(connections, self._operations.markers)
         self._sleep = sleep
         self._listener = AsyncListener(connections, self._operations.markers[0])
+        self._ends = AsyncListener(
+            connections, self._operations.markers[0], f"{{{self.queue_name}}}"
+        )
         self._background: set[asyncio.Task[Any]] = set()
 
     @property

@@ -18,6 +18,7 @@ if not task or redis.call('ZSCORE', dead, id) then
 end
 leave(id, task)
 note('cancelled', task.group, '', id, '')
+redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 redis.call('HDEL', meta, id)
 redis.call('HDEL', payload, id)
 if task.key ~= '' then

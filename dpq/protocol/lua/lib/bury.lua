@@ -45,6 +45,7 @@ local function die(id, task, reason)
     redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
   end
   tell('dead', task.group, '', id, reason)
+  redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 end
 
 local function bury(id, task, reason)
