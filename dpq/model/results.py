@@ -33,9 +33,9 @@ NO_RESULT = NoResult()
 """The value for an ack without a result. None is a result."""
 
 
-def keep_seconds(keep: float) -> float:
+def keep_seconds(keep: float, name: str = "keep") -> float:
     """Check how long a result is to be kept."""
-    number("keep", keep, "seconds", 0.001, MAX_KEEP_SECONDS)
+    number(name, keep, "seconds", 0.001, MAX_KEEP_SECONDS, " (30 days)")
     return keep
 
 

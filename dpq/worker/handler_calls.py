@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.handlers import Context, Handler, Q
+from dpq.worker.handlers import Context, Handler, Q, keep_of, kept_line
+from dpq.worker.progress_notes import ProgressNotes
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class HandlerCalls(Generic[Q]):
         before: The hook that is called before each handler, or None.
         hooked: There is a hook.
         handled: The number of handlers that have ended, by their end.
+        progress: What handlers have told of their progress, until it is sent.
         traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
             sets it, for all workers.
     """
@@ -62,8 +64,11 @@ class HandlerCalls(Generic[Q]):
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
+        keep: float = 0.0,
     ) -> None:
         self.find = find
+        self.progress = ProgressNotes()
+        self._keep, self._told_of_results = keep, False
         self._named = named
         self.time_limit = time_limit
         self.before = before
@@ -75,11 +80,41 @@ class HandlerCalls(Generic[Q]):
 
     def context(self, queue_index: int, lease: Lease, state: RunState) -> Context[Q]:
         """Make the context of a handler; it says `lost` from the moment when the lease is lost."""
-        context: Context[Q] = Context(self._queues[queue_index], lease.task, lambda: state.stopping)
+        task = lease.task
+        context: Context[Q] = Context(
+            self._queues[queue_index],
+            task,
+            lambda: state.stopping,
+            lambda text: self.progress.note(queue_index, task, text),
+        )
         lease.lost = context._lose
         if not lease.alive:  # the lease was lost before `lease.lost` was set
             context._lose()
         return context
+
+    def kept(self, handler: Handler, task: Task[Any], result: Any) -> str:
+        """Return the line of a handler's result, or "" if it is not to be kept.
+
+        The first result that is dropped is logged. An answer of an HTTP client is read by the
+        worker itself.
+
+        Raises:
+            Reject: The result cannot be kept.
+        """
+        named = keep_of(handler) if self._named else None
+        keep = self._keep if named is None else named
+        if keep:
+            return kept_line(result, keep, task)
+        dropped = result is not None and getattr(result, "headers", None) is None
+        if dropped and not self._told_of_results:
+            self._told_of_results = True
+            log.info(
+                "%s: a handler has returned a %s, which is dropped, as further results are: "
+                "keep_result= of the worker or the task keeps them",
+                *(self.name, type(result).__name__),
+                extra=about("result_dropped", self.name, "", task, task=self._name_of(task)),
+            )
+        return ""
 
     def trace(self, queue_index: int, task: Task[Any]) -> Tracing | None:
         """Begin to follow a handler, if anything does."""

@@ -22,8 +22,8 @@ for i = 2, #args, 3 do
 end
 if told[1] then
   redis.call('HSET', progress, unpack(told))
-  redis.call('PEXPIRE', progress, '86400000')
-  local drawn = redis.call('HRANDFIELD', progress, 4 + #told, 'WITHVALUES')
+  redis.pcall('PEXPIRE', progress, '86400000')
+  local drawn = redis.pcall('HRANDFIELD', progress, 4 + #told, 'WITHVALUES')
   for i = 1, #drawn, 2 do
     if not fence(drawn[i], string.match(drawn[i + 1], '^%d*'), '') then
       redis.call('HDEL', progress, drawn[i])

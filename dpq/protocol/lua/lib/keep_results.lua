@@ -51,12 +51,12 @@ local function keep_results(ids, lines, reply)
   end
   if added[1] then
     redis.call('HSET', results, '', head(), unpack(added))
-    redis.call('PEXPIRE', results, string.format('%.0f', ends - now))
+    redis.pcall('PEXPIRE', results, string.format('%.0f', ends - now))
   elseif first > last then
     redis.call('HDEL', results, '')
   end
 
-  for _, field in ipairs(redis.call('HRANDFIELD', results, DRAWN) or {}) do
+  for _, field in ipairs(redis.pcall('HRANDFIELD', results, DRAWN) or {}) do
     local number, expires = string.match(string.byte(field) == 61 and redis.call('HGET', results, field) or '',
       '^(%d+) (%d+)$')
     if number and tonumber(expires) <= now then
