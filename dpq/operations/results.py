@@ -139,9 +139,11 @@ def joined_results(
 ) -> Steps[list[Result]]:
     """Read the results of all partitions behind a position, in the order of their times."""
     most = whole_number("limit", limit, 1, MAX_RESULTS)
-    behind = after.split(",") if isinstance(after, str) and after else ["0"] * len(parts)
-    if len(behind) != len(parts) or not all(
-        at.isascii() and at.isdecimal() and len(at) <= 16 for at in behind
+    behind = str(after).split(",") if after != "" else ["0"] * len(parts)
+    if (
+        not isinstance(after, str)
+        or len(behind) != len(parts)
+        or not all(at.isascii() and at.isdecimal() and len(at) <= 16 for at in behind)
     ):
         raise ConfigurationError(
             f"after is {after!r}: it must be the id of a result of this queue, or '' to begin with "

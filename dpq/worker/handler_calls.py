@@ -92,7 +92,7 @@ class HandlerCalls(Generic[Q]):
             context._lose()
         return context
 
-    def kept(self, handler: Handler, task: Task[Any], result: Any) -> str:
+    def kept(self, queue_index: int, handler: Handler, task: Task[Any], result: Any) -> str:
         """Return the line of a handler's result, or "" if it is not to be kept.
 
         The first result that is dropped is logged. An answer of an HTTP client is read by the
@@ -108,11 +108,12 @@ class HandlerCalls(Generic[Q]):
         dropped = result is not None and getattr(result, "headers", None) is None
         if dropped and not self._told_of_results:
             self._told_of_results = True
+            queue, name = self._queues[queue_index].queue_name, self._name_of(task)
             log.info(
-                "%s: a handler has returned a %s, which is dropped, as further results are: "
-                "keep_result= of the worker or the task keeps them",
-                *(self.name, type(result).__name__),
-                extra=about("result_dropped", self.name, "", task, task=self._name_of(task)),
+                "%s: task %s has returned a %s, which is dropped, as later results are: "
+                "keep_result of the worker or of a named task keeps them",
+                *(queue, in_words(task, name), type(result).__name__),
+                extra=about("result_dropped", self.name, queue, task, task=name),
             )
         return ""
 

@@ -124,7 +124,7 @@ class Runner:
                 if heard := budgets_in(result):
                     run.context = run.context or calls.context(run.queue_index, lease, self._state)
                     run.context.hear(heard)
-            run.kept = calls.kept(handler, task, result)
+            run.kept = calls.kept(run.queue_index, handler, task, result)
         except BaseException as raised:  # the error decides how the task goes on
             error = signal_of(raised)
             calls.log_failure(run.queue_index, task, error)

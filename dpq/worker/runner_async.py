@@ -103,7 +103,7 @@ class AsyncRunner:
             return
         began = self._began[handling] = time.monotonic()
         tracing = self._calls.traced and self._calls.trace(queue_index, lease.task)
-        error, kept = await self._call(context)
+        error, kept = await self._call(queue_index, context)
         try:
             if self._calls.hooked:
                 for hook, args in self._calls.hooks_at_end(context, error):
@@ -120,7 +120,9 @@ class AsyncRunner:
             finally:
                 self._leave(handling)  # a done callback would run after all others that are due
 
-    async def _call(self, context: Context[Any]) -> tuple[BaseException | None, str]:
+    async def _call(
+        self, queue_index: int, context: Context[Any]
+    ) -> tuple[BaseException | None, str]:
         """Call the handler within its time limit; return its error, and the line of its result."""
         task = context.task
         limit: asyncio.Timeout | None = None
@@ -139,7 +141,7 @@ class AsyncRunner:
                 if result is not None:
                     check_result(handler, result)
                     context.hear(budgets_in(result))
-            return None, self._calls.kept(handler, task, result)
+            return None, self._calls.kept(queue_index, handler, task, result)
         except BaseException as raised:  # the error decides how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 return TimeoutError(f"ran longer than {seconds:g} s"), ""
