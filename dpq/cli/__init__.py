@@ -27,6 +27,7 @@ from dpq.cli import (
     look,
     metrics,
     produce,
+    results,
     run,
     top,
     trail,
@@ -111,7 +112,7 @@ for _command in (consume.bury, consume.extend):
 
 _add = partial(app.command, rich_help_panel="Look")
 _add()(look.peek)
-for _command in (look.get, look.why):
+for _command in (look.get, look.why, results.result, results.watch):
     _add(context_settings=TAKES_IDS)(_command)
 _add()(look.forecast)
 _add(cls=BareNumber)(look.stats)
