@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import NO_RESULT, ResultTimeoutError, TaskDeadError, TaskNotFoundError
+from dpq import DPQ, NO_RESULT, ResultTimeoutError, TaskDeadError, TaskNotFoundError
 from dpq.protocol.scripts import script
 
 FIELDS = 3
@@ -64,11 +64,14 @@ def test_over_times_are_removed(q, clock, probe):
     assert q.result(kept) == "kept"
 
 
-def test_the_key_goes(q, probe):
+def test_the_key_goes(redis, queue_name):
     """The key ends by itself with the longest time in it, by the server's own clock."""
-    finish(q, probe, 1, keep=50)
-    finish(q, probe, 1, keep=5)
-    assert 45_000 < probe.redis.pttl(probe.key("results")) <= 50_000
+    with DPQ(redis, queue_name) as q:
+        for keep in (5000, 50):
+            q.push("x")
+            assert q.pop().on_success(result=1, keep=keep)
+        assert 4_000_000 < redis.pttl(f"dpq:{{{queue_name}}}:results") <= 5_000_000
+        q.drop()
 
 
 @pytest.fixture

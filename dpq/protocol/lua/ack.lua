@@ -121,6 +121,6 @@ if there % 2 == 1 then
 end
 if told then
   -- Needs: keep_results
-  keep_results(ids, told, reply)
+  keep_results(ids, told, reply, time)
 end
 return reply
