@@ -30,7 +30,9 @@ if TYPE_CHECKING:
         NotConfirmedError,
         PayloadError,
         QueueFullError,
+        ResultTimeoutError,
         ServerWarning,
+        TaskDeadError,
         TaskNotFoundError,
     )
     from dpq.model.filter import Filter
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
         QueueStats,
         WorkerInfo,
     )
+    from dpq.model.result_data import Progress, Result
+    from dpq.model.results import NO_RESULT
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -79,6 +83,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPQ",
+    "NO_RESULT",
     "Adaptive",
     "AsyncDPQ",
     "AsyncDeadLetters",
@@ -121,6 +126,7 @@ __all__ = [
     "Permit",
     "Popped",
     "Problem",
+    "Progress",
     "Push",
     "QueueFullError",
     "QueueStats",
@@ -131,12 +137,15 @@ __all__ = [
     "Reject",
     "Release",
     "Reserve",
+    "Result",
+    "ResultTimeoutError",
     "Retry",
     "Scheduler",
     "ServerWarning",
     "Signal",
     "Slot",
     "Task",
+    "TaskDeadError",
     "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
@@ -173,7 +182,9 @@ _HOMES = {
         "NotConfirmedError",
         "PayloadError",
         "QueueFullError",
+        "ResultTimeoutError",
         "ServerWarning",
+        "TaskDeadError",
         "TaskNotFoundError",
     ),
     "model.drain": ("Drain",),
@@ -193,6 +204,8 @@ _HOMES = {
         "QueueStats",
         "WorkerInfo",
     ),
+    "model.result_data": ("Progress", "Result"),
+    "model.results": ("NO_RESULT",),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

@@ -23,6 +23,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dpq"
 
 BLOCKING = [
     "queue/dead",
+    "queue/ends",
     "queue/exchange",
     "queue/first",
     "queue/httpx_like",

@@ -28,6 +28,7 @@ from dpq.cli import (
     look,
     metrics,
     produce,
+    results,
     run,
     run_task,
     top,
@@ -115,7 +116,7 @@ for _command in (consume.bury, consume.extend):
 
 _add = partial(app.command, rich_help_panel="Look")
 _add()(look.peek)
-for _command in (look.get, look.why):
+for _command in (look.get, look.why, results.result, results.watch):
     _add(context_settings=TAKES_IDS)(_command)
 _add()(look.forecast)
 _add(cls=BareNumber)(look.stats)

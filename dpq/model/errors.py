@@ -12,6 +12,8 @@
       LimitChangedError                 (not public) other rules stand than `dpq limit` has shown
       LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
       NotConfirmedError                 the call is done, but not confirmed yet (`durability`)
+      ResultTimeoutError                a task has not ended within the timeout of `result`
+      TaskDeadError                     `result`: the task is a dead letter
 
     CostWarning   (UserWarning)         a limit does not count a cost as it is
     ServerWarning (UserWarning)         the server is set up so that tasks may get lost
@@ -34,7 +36,9 @@ __all__ = [
     "NotConfirmedError",
     "PayloadError",
     "QueueFullError",
+    "ResultTimeoutError",
     "ServerWarning",
+    "TaskDeadError",
     "TaskNotFoundError",
 ]
 
@@ -232,9 +236,9 @@ class TaskNotFoundError(DPQError):
         *,
         key: str | None = None,
         state: str | None = None,
+        why: str = "holds no such live task (finished, cancelled, dead, or never pushed here)",
     ) -> None:
         which = f"task {task_id!r}" if key is None else f"the task with key {key!r}"
-        why = "holds no such live task (finished, cancelled, dead, or never pushed here)"
         if state is not None:
             why = f"has no such {state} task now; start again from the first one"
         super().__init__(f"cannot {action} {which}: queue {queue_name!r} {why}")
@@ -293,6 +297,54 @@ class LimitTimeoutError(DPQError):
 
     def __reduce__(self) -> tuple[type["LimitTimeoutError"], tuple[str | None, float, float]]:
         return type(self), (self.group, self.retry_after, self.timeout)
+
+
+class TaskDeadError(DPQError):
+    """The task whose result was asked for is a dead letter: it has none.
+
+    Attributes:
+        task_id: The task.
+        reason: The reason of its death, as in `DeadTask`.
+        last_error: The text of its last failure, or None.
+    """
+
+    def __init__(
+        self, task_id: str, queue_name: str, reason: str, last_error: str | None = None
+    ) -> None:
+        said = f", last error: {last_error}" if last_error else ""
+        super().__init__(
+            f"task {task_id!r} of queue {queue_name!r} is dead ({reason}{said}): it has no result; "
+            "dead.replay([task_id]) lets it run again"
+        )
+        self.task_id = task_id
+        self.queue_name = queue_name
+        self.reason = reason
+        self.last_error = last_error
+
+    def __reduce__(self) -> tuple[type["TaskDeadError"], tuple[str, str, str, str | None]]:
+        return type(self), (self.task_id, self.queue_name, self.reason, self.last_error)
+
+
+class ResultTimeoutError(DPQError, TimeoutError):
+    """The task whose result was asked for has not ended yet.
+
+    Attributes:
+        task_id: The task.
+        timeout: The seconds that the call has waited.
+    """
+
+    def __init__(self, task_id: str, queue_name: str, timeout: float) -> None:
+        super().__init__(
+            f"task {task_id!r} of queue {queue_name!r} has not ended within timeout={timeout:g} s: "
+            "ask again, wait longer (timeout=None waits for ever), or see why it does not run: "
+            "why(task_id)"
+        )
+        self.task_id = task_id
+        self.queue_name = queue_name
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[type["ResultTimeoutError"], tuple[str, str, float]]:
+        return type(self), (self.task_id, self.queue_name, self.timeout)
 
 
 class CostWarning(UserWarning):

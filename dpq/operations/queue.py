@@ -30,6 +30,7 @@ from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.producer import Producer
 from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+from dpq.model.result_data import Result
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.survey import Overview, Survey
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
@@ -44,6 +45,7 @@ from dpq.operations.partition import PUSH_BATCH, Partition
 from dpq.operations.pop import PartitionPop
 from dpq.operations.pushing import Checked, PushChecker
 from dpq.operations.room import bounds_of, named_bounds
+from dpq.operations.results import Outcome, joined_results
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
 from dpq.operations.survey import Explained, read_survey
@@ -328,43 +330,56 @@ class QueueOperations(Generic[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
-        """Finish a task; `cost` is what it has spent."""
-        return self._of(leased(task).id).ack(task, cost)
+    def ack(self, task: Task[P], cost: Cost | None = None, result: str = "") -> Steps[bool]:
+        """Finish a task; `cost` is what it has spent, `result` the line of its result, or ""."""
+        return self._of(leased(task).id).ack(task, cost, result)
 
     def ack_many(
-        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+        self,
+        tasks: Iterable[Task[P]],
+        costs: Iterable[Cost | None] | None = None,
+        results: Iterable[str] | None = None,
     ) -> Steps[list[bool]]:
-        """Finish tasks; `costs` are the units that they have spent."""
+        """Finish tasks; `costs` are the units that they have spent, `results` their lines."""
         parts, given = self.partitions, list(tasks)
         told = None if costs is None else list(costs)
-        if told is not None and len(told) != len(given):
-            raise ConfigurationError(
-                f"costs has {len(told)} entries for {len(given)} tasks: give one for each, or None"
-            )
+        lines = None if results is None else list(results)
+        for name, entries in (("costs", told), ("results", lines)):
+            if entries is not None and len(entries) != len(given):
+                raise ConfigurationError(
+                    f"{name} has {len(entries)} entries for {len(given)} tasks: give one for each, "
+                    "or None"
+                )
         if len(parts) == 1:
-            return parts[0].ack_many(given, told)
-        return self._ack_spread(given, told)
+            return parts[0].ack_many(given, told, lines)
+        return self._ack_spread(given, told, lines)
 
     def _ack_spread(
-        self, given: Sequence[Task[P]], costs: Sequence[Cost | None] | None
+        self,
+        given: Sequence[Task[P]],
+        costs: Sequence[Cost | None] | None,
+        lines: Sequence[str] | None,
     ) -> Steps[list[bool]]:
         batches = self._by_partition([leased(task).id for task in given], given)
-        results = yield from together(
+        answers = yield from together(
             [
-                part.ack_many(batch.values(), costs and [costs[index] for index in batch])
+                part.ack_many(
+                    batch.values(),
+                    costs and [costs[index] for index in batch],
+                    lines and [lines[index] for index in batch],
+                )
                 for part, batch in batches.items()
             ]
         )
         lost = [
-            id_ for error in results if isinstance(error, LeaseLostError) for id_ in error.task_ids
+            id_ for error in answers if isinstance(error, LeaseLostError) for id_ in error.task_ids
         ]
-        for result in results:
-            if isinstance(result, Exception) and not isinstance(result, LeaseLostError):
-                raise result
+        for answer in answers:
+            if isinstance(answer, Exception) and not isinstance(answer, LeaseLostError):
+                raise answer
         if lost:
             raise LeaseLostError("ack", lost)
-        return _in_order(len(given), zip(batches.values(), results, strict=True))
+        return _in_order(len(given), zip(batches.values(), answers, strict=True))
 
     def extend(self, task: Task[P], seconds: float) -> Steps[int]:
         """Keep a lease alive."""
@@ -433,16 +448,20 @@ class QueueOperations(Generic[P]):
         return self._of(leased(task).id).bury(task, reason, cost, priority)
 
     def finish(
-        self, task: Task[P], error: BaseException | None, cost: Cost | None = None
+        self,
+        task: Task[P],
+        error: BaseException | None,
+        cost: Cost | None = None,
+        result: str = "",
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent. A signal says how the task goes on. Other errors fail
-        the task. KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back,
-        uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "". A signal says
+        how the task goes on. Other errors fail the task. KeyboardInterrupt, SystemExit and a
+        cancelled asyncio task give the task back, uncounted.
         """
         if error is None:
-            return self.ack(task, cost)
+            return self.ack(task, cost, result)
         if isinstance(error, RateLimited):
             return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
         if isinstance(error, Reject):
@@ -454,6 +473,24 @@ class QueueOperations(Generic[P]):
         if isinstance(error, Exception):
             return self.fail(task, error_line(error), None, cost)
         return self.release(task, 0, None, cost)
+
+    # Results and progress
+
+    def outcome(self, id_: str) -> Steps[Outcome]:
+        """Read what has become of a task."""
+        return self._of(task_id(id_)).outcome(id_)
+
+    def results(self, after: str, limit: int) -> Steps[list[Result]]:
+        """Read the results behind a position, or from the oldest on."""
+        return joined_results(self.partitions, after, limit)
+
+    def tell_progress(self, told: Sequence[tuple[Task[Any], str]]) -> Steps[list[bool]]:
+        """Store how far the work on tasks is; False if a delivery is not the live one."""
+        batches = self._by_partition([leased(task).id for task, _ in told], told)
+        kept = yield from all_of(
+            [part.tell_progress(list(batch.values())) for part, batch in batches.items()]
+        )
+        return _in_order(len(told), zip(batches.values(), kept, strict=True))
 
     # Looking and changing
 

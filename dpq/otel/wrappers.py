@@ -59,10 +59,13 @@ class Wrappers:
 
         @wraps(verb)
         def ack_many(
-            queue: QueueOperations[Any], tasks: Iterable[Task[Any]], costs: Any = None
+            queue: QueueOperations[Any],
+            tasks: Iterable[Task[Any]],
+            costs: Any = None,
+            results: Any = None,
         ) -> Steps[Any]:
             given = list(tasks)
-            steps = verb(queue, given, costs)
+            steps = verb(queue, given, costs, results)
             known = [task for task in given if isinstance(task, Task)]
             call = begin(self._telemetry, queue, "ack", "settle", known, count=len(given))
             return call.follow(steps) if call else steps

@@ -31,6 +31,7 @@ from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
+from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.result_data import Result
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
     from dpq.operations.bulk import BulkAction
@@ -132,6 +134,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         for waiters in (self._waiters, *self._several.values()):
             await waiters.aclose()
         await self._listener.aclose()
+        await self._ends.aclose()
         await session.close()
         if self._opened:
             await self._opened.aclose()
@@ -538,7 +541,14 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     # Ending or going on with a delivery
 
-    async def ack(self, task: Task[P], cost: Cost | None = None) -> bool:
+    async def ack(
+        self,
+        task: Task[P],
+        cost: Cost | None = None,
+        *,
+        result: Any = NO_RESULT,
+        keep: float = DEFAULT_KEEP,
+    ) -> bool:
         """Finish a task: it is removed, whatever its state, while its token is the live one.
 
         A recurring task comes back at its next time, as a new task with the same id.
@@ -546,23 +556,37 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Args:
             task: What pop returned.
             cost: The units that the task has spent, as in `spent`; None for the reserved units.
+            result: What the task has returned, for `result` and `results`: JSON of at most 1 MiB.
+                None is kept, too. Without it, nothing is kept.
+            keep: Seconds that the result is kept, from 0.001 to 2 592 000 (30 days).
 
         Returns:
-            False if the task was gone already (a retried ack).
+            False if the task was gone already (a retried ack, whose result is kept).
 
         Raises:
             LeaseLostError: Another delivery has the task. Nothing changed.
+            PayloadError: The result has no JSON form, or is too long. Nothing changed: the lease
+                goes on, and the task can be acked in another way.
         """
-        return await self._end(self._operations.ack, task, cost)
+        line = result_line(result, keep, task.id)
+        return await self._end(self._operations.ack, task, cost, line)
 
     async def ack_many(
-        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+        self,
+        tasks: Iterable[Task[P]],
+        costs: Iterable[Cost | None] | None = None,
+        *,
+        results: Iterable[Any] | None = None,
+        keep: float = DEFAULT_KEEP,
     ) -> list[bool]:
         """Finish tasks, up to 250 in a round trip.
 
         Args:
             tasks: What pop returned.
             costs: For each task the units that it has spent, as in `spent`; or None for all.
+            results: For each task what it has returned, as in `ack`, or `NO_RESULT`; or None for
+                all. If one of them cannot be kept, nothing changes.
+            keep: Seconds that the results are kept.
 
         Returns:
             For each task what `ack` returns.
@@ -570,8 +594,13 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             LeaseLostError: Other deliveries have some of the tasks; all others are finished.
         """
-        told = None if costs is None else list(costs)
-        return await self._session.run(self._operations.ack_many, list(tasks), told)
+        given, told = list(tasks), None if costs is None else list(costs)
+        lines = None
+        if results is not None:
+            kept = list(results)
+            ids = [task.id for task in given] + [""] * (len(kept) - len(given))
+            lines = [result_line(result, keep, id_) for result, id_ in zip(kept, ids, strict=False)]
+        return await self._session.run(self._operations.ack_many, given, told, lines)
 
     async def extend(self, task: Task[P], seconds: float) -> datetime:
         """Extend a lease: it now ends `seconds` (0.001 to 10 years) from now.
@@ -692,6 +721,77 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 Nothing changed.
         """
         await self._end(self._operations.bury, task, reason, cost, priority)
+
+    # Results and progress
+
+    async def result(self, task_id: str, *, timeout: float | None = 0) -> Any:
+        """Return what a task has returned, once it has ended; wait for that on the server.
+
+        It is the `result` that its ack has named. There are three more answers, and each is an
+        error of its own. Of a task that has come back (recurring, or pushed again with `rerun`),
+        the newest result counts; `results` has all of them. While such a task is a dead letter,
+        that counts. All callers of one queue object wait on one connection. Each asks again every
+        5 s by itself, so an end that nobody tells (an ack without a result, a purge) takes so long
+        to be noticed.
+
+        Args:
+            task_id: The id that `push` returned.
+            timeout: Seconds to wait; 0 does not wait, None waits for ever.
+
+        Raises:
+            TaskDeadError: The task is a dead letter; the error has its reason.
+            TaskNotFoundError: Nothing is known of the task: it was finished without a result, its
+                result is no longer kept, it was cancelled, or it was never pushed here.
+            ResultTimeoutError: The task has not ended within the timeout.
+        """
+        from dpq.queue.ends_async import wait_for_outcome_async
+
+        return await wait_for_outcome_async(self, task_id, timeout)
+
+    async def results(
+        self, after: str = "", limit: int = 100, *, timeout: float | None = 0
+    ) -> list[Result]:
+        """Return kept results in the order in which their tasks were finished, the oldest first.
+
+        Any number of readers may read them: each keeps the `id` of the last result that it has
+        seen, and nothing is stored for it. A result whose time is over is left out. Deaths are not
+        among them; `events` has those.
+
+        Args:
+            after: The `id` of the last result that is known; "" begins with the oldest one.
+            limit: Results at most (1 to 1000); a call returns up to 4 MiB of them.
+            timeout: Seconds to wait for a first result; 0 does not wait, None waits for ever.
+
+        Raises:
+            ConfigurationError: `after` is no id of a result, or `limit` is out of its bounds.
+
+        Source: docs/results.md.
+        """
+        from dpq.queue.ends_async import wait_for_results_async
+
+        return await wait_for_results_async(self, after, limit, timeout)
+
+    async def progress(
+        self, task: Task[P], done: float, total: float | None = None, text: str = ""
+    ) -> None:
+        """Tell how far the work on a task is: `get`, `dpq watch` and the task's page show it.
+
+        The newest call counts. It is shown while this delivery is the live one. In a worker,
+        `Context.progress` costs no round trip.
+
+        Args:
+            task: What pop returned.
+            done: The units of work that are done, from 0.
+            total: All units of work; None if that is not known.
+            text: What the work does now; up to 200 bytes of it are kept.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+        """
+        told = [(task, progress_text(done, total, text))]
+        if not (await self._session.run(self._operations.tell_progress, told))[0]:
+            raise LeaseLostError("tell the progress of", [task.id])
 
     # Looking and changing
 

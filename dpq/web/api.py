@@ -133,6 +133,9 @@ def task(call: Call) -> Response:
         "trail": [event.model_dump(mode="json") for event in seen.trail.events],
         "trail_searched": seen.trail.looked,
         "trail_whole": seen.trail.whole,
+        "result": seen.result.model_dump(mode="json")
+        if seen.result and call.site.guard.access.payloads
+        else None,
     }
     return call.answer(fields | told)
 

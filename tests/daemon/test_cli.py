@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -490,7 +491,19 @@ def test_ids_may_begin_with_dashes(run: Run, q: DPQ) -> None:
 # Looking
 
 
-LOOKS = ("stats", "peek", "get x", "why x", "forecast", "events", "history", "trail", "leases")
+LOOKS = (
+    "result x",
+    "watch x",
+    "stats",
+    "peek",
+    "get x",
+    "why x",
+    "forecast",
+    "events",
+    "history",
+    "trail",
+    "leases",
+)
 CHANGES = ("cancel x", "update x --delay 1", "purge --yes", "promote", "ack x 1", "fail x 1")
 OF_PARTS = ("limit list", "group list", "dead list", "dead replay --all", "check")
 
@@ -1412,3 +1425,39 @@ def test_export_and_import(run, q, url, name, tmp_path):
     assert f"dpq resume --queue {other}" in run("import", other, lines=lines).stderr
     DPQ[Any](q.redis, other).drop()
     assert "there is no queue" in run("export", f"{name}-c", code=1).stderr
+
+
+# Results and progress
+
+
+def test_results(run: Run, q: DPQ) -> None:
+    """An ack names a result, and `dpq result` and `dpq watch` print it; each other answer is 1."""
+    task_id = q.push(1)
+    assert "has not ended" in run("result", task_id, code=1).stderr
+    task = q.pop().task
+    assert task
+    said = run("ack", task_id, str(task.token), "--result", "{", code=2).stderr
+    assert "no JSON" in said
+    run("ack", task_id, str(task.token), "--result", '{"a": [1]}', "--keep", "60")
+    assert run("result", task_id).stdout == '{"a":[1]}\n'
+    assert run("watch", task_id).stdout == '{"a":[1]}\n'
+    assert "knows nothing" in run("result", "x", code=1).stderr
+    dead = q.push(1)
+    q.bury(q.pop().task, "broken")
+    for command in ("result", "watch"):
+        assert "is dead (broken)" in run(command, dead, code=1).stderr
+
+
+def test_watch(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from a terminal each change is a line, and the result comes last."""
+    monkeypatch.setattr("dpq.cli._progress.LINE_SECONDS", 0.01)
+    task_id = q.push(1)
+    task = q.pop().task
+    assert task
+    q.progress(task, 1, 4, "page 1")
+    later = threading.Timer(0.5, lambda: q.ack(task, result="end"))
+    later.start()
+    found = run("watch", task_id)
+    later.join()
+    assert found.stdout == '"end"\n'
+    assert found.stderr == f"{task_id} running (attempt 1 of 10) 1 of 4 (25%): page 1\n"

@@ -655,6 +655,35 @@ def test_update(server, q, lossy, lose):
     assert (task.priority, task.state, q.next_event()) == (5, "delayed", 9)
 
 
+def test_ack_with_a_result(server, q, probe, lossy, lose):
+    """The result is kept, once, though the second call finds the task gone."""
+    q.push("x")
+    task = probe.pop()
+    with lose("ack"):
+        assert lossy.ack(task, result=[1]) is False
+    assert q.result(task.id) == [1]
+    assert [result.value for result in q.results()] == [[1]]
+
+
+def test_progress(server, q, probe, lossy, lose):
+    """The progress stands."""
+    q.push("x")
+    task = probe.pop()
+    with lose("progress"):
+        lossy.progress(task, 1, 2, "page")
+    assert q.get(task.id).progress.text == "page"
+
+
+def test_forget_results(server, q, probe, lossy, lose):
+    """All results are gone."""
+    q.push("x")
+    task = probe.pop()
+    q.ack(task, result=1)
+    with lose("forget_results"):
+        lossy.purge()
+    assert q.results() == []
+
+
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "batches": (lambda q: q.batches(), []),
     "check_batches": (lambda q: q.check(), []),
@@ -675,6 +704,8 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
+    "result": (lambda q: q._session.run(q._operations.outcome, q.get(key="k").id).state, "live"),
+    "results": (lambda q: q.results(), []),
     "task_trail": (lambda q: q._session.run(task_trail, q._operations, "x"), Trail([], 0, True)),
     "view": (lambda q: q.group("g").units_left, (2,)),
     "why": (lambda q: q.why(q.get(key="k").id), "it is ready: next"),

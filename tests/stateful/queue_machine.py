@@ -266,7 +266,7 @@ class QueueMachine(RuleBasedStateMachine):
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
         assert isinstance(task, DeadTask) is (state == DEAD)
-        assert task.model_dump() == expected
+        assert task.model_dump(exclude={"progress"}) == expected  # see the rule `result`
         assert type(task.priority) is type(entry.priority)
 
     def payload(self) -> int | str:
@@ -433,15 +433,18 @@ class QueueMachine(RuleBasedStateMachine):
             self.pop_many(4, None, False)
         return task
 
-    @rule(index=delivery, twice=rarely)
-    def ack(self, index: int, twice: bool) -> None:
+    @rule(index=delivery, twice=rarely, keep=st.sampled_from([None, None, None, 1, 20, 3600]))
+    def ack(self, index: int, twice: bool, keep: int | None = None) -> None:
         task = self.hold(index)
         if task is not None:
-            self.settle(task, twice)
+            self.settle(task, twice, keep)
 
-    def settle(self, task: Task[Any], twice: bool) -> None:
-        answer = self.call(twice, lambda: self.q.ack(task))
+    def settle(self, task: Task[Any], twice: bool, keep: int | None = None) -> None:
+        result = {"result": self.steps, "keep": keep} if keep else {}
+        answer = self.call(twice, lambda: self.q.ack(task, **result))
         expected = self.model.ack(task.id, task.token, self.now)
+        if keep and expected == "done":
+            self.model.results.append((task.id, self.steps, self.now + 1000 * keep))
         if twice:
             expected = self.model.ack(task.id, task.token, self.now)
         assert answer is {"done": True, "gone": False, "lost": LeaseLostError}[expected]
@@ -468,6 +471,29 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.refusal.task_ids == lost
         else:
             assert answer == [code == "done" for code in codes.values()]
+
+    @rule(index=delivery, twice=rarely)
+    def progress(self, index: int, twice: bool) -> None:
+        """Only the live delivery tells of it, and get shows it while that runs."""
+        told = self.steps
+        entry = self.act(index, "progress", twice, lambda task: self.q.progress(task, told))
+        if entry:
+            self.model.progress[entry.id] = entry.token, told
+
+    @rule(index=recent)
+    def result(self, index: int) -> None:
+        """Of each task there ever was: dead, done, live or unknown, with what belongs to it."""
+        if not self.ids:
+            return
+        task_id = self.pick_id(index)
+        outcome = self.eyes._session.run(self.eyes._operations.outcome, task_id)
+        state, expected = self.model.outcome(task_id, self.now)
+        assert outcome.state == state
+        if state == "live":
+            progress = self.eyes.get(task_id).progress
+            assert (progress and progress.done) == expected
+        elif state:
+            assert (outcome.result.value if outcome.result else outcome.reason) == expected
 
     def act(self, index: int, verb: str, twice: bool, operation: Callable[[Task[Any]], Any]) -> Any:
         """Let a delivery act; the model's entry when it may, else None."""
@@ -713,6 +739,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert {name: getattr(stats, name) for name in names} == {
             name: self.model.totals[name] for name in names
         }
+        kept = [(result.task_id, result.value) for result in self.eyes.results()]
+        assert kept == self.model.kept(self.now)
         ready = self.model.in_state("ready")
         assert (stats.oldest_ready_seconds is None) is (not ready)
         if ready:

@@ -84,6 +84,12 @@ class Model:
     max_waiting: int | None = None
     drops: bool = False  # when_full="drop_worst"
     tasks: dict[str, Entry] = field(default_factory=dict)
+    results: list[tuple[str, Any, int]] = field(
+        default_factory=list
+    )  # task, value, end of its time
+    progress: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # task -> token, what it told
     closed: dict[str, Fraction] = field(default_factory=dict)  # as the server has it
     limits: dict[str | None, Rules] = field(default_factory=dict)  # None: the queue; "*": any group
     gates: dict[str | None, Gate] = field(default_factory=dict)
@@ -589,6 +595,23 @@ class Model:
         else:
             self.come_again(entry, now, None)
         return "done"
+
+    def kept(self, now: int) -> list[tuple[str, Any]]:
+        """The results whose time is not over, in their order."""
+        return [(task_id, value) for task_id, value, until in self.results if until > now]
+
+    def outcome(self, task_id: str, now: int) -> tuple[str, Any]:
+        """What has become of a task: its state, with the reason or the result."""
+        entry = self.tasks.get(task_id)
+        if entry and entry.state == DEAD:
+            return "dead", entry.reason
+        newest = [(value, until) for id_, value, until in self.results if id_ == task_id][-1:]
+        if newest and newest[0][1] > now:
+            return "done", newest[0][0]
+        if entry is None:
+            return "", None
+        token, told = self.progress.get(task_id, (-1, 0))
+        return "live", told if entry.state == INVISIBLE and token == entry.token else None
 
     def come_again(self, entry: Entry, now: int, error: str | None) -> None:
         """As a new task: at the moment that a `rerun` wanted, or at its next time."""

@@ -1,23 +1,28 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail batches
+--       tracked trail batches results
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
 --                     times at which the task may come back. Behind either may stand a group separator (29) and the
 --                     units that the task has spent, as in spent
+-- ARGV[last] results   only if tasks have some: for each task its line, "ms to keep JSON" or ""; each line ends with a
+--                     line feed
 --
 -- Returns {} if this call finished all tasks; else {index, code, ...} for the tasks that it did not finish. Codes:
 -- * 0: the task was gone already (a retried ack).
 -- * -1: another delivery has the task, or its record cannot be read.
 -- * "ms TAB schedule": none of the times that came with this cron task is later than `ms`. Nothing changed for it.
 -- A recurring task comes back as a new task. So does a task that was pushed again with `rerun` while it ran.
--- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
+-- A result is kept in the same step.
+-- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them. Their results are kept.
 local time, args = ARGV[1], ARGV
 
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
+-- Without memory, or without the right, a call with results fails before it writes.
+local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET', results, '') or '') and args[#args]
 local vacated, awaited, ids, reply, gone, gone_at, again = { [''] = true }, there > 1, {}, {}, {}, {}, {}
-for i = 2, #args, 2 do ids[i / 2] = args[i] end
+for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
 local raws, apart, reports, batched = redis.call('HMGET', meta, unpack(ids)), false, nil, nil
 -- Needs: now, times, claims, marks
 for i, id in ipairs(ids) do
@@ -75,9 +80,8 @@ if strays or awaited or #again > 0 or reports then
   end
   ended(over)
   for _, i in ipairs(again) do
-    local id = ids[i]
+    local id, at, after = ids[i], nil, nil
     local task = read(redis.call('HGET', meta, id))
-    local at, after
     if task then
       at, after = next_due(task, args[2 * i + 1])
     end
@@ -118,5 +122,9 @@ end
 if there % 2 == 1 then
   -- Needs: acked
   note_acks(ids, raws, reply)
+end
+if told then
+  -- Needs: keep_results
+  keep_results(ids, told, reply, time)
 end
 return reply

@@ -23,6 +23,7 @@ end
 note_cancelled(id, task)
 leave(id, task)
 note('cancelled', task.group, '', id, '')
+redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 redis.call('HDEL', meta, id)
 redis.call('HDEL', payload, id)
 if task.key ~= '' then
