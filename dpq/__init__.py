@@ -23,20 +23,36 @@ if TYPE_CHECKING:
         CostWarning,
         DPQError,
         DuplicateTaskError,
+        ExportFileError,
+        ImportConflictError,
         LeaseLostError,
         LimitTimeoutError,
         NotConfirmedError,
         PayloadError,
+        QueueFullError,
+        ResultTimeoutError,
         ServerWarning,
+        TaskDeadError,
         TaskNotFoundError,
     )
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
-    from dpq.model.queue_settings import Fairness, Order, Payloads
+    from dpq.model.queue_settings import Bounds, Fairness, Order, Payloads
     from dpq.model.quota import Quota
-    from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import (
+        BulkProgress,
+        Health,
+        Imported,
+        LeaseInfo,
+        Problem,
+        QueueStats,
+        WorkerInfo,
+    )
+    from dpq.model.result_data import Progress, Result
+    from dpq.model.results import NO_RESULT
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -50,6 +66,8 @@ if TYPE_CHECKING:
     from dpq.model.verdict import Verdict, VerdictState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.first import pop_first
+    from dpq.queue.first_async import pop_first_async
     from dpq.queue.permits import Permit
     from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ
@@ -65,6 +83,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPQ",
+    "NO_RESULT",
     "Adaptive",
     "AsyncDPQ",
     "AsyncDeadLetters",
@@ -74,7 +93,9 @@ __all__ = [
     "BatchFinishedError",
     "BatchNotFoundError",
     "BatchState",
+    "Bounds",
     "Budget",
+    "BulkProgress",
     "ConfigurationError",
     "Context",
     "Cost",
@@ -85,9 +106,13 @@ __all__ = [
     "Drain",
     "DuplicateTaskError",
     "Event",
+    "ExportFileError",
     "Fairness",
+    "Filter",
     "Forecast",
     "Health",
+    "ImportConflictError",
+    "Imported",
     "LeaseInfo",
     "LeaseLostError",
     "LimitState",
@@ -101,7 +126,9 @@ __all__ = [
     "Permit",
     "Popped",
     "Problem",
+    "Progress",
     "Push",
+    "QueueFullError",
     "QueueStats",
     "Quota",
     "QuotaState",
@@ -110,12 +137,15 @@ __all__ = [
     "Reject",
     "Release",
     "Reserve",
+    "Result",
+    "ResultTimeoutError",
     "Retry",
     "Scheduler",
     "ServerWarning",
     "Signal",
     "Slot",
     "Task",
+    "TaskDeadError",
     "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
@@ -126,12 +156,16 @@ __all__ = [
     "Worker",
     "WorkerInfo",
     "known_queues",
+    "pop_first",
+    "pop_first_async",
 ]
 
 _HOMES = {
     "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
+    "queue.first": ("pop_first",),
+    "queue.first_async": ("pop_first_async",),
     "queue.permits": ("Permit",),
     "queue.permits_async": ("AsyncPermit",),
     "model.errors": (
@@ -141,21 +175,37 @@ _HOMES = {
         "CostWarning",
         "DPQError",
         "DuplicateTaskError",
+        "ExportFileError",
+        "ImportConflictError",
         "LeaseLostError",
         "LimitTimeoutError",
         "NotConfirmedError",
         "PayloadError",
+        "QueueFullError",
+        "ResultTimeoutError",
         "ServerWarning",
+        "TaskDeadError",
         "TaskNotFoundError",
     ),
     "model.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
+    "model.filter": ("Filter",),
     "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
-    "model.queue_settings": ("Fairness", "Order", "Payloads"),
+    "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
-    "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
+    "model.reports": (
+        "BulkProgress",
+        "Health",
+        "Imported",
+        "LeaseInfo",
+        "Problem",
+        "QueueStats",
+        "WorkerInfo",
+    ),
+    "model.result_data": ("Progress", "Result"),
+    "model.results": ("NO_RESULT",),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

@@ -14,6 +14,7 @@ import typer
 import dpq
 from dpq.cli import (
     batches,
+    bulk,
     change,
     consume,
     daemon,
@@ -28,9 +29,12 @@ from dpq.cli import (
     look,
     metrics,
     produce,
+    results,
     run,
+    run_task,
     top,
     trail,
+    transfer,
     web,
     worker,
 )
@@ -104,6 +108,7 @@ _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
 _add(cls=BareNumber)(consume.pop)
 _add()(worker.worker)
+_add(context_settings=TAKES_IDS)(run_task.run_task)
 _add()(run.run)
 for _command in (consume.ack, consume.fail, consume.release, consume.rate_limited):
     _add(context_settings=TAKES_IDS)(_command)
@@ -112,7 +117,7 @@ for _command in (consume.bury, consume.extend):
 
 _add = partial(app.command, rich_help_panel="Look")
 _add()(look.peek)
-for _command in (look.get, look.why):
+for _command in (look.get, look.why, results.result, results.watch):
     _add(context_settings=TAKES_IDS)(_command)
 _add()(look.forecast)
 _add(cls=BareNumber)(look.stats)
@@ -131,7 +136,8 @@ _add()(look.check)
 _add = partial(app.command, rich_help_panel="Change")
 for _command in (change.update, change.cancel):
     _add(context_settings=TAKES_IDS)(_command)
-for _command in (change.pause, change.resume, change.purge):
+_add()(bulk.bulk)
+for _command in (change.pause, change.resume, change.bounds, change.purge):
     _add()(_command)
 app.add_typer(limits.app, name="limit", rich_help_panel="Change")
 app.add_typer(groups.app, name="group", rich_help_panel="Change")
@@ -141,6 +147,8 @@ _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(change.scripts)
 _add()(change.register)
+_add()(transfer.export)
+_add("import")(transfer.import_)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
 _add()(health.health)

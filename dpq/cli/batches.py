@@ -7,6 +7,7 @@ import typer
 from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from dpq import DPQ, BatchState, Push
@@ -105,4 +106,6 @@ def batch_data(state: BatchState) -> dict[str, Any]:
 def _lines(state: BatchState) -> Group:
     total, over = max(state.pushed, 1), state.pushed - state.left
     bar = ProgressBar(total=total, completed=over, width=BAR_CELLS)
-    return Group(Text(shown(state.name)), bar, Text(batch_counts(state)))
+    line = Table.grid(padding=(0, 1))
+    line.add_row(bar, batch_counts(state))
+    return Group(Text(shown(state.name)), line)

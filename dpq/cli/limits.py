@@ -3,6 +3,7 @@
 import getpass
 import socket
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from dpq.model import limit_words
 from dpq.model.display import shown
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.moments import say_moment
 from dpq.operations.history import MAX_EVENTS
 from dpq.queue.inside import process_name
 from dpq.transport.cluster import forbidden
@@ -82,6 +84,13 @@ def set_limit(
     concurrency: Annotated[
         int | None, option("N", "Tasks that may run at once.", unset="any number")
     ] = None,
+    in_order: Annotated[
+        bool,
+        typer.Option(
+            "--in-order",
+            help="Run the tasks of the group one at a time; while one waits for its retry, none.",
+        ),
+    ] = False,
     burst: Annotated[
         int | None,
         option(
@@ -182,6 +191,7 @@ def set_limit(
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     dpq limit set 60/m --group api --member key-a --member key-b   60/m each
     dpq limit set --weight 3 --group big       three turns where others get one
+    dpq limit set --in-order --every-group     each group one by one, also over retries
     """
     words: list[RateLimit | Quota] = [*(rates or [])]
     windows = _with_options(
@@ -200,6 +210,7 @@ def set_limit(
         members=member,
         weight=weight,
         reset=reset,
+        in_order=in_order,
     )
     with DPQ[Any].from_url(url, queue) as q:
         _change(q, scope, rules, yes)
@@ -288,6 +299,6 @@ def undo_limit(
                 f"the events of {queue!r} have no {'such change' if event else 'change'} of the "
                 f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
             )
-        at = chosen.at.astimezone().isoformat(" ", "seconds")
+        at = say_moment(chosen.at, datetime.now(UTC))
         talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
         _change(q, scope, limit_change.rules_before(chosen), yes)

@@ -102,6 +102,7 @@ def push(
         str | None,
         option("NAME", "Its batch: `dpq batch` counts what becomes of it.", unset="", seldom=True),
     ] = None,
+    timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
         option("N", "Spread a new queue over N slots of a cluster.", unset="", seldom=True),
@@ -124,9 +125,9 @@ def push(
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,
     ):
         if payload is None:
-            push_lines(q, stream, partial(_full_push if full else _push, options))
+            push_lines(q, stream, partial(_full_push if full else _push, options), timeout)
         else:
-            print(q.push(json_value(payload), **options))
+            print(q.push(json_value(payload), **options, timeout=timeout))
     _tell_of_throw_away(url)
 
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.model.history import Times
 
-__all__ = ["Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
+__all__ = ["BulkProgress", "Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
 class QueueStats(BaseModel):
@@ -128,6 +128,9 @@ class WorkerInfo(BaseModel):
         longest_seconds: Seconds that its longest running handler of this queue had run then, or
             None. A handler that hangs shows here.
         longest_task: The id of the task of that handler, or None.
+        quiet_since: The time since when it is to take no new tasks of this queue (`quiet`), UTC;
+            None if it takes tasks. It hears of it by its next heartbeat.
+        quiet_by: The person or program that has said so, or "".
     """
 
     model_config = ConfigDict(frozen=True)
@@ -145,6 +148,8 @@ class WorkerInfo(BaseModel):
     holds: int = 0
     longest_seconds: float | None = None
     longest_task: str | None = None
+    quiet_since: datetime | None = None
+    quiet_by: str = ""
 
 
 class LeaseInfo(BaseModel):
@@ -183,3 +188,46 @@ class LeaseInfo(BaseModel):
     worker_id: str | None = None
     host: str | None = None
     pid: int | None = None
+
+
+class Imported(BaseModel):
+    """The end of an import.
+
+    Attributes:
+        added: Tasks that this call has added.
+        stored: Tasks that it has left as they are, since the queue has them. With `keep=True`, also
+            tasks of the export that were left out, since another task has their id or key.
+        before: Tasks of lines that an earlier call has imported; some may have ended since.
+        damaged: Tasks that were damaged in the exported queue, and are left out.
+        limits: Limits that were set, or stood already.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    added: int = 0
+    stored: int = 0
+    before: int = 0
+    damaged: int = 0
+    limits: int = 0
+
+
+class BulkProgress(BaseModel):
+    """The progress of an action on many tasks, or its end.
+
+    Attributes:
+        count: The number of tasks that passed the filter when they were counted.
+        done: The number of tasks that were changed.
+        missed: The number of tasks that had changed when their turn came, and were left.
+        searched: The number of tasks that were looked at.
+        left: The number of tasks of the current state that are still to be looked at.
+        stopped: The caller has stopped it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    count: int = 0
+    done: int = 0
+    missed: int = 0
+    searched: int = 0
+    left: int = 0
+    stopped: bool = False

@@ -137,6 +137,17 @@ def _parts(record: bytes) -> _Parts:
     return token, " ".join(others), since, order, max_attempts, priority, more, names
 
 
+def record_parts(record: bytes) -> tuple[str, int, str, str, str, tuple[str, ...] | None, str]:
+    """Take a record apart: counts, enqueued, order, max, priority, more, and the names.
+
+    The counts are those behind the token. `more` and the names are as in `_Parts`.
+
+    Raises:
+        Exception: One of `UNREADABLE`: the record is damaged.
+    """
+    return _parts(record)[1:]
+
+
 def _add_more(
     values: dict[str, Any], token: str, since: int, more: tuple[str, str, str, str], names: str
 ) -> None:

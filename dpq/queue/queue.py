@@ -29,12 +29,14 @@ from typing import (
 )
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
+from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
-from dpq.queue.base import QueueSettings
+from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
 from dpq.queue.life import QueueLife
@@ -44,17 +46,21 @@ if TYPE_CHECKING:
     from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
+    from dpq.model.queue_settings import Bounds, WhenFull
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
-    from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.result_data import Result
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
+    from dpq.operations.bulk import BulkAction
     from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch
+    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead import DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
     from dpq.queue.life import Sleep
@@ -126,8 +132,10 @@ class DPQ(QueueLife[P]):
         self._leases.close()
         self._finish_all()
         session.refusal = self._refusal()
-        self._waiters.close()
+        for waiters in (self._waiters, *self._several.values()):
+            waiters.close()
         self._listener.close()
+        self._ends.close()
         session.close()
         if self._opened:
             self._opened.close()
@@ -166,6 +174,7 @@ class DPQ(QueueLife[P]):
         time_limit: float | None = None,
         member: str | None = None,
         batch: str | None = None,
+        timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -206,6 +215,9 @@ class DPQ(QueueLife[P]):
                 that come after this one wait, too. It means nothing for a group without members.
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
+            timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
+                task, on the server and without polling; 0 does not wait, None waits for ever.
+                Whoever makes room, an ack for example, calls the producer that has waited longest.
 
         Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
         are spent, the run is given up, and the task waits for its next time. An `update` without
@@ -221,6 +233,8 @@ class DPQ(QueueLife[P]):
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
+            QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
+                stored. A push that meets the task of its key needs no room.
             BatchFinishedError: The batch is finished. Nothing changed.
 
         Source: docs/design.md, "Order" and "Keys".
@@ -244,7 +258,13 @@ class DPQ(QueueLife[P]):
             member=member,
             batch=batch,
         )
-        return self._session.run(self._operations.push, given)
+        if timeout == 0:
+            return self._session.run(self._operations.push, given)
+        from dpq.queue.room import push_in_time
+
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        return push_in_time(self, given, timeout)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.
@@ -256,7 +276,8 @@ class DPQ(QueueLife[P]):
             The ids, in the order given.
 
         Raises:
-            As `push`. The batches before the refused one stay.
+            As `push`. The batches before the refused one stay; `QueueFullError.stored` names their
+                tasks.
         """
         if isinstance(pushes, Iterator):  # an iterator can be read only once
             self._session.require_open()
@@ -268,26 +289,47 @@ class DPQ(QueueLife[P]):
     @overload
     def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
     @overload
-    def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
-    def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P, Any]:
+    def pop(
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Popped[P]: ...
+    def pop(
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Popped[P, Any]:
         """Take the best ready task, and lease it.
 
         Args:
             timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
                 None waits for ever.
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
+            id: The id of the only task to take. It comes whatever stands before it, also in its
+                group, if it is ready or waiting; but never against a limit, a closing or a pause.
+                Its limits are charged as in any pop. If it may not run now, nothing changes, and
+                `why(id)` says why. Such a call does not wait, so give no `timeout`.
+            force: Take the task of `id` also if it is delayed.
 
         Returns:
             `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
             lost, it costs a lease and an attempt: the task comes back when the lease ends.
 
         Raises:
+            ConfigurationError: An argument is out of its bounds, or does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
 
         Source: docs/design.md, "Waiting".
         """
-        return self._popped(self._take(1, timeout, visibility))
+        wanted = wanted_task(id, timeout, force=force)
+        return self._popped(self._take(1, timeout, visibility, wanted))
 
     def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
@@ -306,8 +348,13 @@ class DPQ(QueueLife[P]):
         timeout: float | None,
         visibility: float | None,
         sleep: Sleep,
+        wanted: tuple[str, bool] | None = None,
     ) -> list[Task[P]]:
-        """Take tasks, and wait for them with `sleep`."""
+        """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
+        if wanted:
+            id_, force = wanted
+            verb = self._operations.pop_task
+            return self._readable(self._session.run(verb, id_, visibility, force=force))
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
@@ -363,10 +410,22 @@ class DPQ(QueueLife[P]):
     ) -> AbstractContextManager[Task[P]]: ...
     @overload
     def lease(
-        self, timeout: float = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AbstractContextManager[Task[P] | None]: ...
     @contextmanager
-    def lease(self, timeout: float | None = 0, visibility: float | None = None) -> Iterator[Any]:
+    def lease(
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Iterator[Any]:
         """Pop a task for the body of a `with`, and end its delivery after the body.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
@@ -374,7 +433,7 @@ class DPQ(QueueLife[P]):
         task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
         itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it.
+        happens to it. All arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -382,7 +441,8 @@ class DPQ(QueueLife[P]):
         Raises:
             LeaseLostError: The body ended without an error, but another consumer has the task now.
         """
-        tasks = self._take(1, timeout, visibility)
+        wanted = wanted_task(id, timeout, force=force)
+        tasks = self._take(1, timeout, visibility, wanted)
         if not tasks:
             yield None
             return
@@ -460,7 +520,7 @@ class DPQ(QueueLife[P]):
 
         return LeaseLoop(self, visibility, until_empty)
 
-    def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+    def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[Kept]:
         return self._session.send(self._operations.extend_many(leases))
 
     def _end(
@@ -478,7 +538,14 @@ class DPQ(QueueLife[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P], cost: Cost | None = None) -> bool:
+    def ack(
+        self,
+        task: Task[P],
+        cost: Cost | None = None,
+        *,
+        result: Any = NO_RESULT,
+        keep: float = DEFAULT_KEEP,
+    ) -> bool:
         """Finish a task: it is removed, whatever its state, while its token is the live one.
 
         A recurring task comes back at its next time, as a new task with the same id.
@@ -486,23 +553,37 @@ class DPQ(QueueLife[P]):
         Args:
             task: What pop returned.
             cost: The units that the task has spent, as in `spent`; None for the reserved units.
+            result: What the task has returned, for `result` and `results`: JSON of at most 1 MiB.
+                None is kept, too. Without it, nothing is kept.
+            keep: Seconds that the result is kept, from 0.001 to 2 592 000 (30 days).
 
         Returns:
-            False if the task was gone already (a retried ack).
+            False if the task was gone already (a retried ack, whose result is kept).
 
         Raises:
             LeaseLostError: Another delivery has the task. Nothing changed.
+            PayloadError: The result has no JSON form, or is too long. Nothing changed: the lease
+                goes on, and the task can be acked in another way.
         """
-        return self._end(self._operations.ack, task, cost)
+        line = result_line(result, keep, task.id)
+        return self._end(self._operations.ack, task, cost, line)
 
     def ack_many(
-        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+        self,
+        tasks: Iterable[Task[P]],
+        costs: Iterable[Cost | None] | None = None,
+        *,
+        results: Iterable[Any] | None = None,
+        keep: float = DEFAULT_KEEP,
     ) -> list[bool]:
         """Finish tasks, up to 250 in a round trip.
 
         Args:
             tasks: What pop returned.
             costs: For each task the units that it has spent, as in `spent`; or None for all.
+            results: For each task what it has returned, as in `ack`, or `NO_RESULT`; or None for
+                all. If one of them cannot be kept, nothing changes.
+            keep: Seconds that the results are kept.
 
         Returns:
             For each task what `ack` returns.
@@ -510,8 +591,13 @@ class DPQ(QueueLife[P]):
         Raises:
             LeaseLostError: Other deliveries have some of the tasks; all others are finished.
         """
-        told = None if costs is None else list(costs)
-        return self._session.run(self._operations.ack_many, list(tasks), told)
+        given, told = list(tasks), None if costs is None else list(costs)
+        lines = None
+        if results is not None:
+            kept = list(results)
+            ids = [task.id for task in given] + [""] * (len(kept) - len(given))
+            lines = [result_line(result, keep, id_) for result, id_ in zip(kept, ids, strict=False)]
+        return self._session.run(self._operations.ack_many, given, told, lines)
 
     def extend(self, task: Task[P], seconds: float) -> datetime:
         """Extend a lease: it now ends `seconds` (0.001 to 10 years) from now.
@@ -594,6 +680,8 @@ class DPQ(QueueLife[P]):
         error: object = None,
         delay: float | timedelta | None = None,
         cost: Cost | None = None,
+        *,
+        priority: float | None = None,
     ) -> None:
         """Count a failed attempt: the task comes back, or dies if its attempts are spent.
 
@@ -604,23 +692,103 @@ class DPQ(QueueLife[P]):
             error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
             cost: The units that the delivery has spent, as in `spent`.
+            priority: A new priority, so that retries come first, or last; None keeps it.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        self._end(self._operations.fail, task, error, delay, cost)
+        self._end(self._operations.fail, task, error, delay, cost, priority)
 
-    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
+    def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        *,
+        priority: float | None = None,
+    ) -> None:
         """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
 
-        `cost` is what the delivery has spent, as in `spent`.
+        `cost` is what the delivery has spent, as in `spent`. With `priority` the task has a new
+        priority, which counts if it is replayed.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        self._end(self._operations.bury, task, reason, cost)
+        self._end(self._operations.bury, task, reason, cost, priority)
+
+    # Results and progress
+
+    def result(self, task_id: str, *, timeout: float | None = 0) -> Any:
+        """Return what a task has returned, once it has ended; wait for that on the server.
+
+        It is the `result` that its ack has named. There are three more answers, and each is an
+        error of its own. Of a task that has come back (recurring, or pushed again with `rerun`),
+        the newest result counts; `results` has all of them. While such a task is a dead letter,
+        that counts. All callers of one queue object wait on one connection. Each asks again every
+        5 s by itself, so an end that nobody tells (an ack without a result, a purge) takes so long
+        to be noticed.
+
+        Args:
+            task_id: The id that `push` returned.
+            timeout: Seconds to wait; 0 does not wait, None waits for ever.
+
+        Raises:
+            TaskDeadError: The task is a dead letter; the error has its reason.
+            TaskNotFoundError: Nothing is known of the task: it was finished without a result, its
+                result is no longer kept, it was cancelled, or it was never pushed here.
+            ResultTimeoutError: The task has not ended within the timeout.
+        """
+        from dpq.queue.ends import wait_for_outcome
+
+        return wait_for_outcome(self, task_id, timeout)
+
+    def results(
+        self, after: str = "", limit: int = 100, *, timeout: float | None = 0
+    ) -> list[Result]:
+        """Return kept results in the order in which their tasks were finished, the oldest first.
+
+        Any number of readers may read them: each keeps the `id` of the last result that it has
+        seen, and nothing is stored for it. A result whose time is over is left out. Deaths are not
+        among them; `events` has those.
+
+        Args:
+            after: The `id` of the last result that is known; "" begins with the oldest one.
+            limit: Results at most (1 to 1000); a call returns up to 4 MiB of them.
+            timeout: Seconds to wait for a first result; 0 does not wait, None waits for ever.
+
+        Raises:
+            ConfigurationError: `after` is no id of a result, or `limit` is out of its bounds.
+
+        Source: docs/results.md.
+        """
+        from dpq.queue.ends import wait_for_results
+
+        return wait_for_results(self, after, limit, timeout)
+
+    def progress(
+        self, task: Task[P], done: float, total: float | None = None, text: str = ""
+    ) -> None:
+        """Tell how far the work on a task is: `get`, `dpq watch` and the task's page show it.
+
+        The newest call counts. It is shown while this delivery is the live one. In a worker,
+        `Context.progress` costs no round trip.
+
+        Args:
+            task: What pop returned.
+            done: The units of work that are done, from 0.
+            total: All units of work; None if that is not known.
+            text: What the work does now; up to 200 bytes of it are kept.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+        """
+        told = [(task, progress_text(done, total, text))]
+        if not (self._session.run(self._operations.tell_progress, told))[0]:
+            raise LeaseLostError("tell the progress of", [task.id])
 
     # Looking and changing
 
@@ -692,16 +860,28 @@ class DPQ(QueueLife[P]):
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
-    def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Remove a live task. If the task is running, its holder finds it gone.
+    def cancel(
+        self, task_id: str | None = None, *, key: str | None = None, running: bool = True
+    ) -> None:
+        """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
+
+        A worker hears of it within a third of the visibility, and after 10 s at most: the context
+        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
+        `LeaseLostError`, whose `cancelled` is True; an ack returns False.
 
         Name the task by its id or its key, as for `update`. A recurring task does not come back. A
         retry raises TaskNotFoundError.
 
+        Args:
+            task_id: The id.
+            key: The key, instead of the id.
+            running: False leaves a running task alone, and raises.
+
         Raises:
             TaskNotFoundError: No live task has this id or key.
+            ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
-        self._session.run(self._operations.cancel, task_id, key)
+        self._session.run(self._operations.cancel, task_id, key, running=running)
 
     # Batches
 
@@ -763,6 +943,61 @@ class DPQ(QueueLife[P]):
             self._operations.purge, None if state is None else task_state(state)
         )
 
+    def bulk(
+        self,
+        action: BulkAction,
+        chosen: Filter | None = None,
+        *,
+        priority: float | None = None,
+        reason: str | None = None,
+        rate: float | None = None,
+        progress: Callable[[BulkProgress], object] | None = None,
+    ) -> BulkProgress:
+        """Do an action on all tasks that pass a filter, in steps of 200.
+
+        The tasks are counted first, and at most so many are changed. No step holds up the server.
+        Tasks that come meanwhile may be changed or not.
+
+        Args:
+            action: `cancel`, `update` (the priority) and `run` (delayed tasks, now) take live
+                tasks, `release` and `bury` running ones, `replay` and `purge` dead ones.
+            chosen: The filter; None for all tasks of the states that the action takes.
+            priority: The new priority of `update`.
+            reason: The reason of `bury`.
+            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            progress: Called after each step; the action stops if it returns False.
+
+        Returns:
+            What was done. Tasks that have changed before their turn are left, and counted. If a
+            call ends early, call it again: it goes on with those that still pass.
+
+        Raises:
+            ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
+        """
+        from dpq.operations.bulk import Bulk
+
+        value = priority if action == "update" else reason
+        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate)
+        goes_on = True
+        while goes_on and self._session.run(bulk.count_some):
+            goes_on = progress is None or progress(bulk.progress()) is not False
+        while goes_on and (taken := self._session.run(bulk.step)) is not None:
+            goes_on = progress is None or progress(bulk.progress()) is not False
+            if goes_on and rate and not bulk.is_over:
+                pause(taken / rate)
+        self._session.run(bulk.tell)
+        return bulk.progress(stopped=not goes_on)
+
+    def count(self, chosen: Filter) -> int:
+        """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
+        from dpq.operations.bulk import Bulk
+
+        dead = chosen.state is TaskState.DEAD
+        bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
+        while self._session.run(bulk.count_some):
+            pass
+        return bulk.count
+
     def register(self) -> None:
         """Create the queue, and add its name to the list that daemons and the CLI read.
 
@@ -776,6 +1011,99 @@ class DPQ(QueueLife[P]):
         self._session.open(create=True)
         self._session.run(self._operations.register)
 
+    def export(self, *, pause: bool = False) -> Iterator[str]:
+        """Read the whole queue as lines of JSON: settings, limits, and every task.
+
+        A line has all that is stored of a task: state, due time, counts, key, priority, place
+        among equals. A running task is written as a ready one, with its counts and without its
+        lease. Each step reads about 100 tasks, so a queue of any size goes on meanwhile. Then the
+        lines are no snapshot: a task that is stored all the time is written once at least, as it is
+        at some moment in between; one that is pushed or acked meanwhile may be there or not.
+
+        Args:
+            pause: Pause the queue for the time of the export, and end as it was paused before. If
+                nobody pushes, ends or changes tasks meanwhile, the copy is exact: the last line
+                has as `changed` the totals that have moved, `{}` for none.
+
+        Yields:
+            Lines, each with its line break. The last one has counts, so that `import_` notices a
+            file that was cut.
+
+        Raises:
+            ConfigurationError: There is no such queue.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.operations.transfer import PAUSE_SECONDS, Export, Position
+
+        export, by = Export(self._operations), process_name()
+        yield self._session.run(export.begin, pause)
+        at: Position | None = None
+        renew = 0.0
+        try:
+            while at is not None or not renew:
+                if time.monotonic() >= renew:
+                    renew = time.monotonic() + PAUSE_SECONDS / 3
+                    if pause:
+                        self._session.run(self._operations.pause, PAUSE_SECONDS, by)
+                if at is None:
+                    self._session.run(export.count)
+                lines, at = self._session.run(export.page, at or Position())
+                for line in lines:
+                    yield line
+            yield self._session.run(export.end)
+        finally:
+            if pause and renew:
+                self._session.run(export.restore_pause, by)
+
+    def import_(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        follow: bool = False,
+        keep: bool = False,
+        again: bool = False,
+    ) -> Imported:
+        """Add the tasks of an export, with their ids, states, due times, counts and places.
+
+        If the queue does not exist, it is created with the settings of the export. Each step adds
+        up to 100 tasks, all of them or none, and notes its last line in the queue. So if the import
+        is called again with the same lines, after whatever error, it goes on where it was: no
+        task is added twice, also if consumers have ended some. A task that the queue has is left
+        as it is.
+
+        Args:
+            lines: The lines of `export`: a file, a list or any iterable.
+            follow: Keep the queue's settings and limits, and give its order and aging to the
+                tasks. By default another order, aging, fairness, cap or limit is an error.
+            keep: Leave out tasks whose id or key another task has. By default that is an error.
+            again: Add the tasks of an export that was imported here before once more: all that are
+                not stored.
+
+        Returns:
+            The counts.
+
+        Raises:
+            ExportFileError: A line cannot be read, or lines are missing. For a list, and for a file
+                on disk, a cut end is noticed before anything is written.
+            ImportConflictError: Another task has the id or the key of a task.
+            ConfigurationError, LimitChangedError: Settings or limits differ.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.operations.transfer import Import
+
+        importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
+        is_new = self._session.run(importing.begin)
+        self._session.open()
+        if is_new or self.partitions > 1:
+            self._session.open(create=True)  # all partitions, once their number is known
+        self._session.run(importing.start)
+        for batch in importing.batches():
+            self._session.run(importing.add, batch)
+        self._session.run(importing.finish)
+        return importing.report
+
     def drop(self) -> None:
         """Remove the whole queue: tasks, settings, totals and its name in the registry."""
         self._session.require_open()
@@ -785,6 +1113,39 @@ class DPQ(QueueLife[P]):
         self._operations.forget()
 
     # Limits and groups
+
+    def set_bounds(
+        self,
+        *,
+        max_tasks: int | None = None,
+        max_waiting: int | None = None,
+        when_full: WhenFull | None = None,
+    ) -> None:
+        """Bound the queue, for all producers together, also for those that run already.
+
+        What is not named stays as it is. So every process may set the same bounds at its start. A
+        bound refuses new tasks only: a task that comes back (a retry, a delay or a lease that is
+        over, a next run, a replay) and a push that meets the task of its key need no room. So a
+        queue may hold more than its bound, until consumers have worked it down.
+
+        Args:
+            max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0 for no
+                bound. In a partitioned queue it counts for each partition.
+            max_waiting: The most tasks of each group that are due and that no consumer has, 1 to
+                10^9; 0 for no bound. Tasks without a group do not count.
+            when_full: For a group that is full: `"refuse"` (a new queue) raises `QueueFullError`;
+                `"drop_worst"` takes the task, and makes the worst of the group, which may be the
+                new one, a dead letter with the reason `group full`.
+
+        Raises:
+            ConfigurationError: A bound is out of its own bounds, or none is named.
+        """
+        operation = self._operations.set_bounds
+        self._session.run(operation, max_tasks, max_waiting, when_full)
+
+    def bounds(self) -> Bounds:
+        """Read the bounds of the queue."""
+        return self._session.run(self._operations.bounds)
 
     def set_limit(
         self,
@@ -800,6 +1161,7 @@ class DPQ(QueueLife[P]):
         members: Sequence[str] | None = None,
         weight: float | None = None,
         reset: bool = False,
+        in_order: bool = False,
     ) -> None:
         """Limit what is popped, for all consumers together, also for those that run already.
 
@@ -833,6 +1195,11 @@ class DPQ(QueueLife[P]):
                 slack and estimates, and what the host has said is left. A closing stays:
                 `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
                 its own, one after the other. Not for a program's start: each would reset it.
+            in_order: Run the tasks of the group one at a time, each once the one before is finished
+                or dead: while a task waits for its retry, after `fail`, `release`, `set_visibility`
+                or a 429, no other task of the group runs. A replayed task, or one that `update` has
+                delayed, holds none. It implies `concurrency=1`. For a group without members, or
+                `"*"`.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, the queue has another format, or
@@ -854,6 +1221,7 @@ class DPQ(QueueLife[P]):
             members=members,
             weight=weight,
             reset=reset,
+            in_order=in_order,
         )
         self._session.run(self._operations.set_limit, rules, process_name())
 
@@ -1148,6 +1516,27 @@ class DPQ(QueueLife[P]):
         for up to 60 s more.
         """
         return self._session.run(self._operations.workers)
+
+    def quiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
+
+        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
+        tasks that it has not begun, and it goes on with its other queues. It stays quiet until
+        `unquiet`, or until it ends. A worker that is started later is not quiet, whatever its
+        name. Safe to call again.
+
+        Args:
+            worker: The name of a worker, or the id of one run: `workers` lists both.
+            by: The person or program that does so: `workers` and the event say it.
+
+        Returns:
+            The number of running workers of that name or id; 0 if there is none.
+        """
+        return self._session.run(self._operations.quiet, worker, by)
+
+    def unquiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker that is quiet to take tasks again; see `quiet`."""
+        return self._session.run(self._operations.quiet, worker, by, quiet=False)
 
     def held(
         self, n: int = 100, *, worker: str | None = None, older_than: float | None = None

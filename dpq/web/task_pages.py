@@ -7,21 +7,22 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, LeaseInfo, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
+from dpq.model.filter import Filter
 from dpq.model.limit_words import rules_words
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, Filter, Position
+from dpq.operations.browse import LOOK_A_PAGE, Position
+from dpq.operations.bulk import OF_STATES
 from dpq.operations.finding import Hits, Search, begin, find
 from dpq.operations.one_task import TRAIL_LOOK, Trail, holder, task_trail
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.lanes import lanes_of
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
-from dpq.web.actions import OF_STATES
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads, whole_of
 from dpq.web.site import Call
 
-STATES = [state.value for state in TaskState]
+STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
 
 ALL = "all"
 """The state that a search in all states names."""
@@ -93,7 +94,7 @@ def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -
     if after:
         begun = read_search(after)
     else:
-        begun = begin(sizes_of(call)) if everywhere else Search((chosen.state,))
+        begun = begin(sizes_of(call)) if everywhere else Search((chosen.of_state,))
     run = session_of(watch.queue).run
     return run(find, watch.browser, chosen, begun, most, look_of(call))
 
@@ -119,7 +120,7 @@ def tasks(call: Call) -> Response:
     everywhere = query.get("state") == ALL
     chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None)
     hits = search(call, chosen, PAGE, everywhere=everywhere)
-    states = STATES if everywhere else [chosen.state]
+    states = STATES if everywhere else [chosen.of_state]
     return call.render(
         "tasks.html",
         snapshot=call.site.snapshot(call.name),
@@ -143,6 +144,10 @@ def tasks(call: Call) -> Response:
     )
 
 
+KEPT = ("group", "least", "most", "key_prefix", "older_than")
+"""The fields of a filter that a search in all states keeps."""
+
+
 def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
     """Go to the task of an id or a key; if there is none, search all states for the text."""
     looks: list[dict[str, str]] = [{"key": asked}]
@@ -154,7 +159,9 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
         except (TaskNotFoundError, ConfigurationError):
             continue
         return RedirectResponse(call.url("q", call.name, "tasks", found.id), 303)
-    kept = {name: query[name] for name in ("group", "least") if query.get(name)}
+    kept = {
+        name: query[name] for name in ("group", "least", "most", "key", "older") if query.get(name)
+    }
     return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
 
 
@@ -167,6 +174,7 @@ class Seen(NamedTuple):
         begins: When it begins.
         holder: Its lease; None if it is not running.
         trail: What has happened to it, as far as that is kept and was looked at.
+        result: What its last finished run has returned, if that is kept, and the task comes back.
     """
 
     task: Any
@@ -174,6 +182,7 @@ class Seen(NamedTuple):
     begins: Begins
     holder: LeaseInfo | None
     trail: Trail
+    result: Result | None = None
 
 
 def see(call: Call, id_: str) -> Seen:
@@ -193,7 +202,13 @@ def see(call: Call, id_: str) -> Seen:
     coming = next_tasks(call) if waits and is_near else ()
     drain = call.site.drain(call.name) if waits and not is_near else None
     moment = begins(found, why, coming, call.site.snapshot(call.name), drain)
-    return Seen(found, why, moment, held, trail)
+    return Seen(found, why, moment, held, trail, _result(call, id_))
+
+
+def _result(call: Call, id_: str) -> Result | None:
+    outcome = session_of(call.queue).run(operations_of(call.queue).outcome, id_)
+    result: Result | None = outcome.result
+    return result
 
 
 def read_trail(call: Call, id_: str, task: Any = None) -> Trail:
@@ -242,14 +257,22 @@ def task(call: Call) -> Response:
 
 
 def _gone(call: Call, id_: str) -> Response | None:
-    """Show what the trail has of a task that is gone; None if it has nothing."""
-    trail = read_trail(call, id_)
-    if not trail.events:
+    """Show what the trail has of a task that is gone, and its result; None if there is neither."""
+    trail, result = read_trail(call, id_), _result(call, id_)
+    if not trail.events and result is None:
         return None
     steps, left_out = shown_steps(steps_of(trail.events))
     now_ms = call.site.now_ms()
     return call.render(
-        "gone.html", 404, id=id_, trail=trail, steps=steps, left_out=left_out, now_ms=now_ms
+        "gone.html",
+        200 if result else 404,
+        id=id_,
+        trail=trail,
+        steps=steps,
+        left_out=left_out,
+        now_ms=now_ms,
+        result=result,
+        payloads=shows_payloads(call),
     )
 
 

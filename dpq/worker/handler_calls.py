@@ -10,12 +10,14 @@ import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.handlers import Context, Handler, Q
+from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, keep_of, kept_line
+from dpq.worker.progress_notes import ProgressNotes
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ log = logging.getLogger(__name__)
 
 NO_FAILURE = (RateLimited, Release, CancelledError)
 """The errors of a handler that count as no failed attempt; `on_error` is not called for them."""
+
+
+def tell_lost(context: Context[Any], lease: Lease) -> None:
+    """Tell a handler that its lease is lost, and why."""
+    context._lose(CANCELLED if lease.cancelled else LEASE_LOST)
 
 
 class Tracing(Protocol):
@@ -45,6 +52,7 @@ class HandlerCalls(Generic[Q]):
         before: The hook that is called before each handler, or None.
         hooked: There is a hook.
         handled: The number of handlers that have ended, by their end.
+        progress: What handlers have told of their progress, until it is sent.
         traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
             sets it, for all workers.
     """
@@ -62,8 +70,11 @@ class HandlerCalls(Generic[Q]):
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
+        keep: float = 0.0,
     ) -> None:
         self.find = find
+        self.progress = ProgressNotes()
+        self._keep, self._told_of_results = keep, False
         self._named = named
         self.time_limit = time_limit
         self.before = before
@@ -75,11 +86,42 @@ class HandlerCalls(Generic[Q]):
 
     def context(self, queue_index: int, lease: Lease, state: RunState) -> Context[Q]:
         """Make the context of a handler; it says `lost` from the moment when the lease is lost."""
-        context: Context[Q] = Context(self._queues[queue_index], lease.task, lambda: state.stopping)
-        lease.lost = context._lose
+        task = lease.task
+        context: Context[Q] = Context(
+            self._queues[queue_index],
+            task,
+            lambda: state.stopping,
+            lambda text: self.progress.note(queue_index, task, text),
+        )
+        lease.lost = partial(tell_lost, context, lease)
         if not lease.alive:  # the lease was lost before `lease.lost` was set
-            context._lose()
+            lease.lost()
         return context
+
+    def kept(self, queue_index: int, handler: Handler, task: Task[Any], result: Any) -> str:
+        """Return the line of a handler's result, or "" if it is not to be kept.
+
+        The first result that is dropped is logged. An answer of an HTTP client is read by the
+        worker itself.
+
+        Raises:
+            Reject: The result cannot be kept.
+        """
+        named = keep_of(handler) if self._named else None
+        keep = self._keep if named is None else named
+        if keep:
+            return kept_line(result, keep, task)
+        dropped = result is not None and getattr(result, "headers", None) is None
+        if dropped and not self._told_of_results:
+            self._told_of_results = True
+            queue, name = self._queues[queue_index].queue_name, self._name_of(task)
+            log.info(
+                "%s: task %s has returned a %s, which is dropped, as later results are: "
+                "keep_result of the worker or of a named task keeps them",
+                *(queue, in_words(task, name), type(result).__name__),
+                extra=about("result_dropped", self.name, queue, task, task=name),
+            )
+        return ""
 
     def trace(self, queue_index: int, task: Task[Any]) -> Tracing | None:
         """Begin to follow a handler, if anything does."""
@@ -104,9 +146,10 @@ class HandlerCalls(Generic[Q]):
             yield self._on_error, (context, error)
         yield self._after, (context, error)
 
-    def count(self, error: BaseException | None) -> None:
+    def count(self, error: BaseException | None, lease: Lease) -> None:
         """Count a handler that has ended."""
-        self.handled["done" if error is None else type(error).__name__] += 1
+        how = "done" if error is None else type(error).__name__
+        self.handled[CANCELLED if lease.cancelled else how] += 1
 
     def log_failure(self, queue_index: int, task: Task[Any], error: BaseException) -> None:
         """Log a failed attempt; with its traceback, unless the handler raised a signal."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpq.model.log_fields import fields
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries
-from dpq.worker.handlers import Context
+from dpq.worker.handlers import TIME_LIMIT, Context
 from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LATEST_ACK_SECONDS, STOP_CHECK_SECONDS, RunState
 
@@ -34,6 +34,7 @@ class HandlerRun:
         limit: Seconds that it may run, or None.
         ended: The handler has ended, and its thread is about to note the result.
         overdue: The error, if the handler ran too long and its attempt has failed.
+        kept: The line of its result, or "".
     """
 
     queue_index: int
@@ -42,6 +43,7 @@ class HandlerRun:
     context: Context[Any] | None = None
     ended: bool = False
     overdue: BaseException | None = None
+    kept: str = ""
 
 
 class OverdueWatch:
@@ -135,6 +137,6 @@ class OverdueWatch:
                     log.warning("%s: task %s %s", self._name, lease.task.id, error, extra=about)
                     run.overdue = error
                     if run.context:
-                        run.context._lose()
+                        run.context._lose(TIME_LIMIT)
                     with self._lock:
                         self._fetcher.add(done)

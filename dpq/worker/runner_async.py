@@ -16,9 +16,10 @@ from dpq.model.budget import budgets_in
 from dpq.model.log_fields import fields
 from dpq.model.signals import signal_of
 from dpq.protocol.durability import CONFIRM_SECONDS
+from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.fetcher_async import AsyncFetcher
-from dpq.worker.handler_calls import HandlerCalls
+from dpq.worker.handler_calls import HandlerCalls, tell_lost
 from dpq.worker.handlers import Context, check_result
 from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done
@@ -97,13 +98,13 @@ class AsyncRunner:
         queue_index, lease = taken
         context = self._calls.context(queue_index, lease, self._state)
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
-        lease.lost = partial(_cancel_lost, context, handling)
+        lease.lost = partial(_cancel_lost, context, lease, handling)
         if not lease.alive:  # the lease was lost before the handler began
             self._leave(handling)
             return
         began = self._began[handling] = time.monotonic()
         tracing = self._calls.traced and self._calls.trace(queue_index, lease.task)
-        error = await self._call(context)
+        error, kept = await self._call(queue_index, context)
         try:
             if self._calls.hooked:
                 for hook, args in self._calls.hooks_at_end(context, error):
@@ -113,13 +114,17 @@ class AsyncRunner:
                 tracing.end(error)
             try:
                 budgets = tuple(context.budgets.values())
-                done = Done(queue_index, lease.task, error, budgets=budgets, cost=context.told)
-                await self._finish(handling, done, began)
+                done = Done(
+                    queue_index, lease.task, error, budgets=budgets, cost=context.told, kept=kept
+                )
+                await self._finish(handling, lease, done, began)
             finally:
                 self._leave(handling)  # a done callback would run after all others that are due
 
-    async def _call(self, context: Context[Any]) -> BaseException | None:
-        """Call the handler within its time limit; return its error."""
+    async def _call(
+        self, queue_index: int, context: Context[Any]
+    ) -> tuple[BaseException | None, str]:
+        """Call the handler within its time limit; return its error, and the line of its result."""
         task = context.task
         limit: asyncio.Timeout | None = None
         seconds = task.time_limit or self._calls.time_limit
@@ -137,16 +142,18 @@ class AsyncRunner:
                 if result is not None:
                     check_result(handler, result)
                     context.hear(budgets_in(result))
+            return None, self._calls.kept(queue_index, handler, task, result)
         except BaseException as raised:  # the error decides how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
-                return TimeoutError(f"ran longer than {seconds:g} s")
-            return signal_of(raised)
-        return None
+                return TimeoutError(f"ran longer than {seconds:g} s"), ""
+            return signal_of(raised), ""
 
-    async def _finish(self, handling: "asyncio.Task[Any]", done: Done, began: float) -> None:
+    async def _finish(
+        self, handling: "asyncio.Task[Any]", lease: Lease, done: Done, began: float
+    ) -> None:
         """Count and log the end of a handler; hand it over, and wait for its confirmation."""
         calls, (queue_index, task, error) = self._calls, done[:3]
-        calls.count(error)
+        calls.count(error, lease)
         if self._logs_ends:
             calls.log_end(queue_index, task, error, began)
         held = self._deliveries.claim(done)
@@ -201,9 +208,10 @@ class AsyncRunner:
             await cancel_all(self._confirming)
 
 
-def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any]") -> None:
-    context._lose()
-    handling.cancel()
+def _cancel_lost(context: Context[Any], lease: Lease, handling: "asyncio.Task[Any]") -> None:
+    tell_lost(context, lease)
+    task = lease.task.id
+    handling.cancel(f"task {task} was cancelled" if lease.cancelled else f"lease of {task} lost")
 
 
 async def cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:

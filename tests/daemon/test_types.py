@@ -45,6 +45,7 @@ BEFORE = {
         "from dpq import DPQ, RateLimited\nfrom requests import get\n"
         "q = DPQ.from_url('redis://localhost', 'pages')\n"
     ),
+    "transactions": "from outbox import connect\noutbox = connect('shop.db')\n",
     "operations": (
         REDIS_IS_UNTYPED + "from dpq import DPQ\nfrom redis import RedisCluster\n"
         "from redis.sentinel import Sentinel\n"

@@ -26,6 +26,7 @@ from dpq import (
     DuplicateTaskError,
     LeaseLostError,
     Push,
+    QueueFullError,
     Task,
     TaskNotFoundError,
 )
@@ -40,7 +41,7 @@ TOTALS = ("pushed", "popped", "acked", "failed", "deferred", "expired_leases", "
 GROUP_OF_KEY = {"k": None, "l": "a", "m": "b"}
 REFUSED = (
     *(BatchFinishedError, ConfigurationError, DuplicateTaskError),
-    *(LeaseLostError, TaskNotFoundError),
+    *(LeaseLostError, QueueFullError, TaskNotFoundError),
 )
 
 small = st.integers(-2, 3)
@@ -54,6 +55,8 @@ NEIGHBOURS = [2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3, -(2**53) - 1, -(2**53)]
 SUPPLIES = [[0, 0, 0, 1], NEIGHBOURS, WILD]  # places decide, residuals do, or all there is
 wild = st.sampled_from(WILD)
 tame = st.sampled_from(TAME)
+changes = st.one_of(st.none(), st.tuples(tame, small | wild))
+"""No new priority, or what `priority` makes one of."""
 waits = st.sampled_from([0, 0, 0, 0.25, 1, 5, 30])
 leases = st.sampled_from([0.25, 1, 5, 30])
 recent = st.integers(0, 5)
@@ -71,6 +74,10 @@ WEIGHTED: dict[str, list[Any]] = {
     "time_limit": [None, None, None, 7.5],
     "batch": [None, None, None, "b", "c"],
 }
+BOUNDS: list[dict[str, Any]] = [
+    *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
+    {"max_tasks": 9, "max_waiting": 2, "when_full": "drop_worst"},
+]
 EVERY = (None, 5, None, 0.25, 30, None, 5)
 """The periods of the tasks of a machine whose tasks come back, one after the other."""
 
@@ -121,10 +128,19 @@ class QueueMachine(RuleBasedStateMachine):
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
+        bounds=st.sampled_from(BOUNDS),
         seed=st.integers(0, 10_000),
         limited=st.booleans(),
     )
-    def create(self, kind: dict[str, Any], caps: dict[str, Any], seed: int, limited: bool) -> None:
+    def create(
+        self,
+        kind: dict[str, Any],
+        caps: dict[str, Any],
+        bounds: dict[str, Any],
+        seed: int,
+        limited: bool,
+    ) -> None:
+        bounds = self.always.get("bounds", bounds)
         kind, limited = self.always.get("kind", kind), self.always.get("limited", limited)
         self.now = START_MS
         self.client = Twice(self.redis)
@@ -146,7 +162,12 @@ class QueueMachine(RuleBasedStateMachine):
             in_turn="fairness" in kind,
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
+            max_tasks=bounds.get("max_tasks"),
+            max_waiting=bounds.get("max_waiting"),
+            drops="when_full" in bounds,
         )
+        if bounds:
+            self.q.set_bounds(**bounds)
         self.handed: list[Task[Any]] = []  # every delivery there ever was, stale ones too
         self.ids: list[str] = []  # every id there ever was
         self.newest_token = 0
@@ -194,7 +215,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def priority(self, drawn: Any) -> Any:
         """A drawn pair (tame, any) -> what this queue can order exactly, and often equal in one
-        that takes turns."""
+        that takes turns; None stays None."""
+        if drawn is None:
+            return None
         if self.model.in_turn:
             return int(drawn[0] >= 1)
         return drawn[0] if self.model.aging else drawn[1]
@@ -245,7 +268,7 @@ class QueueMachine(RuleBasedStateMachine):
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
         assert isinstance(task, DeadTask) is (state == DEAD)
-        assert task.model_dump() == expected
+        assert task.model_dump(exclude={"progress"}) == expected  # see the rule `result`
         assert type(task.priority) is type(entry.priority)
 
     def payload(self) -> int | str:
@@ -293,6 +316,7 @@ class QueueMachine(RuleBasedStateMachine):
             "duplicate": DuplicateTaskError,
             "group": ConfigurationError,
             "batch": BatchFinishedError,
+            "full": QueueFullError,
             None: None,
         }
         refusal = expected[self.model.refusal(pushes)]
@@ -306,9 +330,12 @@ class QueueMachine(RuleBasedStateMachine):
     def push(self, drawn: dict[str, Any], strange_group: bool, twice: bool) -> None:
         push = self.arguments(drawn, strange_group)
         twice = twice and push["on_duplicate"] != "error"  # sent again, it may meet itself
+        twice = twice and not self.model.drops  # or find that it was dropped, and forgotten
+        known = {*self.ids}
         answer = self.call(twice, lambda: self.q.push(**push))
         if not self.refused([push], answer):
             self.added(push, answer)
+            self.drop_worst([answer], known)
             if twice and push["key"]:  # the second one met the task of the first
                 self.added(push, answer)
             self.model.settle(self.now)
@@ -339,10 +366,12 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(drawn=st.lists(push_arguments, max_size=6), strange_group=rarely, twice=rarely)
     def push_many(self, drawn: list[dict[str, Any]], strange_group: bool, twice: bool) -> None:
         pushes = [self.arguments(one, strange_group) for one in drawn]
+        twice, known = twice and not self.model.drops, {*self.ids}
         answer = self.call(twice, lambda: self.q.push_many(Push(**push) for push in pushes))
         if not self.refused(pushes, answer):
             for push, task_id in zip(pushes, answer, strict=True):
                 self.added(push, task_id)
+            self.drop_worst(answer, known)
             self.model.settle(self.now)
 
     @rule(
@@ -360,6 +389,11 @@ class QueueMachine(RuleBasedStateMachine):
             push = {**self.arguments(drawn, True), "key": None, "every": None, "batch": None}
         end = Push(**push) if push else None
         state = self.call(twice, lambda: self.q.seal_batch(name, on_finish=end))
+        if isinstance(state, type):  # the task at its end finds no room
+            assert state is QueueFullError
+            assert push
+            assert self.model.max_tasks or self.model.max_waiting
+            return
         batch = self.model.batches.get(name)
         new = state.callback if push and (batch is None or batch.callback is None) else None
         if new:
@@ -378,6 +412,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert (seen.left, seen.done, seen.dead, seen.removed) == self.model.batch_counts(name)
             assert (seen.sealed, seen.finished) == (batch.sealed, batch.finished), name
             assert seen.callback == batch.callback
+
+    def drop_worst(self, answer: list[str], known: set[str]) -> None:
+        if self.model.drops:
+            fresh = dict.fromkeys(task_id for task_id in answer if task_id not in known)
+            self.model.drop_worst(list(fresh), self.now)
 
     # Taking
 
@@ -418,6 +457,17 @@ class QueueMachine(RuleBasedStateMachine):
             self.lose(self.pop_from_model(most, visibility))
         self.take(tasks, self.pop_from_model(most, visibility))
 
+    @rule(index=recent, force=st.booleans(), visibility=st.one_of(st.none(), leases), twice=rarely)
+    def pop_by_id(self, index: int, force: bool, visibility: float | None, twice: bool) -> None:
+        self.before_pop()
+        wanted = self.pick_id(index)
+        ms = round((DEFAULT_VISIBILITY if visibility is None else visibility) * 1000)
+        popped = self.call(twice, lambda: self.q.pop(visibility=visibility, id=wanted, force=force))
+        if twice:
+            self.lose(self.model.pop_task(wanted, force, self.now, ms))
+        entries = self.model.pop_task(wanted, force, self.now, ms)
+        self.take([popped.task] if popped.task else [], entries)
+
     # Ending or going on with a delivery, live or stale
 
     def hold(self, index: int) -> Task[Any] | None:
@@ -435,15 +485,18 @@ class QueueMachine(RuleBasedStateMachine):
             self.pop_many(4, None, False)
         return task
 
-    @rule(index=delivery, twice=rarely)
-    def ack(self, index: int, twice: bool) -> None:
+    @rule(index=delivery, twice=rarely, keep=st.sampled_from([None, None, None, 1, 20, 3600]))
+    def ack(self, index: int, twice: bool, keep: int | None = None) -> None:
         task = self.hold(index)
         if task is not None:
-            self.settle(task, twice)
+            self.settle(task, twice, keep)
 
-    def settle(self, task: Task[Any], twice: bool) -> None:
-        answer = self.call(twice, lambda: self.q.ack(task))
+    def settle(self, task: Task[Any], twice: bool, keep: int | None = None) -> None:
+        result = {"result": self.steps, "keep": keep} if keep else {}
+        answer = self.call(twice, lambda: self.q.ack(task, **result))
         expected = self.model.ack(task.id, task.token, self.now)
+        if keep and expected == "done":
+            self.model.results.append((task.id, self.steps, self.now + 1000 * keep))
         if twice:
             expected = self.model.ack(task.id, task.token, self.now)
         self.model.settle(self.now)
@@ -472,6 +525,29 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.refusal.task_ids == lost
         else:
             assert answer == [code == "done" for code in codes.values()]
+
+    @rule(index=delivery, twice=rarely)
+    def progress(self, index: int, twice: bool) -> None:
+        """Only the live delivery tells of it, and get shows it while that runs."""
+        told = self.steps
+        entry = self.act(index, "progress", twice, lambda task: self.q.progress(task, told))
+        if entry:
+            self.model.progress[entry.id] = entry.token, told
+
+    @rule(index=recent)
+    def result(self, index: int) -> None:
+        """Of each task there ever was: dead, done, live or unknown, with what belongs to it."""
+        if not self.ids:
+            return
+        task_id = self.pick_id(index)
+        outcome = self.eyes._session.run(self.eyes._operations.outcome, task_id)
+        state, expected = self.model.outcome(task_id, self.now)
+        assert outcome.state == state
+        if state == "live":
+            progress = self.eyes.get(task_id).progress
+            assert (progress and progress.done) == expected
+        elif state:
+            assert (outcome.result.value if outcome.result else outcome.reason) == expected
 
     def act(self, index: int, verb: str, twice: bool, operation: Callable[[Task[Any]], Any]) -> Any:
         """Let a delivery act; the model's entry when it may, else None."""
@@ -504,11 +580,11 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         index=delivery,
         delay=waits,
-        drawn=st.one_of(st.none(), st.tuples(tame, small | wild)),
+        drawn=changes,
         twice=rarely,
     )
     def release(self, index: int, delay: float, drawn: Any, twice: bool) -> None:
-        priority = None if drawn is None else self.priority(drawn)
+        priority = self.priority(drawn)
         entry = self.act(
             index,
             "release",
@@ -522,28 +598,33 @@ class QueueMachine(RuleBasedStateMachine):
         index=delivery,
         error=st.sampled_from([None, "boom", ValueError("a\tb")]),
         delay=st.one_of(st.none(), waits),
+        drawn=changes,
         twice=rarely,
     )
-    def fail(self, index: int, error: Any, delay: float | None, twice: bool) -> None:
+    def fail(self, index: int, error: Any, delay: float | None, drawn: Any, twice: bool) -> None:
         attempts: list[int] = []
+        priority = self.priority(drawn)
         twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
 
         def fail(task: Task[Any]) -> None:
             attempts.append(task.attempt)
-            self.q.fail(task, error, delay)
+            self.q.fail(task, error, delay, priority=priority)
 
         entry = self.act(index, "fail", twice, fail)
         if entry:
             wait = min(4, 2 ** (attempts[0] - 1)) if delay is None else delay
             kept = None if error is None else str(error).replace("\t", " ")
-            self.model.fail(entry, self.now, round(wait * 1000), kept)
+            self.model.fail(entry, self.now, round(wait * 1000), kept, priority)
 
-    @rule(index=delivery, twice=rarely)
-    def bury(self, index: int, twice: bool) -> None:
+    @rule(index=delivery, drawn=changes, twice=rarely)
+    def bury(self, index: int, drawn: Any, twice: bool) -> None:
+        priority = self.priority(drawn)
         twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
-        entry = self.act(index, "bury", twice, lambda task: self.q.bury(task, "no good"))
+        entry = self.act(
+            index, "bury", twice, lambda task: self.q.bury(task, "no good", priority=priority)
+        )
         if entry:
-            self.model.give_up(entry, self.now, "no good")
+            self.model.give_up(entry, self.now, "no good", priority)
 
     # Looking and changing
 
@@ -570,13 +651,13 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ids)
     @rule(
         index=recent,
-        drawn=st.one_of(st.none(), st.tuples(tame, small | wild)),
+        drawn=changes,
         delay=st.one_of(st.none(), waits),
         twice=rarely,
     )
     def update(self, index: int, drawn: Any, delay: float | None, twice: bool) -> None:
         task_id = self.pick_id(index)
-        priority = None if drawn is None else self.priority(drawn)
+        priority = self.priority(drawn)
         answer = self.call(twice, lambda: self.q.update(task_id, priority=priority, delay=delay))
         if priority is None and delay is None:
             assert answer is ConfigurationError
@@ -587,10 +668,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert answer is expected[refusal]
 
     @precondition(lambda self: self.ids)
-    @rule(index=recent, twice=rarely)
-    def cancel(self, index: int, twice: bool) -> None:
+    @rule(index=recent, running=st.booleans(), twice=rarely)
+    def cancel(self, index: int, running: bool, twice: bool) -> None:
         task_id = self.pick_id(index)
-        answer = self.call(twice, lambda: self.q.cancel(task_id))
+        answer = self.call(twice, lambda: self.q.cancel(task_id, running=running))
+        entry = self.model.tasks.get(task_id)
+        if entry and entry.state == INVISIBLE and not running:
+            assert answer is ConfigurationError
+            return
         found = self.model.cancel(task_id, self.now)
         assert answer is (None if found and not twice else TaskNotFoundError)
 
@@ -708,6 +793,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert {name: getattr(stats, name) for name in names} == {
             name: self.model.totals[name] for name in names
         }
+        kept = [(result.task_id, result.value) for result in self.eyes.results()]
+        assert kept == self.model.kept(self.now)
         ready = self.model.in_state("ready")
         assert (stats.oldest_ready_seconds is None) is (not ready)
         if ready:

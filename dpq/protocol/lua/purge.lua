@@ -1,7 +1,7 @@
 -- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       events trail batches
+--       events trail batches cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing
@@ -9,13 +9,14 @@
 --                     later step tells of this one
 -- ARGV[5..]            ids: only these tasks
 --
--- Returns how many tasks it removed; call again until it returns 0. The holder of a running task finds it gone.
+-- Returns how many tasks it removed; call again until it returns 0. The holder of a running task hears that it was
+-- cancelled.
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
--- Needs: now, record, place, member, event, batches
+-- Needs: now, record, place, cancelled, member, event, batches, producers
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
-local members, removed = {}, 0
+local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
   members[#members + 1] = redis.call('ZSCORE', set, args[i]) and args[i] or nil
 end
@@ -26,7 +27,11 @@ for _, member in ipairs(members) do
   local id = split(set, member)
   local task = read(redis.call('HGET', meta, id) or '')
   if task then
+    if set == invisible then
+      note_cancelled(id, task)
+    end
     leave(id, task)
+    vacated[task.group] = true
     if task.key ~= '' then
       redis.call('HDEL', keys, task.key)
     end
@@ -41,4 +46,5 @@ if told and told + removed > 0 then
   tell('by_hand', '', '', '', string.format('purged %.0f %s', told + removed, state))
 end
 admit()
+call_all(vacated)
 return removed
