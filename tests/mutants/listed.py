@@ -434,10 +434,8 @@ push.lua | a push goes into a queue of another format
 + if refused and refused[1] ~= -8 then
 pop.lua | a pop goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
-- )
-- if refused then
-+ )
-+ if refused and refused[1] ~= -8 then
+- if refused or not format
++ if refused and refused[1] ~= -8 or not format
 promote.lua | a promote goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
 - )
@@ -445,8 +443,9 @@ promote.lua | a promote goes into a queue of another format
 + )
 + if refused and refused[1] ~= -8 then
 pop.lua | what has lost its settings or the queue's limit runs | lua/settings_lost
-- if not format and redis.call('EXISTS', meta) == 1 or noted and
-+ if false and
+- if refused or not format and redis.call('EXISTS', meta) == 1
+-   or noted and
++ if refused or false and
 pop.lua | groups that have lost their limits run | lua/settings_lost
 - redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))
 + false
