@@ -1654,6 +1654,29 @@ Loader._remove | a finished batch is forgotten at once
 - if self._job.is_private and not missing:
 + if not missing:
 
+# Bounds
+call_producers | a full queue calls the last producer first | lua/room
+- '[' .. line, '(\14' .. group .. '\15', 'LIMIT', '0', '16'
++ '[' .. line .. '9', '(\14' .. group .. '\15', 'LIMIT', '0', '16'
+call_producers | one room calls all producers | lua/room
+- free - (heard == 0 and 0 or 1)
++ free
+call_producers | a producer that nobody hears takes the room | lua/room
+- (heard == 0 and 0 or 1)
++ 1
+await_room.lua | a producer that gives up keeps the room from others | lua/room
+- if ms == 0 then
++ if false then
+make_room | a pop makes no room in its group | lua/room
+- vacated[string.match(metas[i], GROUP) or ''] = true
++ vacated[''] = true
+drop_worst | a push pays for all tasks that have come back | lua/room
+- math.min(count, size_of(group) - most)
++ size_of(group) - most
+push_in_time | a push that is refused in time does not wait | contract/waiting::test_a_push_waits_for_room
+-         while True:
++         while producer.partition is None:
+
 # The verdict
 past | a closing that is over still counts | lua/search
 - return low
