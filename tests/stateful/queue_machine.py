@@ -259,6 +259,7 @@ class QueueMachine(RuleBasedStateMachine):
             "time_limit": entry.time_limit,
             "member": None,
             "pinned": None,
+            "batch": None,
             "trace": None,
         }
         if entry.every:
