@@ -46,7 +46,10 @@ PAUSE_SECONDS = 60.0
 """Length of the pause of `export(pause=True)`, which is renewed: if the program dies, it ends."""
 
 SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
-CAPS = ("dead_max_tasks", "dead_max_age", "trail_max_events")
+CAPS = (
+    *("dead_max_tasks", "dead_max_age", "trail_max_events"),
+    *("max_tasks", "max_waiting", "when_full"),
+)
 """The settings of a queue that an export has; beside them the number of partitions."""
 
 _USUAL = {"order": "fifo", "aging": "0.0", "fairness": "none"}
