@@ -67,7 +67,17 @@ class Context(Generic[Q]):
         told: The units that the calls of `spent` have named, by unit; None before the first call.
     """
 
-    __slots__ = ("_news", "_stopping", "_tell", "budgets", "lost", "queue", "reason", "task", "told")
+    __slots__ = (
+        "_news",
+        "_stopping",
+        "_tell",
+        "budgets",
+        "lost",
+        "queue",
+        "reason",
+        "task",
+        "told",
+    )
 
     def __init__(
         self,
