@@ -38,8 +38,8 @@ from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
 from dpq.operations.pushing import Checked, Options, needs_clock, with_times
 from dpq.operations.repair import RepairOperations
-from dpq.operations.room import RoomOperations
 from dpq.operations.results import ResultOperations
+from dpq.operations.room import RoomOperations
 from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations

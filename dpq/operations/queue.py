@@ -44,8 +44,8 @@ from dpq.operations.limit_replies import changes_at, explain
 from dpq.operations.partition import PUSH_BATCH, Partition
 from dpq.operations.pop import PartitionPop
 from dpq.operations.pushing import Checked, PushChecker
-from dpq.operations.room import bounds_of, named_bounds
 from dpq.operations.results import Outcome, joined_results
+from dpq.operations.room import bounds_of, named_bounds
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
 from dpq.operations.survey import Explained, read_survey

@@ -8,8 +8,8 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
