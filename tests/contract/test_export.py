@@ -256,6 +256,7 @@ def test_another_number_of_partitions(make, counts):
     q.push_many([Push(n) for n in range(40, 60)])
     q.push(60, delay=9)
     lines = moved(q, other)
+    assert all(other.get(task.id) == task for task in other.peek(99, "ready"))
     again = make("c", partitions=new)
     again.import_(lines)
     assert {task.id for task in again.peek(99, "ready")} == {

@@ -36,9 +36,9 @@ export.lua | dead tasks are exported as ready ones | contract/export
 moved_id | a task keeps an id that names another partition | contract/export
 - if count == 1 or partition_of(task_id, count) == partition:
 + if count >= 1:
-Bulk.is_over | an action on many tasks takes more than were counted | contract/bulk
-- not self._states or self.done + self.missed >= self.count
-+ not self._states
+Bulk.step | an action on many tasks takes more than were counted | contract/bulk
+- [: self.count - taken]
++ [:]
 passes.lua | the age of dead tasks counts from the push | contract/bulk
 - (redis.call('ZSCORE', dead, id) or task.enqueued)
 + task.enqueued
