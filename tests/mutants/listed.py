@@ -20,6 +20,29 @@ class Mutant(Change):
 
 
 LISTED = r"""
+# Export and import, many at once
+import.lua | an import adds once more what it has added | contract/export
+- elseif tonumber(line) > upto then
++ elseif true then
+import.lua | later pushes come before imported tasks | contract/export
+- if highest > reached then
++ if false then
+import.lua | another task under the id is taken for its own | contract/export
+- (known.group ~= task.group or known.key ~= task.key) and -4
++ false
+export.lua | dead tasks are exported as ready ones | contract/export
+- { delayed = delayed, dead = dead }
++ { delayed = delayed }
+moved_id | a task keeps an id that names another partition | contract/export
+- if count == 1 or partition_of(task_id, count) == partition:
++ if count >= 1:
+Bulk.step | an action on many tasks takes more than were counted | contract/bulk
+- [: self.count - taken]
++ [:]
+passes.lua | the age of dead tasks counts from the push | contract/bulk
+- (redis.call('ZSCORE', dead, id) or task.enqueued)
++ task.enqueued
+
 # Order
 push.lua | FIFO is LIFO and the other way round | contract/order
 - lifo and 999999999999999 - place or place
