@@ -73,13 +73,19 @@ class PartitionBase(CommandMaker, Generic[P]):
 
         With `limits`, restore lost limits as well.
         """
-        named = self.named if named is None else named
+        return self._configure(self.named if named is None else named, create, limits)
+
+    def _configure(
+        self, named: dict[str, str], create: bool, limits: bool
+    ) -> Steps[dict[str, str]]:
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
         args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
         command = self._command("configure", args, read)
         # `Confirmation` confirms settings with the first task.
-        return once(command._replace(needs_confirmation=False))
+        settings = yield command._replace(needs_confirmation=False)
+        self.belong(settings.get("family", ""))
+        return settings
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""

@@ -24,6 +24,7 @@ class Code(IntEnum):
     OTHER_PARTITIONS = -7
     OTHER_FORMAT = -8
     SETTINGS_LOST = -9
+    OTHER_FAMILY = -10
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))

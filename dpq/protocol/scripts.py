@@ -18,6 +18,7 @@ from importlib.resources.abc import Traversable
 
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
 _HEADER = re.compile(r"--(?! Needs: )")
+_IN_FAMILY = re.compile(r"\b(?:shared|copies|kin)\b")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 
 
@@ -29,12 +30,14 @@ class Script:
         name: The file's name without its ending.
         text: The source with all that it needs in its place.
         parts: The parts of a queue that it touches, in the order of KEYS.
+        in_family: True if queues of a family send more keys (`family_keys` of keys.py).
         sha: The hash by which EVALSHA finds it.
     """
 
     name: str
     text: str
     parts: tuple[str, ...]
+    in_family: bool = False
     sha: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,8 +67,15 @@ class Sources:
         slots = ", ".join(f"KEYS[{i}]" for i in range(1, len(parts) + 1))
         lines = source.splitlines(keepends=True)
         top = next((i for i, line in enumerate(lines) if not _HEADER.match(line)), len(lines))
-        header, body = "".join(lines[:top]), self._resolved(name, "".join(lines[top:]))
-        return Script(name, f"{header}local {', '.join(parts)} = {slots}\n{''.join(body)}", parts)
+        header, body = "".join(lines[:top]), "".join(self._resolved(name, "".join(lines[top:])))
+        in_family = bool(_IN_FAMILY.search(body))
+        keys = f"local {', '.join(parts)} = {slots}\n"
+        if in_family:  # a queue of a family has more keys: those of the family's head, then `kin`
+            more = len(parts) + 1
+            own = [f" or {part}" if part in parts else "" for part in ("conf", "stats")]
+            keys += f"local shared, copies, kin = KEYS[{more}]{own[0]}, KEYS[{more + 1}]{own[1]}, "
+            keys += f"KEYS[{more}] and {more + 1}\n"
+        return Script(name, header + keys + body, parts, in_family)
 
     def _resolved(self, name: str, body: str) -> Iterator[str]:
         """Put the files that each block needs into a text; blocks differ by their indentation."""

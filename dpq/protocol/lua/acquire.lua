@@ -42,6 +42,10 @@ end
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'limited', 'gated', 'queue_rules', 'queue_gate',
   'token', 'aging', 'aging_since')
+if shared ~= conf then
+  settings[3], settings[4], settings[5], settings[6], settings[7] = unpack(redis.call('HMGET', shared, 'limited', 'gated',
+    'queue_rules', 'queue_gate', 'token'))
+end
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
   return refused

@@ -5,5 +5,20 @@
 --
 -- Returns how many keys of the queue were stored.
 -- Lost reply: safe to send again.
+if shared ~= conf then -- the limits stay for the other queues of the family
+  local members = {}
+  for each in string.gmatch(redis.call('HGET', shared, 'family') or '', '[^\n]+') do
+    members[#members + 1] = each ~= conf and each or nil
+  end
+  if members[2] then
+    redis.call('HSET', shared, 'family', table.concat(members, '\n'))
+  else -- only the head is left
+    redis.call('HDEL', shared, 'family')
+  end
+  return redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys, conf,
+    stats, wake, tick, workers, history, events, trail)
+elseif redis.call('HGET', conf, 'family') then
+  return redis.error_reply('ERR DPQ: drop the other queues of this family first')
+end
 return redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys, conf, stats,
   wake, tick, limits, gates, tracked, workers, history, events, trail)

@@ -28,13 +28,24 @@ local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 -- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events')
+  'queue_gate', 'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events',
+  'family')
+if shared ~= conf then
+  settings[3], settings[4], settings[5], settings[7], settings[10], settings[12] = unpack(redis.call('HMGET', shared,
+    'gated', 'queue_rules', 'queue_gate', 'token', 'limited', 'family'))
+end
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
   or settings[3] and string.match(settings[3], '^(q?%d+)=$')
 local refused, format = refusal(settings[9], settings[8], partitions)
 if refused then
   return refused
+end
+if settings[12] then
+  -- Needs: family
+  if not family().knows_all(settings[12]) then
+    return { -10 }
+  end
 end
 if not format and redis.call('EXISTS', meta) == 1 or noted and not settings[4] and string.byte(noted) == 113 then
   return { -9 } -- what may run is unknown

@@ -35,6 +35,9 @@ if others_too then
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
+if shared ~= conf then
+  settings[10] = redis.call('HGET', shared, 'queue_rules')
+end
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused

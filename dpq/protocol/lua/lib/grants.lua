@@ -19,7 +19,7 @@ local function granted_lines()
   end
   local texts = scopes[1] and redis.pcall('HMGET', gates, unpack(scopes)) or {}
   table.insert(scopes, 1, '')
-  table.insert(texts, 1, redis.pcall('HGET', conf, 'queue_gate'))
+  table.insert(texts, 1, redis.pcall('HGET', shared, 'queue_gate'))
   for i, scope in ipairs(scopes) do
     local text = type(texts[i]) == 'string' and texts[i] or ''
     local line, rest = string.match(text, ' R:(%d+)( .*)$')

@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop.
 -- Keys: ready invisible tracked
--- Needs: now, gate, opens, cost, estimate, callers, booked, charge
+-- Needs: now, family, gate, opens, cost, estimate, callers, booked, charge
 -- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns three functions:
 --        judge(score, member, id, cost, group, token, raw, units): charges a task that may run. It returns true, or the
 --          changes of the task's record (estimate); nil if the queue does not let the task run, which ends the pop.
@@ -17,12 +17,22 @@ local function free_together(gate, most)
 end
 
 local function queue_judge(most)
-  local queue, blocked, kept = gate_of(''), 0, nil
+  local queue, blocked, kept, has_turn = gate_of(''), 0, nil, false
   local together, taken = free_together(queue, most), 0
   local rules = queue.rules
   local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
   local idle = not (counts or queue.observed or queue.rest or is_awaited(queue)) and queue.opens == 0
     and queue.probe == '-'
+
+  local left_to = kin and not idle and together > 0 and family().ahead('') -- another queue of the family waits for longer
+  together = left_to and 0 or together
+
+  local function granted()
+    if kin and not idle and not has_turn then
+      has_turn = true
+      family().leave_line('')
+    end
+  end
 
   local function settle()
     if taken > 0 then
@@ -37,6 +47,7 @@ local function queue_judge(most)
       return true
     elseif taken < together and cost == '1' then
       taken = taken + 1
+      granted()
       return true
     end
     settle()
@@ -47,15 +58,23 @@ local function queue_judge(most)
         units, added = estimates().add(units, queue)
       end
     end
+    local at, shut = 0, false
     if not (queue.simple and free_now(queue, units)) then
-      local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
-      local shut = at > instant or full(queue)
+      at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
+      shut = at > instant or full(queue)
       kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
+    end
+    if kin and not idle then
+      kept = kept or not shut and not has_turn and family().ahead('') or nil
       if shut or kept then
-        blocked = kept or at
-        return nil
+        family().stand_in('')
       end
     end
+    if shut or kept then
+      blocked = kept or at
+      return nil
+    end
+    granted()
     charge(queue, units, id, token)
     return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimates().change(cost, added)
   end

@@ -15,7 +15,7 @@ end
 
 local function lease(taken, visibility, shut_until)
   local metas, long = taken.metas, taken.long
-  redis.call('HSET', conf, 'token', string.format('%d', taken.token))
+  redis.call('HSET', shared, 'token', string.format('%d', taken.token))
   if shut_until then
     redis.call('HDEL', conf, 'shut_until')
   end

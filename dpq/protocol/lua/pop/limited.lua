@@ -58,7 +58,7 @@ local function free_judge(limit, noted)
       end
     end
     if emptied > 0 and not ruled and not noted and redis.call('EXISTS', gates) == 0 then
-      redis.call('HDEL', conf, 'gated')
+      redis.call('HDEL', shared, 'gated')
     end
   end
 

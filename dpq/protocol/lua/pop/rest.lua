@@ -22,6 +22,11 @@ local function rest(waiter, format, event, at_last)
     end
   end
   local asked_at = math.floor(instant * 1000)
+  local overdue = {}
+  if kin then
+    -- Needs: family
+    event, overdue = family().watch_kin(event)
+  end
   event = event and math.max(math.ceil(event * 1000), asked_at)
   local soon, wait = event and event < asked_at + 10000000, event and event - asked_at or -1
   local notes = (format or waiter ~= '') and redis.call('HMGET', conf, 'watched', 'second', 'asked') or {}
@@ -48,5 +53,5 @@ local function rest(waiter, format, event, at_last)
       redis.call('HSET', conf, 'second', string.format('%.3f', later))
     end
   end
-  return { 0, wait, asked_at, format and 10000 or nil }
+  return { 0, wait, asked_at, format and 10000 or nil, unpack(overdue) }
 end

@@ -4,12 +4,13 @@
 -- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
 -- Gives: open_or_close(group), which does this;
 --        next_at(group, headed), when the group may open, ms; `headed` is true if it has a head;
+--        moments, when the groups open that the script has looked at, for the family;
 --        stirred, the groups that admit (place) still has to open or close;
 --        heavy(), true if tasks need different amounts.
-local stirred, weights = {}, nil
+local stirred, moments, weights = {}, {}, nil
 
 local function heavy()
-  weights = weights or redis.call('HGET', conf, 'heavy') or '0'
+  weights = weights or kin and '1' or redis.call('HGET', conf, 'heavy') or '0'
   return weights == '1'
 end
 
@@ -56,7 +57,11 @@ local function open_or_close(group)
     end
     redis.call('ZADD', closed, string.format('%.17g', at), group)
     notice(at - now)
-  elseif redis.call('ZREM', closed, group) == 1 then
-    succeed(group)
+    moments[group] = at
+  else
+    moments[group] = instant
+    if redis.call('ZREM', closed, group) == 1 then
+      succeed(group)
+    end
   end
 end

@@ -62,6 +62,11 @@ local function admit(quiet)
     open_or_close(group)
     stirred[group] = nil
   end
+  if kin and (freed or next(moments)) then
+    -- Needs: family
+    family().tell_kin(freed, moments)
+    moments = {}
+  end
   call_callers()
   local kept = freed and is_awaited(gate_of('')) and callers().kept_from_best(gate_of(''))
   keep()

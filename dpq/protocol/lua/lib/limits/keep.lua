@@ -14,9 +14,9 @@ local function keep()
       local text = text_of(gate)
       gate.changed = false
       if text == '- ' then
-        redis.call('HDEL', scope == '' and conf or gates, scope == '' and 'queue_gate' or scope)
+        redis.call('HDEL', scope == '' and shared or gates, scope == '' and 'queue_gate' or scope)
       elseif scope == '' then
-        redis.call('HSET', conf, 'queue_gate', text)
+        redis.call('HSET', shared, 'queue_gate', text)
       else
         fields[n + 1], fields[n + 2], n = scope, text, n + 2
       end

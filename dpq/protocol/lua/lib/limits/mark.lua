@@ -3,7 +3,7 @@
 -- Keys: conf
 -- Gives: mark(), which stores "1" unless the field is there.
 local function mark()
-  if redis.call('HEXISTS', conf, 'gated') == 0 then
-    redis.call('HSET', conf, 'gated', '1')
+  if redis.call('HEXISTS', shared, 'gated') == 0 then
+    redis.call('HSET', shared, 'gated', '1')
   end
 end

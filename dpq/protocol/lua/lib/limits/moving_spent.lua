@@ -7,7 +7,7 @@
 --        distrust(gate), after which deliveries up to now get no units back.
 local function recount(gate, i, token, more)
   local window, rule, freed = gate[i], gate.rules[i], false
-  local realigned = gate.rules == seen.rules.groups and tonumber(redis.call('HGET', conf, 'realigned') or 0) or 0
+  local realigned = gate.rules == seen.rules.groups and tonumber(redis.call('HGET', shared, 'realigned') or 0) or 0
   local tick = moving().tick_of(token, rule)
   local known = token > math.max(window.since, realigned * 1000)
   if known and tick * rule.tick + moving().length_of(gate, rule) <= instant then

@@ -25,7 +25,7 @@ end
 
 local function under_way(gate)
   local scope = gate.scope
-  if scope == '' then
+  if scope == '' and not kin then
     return redis.call('ZCARD', invisible) + running(scope)
   end
   if not gate.observed and gate.rules.concurrency == 0 then

@@ -11,13 +11,13 @@ end
 
 local function hash_of(field)
   if field == 'queue' then
-    return conf, 'queue_rules'
+    return shared, 'queue_rules'
   end
   return limits, field
 end
 
 local function stored_rules(hash, name)
   local stored = redis.call('HGET', hash, name)
-  local copy = not stored and redis.pcall('HGET', stats, 'kept.' .. name)
+  local copy = not stored and redis.pcall('HGET', copies, 'kept.' .. name)
   return stored, plain_rules(stored or type(copy) == 'string' and copy or '') -- an error is no text
 end

@@ -80,9 +80,9 @@ local function prune(most)
   if #drop > 0 then
     redis.call('HDEL', gates, unpack(drop))
   end
-  local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', conf, 'gated')
+  local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', shared, 'gated')
   if gated and string.byte(gated, -1) ~= 61 then -- after a "=" it holds the number of limits (noted)
-    redis.call('HDEL', conf, 'gated')
+    redis.call('HDEL', shared, 'gated')
   end
   return #drop
 end

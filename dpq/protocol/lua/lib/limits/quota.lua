@@ -25,7 +25,7 @@ local function hold_quotas(gate, tokens, spent)
 
   -- After the end of a period its count is over. But if the next period by the calendar begins before that end, the
   -- count stays: the clock was set back, or the zone has changed.
-  local shared = gate.rules == seen.rules.groups and redis.call('HGET', conf, 'realigned')
+  local shared = gate.rules == seen.rules.groups and redis.call('HGET', shared, 'realigned')
   for i, rule in ipairs(rules) do
     local count, begun, ends, at = string.match(tokens and tokens[rule.name] or '0:0:0', '^(%d+):(%d+):(%d+):?(%d*)$')
     local quota = { count = tonumber(count), start = tonumber(begun), reset = tonumber(ends), next = tonumber(at) or 0 }

@@ -57,7 +57,7 @@ local function seen_of(gate)
 end
 
 local function view_of(scopes)
-  seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
+  seen.copies, seen.count, seen.lacking = copies, 2, {} -- lost rules are shown: no task runs until they are restored
   local texts = {}
   bare(scopes)
   for _, scope in ipairs(scopes) do
