@@ -42,8 +42,7 @@ from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
-from dpq.protocol.command import Command, CommandMaker, Steps, leased, once, same
-from dpq.protocol.keys import queue_of
+from dpq.protocol.command import Command, Steps, leased, once, same
 from dpq.protocol.placement import mark_of
 from dpq.protocol.records import SPENT
 from dpq.protocol.refusals import Code
@@ -253,9 +252,7 @@ class Partition(
 
     def _promote_kin(self, conf: bytes) -> Steps[None]:
         """Do upkeep that is due in another queue of the family, whose consumers may be gone."""
-        kin = CommandMaker(queue_of(conf.decode()), queue_of(conf.decode()), self._clock)
-        kin._family = self._family
-        yield kin._command("promote", [self._now(), UPKEEP_BATCH, 0], same)
+        yield self._kin_of(conf.decode())._command("promote", [self._now(), UPKEEP_BATCH, 0], same)
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
         """Check the arguments of a pop; return the ms of its leases."""

@@ -20,7 +20,7 @@ from dpq.model.schedule import Later
 from dpq.model.task import Task, TaskName
 from dpq.model.validation import MAX_NAME_BYTES, label
 from dpq.protocol.durability import Unconfirmed
-from dpq.protocol.keys import family_keys, key_of
+from dpq.protocol.keys import MEMBER_PARTS, family_keys, key_of, queue_of
 from dpq.protocol.refusals import require_same
 from dpq.protocol.scripts import Script, script
 
@@ -251,6 +251,17 @@ class CommandMaker:
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
         self._family = family_keys(tag, "")
+
+    def _kin(self) -> list["CommandMaker"]:
+        """Make the commands of the other queues of the family."""
+        confs = self._family[2 :: len(MEMBER_PARTS)]
+        return [self._kin_of(conf) for conf in confs if conf != key_of(self._tag, "conf")]
+
+    def _kin_of(self, conf: str) -> "CommandMaker":
+        name = queue_of(conf)
+        kin = CommandMaker(name, name, self._clock)
+        kin._family = self._family
+        return kin
 
     def belong(self, confs: str) -> None:
         """Take over the queues of the family, as the head's `conf.family` names them."""

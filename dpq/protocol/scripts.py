@@ -18,7 +18,8 @@ from importlib.resources.abc import Traversable
 
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
 _HEADER = re.compile(r"--(?! Needs: )")
-_IN_FAMILY = re.compile(r"\b(?:shared|copies|kin)\b")
+_OF_FAMILY = re.compile(r"\b(?:shared|copies|kin)\b")
+_COMMENT = re.compile("--.*")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 
 
@@ -68,14 +69,10 @@ class Sources:
         lines = source.splitlines(keepends=True)
         top = next((i for i, line in enumerate(lines) if not _HEADER.match(line)), len(lines))
         header, body = "".join(lines[:top]), "".join(self._resolved(name, "".join(lines[top:])))
-        in_family = bool(_IN_FAMILY.search(body))
+        used = set(_OF_FAMILY.findall(_COMMENT.sub("", body)))
         keys = f"local {', '.join(parts)} = {slots}\n"
-        if in_family:  # a queue of a family has more keys: those of the family's head, then `kin`
-            more = len(parts) + 1
-            own = [f" or {part}" if part in parts else "" for part in ("conf", "stats")]
-            keys += f"local shared, copies, kin = KEYS[{more}]{own[0]}, KEYS[{more + 1}]{own[1]}, "
-            keys += f"KEYS[{more}] and {more + 1}\n"
-        return Script(name, header + keys + body, parts, in_family)
+        keys += "".join(line for name, line in family_lines(parts).items() if name in used)
+        return Script(name, header + keys + body, parts, bool(used))
 
     def _resolved(self, name: str, body: str) -> Iterator[str]:
         """Put the files that each block needs into a text; blocks differ by their indentation."""
@@ -104,6 +101,21 @@ class Sources:
                 yield from self._in_order(self._needs[name], (*above, name), done)
                 done.add(name)
                 yield name
+
+
+def family_lines(parts: tuple[str, ...]) -> dict[str, str]:
+    """Write the lines that name the keys of a family, which its queues send behind their own.
+
+    `shared` and `copies` are `conf` and `stats` of the family's head; without a family, those of
+    the queue. `kin` lists the keys of all queues of the family; without a family it is nil.
+    """
+    more = len(parts) + 1
+    conf, stats = (f" or {part}" if part in parts else "" for part in ("conf", "stats"))
+    return {
+        "shared": f"local shared = KEYS[{more}]{conf}\n",
+        "copies": f"local copies = KEYS[{more + 1}]{stats}\n",
+        "kin": f"local kin = KEYS[{more}] and {{ unpack(KEYS,{more + 2}) }}\n",
+    }
 
 
 def _indents(text: str) -> list[str]:

@@ -22,7 +22,7 @@ if ms == '0' then
   redis.pcall('HDEL', copies, 'kept.shut_until')
   if kin then
     -- Needs: family
-    family().tell_kin(true)
+    family().tell(true)
   end
   tell('resumed', '', '', '', by)
 else

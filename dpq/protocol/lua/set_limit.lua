@@ -85,10 +85,6 @@ if walk == 'set' then
   end
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter whose sleep follows the old limit
   redis.call('ZADD', wake, '0', 'w')
-  if kin then
-    -- Needs: family
-    family().tell_kin(true)
-  end
   walk = string.match(rules, '^0') and 'gates' or (kin or field ~= 'queue') and 'leases' or 'gates'
 end
 -- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting
@@ -101,9 +97,7 @@ if walk == 'leases' then
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     local task = read(redis.call('HGET', meta, id) or '')
-    if task and field == 'queue' then
-      redis.call('ZADD', tracked, '0', '\t' .. id)
-    elseif task then
+    if task then
       count_anew(id, task)
     end
   end
@@ -128,6 +122,7 @@ elseif walk == 'closed' then
   end
   walk = 'done'
 end
+stirred[''] = stirred[''] or kin and true -- all queues of the family look again
 admit()
 local group = string.match(field, '^group:(.*)$') or field == 'queue' and ''
 if walk == 'done' and rules ~= '' and group then

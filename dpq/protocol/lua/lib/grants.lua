@@ -1,5 +1,5 @@
 -- grants: read what limits have granted since they stand, and how many 429s their tasks met.
--- Keys: conf limits gates
+-- Keys: shared limits gates
 -- Gives: granted_lines(), a text for the ring of `history`, or nil if no limit has granted. It has a line for each
 --        scope, which is "" for the queue, a group, or a group TAB a member. A line has the 429s, then name and units
 --        of each window (gate), then TAB and the scope. Only the own limits of a queue with few of them are read, and

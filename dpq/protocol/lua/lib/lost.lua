@@ -1,6 +1,6 @@
 -- lost: find lost settings by their copies. Settings and limits are stored twice: in conf and limits, and as copies in
 -- stats, where the name of a field begins with `kept.`.
--- Keys: conf stats
+-- Keys: conf stats shared copies
 -- Needs: now
 -- Gives: settings(), the names of all settings that have copies; their values in conf (false if unreadable); and their
 --        copies;

@@ -1,6 +1,6 @@
 -- restore: restore lost settings from their copies (lost). If all of conf is lost, the gate of the queue's own limit is
 -- lost as well, and then counts as spent. The turns are lost, too: they go on behind all others.
--- Keys: conf stats
+-- Keys: conf copies shared
 -- Needs: now, closing
 -- Gives: restore(lost), for what settings_lost (lost) gives.
 local function restore(lost)

@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop.
--- Keys: ready invisible tracked
--- Needs: now, family, gate, opens, cost, estimate, callers, booked, charge
+-- Keys: ready invisible tracked kin
+-- Needs: now, queue_line, gate, opens, cost, estimate, callers, booked, charge
 -- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns three functions:
 --        judge(score, member, id, cost, group, token, raw, units): charges a task that may run. It returns true, or the
 --          changes of the task's record (estimate); nil if the queue does not let the task run, which ends the pop.
@@ -24,13 +24,13 @@ local function queue_judge(most)
   local idle = not (counts or queue.observed or queue.rest or is_awaited(queue)) and queue.opens == 0
     and queue.probe == '-'
 
-  local left_to = kin and not idle and together > 0 and family().ahead('') -- another queue of the family waits for longer
+  local left_to = kin and not idle and together > 0 and queue_line().ahead('')
   together = left_to and 0 or together
 
   local function granted()
     if kin and not idle and not has_turn then
       has_turn = true
-      family().leave_line('')
+      queue_line().leave('')
     end
   end
 
@@ -65,9 +65,9 @@ local function queue_judge(most)
       kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
     end
     if kin and not idle then
-      kept = kept or not shut and not has_turn and family().ahead('') or nil
+      kept = kept or not shut and not has_turn and queue_line().ahead('') or nil
       if shut or kept then
-        family().stand_in('')
+        queue_line().stand('')
       end
     end
     if shut or kept then

@@ -1,8 +1,8 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop. dpq/model/forecasting.py does the
 -- same over virtual time.
--- Keys: groups closed
--- Needs: now, family, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
---        booked, turns, marks
+-- Keys: groups closed kin
+-- Needs: now, queue_line, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool,
+--        estimate, callers, booked, turns, marks
 -- Gives: group_judge(judge_queue, settle), for two functions of the queue's limit (judge). It returns three functions:
 --        judge(score, member, id, cost, group, token, raw): as the judge of the queue. It returns false if the group
 --          does not let the task run; if its limit refuses, the group closes. For a pool, the changes of the record
@@ -16,7 +16,7 @@ local function group_judge(judge_queue, settle)
   local function close(group, at)
     end_turn(gate_of(group))
     if kin and heir_of(group) then
-      family().stand_in(group)
+      queue_line().stand(group)
     end
     gone[#gone + 1], closing[#closing + 1], closing[#closing + 2] = group, string.format('%.17g', at), group
     soonest_opening = math.min(soonest_opening or at, at)
@@ -39,7 +39,7 @@ local function group_judge(judge_queue, settle)
         at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
       end
     end
-    at = kin and gate and at <= instant and family().ahead(group) or at
+    at = kin and gate and at <= instant and queue_line().ahead(group) or at
     if at > instant then
       shut(group)
       close(group, at)
@@ -52,7 +52,7 @@ local function group_judge(judge_queue, settle)
     if may and gate then
       charge(gate, units, id, token)
       if kin then
-        family().leave_line(group)
+        queue_line().leave(group)
       end
       if not gate.plain then
         goes_on(gate, member)

@@ -2,8 +2,8 @@
 -- asks SECOND_MS later, in case the first is dead. `second` in conf holds the moment of this second waiter, or 0 if it
 -- may have become the first. `asked` holds when a consumer has last asked in vain, to 5 s: so a consumer that waits is
 -- seen, though it has no lease.
--- Keys: ready conf wake
--- Needs: now, go_on
+-- Keys: ready conf wake kin
+-- Needs: now, go_on, family
 -- Gives: rest(waiter, format, event, at_last): the reply of pop to a waiter. `event` is the next moment at which time
 --        alone makes a task ready, or nil. `at_last` is the function of judge, or nil if the queue has no limit.
 local SECOND_MS, ASKED_MS = 300, 5000
@@ -24,8 +24,7 @@ local function rest(waiter, format, event, at_last)
   local asked_at = math.floor(instant * 1000)
   local overdue = {}
   if kin then
-    -- Needs: family
-    event, overdue = family().watch_kin(event)
+    event, overdue = family().watch(event)
   end
   event = event and math.max(math.ceil(event * 1000), asked_at)
   local soon, wait = event and event < asked_at + 10000000, event and event - asked_at or -1

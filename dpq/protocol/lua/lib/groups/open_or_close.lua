@@ -1,13 +1,12 @@
 -- open_or_close: open a group, with its best task as its head in ready; or close the group until a moment.
 -- dpq/model/forecasting.py does the same over virtual time.
--- Keys: groups closed meta conf
--- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
+-- Keys: groups closed meta conf kin
+-- Needs: now, family, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
 -- Gives: open_or_close(group), which does this;
 --        next_at(group, headed), when the group may open, ms; `headed` is true if it has a head;
---        moments, when the groups open that the script has looked at, for the family;
 --        stirred, the groups that admit (place) still has to open or close;
 --        heavy(), true if tasks need different amounts.
-local stirred, moments, weights = {}, {}, nil
+local stirred, weights = {}, nil
 
 local function heavy()
   weights = weights or kin and '1' or redis.call('HGET', conf, 'heavy') or '0'
@@ -50,6 +49,9 @@ end
 local function open_or_close(group)
   local headed = redis.call('HEXISTS', groups, group) == 1
   local at = next_at(group, headed)
+  if kin then
+    family().note(group, at)
+  end
   if at > instant then
     if headed then
       shut(group)
@@ -57,11 +59,7 @@ local function open_or_close(group)
     end
     redis.call('ZADD', closed, string.format('%.17g', at), group)
     notice(at - now)
-    moments[group] = at
-  else
-    moments[group] = instant
-    if redis.call('ZREM', closed, group) == 1 then
-      succeed(group)
-    end
+  elseif redis.call('ZREM', closed, group) == 1 then
+    succeed(group)
   end
 end

@@ -1,7 +1,7 @@
 -- gate: read what a scope (a group, or "" for the whole queue) allows. If the rules cannot be read, no task runs. If
 -- the gate cannot be read, it counts as spent. While rules are lost or cannot be read, the windows of the gate stay
 -- stored (`rest`). Layout: docs/storage.md, "Gates". dpq/model/gates.py is the same gate, read by a client (gate_line).
--- Keys: invisible conf limits gates tracked
+-- Keys: invisible shared limits gates tracked kin
 -- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
 -- Gives: gate_of(scope, known), the gate of a scope. The scope "group TAB member" is a member of a pool; its gate's
 --        text may be given as `known`;
@@ -100,8 +100,10 @@ local function full(gate)
   if most == 0 then
     return false
   end
-  gate.out = gate.out or scope == '' and not kin and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
-    or redis.call('ZLEXCOUNT', tracked, (scope == '' and '(' or '[') .. scope .. '\t', '(' .. scope .. '\n')
+  gate.out = gate.out
+    or scope == '' and not kin and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    or redis.call('ZLEXCOUNT', tracked, (scope == '' and '(' or '[') .. scope .. '\t',
+      '(' .. scope .. '\n')
   local out = (scope == '' and not kin or gate.out < most) and gate.out or gate.out - overdue(scope)
   return most <= out, most - out
 end

@@ -1,6 +1,6 @@
 -- keep: store the gates that have changed, and the leases that were charged. A gate that holds only grants is stored in
 -- a short form. An empty gate is not stored.
--- Keys: conf gates tracked
+-- Keys: shared gates tracked
 -- Needs: now, rules, text_of, hash_table
 -- Gives: keep(), to be called after the last change of a gate.
 local function keep()

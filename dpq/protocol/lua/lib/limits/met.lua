@@ -1,5 +1,5 @@
 -- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
--- Keys: stats
+-- Keys: copies
 -- Needs: now, pace, debt, open_or_close, mark, event
 -- Gives: meet(gate, ms, granted, counts, was_probe, status), which closes the gate for `ms`. `granted` is when the
 --        request was granted, ms. If the 429 `counts`, it teaches the gate a slack or a rate. The caller must call

@@ -1,7 +1,7 @@
 -- noted: store in conf how many limits there are. The text is "q" if the queue has a limit, then the number of the
 -- other limits. It stands in `limited`. It also stands in `gated`, with a "=" behind it; without limits, `gated` is "1"
 -- or missing. So a pop that finds fewer limits knows that some are lost, even if one of the two fields is lost as well.
--- Keys: conf stats limits
+-- Keys: shared copies limits
 -- Gives: limits_noted(), the stored "q" or "", and the stored number; nil if the text is missing or unreadable;
 --        limits_there(), the same of the limits that are there now;
 --        note_limits(queue, count), which stores both, with a copy. It returns true if there are any limits.

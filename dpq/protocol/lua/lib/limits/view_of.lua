@@ -1,5 +1,5 @@
 -- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
--- Keys: ready waiting closed stats
+-- Keys: ready waiting closed copies
 -- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked
 -- Gives: view_of(scopes), eight texts for each scope.
 
