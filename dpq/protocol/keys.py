@@ -76,9 +76,11 @@ def key_of(tag: str, part: str) -> str:
     queues share in another slot. The tag between the braces is the queue's name, or the tag of one
     of its partitions.
     """
+    if part in _SHARED:
+        return _SHARED[part]
     if tag.startswith("{"):  # a queue of a family
         return key_of(head_of(tag), part) if part in OF_FAMILY else f"dpq:{tag}:{part}"
-    return _SHARED.get(part) or f"dpq:{{{tag}}}:{part}"
+    return f"dpq:{{{tag}}}:{part}"
 
 
 def queue_of(key: str) -> str:

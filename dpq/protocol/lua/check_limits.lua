@@ -46,10 +46,10 @@ local function has_ended(member)
   return not (fits and redis.call('ZSCORE', invisible, id)) and problem('lease that has ended', member, 'in tracked')
 end
 
-local set = ({ limits = limits, kept = stats, tracked = tracked, invisible = invisible })[part]
+local set = ({ limits = limits, kept = copies, tracked = tracked, invisible = invisible })[part]
 local page = { '0', {} }
 if set then
-  page = redis.call((set == limits or set == stats) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+  page = redis.call((set == limits or set == copies) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 end
 reply[1] = page[1]
 if not set then
@@ -59,7 +59,7 @@ for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == limits then
     look_at_limit(name, value, mends)
-  elseif set == stats then
+  elseif set == copies then
     look_at_copy(name, value, mends)
   elseif set == tracked then
     if has_ended(name) and mends then
@@ -78,7 +78,7 @@ for i = 1, #page[2], 2 do
   end
 end
 if mends then
-  if set == stats and page[1] == '0' then
+  if set == copies and page[1] == '0' then
     note_limits(limits_there())
   end
   admit()

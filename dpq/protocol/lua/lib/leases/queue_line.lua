@@ -1,5 +1,5 @@
 -- queue_line: let the queues of a family take turns at a limit that they have in common. A queue that met the limit
--- stands in `tracked` as "scope FF since SP called SP conf": since when it waits, us, and since when a free unit is left
+-- stands in `tracked` as "scope FF since SP conf SP called": since when it waits, us, and since when a unit is left
 -- to it, ms. It has TURN_MS to take the unit, else it leaves the line. A turn is one pop, whatever that takes.
 -- Keys: conf tracked
 -- Needs: now, family
@@ -22,7 +22,7 @@ local function queue_line()
       local found = {}
       local range = redis.call('ZRANGEBYLEX', tracked, '[' .. scope .. '\12', '(' .. scope .. '\13', 'LIMIT', '0', '64')
       for i, entry in ipairs(range) do
-        local since, called, who = string.match(entry, '^(%d+) (%d*) (.*)$', #scope + 2)
+        local since, who, called = string.match(entry, '^(%d+) (.*) (%d*)$', #scope + 2)
         found[i] = { entry = entry, since = since, called = tonumber(called or ''), who = who }
       end
       lines[scope] = found
@@ -35,7 +35,7 @@ local function queue_line()
       redis.call('ZREM', tracked, each.entry)
     end
     local called = each.called and string.format('%d', each.called) or ''
-    each.entry = string.format('%s\12%s %s %s', scope, each.since, called, each.who)
+    each.entry = string.format('%s\12%s %s %s', scope, each.since, each.who, called)
     redis.call('ZADD', tracked, '0', each.entry)
   end
 
