@@ -152,12 +152,13 @@ class LimitOperations(CommandMaker):
 
     def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
         running: Counter[str] = Counter()
-        cursor = "0"
-        while True:
-            cursor, *page = yield self._command("in_flight", [cursor], read_texts)
-            running.update(page)
-            if cursor == "0":
-                break
+        makers: list[CommandMaker] = [self, *self._kin()]
+        for maker in makers:
+            cursor = ""
+            while cursor != "0":
+                args = [cursor or "0"]
+                cursor, *page = yield maker._command("in_flight", args, read_texts)
+                running.update(page)
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):
             page = groups[start : start + 100]

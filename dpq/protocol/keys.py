@@ -65,7 +65,9 @@ def family_keys(name: str, confs: str) -> tuple[str, ...]:
     if not confs and not name.startswith("{"):
         return ()
     head = head_of(name)
-    members = (beside(conf, part) for conf in filter(None, confs.split("\n")) for part in MEMBER_PARTS)
+    members = (
+        beside(conf, part) for conf in filter(None, confs.split("\n")) for part in MEMBER_PARTS
+    )
     return (key_of(head, "conf"), key_of(head, "stats"), *members)
 
 
