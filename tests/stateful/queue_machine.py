@@ -182,7 +182,7 @@ class QueueMachine(RuleBasedStateMachine):
         if self.has_looked:
             return
         self.has_looked = True
-        key = f"dpq:{{{self.q.queue_name}}}:closed"
+        key = key_of(self.q.queue_name, "closed")
         found = self.redis.zrange(key, 0, -1, withscores=True)
         self.model.see_closed({name.decode(): Fraction(at) for name, at in found}, self.now)
         if self.model.in_turn:
