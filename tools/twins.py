@@ -24,6 +24,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dpq"
 BLOCKING = [
     "queue/dead",
     "queue/exchange",
+    "queue/first",
     "queue/httpx_like",
     "queue/lease_loops",
     "queue/permits",

@@ -24,7 +24,9 @@ class Code(IntEnum):
     OTHER_PARTITIONS = -7
     OTHER_FORMAT = -8
     SETTINGS_LOST = -9
-    OTHER_FAMILY = -10
+    BATCH_FINISHED = -10
+    CANCELLED = -13
+    OTHER_FAMILY = -20
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
@@ -60,7 +62,7 @@ def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationE
         f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
         "leave it out to follow the queue, or use another queue. Who had the queue open before it "
         "was dropped and made again must be restarted. The number cannot change while the queue is "
-        "stored: let it run empty, drop() it, and begin anew"
+        "stored: export it, drop() it, and import it with the new number (docs/operations.md)"
     )
 
 

@@ -15,7 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase
-from dpq.queue.inside import operations_of, process_name
+from dpq.queue.inside import leases_of, operations_of, process_name
 from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
@@ -201,6 +201,9 @@ class WorkerBase(Generic[Q]):
 
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))
+        for queue, tokens in zip(self.queues, answers, strict=False):
+            if isinstance(tokens, list):  # the tasks of the worker that were cancelled
+                leases_of(queue).cancel(tokens, operations_of(queue).in_first)
         if self._on_beat:
             self._on_beat()
 

@@ -501,6 +501,24 @@ def test_a_rest_after_opening(q, clock):
     assert payloads(q) == [3, 4, 5]
 
 
+@pytest.mark.parametrize("end", ["ack", "lapse"])
+def test_a_rest_counts_from_the_closing(q, clock, end):
+    """The rest goes on while a probe is out, though an early delivery met a 429 meanwhile and
+    another probe must follow: how long the first one ran spends no unit."""
+    q.set_limit(4, 1, burst=3, group="g", slack=0)
+    fill(q, 9)
+    early = take(q)
+    probe = first_after_429(q, clock)
+    q.rate_limited(early, 0)
+    q.extend(probe, 20)
+    clock.advance(20)
+    if end == "ack":
+        q.ack(probe)
+    else:
+        q.promote()
+    assert q.group("g").units_left == (3,)
+
+
 def test_the_bound_over_a_closing(q, clock):
     """What was granted before a short closing still counts after it."""
     q.set_limit(1, 100, burst=3, group="g", slack=0)

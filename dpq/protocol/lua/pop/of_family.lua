@@ -11,5 +11,5 @@ local function of_family(settings)
   for i = 1, #(kin or known), 4 do
     known[#known + 1] = kin[i]
   end
-  return table.concat(known, '\n') ~= (settings[12] or '') and { -10 } or nil
+  return table.concat(known, '\n') ~= (settings[12] or '') and { -20 } or nil
 end

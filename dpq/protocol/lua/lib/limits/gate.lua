@@ -95,7 +95,9 @@ local function full(gate)
       return true
     end
     gate.probe, gate.changed = 'p', true -- it has reported nothing, so another one is the probe
-    gate.opens = math.max(gate.opens, now) -- prune counts from this time
+    if gate.why ~= 'l' then -- as where a probe has ended (ended)
+      gate.opens = math.max(gate.opens, now) -- prune counts from this time
+    end
   end
   if most == 0 then
     return false
