@@ -4,12 +4,12 @@
 --        reply of pop if the client does not know all queues of the family, else nil.
 local function of_family(settings)
   if shared ~= conf then
-    settings[3], settings[4], settings[5], settings[7], settings[10], settings[12] = unpack(redis.call('HMGET', shared,
+    settings[3], settings[4], settings[5], settings[7], settings[10], settings[13] = unpack(redis.call('HMGET', shared,
       'gated', 'queue_rules', 'queue_gate', 'token', 'limited', 'family'))
   end
   local known = {}
   for i = 1, #(kin or known), 4 do
     known[#known + 1] = kin[i]
   end
-  return table.concat(known, '\n') ~= (settings[12] or '') and { -20 } or nil
+  return table.concat(known, '\n') ~= (settings[13] or '') and { -20 } or nil
 end
