@@ -90,11 +90,7 @@ class PartitionBase(CommandMaker, Generic[P]):
 
         With `limits`, restore lost limits as well. With `replace`, write the named ones anyway.
         """
-        return self._configure(self.named if named is None else named, create, limits)
-
-    def _configure(
-        self, named: dict[str, str], create: bool, limits: bool
-    ) -> Steps[dict[str, str]]:
+        named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
         mode = 3 if replace else 2 if limits else int(create)

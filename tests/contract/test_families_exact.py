@@ -1,6 +1,6 @@
 """Families under fire: eight processes pop from three queues that have one limit in common.
 
-What is proved is a bound and an order, so it holds on a machine of any speed.
+What is proved is a bound, so it holds on a machine of any speed. tests/lua/test_families.py has the turns of queues.
 """
 
 import json
@@ -55,7 +55,7 @@ while True:
 def test_eight_processes_on_three_queues(
     server: Server, redis: Redis, queue_name: str, tmp_path: Path, limit: str, scope: str | None
 ) -> None:
-    """No window is above its bound, and each queue gets its turns, however few its consumers."""
+    """No window is above its bound, and every task of each queue runs, however few its consumers."""
     names = [queue_name, f"{{{queue_name}}}crawl", f"{{{queue_name}}}web"]
     queues: list[DPQ[Any]] = [DPQ(redis, name) for name in names]
     window, count, hold = RateLimit(20, 0.5, 2), 40, 0.0
@@ -77,16 +77,12 @@ def test_eight_processes_on_three_queues(
     assert done.returncode == 0
     wait_for(lambda: len(list(tmp_path.iterdir())) == 8, seen=lambda: list(tmp_path.iterdir()))
     told = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
-    order = sorted((token, at, name) for name, grants in told for at, token, _ in grants)
+    order = sorted(at for _, grants in told for at, _, _ in grants)
     assert len(order) == 3 * count + len(OF_PROCESSES)
     if limit == "rate":
-        for _, start, _ in order:
-            within = [at for _, at, _ in order if start <= at < start + window.per * 1000]
+        for start in order:
+            within = [at for at in order if start <= at < start + window.per * 1000]
             assert len(within) <= window.rate + window.burst - 1
-    # Until the first queue is empty, no queue waits while another one gets many.
-    for i in range(30, count):
-        last = [name for _, _, name in order[i - 30 : i]]
-        assert set(last) == set(names), (i, last)
     for q in queues:
         assert q.check() == []
         assert q.stats().acked == count + OF_PROCESSES.count(queues.index(q))

@@ -23,9 +23,12 @@ local function settings()
   end
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
   if shared ~= conf then -- the limits are those of the family
-    stored[11], stored[12] = unpack(redis.call('HMGET', shared, 'queue_rules', 'limited'))
-    local kept = redis.pcall('HMGET', copies, 'kept.queue_rules', 'kept.limited')
-    copied[11], copied[12] = kept[1], kept[2]
+    for i, name in ipairs(names) do
+      if name == 'queue_rules' or name == 'limited' then
+        stored[i] = redis.call('HGET', shared, name)
+        copied[i] = redis.call('HGET', copies, fields[i])
+      end
+    end
   end
   for i, name in ipairs(names) do -- an unreadable text is lost; the number of another format is readable
     local known, text = readable[name], stored[i]
