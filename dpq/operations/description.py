@@ -63,8 +63,8 @@ class Description(Generic[P]):
         self.named = named_settings(**shared)
         if self.name.startswith("{") and self.named.get("partition_count", "1") != "1":
             raise ConfigurationError(
-                f"partitions is {self.named['partition_count']} for queue {self.name!r}: a queue of "
-                "a family has no partitions; leave it out, or take a name without braces"
+                f"partitions is {self.named['partition_count']} for queue {self.name!r}: a queue "
+                "of a family has no partitions; leave it out, or take a name without braces"
             )
         self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         if not isinstance(backoff, Backoff):

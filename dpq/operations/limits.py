@@ -154,10 +154,9 @@ class LimitOperations(CommandMaker):
         running: Counter[str] = Counter()
         makers: list[CommandMaker] = [self, *self._kin()]
         for maker in makers:
-            cursor = ""
+            cursor, page = "", list[str]()
             while cursor != "0":
-                args = [cursor or "0"]
-                cursor, *page = yield maker._command("in_flight", args, read_texts)
+                cursor, *page = yield maker._command("in_flight", [cursor or "0"], read_texts)
                 running.update(page)
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):

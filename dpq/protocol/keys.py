@@ -49,7 +49,7 @@ _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
 
 
 OF_FAMILY = frozenset({"limits", "gates", "tracked"})
-"""The parts that a queue of a family has in common with the queue that the family is named after."""
+"""The parts that a queue of a family has in common with the head of the family."""
 
 MEMBER_PARTS = ("conf", "closed", "wake", "tick")
 """The keys of each queue of a family that scripts get behind their own keys; lua/lib/family.lua
@@ -57,12 +57,12 @@ reads them."""
 
 
 def head_of(name: str) -> str:
-    """Return the queue whose limits a queue follows: `api` for `{api}crawl`; its own name for others."""
+    """Return the queue whose limits a queue follows: `api` for `{api}crawl`; else its own name."""
     return name[1 : name.index("}")] if name.startswith("{") else name
 
 
 def family_keys(name: str, confs: str) -> tuple[str, ...]:
-    """Name the keys that scripts of a queue in a family get behind their own; none without a family.
+    """Name the keys that scripts of a queue in a family get behind their own, if any.
 
     `confs` has the keys `conf` of all queues of the family, as the head's `conf.family`.
     """

@@ -1,6 +1,7 @@
 """Families under fire: eight processes pop from three queues that have one limit in common.
 
-What is proved is a bound, so it holds on a machine of any speed. tests/lua/test_families.py has the turns of queues.
+What is proved is a bound, so it holds on a machine of any speed. The turns of queues are in
+tests/lua/test_families.py.
 """
 
 import json
@@ -55,7 +56,7 @@ while True:
 def test_eight_processes_on_three_queues(
     server: Server, redis: Redis, queue_name: str, tmp_path: Path, limit: str, scope: str | None
 ) -> None:
-    """No window is above its bound, and every task of each queue runs, however few its consumers."""
+    """No window is above its bound, and each queue is served, however few its consumers are."""
     names = [queue_name, f"{{{queue_name}}}crawl", f"{{{queue_name}}}web"]
     queues: list[DPQ[Any]] = [DPQ(redis, name) for name in names]
     window, count, hold = RateLimit(20, 0.5, 2), 40, 0.0

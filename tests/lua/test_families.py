@@ -98,7 +98,7 @@ def test_leases_of_all_queues_count(family, clock, scope):
 
 def test_leases_from_before_the_limit_count(family):
     """Leases of each queue that began before there was a limit count for it."""
-    head, crawl, web = family
+    head, crawl, _ = family
     fill(family)
     fill(family, group="host")
     assert all(each.pop_many(12) for each in family[1:])
@@ -132,7 +132,7 @@ def test_a_429_closes_for_all(family, clock, scope):
 
 def test_an_opening_reaches_all(family, clock):
     """A group that is opened in one queue runs in the others, whose consumers are woken."""
-    head, crawl, web = family
+    head, _, web = family
     fill(family, group="host")
     head.delay_group("host", 600)
     assert [each.pop().task for each in family] == [None] * 3
@@ -145,7 +145,7 @@ def test_an_opening_reaches_all(family, clock):
 
 def test_a_permit_counts_for_all(family, clock):
     """A unit that `acquire` takes in one queue is taken from all."""
-    head, crawl, web = family
+    head, _, web = family
     head.set_limit(4, 1)
     fill(family)
     assert Asker(web, None, timeout=0).ask().code == 1
@@ -156,7 +156,7 @@ def test_a_permit_counts_for_all(family, clock):
 
 def test_a_consumer_does_the_upkeep_of_the_family(family, clock):
     """A lease of a queue whose consumers are gone ends, if another queue has a consumer."""
-    head, crawl, web = family
+    head, crawl, _ = family
     head.set_limit(concurrency=1)
     fill(family)
     held = crawl.pop(visibility=10).task
