@@ -23,6 +23,7 @@ from dpq.views.schedule_text import say_schedule
 from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import held_text, number
+from dpq.views.workers import say_quiet
 from dpq.web.svg import day, draw, hour, lanes, life_line, spark
 
 NODES_SHOWN = 500
@@ -222,4 +223,5 @@ def environment() -> Environment:
     }
     made.globals |= {"used_by": used_by, "hour_text": hour_text}
     made.globals |= {"say_state": say_state, "say_drain": say_drain, "severity": severity}
+    made.globals["say_quiet"] = say_quiet
     return made

@@ -230,9 +230,13 @@ class Call:
     @property
     def queue(self) -> DPQ[Any]:
         """Return the queue in the path; for a page that only shows, an object that only reads."""
-        watch = self.site.watch(self.name)
+        return self.queue_of(self.name)
+
+    def queue_of(self, name: str) -> DPQ[Any]:
+        """Return the queue of a name, as `queue`."""
+        watch = self.site.watch(name)
         changes = self.request.method not in SAFE
-        return (changes and self.site.directory.get(self.name)) or watch.queue
+        return (changes and self.site.directory.get(name)) or watch.queue
 
     def part(self, name: str) -> str:
         """Return another name in the path."""
@@ -252,13 +256,13 @@ class Call:
         key = (verb, self.name, *map(repr, args))
         return self.site.shared.get(key, lambda: self.browse(verb, *args))
 
-    def allow(self, action: str, about: str = "") -> str:
-        """Check an action on the queue of the path, and note it in the audit log.
+    def allow(self, action: str, about: str = "", queue: str | None = None) -> str:
+        """Check an action on the queue, or on that of the path; note it in the audit log.
 
         Returns:
             The name of who does it, for events.
         """
-        self.site.guard.allow(self.request, action, self.name, about)
+        self.site.guard.allow(self.request, action, self.name if queue is None else queue, about)
         self.site.shared.forget()
         user, address = self.site.guard.who(self.request)
         return f"{address if user == '-' else user} (dashboard)"
