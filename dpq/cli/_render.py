@@ -31,9 +31,9 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
-from dpq.model.schedule import say_schedule
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
+from dpq.views.schedule_text import say_schedule
 from dpq.views.verdict import say_drain
 from dpq.views.workers import say_quiet
 

@@ -72,6 +72,14 @@ def worker(
     time_limit: Annotated[
         float | None, option("SECONDS", "Longest run of a handler; after it, the attempt fails.")
     ] = None,
+    keep_result: Annotated[
+        float | None,
+        option(
+            "SECONDS",
+            "Keep what handlers return so long, for `dpq result`; a task may say otherwise.",
+            unset="drop it",
+        ),
+    ] = None,
     grace: Annotated[
         float, option("SECONDS", "Time for handlers to finish after a signal.", seldom=True, min=0)
     ] = DEFAULT_GRACE,
@@ -117,6 +125,7 @@ def worker(
         "order": order,
         "visibility": visibility,
         "time_limit": time_limit,
+        "keep_result": keep_result or False,
         "grace": grace,
     }
     names = _named_queues(ctx, queue)

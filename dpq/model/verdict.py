@@ -15,7 +15,7 @@ from difflib import get_close_matches
 
 from dpq.model.pace import Pace
 from dpq.model.rates import span
-from dpq.model.survey import Overview
+from dpq.model.survey import Overview, Survey
 from dpq.model.verdict_facts import (
     LATE_SECONDS,
     UNATTENDED,
@@ -64,7 +64,7 @@ def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()
     return Verdict(
         queue=queue,
         state=first.state,
-        because=first.because,
+        because=first.because + full_text(facts.survey),
         since=moment_of(first.since),
         until=moment_of(first.until),
         who=first.who,
@@ -76,6 +76,16 @@ def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()
 
 SILENT = "no answer"
 """The first words of what is said of a server that takes a connection, but does not answer."""
+
+
+def full_text(survey: Survey) -> str:
+    """Say that the queue takes no new tasks, whatever holds it; "" if it has room."""
+    if not survey.full:
+        return ""
+    where = f"full: {survey.live} of {survey.max_tasks} tasks"
+    if survey.partitions > 1:
+        where += f", {survey.full} of {survey.partitions} partitions are full"
+    return f"; {where}, so new tasks are refused"
 
 
 def server_away(queue: str, error: object, since_ms: float) -> Verdict:

@@ -34,6 +34,8 @@ PARTS = (
     "gates",  # HASH: group -> what its limit has granted
     "tracked",  # ZSET: leases whose end lets others run
     "workers",  # HASH: worker -> its last heartbeat
+    "results",  # HASH: number -> what a finished task has returned; task -> its newest number
+    "progress",  # HASH: id -> how far the work on a running task is
     "history",  # HASH: minute or quarter of an hour -> counts and states of that time
     "events",  # STREAM: the last thousand or so events that people want to see
     "trail",  # STREAM: the events of each task, if the queue keeps a trail

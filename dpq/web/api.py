@@ -66,6 +66,9 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "closed_groups": survey.closed,
         "workers": len(snapshot.workers),
         "partitions": survey.partitions,
+        "live": survey.live,
+        "max_tasks": survey.max_tasks or None,
+        "max_waiting": survey.max_waiting or None,
         "a_second": {total: snapshot.a_second(total) for total in ("pushed", "acked", "deferred")},
         "pace": {
             name: None if value == math.inf else value
@@ -130,6 +133,9 @@ def task(call: Call) -> Response:
         "trail": [event.model_dump(mode="json") for event in seen.trail.events],
         "trail_searched": seen.trail.looked,
         "trail_whole": seen.trail.whole,
+        "result": seen.result.model_dump(mode="json")
+        if seen.result and call.site.guard.access.payloads
+        else None,
     }
     return call.answer(fields | told)
 
@@ -354,6 +360,7 @@ def limit(call: Call) -> Response:
         [_window(each) for each in said] or None,
         group=group,
         concurrency=call.json.get("concurrency"),
+        in_order=call.json.get("in_order", False),
         members=call.json.get("members"),
         weight=call.json.get("weight"),
     )

@@ -19,9 +19,10 @@ from dpq.model.verdict import no_such_queue
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.queue.inside import operations_of, session_of
-from dpq.views.charts import Span, Story, story
+from dpq.views.charts import Chart, Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
+from dpq.views.used import by_group
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
 from dpq.web.checks import Checks
@@ -117,6 +118,12 @@ class Site:
             return session_of(watch.queue).run(watch.browser.granted)
 
         return self.shared.get(("granted", name), read, STORY_SECONDS)
+
+    def by_group(self, name: str) -> list[Chart]:
+        """Return charts of the last hour by group; [] if no group has a limit of its own."""
+        if not self.snapshot(name).survey.limits:
+            return []
+        return by_group(self.granted(name), self.now_ms())
 
     def snapshot(self, name: str) -> Snapshot:
         """Return the snapshot of a queue, at most a second old."""

@@ -16,7 +16,16 @@ from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase
 from dpq.queue.inside import leases_of, operations_of, process_name
-from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
+from dpq.worker.handlers import (
+    ASYNC_HANDLER,
+    Context,
+    Handlers,
+    Q,
+    awaits,
+    by_name,
+    finder,
+    kept_for,
+)
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
 
@@ -60,6 +69,7 @@ class WorkerBase(Generic[Q]):
         order: QueueOrder = "strict",
         visibility: float | None = None,
         time_limit: float | None = None,
+        keep_result: bool | float = False,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
@@ -88,6 +98,10 @@ class WorkerBase(Generic[Q]):
                 a limit of its own (`push(time_limit=)`), that holds. After the limit the attempt
                 has failed. An async handler is cancelled. A thread cannot be cancelled: its
                 context says `lost`, and it counts as running until it returns.
+            keep_result: Keep what handlers return, for `result` and `results` of the queue: True
+                for an hour, or seconds up to 2 592 000 (30 days). A named task may have its own
+                (`@tasks.task(keep_result=)`). A value that is no JSON, or longer than 1 MiB, makes
+                the task a dead letter.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.
@@ -157,6 +171,7 @@ class WorkerBase(Generic[Q]):
             before=before,
             after=after,
             on_error=on_error,
+            keep=kept_for(keep_result),
         )
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)

@@ -200,9 +200,10 @@ def test_the_plain_form_runs(url, session):
 
 def test_every_block_of_usage_runs(url, session, capsys):
     """The page's loop takes the best first, each task once, and ends."""
-    (code,) = blocks(USAGE, "python")
+    code, bounds = blocks(USAGE, "python")
     run(code, session, url)
     assert capsys.readouterr().out == "fetch https://b.example/1\nfetch https://a.example/1\n"
+    run(bounds, session, url)
     assert session["q"].check() == []
 
 

@@ -340,6 +340,18 @@ def moving(q: DPQ, clock: Clock) -> None:
     beat(q, running=1, longest=100)
 
 
+def full_and_paused(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.set_bounds(max_tasks=4)
+    q.pause()
+
+
+def full_and_moving(q: DPQ, clock: Clock) -> None:
+    moving(q, clock)
+    q.set_bounds(max_tasks=3)
+
+
 def waiting_pops(q: DPQ, clock: Clock) -> None:
     fill(q)
     q.delay_group("api", 600)
@@ -366,6 +378,8 @@ PLANTED = [
     Planted(settings_lost, S.SETTINGS_LOST, "has lost its setting 'format'", True),
     Planted(limits_lost, S.SETTINGS_LOST, "limits of the queue are lost", True),
     Planted(unreadable, S.SETTINGS_LOST, "the stored limit of group 'api' cannot be read", True),
+    Planted(full_and_paused, S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True),
+    Planted(full_and_moving, S.MOVING, "running; full: 4 of 3 tasks, so new tasks are refused"),
     Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
     Planted(
         paused_for_a_time,
