@@ -29,10 +29,11 @@ coverage: ## the same, and which branches of dpq/ it has not run; it takes twice
 
 check: $(VENV)/.dev lint test ## what must pass before a commit: format, lint, types, tests
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev ## format, lint and types; also of what documents and examples show
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q --hypothesis-profile soak tests/daemon/test_types.py
 
 twins: $(VENV)/.dev ## make the blocking twins of the asyncio modules anew: tools/twins.py
 	$(BIN)/python tools/twins.py

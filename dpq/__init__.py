@@ -13,13 +13,18 @@ from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
     from dpq.model.backoff import Backoff
+    from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
     from dpq.model.errors import (
+        BatchFinishedError,
+        BatchNotFoundError,
         ConfigurationError,
         CostWarning,
         DPQError,
         DuplicateTaskError,
+        ExportFileError,
+        ImportConflictError,
         LeaseLostError,
         LimitTimeoutError,
         NotConfirmedError,
@@ -29,13 +34,22 @@ if TYPE_CHECKING:
         TaskDeadError,
         TaskNotFoundError,
     )
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.queue_settings import Fairness, Order, Payloads
     from dpq.model.quota import Quota
-    from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import (
+        BulkProgress,
+        Health,
+        Imported,
+        LeaseInfo,
+        Problem,
+        QueueStats,
+        WorkerInfo,
+    )
     from dpq.model.result_data import Progress, Result
     from dpq.model.results import NO_RESULT
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
@@ -51,6 +65,8 @@ if TYPE_CHECKING:
     from dpq.model.verdict import Verdict, VerdictState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.first import pop_first
+    from dpq.queue.first_async import pop_first_async
     from dpq.queue.permits import Permit
     from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ
@@ -73,7 +89,11 @@ __all__ = [
     "AsyncPermit",
     "AsyncWorker",
     "Backoff",
+    "BatchFinishedError",
+    "BatchNotFoundError",
+    "BatchState",
     "Budget",
+    "BulkProgress",
     "ConfigurationError",
     "Context",
     "Cost",
@@ -84,9 +104,13 @@ __all__ = [
     "Drain",
     "DuplicateTaskError",
     "Event",
+    "ExportFileError",
     "Fairness",
+    "Filter",
     "Forecast",
     "Health",
+    "ImportConflictError",
+    "Imported",
     "LeaseInfo",
     "LeaseLostError",
     "LimitState",
@@ -129,19 +153,27 @@ __all__ = [
     "Worker",
     "WorkerInfo",
     "known_queues",
+    "pop_first",
+    "pop_first_async",
 ]
 
 _HOMES = {
     "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
+    "queue.first": ("pop_first",),
+    "queue.first_async": ("pop_first_async",),
     "queue.permits": ("Permit",),
     "queue.permits_async": ("AsyncPermit",),
     "model.errors": (
+        "BatchFinishedError",
+        "BatchNotFoundError",
         "ConfigurationError",
         "CostWarning",
         "DPQError",
         "DuplicateTaskError",
+        "ExportFileError",
+        "ImportConflictError",
         "LeaseLostError",
         "LimitTimeoutError",
         "NotConfirmedError",
@@ -153,12 +185,21 @@ _HOMES = {
     ),
     "model.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
+    "model.filter": ("Filter",),
     "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
     "model.queue_settings": ("Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
-    "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
+    "model.reports": (
+        "BulkProgress",
+        "Health",
+        "Imported",
+        "LeaseInfo",
+        "Problem",
+        "QueueStats",
+        "WorkerInfo",
+    ),
     "model.result_data": ("Progress", "Result"),
     "model.results": ("NO_RESULT",),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
@@ -172,6 +213,7 @@ _HOMES = {
         "TaskState",
     ),
     "model.backoff": ("Backoff",),
+    "model.batch_state": ("BatchState",),
     "model.budget": ("Budget",),
     "model.verdict": ("Verdict", "VerdictState"),
     "queue.queue": ("DPQ",),

@@ -14,9 +14,9 @@
 
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
-Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis as well (id
-`fakeredis`), unless they name `server` themselves: there is none. Those marked `many_calls` do so
-in the soak's settings only.
+Half of the tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis as
+well (id `fakeredis`), unless they name `server` themselves: there is none. The other half, and
+those marked `many_calls`, do so in the soak's settings only.
 
 Of a test with several sets of parameters each set asks one of its two servers, in turn, but in
 the soak's settings.
@@ -70,6 +70,7 @@ SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_partitions", "test_otel"),
+    *("test_limits_exact", "test_forecast", "test_arithmetic", "test_vendors", "test_web_cli"),
     *("test_web_chromium", "test_top"),
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
     *("test_web_history", "test_web_limits", "test_web_many", "test_web_server", "test_web_task"),
@@ -184,6 +185,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         engines = [first, *others]
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS | EVERY_SERVER
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
+        if settings.get_current_profile_name() != "soak":
+            wanted = wanted and turn % 2
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
         if settings.get_current_profile_name() != "soak":
             wanted = wanted and not metafunc.definition.get_closest_marker("many_calls")

@@ -22,8 +22,10 @@ from kit.each import each
 
 import dpq
 from dpq import DPQ, NO_RESULT, Push, Task, TaskState, WorkerInfo
-from dpq.operations.browse import Browser, Filter
+from dpq.model.filter import Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
+from dpq.protocol.command import once, same
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.registry.names import Sieve, glance
@@ -566,9 +568,17 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "bury": q.bury(q.pop_many(1)[0], "reason"),
         "update": q.update(q.push("x", group="a"), priority=3, delay=1),
         "cancel": q.cancel(q.push("x", 99, group="a")),
+        "export": (lines := list(q.export())),
+        "import_": q.import_(lines),
         "cron": q.push("x", cron="* * * * *", key="cron"),
         "get": q.get(q.push("x")),
         "peek": [q.peek(state=state) for state in TaskState],
+        "batch": (q.push("x", batch="b"), q.batch("b")),
+        "seal_batch": (q.seal_batch("c"), q.seal_batch("b", on_finish=Push("end"))),
+        "batches": q.batches(),
+        "mend": q._session.run(
+            once, q._operations.partitions[0]._command("mend_batch", ["", "c", "", 0, 0], same)
+        ),
         "size": q.size(),
         "stats": q.stats(),
         "pause": q.pause(),

@@ -25,6 +25,7 @@ BLOCKING = [
     "queue/dead",
     "queue/ends",
     "queue/exchange",
+    "queue/first",
     "queue/httpx_like",
     "queue/lease_loops",
     "queue/permits",

@@ -29,8 +29,10 @@ from dpq.cli import (
     produce,
     results,
     run,
+    run_task,
     top,
     trail,
+    transfer,
     web,
     worker,
 )
@@ -104,6 +106,7 @@ _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
 _add(cls=BareNumber)(consume.pop)
 _add()(worker.worker)
+_add(context_settings=TAKES_IDS)(run_task.run_task)
 _add()(run.run)
 for _command in (consume.ack, consume.fail, consume.release, consume.rate_limited):
     _add(context_settings=TAKES_IDS)(_command)
@@ -140,6 +143,8 @@ _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(change.scripts)
 _add()(change.register)
+_add()(transfer.export)
+_add("import")(transfer.import_)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
 _add()(health.health)

@@ -80,13 +80,7 @@ def _ended(done: WorkerBase[Any]) -> int:
 
 def _run(job: Job, handlers: Any) -> WorkerBase[Any]:
     with ExitStack() as stack:
-        queues = _own(job, handlers, DPQ)
-        if not queues:
-            opened = stack.enter_context(closing(open_url(job.url or DEFAULT_URL)))
-            queues = [DPQ(opened.client, name) for name in _names(job, handlers)]
-        for queue in queues:
-            stack.callback(queue.close)
-        _give(handlers, queues[0])
+        queues = open_queues(job, handlers, stack)
         made = Worker(queues, handlers, **job.settings)
         _begin(made, job)
         with metered(queues) if job.drain and not job.quiet else nullcontext():
@@ -96,19 +90,37 @@ def _run(job: Job, handlers: Any) -> WorkerBase[Any]:
 
 async def _run_async(job: Job, handlers: Any) -> WorkerBase[Any]:
     async with AsyncExitStack() as stack:
-        queues = _own(job, handlers, AsyncDPQ)
-        if not queues:
-            opened = open_url_async(job.url or DEFAULT_URL)
-            stack.push_async_callback(opened.aclose)
-            queues = [AsyncDPQ(opened.client, name) for name in _names(job, handlers)]
-        for queue in queues:
-            stack.push_async_callback(queue.close)
-        _give(handlers, queues[0])
+        queues = open_queues_async(job, handlers, stack)
         made = AsyncWorker(queues, handlers, **job.settings)
         _begin(made, job)
         async with metered_async(queues) if job.drain and not job.quiet else nullcontext():
             await made.run(until_empty=job.drain, signals=True)
         return made
+
+
+def open_queues(job: Job, handlers: Any, stack: ExitStack) -> list[DPQ[Any]]:
+    """Open the queues of a job, and give the first to its handlers."""
+    queues = _own(job, handlers, DPQ)
+    if not queues:
+        opened = stack.enter_context(closing(open_url(job.url or DEFAULT_URL)))
+        queues = [DPQ(opened.client, name) for name in _names(job, handlers)]
+    for queue in queues:
+        stack.callback(queue.close)
+    _give(handlers, queues[0])
+    return queues
+
+
+def open_queues_async(job: Job, handlers: Any, stack: AsyncExitStack) -> list[AsyncDPQ[Any]]:
+    """Open the queues of a job as `open_queues` does."""
+    queues = _own(job, handlers, AsyncDPQ)
+    if not queues:
+        opened = open_url_async(job.url or DEFAULT_URL)
+        stack.push_async_callback(opened.aclose)
+        queues = [AsyncDPQ(opened.client, name) for name in _names(job, handlers)]
+    for queue in queues:
+        stack.push_async_callback(queue.close)
+    _give(handlers, queues[0])
+    return queues
 
 
 def _own(job: Job, handlers: Any, kind: Any) -> list[Any]:

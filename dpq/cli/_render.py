@@ -28,8 +28,10 @@ from dpq import (
 from dpq.model.display import shown
 from dpq.model.limit_words import write_word
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.moments import say_moment
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
+from dpq.model.schedule import say_schedule
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
 from dpq.views.verdict import say_drain
@@ -43,7 +45,7 @@ CUT_FIRST = ("group", "key", "last error", "payload")
 """Columns of tasks that are cut if there is no room: texts of any length."""
 
 TASKS_GO = (
-    *("priority", "cost", "every", "attempts", "attempt", "key", "in", "group"),
+    *("priority", "cost", "recurs", "attempts", "attempt", "key", "in", "group"),
     *("died (UTC)", "until (UTC)", "payload", "last error"),
 )
 """Columns of tasks that a narrow table leaves out, the first of them first."""
@@ -125,7 +127,7 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}Z"
+        return f"{value:%Y-%m-%d %H:%M:%S}"  # its column says UTC
     return shown(str(value)[:MAX_TEXT_CHARACTERS])
 
 
@@ -166,8 +168,8 @@ def _costs(tasks: Sequence[Task[Any] | Forecast]) -> list[str | None]:
 
 
 def _schedules(tasks: Sequence[Task[Any]]) -> list[str | None]:
-    """List the schedules of tasks; None for a task that does not recur."""
-    return [task.cron or (f"{task.every:g} s" if task.every else None) for task in tasks]
+    """List the schedules of tasks in words; None for a task that does not recur."""
+    return [say_schedule(task.every, task.cron) or None for task in tasks]
 
 
 def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
@@ -180,7 +182,7 @@ def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
             "cost": _costs(tasks),
             "group": [task.group for task in tasks],
             "key": [task.key for task in tasks],
-            "every": _schedules(tasks),
+            "recurs": _schedules(tasks),
             "attempt": [f"{task.attempt}/{task.max_attempts}" for task in tasks],
             "until (UTC)": [task.visible_until for task in tasks],
             "last error": [task.last_error for task in tasks],
@@ -201,7 +203,7 @@ def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
             "last error": [task.last_error for task in tasks],
             "priority": [task.priority for task in tasks],
             "cost": _costs(tasks),
-            "every": _schedules(tasks),
+            "recurs": _schedules(tasks),
             "group": [task.group for task in tasks],
             "payload": [_json(task.payload) for task in tasks],
         },
@@ -213,7 +215,7 @@ def forecast_table(title: str, found: Sequence[Forecast]) -> Table:
     return _tasks(
         title,
         {
-            "starts (UTC)": [_start(task) for task in found],
+            "starts (UTC)": [_start(task, found[0]) for task in found],
             "in": [span(task.in_seconds) for task in found],
             "why then": [task.because for task in found],
             "id": [task.id for task in found],
@@ -226,10 +228,10 @@ def forecast_table(title: str, found: Sequence[Forecast]) -> Table:
     )
 
 
-def _start(task: Forecast) -> str:
-    moment = task.starts_at
+def _start(task: Forecast, first: Forecast) -> str:
+    now = first.starts_at - timedelta(seconds=first.in_seconds)
     about = "" if task.exact else "~"
-    return f"{about}{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return about + say_moment(task.starts_at, now, "milliseconds").removesuffix(" UTC")
 
 
 def counts(
@@ -310,10 +312,10 @@ def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     made = _table("workers", *columns, *times, numbers=numbers, wraps=wraps, goes=goes)
     for row in workers:
         longest, task = row["longest_seconds"], row["longest_task"]
-        hangs = None if longest is None else f"{longest:.0f} s {task}"
+        hangs = None if longest is None else f"{span(longest)} {task}"
         counts = (row["running"], row["concurrency"], row["holds"], hangs)
         texts = (row["name"], row["host"], row["pid"], ", ".join(row["queues"]), *counts)
-        made.add_row(*_cells([*texts, row["since"], f"{row['seen_seconds']:.0f} s ago"]))
+        made.add_row(*_cells([*texts, row["since"], f"{span(row['seen_seconds'])} ago"]))
     return made
 
 
@@ -325,7 +327,7 @@ def leases_table(title: str, leases: Sequence[LeaseInfo]) -> Table:
     made = _table(title, *columns, numbers=("held",), wraps=wraps, goes=goes)
     for lease in leases:
         attempt = f"{lease.attempt} of {lease.max_attempts}"
-        held = f"{lease.held_seconds:.0f} s"
+        held = span(lease.held_seconds)
         texts = (lease.id, lease.group, attempt, lease.since, held, lease.until)
         made.add_row(*_cells([*texts, lease.worker, lease.host]))
     return made
@@ -406,7 +408,7 @@ def _quotas(state: LimitState) -> list[tuple[str, str]]:
     return [
         (
             quota_text(one.quota).replace(",", ", ") + of,
-            f"{one.left} until {_moment(one.resets_at)}" if one.resets_at else "-",
+            f"{one.left} until {_until(one.resets_at)}" if one.resets_at else "-",
         )
         for one in state.quotas
     ]
@@ -417,7 +419,7 @@ def _budgets(state: LimitState) -> list[tuple[str, str]]:
     return [
         (
             f"told by its host{f' ({budget.unit})' if budget.unit else ''}",
-            f"{budget.left} for {budget.seconds:.0f} s",
+            f"{budget.left} for {span(budget.seconds)}",
         )
         for budget in state.budgets
     ]
@@ -445,10 +447,8 @@ def _state(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str
     if state.open:
         return "open"
     opens, because = state.opens_at, spent(state, windows) or state.reason
-    return f"{because} until {_moment(opens)}" if opens else f"closed: {because}"
+    return f"{because} until {_until(opens)}" if opens else f"closed: {because}"
 
 
-def _moment(when: datetime) -> str:
-    """Write a moment; only its time if it is within half a day."""
-    near = abs(when - datetime.now(UTC)) < timedelta(hours=12)
-    return f"{when:%H:%M:%S}Z" if near else _cell(when)
+def _until(when: datetime) -> str:
+    return say_moment(when, datetime.now(UTC))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dpq import AsyncDPQ, LimitState, QueueStats
 from dpq.batch import BatchOutcome, Progress
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import emit, talk
+from dpq.model.moments import say_moment
 from dpq.model.pace import KEPT_SECONDS, Point, pace_of
 
 
@@ -82,7 +84,7 @@ class RunMeter(Progress):
         text = f"{rate * 60:.0f}/min, {_refusals(self.refused_here)}, dead {stats.dead}, "
         text += pace.say
         if closed:
-            text += f", {state.reason} until {closed.astimezone():%Y-%m-%d %H:%M:%S}"
+            text += f", {state.reason} until {say_moment(closed, datetime.now(UTC))}"
         self._bar.show(f"{done} of {self.total}, {text}", completed=done, told=text)
 
 

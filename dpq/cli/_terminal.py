@@ -7,6 +7,7 @@ what a queue is.
 import logging
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -33,8 +34,10 @@ FOREVER = "inf"
 
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
-TEXT = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
-"""The form of a log record."""
+TEXT = logging.Formatter("%(asctime)s UTC %(levelname)-7s %(message)s")
+"""The form of a log record. Times are UTC, as in all that the program writes."""
+
+TEXT.converter, TEXT.default_msec_format = time.gmtime, "%s.%03d"
 
 on_failure: Callable[[str], None] | None = None
 """A function that is also called with the text of an error that ends the program."""

@@ -58,12 +58,19 @@ def update(
 def cancel(
     task_id: AnyTaskId = None,
     key: Key = None,
+    not_running: Annotated[
+        bool, typer.Option("--not-running", help="Leave the task alone if it is running.")
+    ] = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Remove a task. If it is running, its ack finds it gone; a recurring task ends."""
+    """Remove a task; a recurring task ends.
+
+    If it is running, its handler is told within a third of the visibility, 10 s at most; its ack
+    finds it gone.
+    """
     with existing(url, queue) as q:
-        q.cancel(task_id, key=key)
+        q.cancel(task_id, key=key, running=not not_running)
     talk(f"cancelled {task_id or key}")
 
 

@@ -37,22 +37,35 @@ def pop(
     ack: Annotated[
         bool, typer.Option("--ack", help="Finish each task after it is printed.")
     ] = False,
+    id: Annotated[
+        str | None,
+        option("ID", "Take only this task, whatever stands before it.", unset="the best"),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take the task of --id also if it is delayed.")
+    ] = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Take the best ready task under a lease; prints it as one line of JSON, with id and token.
 
-    The exit code is 1 if no task can run.
+    The exit code is 1 if no task can run. A task of --id runs under its limits as any other.
     """
     timeout = None if wait == float("inf") else wait
     with DPQ[Any].from_url(url, queue) as q:
-        tasks = q.pop_many(count, timeout, visibility)
+        if id is None and not force:
+            tasks = q.pop_many(count, timeout, visibility)
+        else:
+            popped = q.pop(wait, visibility, id=id, force=force).task
+            tasks = [popped] if popped else []
         for task in tasks:
             emit(task.model_dump())
         sys.stdout.flush()
         if ack:
             q.ack_many(tasks)
         if not tasks:
+            if id is not None:
+                raise Failed(f"task {id} cannot run now: {q.why(id)}")
             raise Failed(_why_none(q))
 
 
@@ -111,12 +124,13 @@ def fail(
     delay: Annotated[
         float | None, option("SECONDS", "Seconds until the next attempt.", unset="the backoff")
     ] = None,
+    priority: NewPriority = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Count a failed attempt: the task runs again later, or is dead if no attempt is left."""
     with existing(url, queue) as q:
-        q.fail(_held(q, task_id, token), error, delay)
+        q.fail(_held(q, task_id, token), error, delay, priority=priority)
     talk(f"failed {task_id}")
 
 
@@ -210,12 +224,13 @@ def bury(
     reason: Annotated[
         str, typer.Option(help="The reason; stored with the task.")
     ] = "buried by hand",
+    priority: NewPriority = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Give a task up: it becomes a dead letter."""
     with existing(url, queue) as q:
-        q.bury(_held(q, task_id, token), reason)
+        q.bury(_held(q, task_id, token), reason, priority=priority)
     talk(f"buried {task_id}")
 
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC
 from typing import Annotated
 
 import typer
@@ -14,7 +14,7 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, optio
 from dpq.cli._render import slots_table
 from dpq.cli._terminal import emit, tables, talk
 from dpq.model.display import shown
-from dpq.model.moments import moment_of
+from dpq.model.moments import moment_of, say_moment
 from dpq.views.event_text import event_text
 
 AT_ONCE = 1000
@@ -76,13 +76,10 @@ def say_events(found: list[Event], json: bool) -> None:
 def _line(event: Event) -> str:
     kind, detail, until_ms = event_text(event)
     if until_ms is not None:
-        detail += f" {_moment(moment_of(until_ms), 'seconds')}"
+        detail += f" {say_moment(moment_of(until_ms), event.at)}"
     words = (kind, event.task_id, event.group, event.member, detail)
-    return " ".join((_moment(event.at, "milliseconds"), *(shown(word) for word in words if word)))
-
-
-def _moment(at: datetime, timespec: str) -> str:
-    return at.astimezone().isoformat(" ", timespec)
+    at = event.at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+    return " ".join((f"{at} UTC", *(shown(word) for word in words if word)))
 
 
 def history(

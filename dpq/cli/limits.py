@@ -3,6 +3,7 @@
 import getpass
 import socket
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from dpq.model import limit_words
 from dpq.model.display import shown
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.moments import say_moment
 from dpq.operations.history import MAX_EVENTS
 from dpq.queue.inside import process_name
 from dpq.transport.cluster import forbidden
@@ -288,6 +290,6 @@ def undo_limit(
                 f"the events of {queue!r} have no {'such change' if event else 'change'} of the "
                 f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
             )
-        at = chosen.at.astimezone().isoformat(" ", "seconds")
+        at = say_moment(chosen.at, datetime.now(UTC))
         talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
         _change(q, scope, limit_change.rules_before(chosen), yes)

@@ -85,6 +85,19 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{subject} is {detail}, but no consumer would look at that time.",
         "{repair} stores the time; so does `dpq scheduler` or `dpq promote`.",
     ),
+    "waits for nothing": (
+        "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",
+        "{repair} lets the task run.",
+    ),
+    # Batches
+    "batch miscounted": (
+        "Batch {subject!r} counts other tasks than it has: it {detail}.",
+        "{repair} counts them anew. Tasks that were done or removed cannot be counted again.",
+    ),
+    "batch not finished": (
+        "Batch {subject!r} is sealed and nothing of it is left, but it is not finished.",
+        "{repair} finishes it, and releases the task that waits for it.",
+    ),
     # Groups
     "head not ready": (
         "The head of group {subject!r} cannot be popped, so no task of the group runs.",

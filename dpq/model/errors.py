@@ -5,6 +5,8 @@
       PayloadError       (ValueError)   a payload cannot be encoded, decoded or validated
       DuplicateTaskError                the key is taken and on_duplicate="error"
       TaskNotFoundError                 no such live task in this queue
+      BatchFinishedError                the batch of a push is finished
+      BatchNotFoundError                no such batch in this queue
       LeaseLostError                    the token is not the live one
       LimitChangedError                 (not public) other rules stand than `dpq limit` has shown
       LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
@@ -22,6 +24,8 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "BatchFinishedError",
+    "BatchNotFoundError",
     "ConfigurationError",
     "CostWarning",
     "DPQError",
@@ -75,6 +79,88 @@ class DuplicateTaskError(DPQError):
         self.task_id = task_id
 
 
+class BatchFinishedError(DPQError):
+    """A push names a batch that is sealed and finished; nothing was changed.
+
+    Attributes:
+        batch: The name of the batch.
+    """
+
+    def __init__(self, batch: str, queue_name: str) -> None:
+        super().__init__(
+            f"batch {batch!r} of queue {queue_name!r} is finished: it was sealed, and none of its "
+            "tasks is left. Push into a batch of another name, and seal a batch only after its "
+            "last push, unless its own tasks push the others while they run"
+        )
+        self.batch = batch
+        self.queue_name = queue_name
+
+    def __reduce__(self) -> tuple[type["BatchFinishedError"], tuple[str, str]]:
+        return type(self), (self.batch, self.queue_name)
+
+
+class BatchNotFoundError(DPQError):
+    """The queue has no batch of this name.
+
+    Attributes:
+        batch: The name of the batch.
+    """
+
+    def __init__(self, batch: str, queue_name: str) -> None:
+        super().__init__(
+            f"queue {queue_name!r} has no batch {batch!r}: no task was pushed into it and nobody "
+            "has sealed it, or it ended more than 90 days or 10000 batches ago; batches() lists "
+            "those that are stored"
+        )
+        self.batch = batch
+        self.queue_name = queue_name
+
+    def __reduce__(self) -> tuple[type["BatchNotFoundError"], tuple[str, str]]:
+        return type(self), (self.batch, self.queue_name)
+
+
+class ExportFileError(DPQError, ValueError):
+    """A line of an export cannot be read, or the export ends too early.
+
+    Attributes:
+        line: The number of the line, from 1.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["ExportFileError"], tuple[int, str]]:
+        return type(self), (self.line, self.reason)
+
+
+class ImportConflictError(DPQError):
+    """An import meets another task under the id or the key of one of its tasks.
+
+    The lines before it were imported, up to 100 of them perhaps not. A second call goes on there.
+
+    Attributes:
+        line: The number of the line, from 1.
+        task_id: The id of the task in the export.
+        key: Its key, if that is taken; None if its id is taken.
+        holder: The id of the task that is stored.
+    """
+
+    def __init__(self, line: int, task_id: str, key: str | None, holder: str) -> None:
+        met = f"its key {key!r} is taken by task {holder}"
+        if key is None:
+            met = "the queue has another task with this id (its group or key differs)"
+        super().__init__(
+            f"line {line}: task {task_id} cannot be imported: {met}. Cancel one of them, or import "
+            "with keep=True (--keep), which leaves out the tasks of the export that meet others"
+        )
+        self.line, self.task_id, self.key, self.holder = line, task_id, key, holder
+
+    def __reduce__(self) -> tuple[type["ImportConflictError"], tuple[int, str, str | None, str]]:
+        return type(self), (self.line, self.task_id, self.key, self.holder)
+
+
 class LimitChangedError(DPQError):
     """A limit is another one than its changer has seen; nothing was changed.
 
@@ -120,7 +206,7 @@ class TaskNotFoundError(DPQError):
 
 
 class LeaseLostError(DPQError):
-    """The delivery is over: another consumer has popped the task, or the delivery was ended before.
+    """The delivery is over: another consumer has the task, it was cancelled, or it ended before.
 
     The call changed nothing.
 
@@ -128,15 +214,20 @@ class LeaseLostError(DPQError):
         task_id: The task; for `ack_many`, the first whose lease is lost.
         action: The call that was refused.
         task_ids: All tasks of the call whose lease is lost.
+        cancelled: The task was cancelled, or purged, during this delivery. The server knows that
+            for an hour.
     """
 
-    def __init__(self, action: str, task_ids: Sequence[str]) -> None:
+    def __init__(self, action: str, task_ids: Sequence[str], *, cancelled: bool = False) -> None:
         more = f" and {len(task_ids) - 1} more" if len(task_ids) > 1 else ""
-        super().__init__(
-            f"cannot {action} task {task_ids[0]}{more}: the token of this delivery is no longer "
-            "the live one (the lease ran out and another consumer has the task, or the delivery "
-            "was finished before)"
-        )
+        why = "the task was cancelled during this delivery; stop to work on it"
+        if not cancelled:
+            why = (
+                "the token of this delivery is no longer the live one (the lease ran out and "
+                "another consumer has the task, or the delivery was finished before)"
+            )
+        super().__init__(f"cannot {action} task {task_ids[0]}{more}: {why}")
+        self.cancelled = cancelled
         self.task_id = task_ids[0]
         self.task_ids = tuple(task_ids)
         self.action = action

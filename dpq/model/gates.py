@@ -206,7 +206,7 @@ class Gate:
             may = [each for each in free if each.opens_at(cost, rank, instant, aging) <= instant]
             member = min(may or self.members.values(), key=lambda each: each.last)
             member.charge(cost, instant, id_)
-            member.last = instant + 1 / 4096
+            member.last = max(instant, *(each.last for each in self.members.values())) + 1 / 4096
             name = next(name for name, each in self.members.items() if each is member)
         if self.opens > 0:
             self.opens, self.why = 0.0, "-"

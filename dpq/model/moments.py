@@ -1,4 +1,4 @@
-"""Moments of the server's clock, in ms, as dates. No I/O, no clock."""
+"""Moments of the server's clock, in ms, as dates and as words. No I/O, no clock."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,3 +19,10 @@ def moment_of(milliseconds: float) -> datetime:
     except (OverflowError, ValueError, OSError) as error:  # another program wrote into Redis
         raise_interruption(error)
         return _EVER if milliseconds > 0 else _LONG_AGO
+
+
+def say_moment(at: datetime, now: datetime, timespec: str = "seconds") -> str:
+    """Write a moment for people: `14:32:05 UTC`, with its date if that is not today's."""
+    there, here = at.astimezone(UTC), now.astimezone(UTC)
+    clock = there.time().isoformat(timespec)
+    return f"{clock} UTC" if there.date() == here.date() else f"{there.date()} {clock} UTC"

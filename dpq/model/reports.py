@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.model.history import Times
 
-__all__ = ["Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
+__all__ = ["BulkProgress", "Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
 class QueueStats(BaseModel):
@@ -183,3 +183,46 @@ class LeaseInfo(BaseModel):
     worker_id: str | None = None
     host: str | None = None
     pid: int | None = None
+
+
+class Imported(BaseModel):
+    """The end of an import.
+
+    Attributes:
+        added: Tasks that this call has added.
+        stored: Tasks that it has left as they are, since the queue has them. With `keep=True`, also
+            tasks of the export that were left out, since another task has their id or key.
+        before: Tasks of lines that an earlier call has imported; some may have ended since.
+        damaged: Tasks that were damaged in the exported queue, and are left out.
+        limits: Limits that were set, or stood already.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    added: int = 0
+    stored: int = 0
+    before: int = 0
+    damaged: int = 0
+    limits: int = 0
+
+
+class BulkProgress(BaseModel):
+    """The progress of an action on many tasks, or its end.
+
+    Attributes:
+        count: The number of tasks that passed the filter when they were counted.
+        done: The number of tasks that were changed.
+        missed: The number of tasks that had changed when their turn came, and were left.
+        searched: The number of tasks that were looked at.
+        left: The number of tasks of the current state that are still to be looked at.
+        stopped: The caller has stopped it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    count: int = 0
+    done: int = 0
+    missed: int = 0
+    searched: int = 0
+    left: int = 0
+    stopped: bool = False

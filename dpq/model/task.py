@@ -87,6 +87,7 @@ class Push(NamedTuple, Generic[P]):
     visibility: float | None = None
     time_limit: float | None = None
     member: str | None = None
+    batch: str | None = None
 
 
 class TaskName(NamedTuple):

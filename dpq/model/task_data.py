@@ -39,6 +39,7 @@ class Task(BaseModel, Generic[P]):
             different for each run.
         visibility: Seconds of its leases; None takes those of its consumers.
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
+        batch: The name of its batch, or None.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
         progress: How far the work on it is, if it runs and its handler has said so. Only `get`
             reads it; else None.
@@ -75,6 +76,7 @@ class Task(BaseModel, Generic[P]):
     costs: dict[str, int] | None = None
     member: str | None = None
     pinned: str | None = None
+    batch: str | None = None
     trace: str | None = None
     progress: Progress | None = None
 

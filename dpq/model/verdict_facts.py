@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.model.moments import say_moment
 from dpq.model.pace import Pace
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.rates import span
@@ -127,8 +128,7 @@ class Facts(NamedTuple):
         moment, today = moment_of(at_ms or 0.0), moment_of(self.now)
         if moment is None or today is None:
             return "a time far away"
-        near = moment.date() == today.date()
-        return f"{moment:%H:%M:%S} UTC" if near else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+        return say_moment(moment, today)
 
 
 def hangs(stats: QueueStats, seconds: float) -> bool:

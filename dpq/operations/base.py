@@ -10,10 +10,11 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.task import P
 from dpq.operations.description import Description
 from dpq.operations.settings import agree
-from dpq.protocol.command import CommandMaker, Steps, once, same
+from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import tags_of
 from dpq.protocol.refusals import read_settings
+from dpq.protocol.replies import read_time
 
 T = TypeVar("T")
 
@@ -59,6 +60,21 @@ class PartitionBase(CommandMaker, Generic[P]):
     def conf(self) -> str:
         """The key that daemons glance at."""
         return key_of(self._tag, "conf")
+
+    def now(self) -> int | str:
+        """Return the clock of a test, ms; "" for the server's."""
+        return self._now()
+
+    def raw(
+        self, name: str, args: Sequence[str | bytes | int | float], read: Callable[[Any], T]
+    ) -> Command[T]:
+        """Make a command for an operation that stands elsewhere."""
+        return self._command(name, args, read)
+
+    def server_time(self) -> Steps[int]:
+        """Read the server's clock, ms."""
+        ask = self._command("push", [self._now()], read_time)
+        return once(ask._replace(needs_confirmation=False))
 
     # Settings
 

@@ -8,14 +8,15 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dpq.model.filter import Filter
 from dpq.model.history import Granted
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.payload import Codec
 from dpq.model.task import Task, TaskState
+from dpq.model.validation import milliseconds
 from dpq.operations.history import granted
 from dpq.operations.limit_replies import read_limits
 from dpq.operations.limits import LimitOperations
@@ -43,38 +44,6 @@ LEASES_COUNTED = 500
 
 Position = tuple[str, bytes] | None
 """Score and member of the last task that was looked at, in one partition; None for the start."""
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A choice of tasks of one state.
-
-    Attributes:
-        state: Their state.
-        group: Their group; "" for any.
-        least: Their lowest priority; None for any.
-        text: A part of their group, key, error or payload, as it is stored, or the beginning of
-            their id, from 8 characters on; "" for any.
-        reason: The reason of dead tasks, with "#" for each number; "" for any.
-        fault: The first 200 bytes of their last error, in the same way; None for any.
-        recurring: Recurring tasks only.
-        payloads: Look for the text in payloads, too. If a user may not see payloads, no search
-            may look into them: many searches would find a payload letter by letter.
-    """
-
-    state: TaskState = TaskState.READY
-    group: str = ""
-    least: float | None = None
-    text: str = ""
-    reason: str = ""
-    fault: str | None = None
-    recurring: bool = False
-    payloads: bool = True
-
-    @property
-    def everything(self) -> bool:
-        """Return True if all tasks of the state pass."""
-        return self == Filter(self.state, payloads=self.payloads)
 
 
 class Found(NamedTuple):
@@ -158,22 +127,26 @@ class PartitionBrowser(LimitOperations):
     def search(self, chosen: Filter, position: Position, most: int, look: int) -> Steps[_Page]:
         """Find up to `most` tasks among the next `look`; with `most` 0 only count them."""
         rows: list[_Row] = []
+        state = chosen.of_state
         passed, looked, left, size = 0, 0, 1, PAGE_BYTES
         while left and looked < look and size > 0 and (not most or passed < most):
             score, member = position or ("", b"")
-            args: list[str | bytes | int | float] = [chosen.state.value, score, member]
+            args: list[str | bytes | int | float] = [state.value, score, member]
             args.append(most and most - passed)
             args += [min(LOOK, look - looked), size, chosen.group]
             args += ["" if chosen.least is None else chosen.least, chosen.text, chosen.reason]
             args += ["-" if chosen.fault is None else chosen.fault, int(chosen.recurring)]
             args.append(int(not chosen.payloads))
+            args += ["" if chosen.most is None else chosen.most, chosen.key]
+            args += ["" if chosen.older is None else milliseconds("older", chosen.older)]
+            args.append(self._now())
             reply = yield self._command("search", args, list)
             passed, looked, left = passed + reply[0], looked + reply[1], reply[2]
             if not reply[1]:
                 break
             position = (reply[3].decode(), reply[4])
             for fields in zip(*(reply[5 + i :: 6] for i in range(6)), strict=True):
-                rows.append(_row(self._codec, chosen.state, fields))
+                rows.append(_row(self._codec, state, fields))
                 size -= len(fields[3])
         return _Page(rows, passed, looked, left, position)
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from dpq.model.filter import Filter
 from dpq.model.task import Task, TaskState
-from dpq.operations.browse import Browser, Filter, Position
+from dpq.operations.browse import Browser, Position
 from dpq.protocol.command import Steps
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.limit_rules import plain_rules
 from dpq.model.limit_states import LimitState, MemberState, QuotaState
@@ -13,6 +14,7 @@ from dpq.model.pools import UNTIL_OPENED_MS, split_pool
 from dpq.model.quota import quota_text, read_quotas
 from dpq.model.task import TaskState
 from dpq.model.windows import last_to_open
+from dpq.protocol.batch_texts import read_batch_state
 from dpq.protocol.values import read_texts
 
 
@@ -142,6 +144,7 @@ class Waiting(NamedTuple):
         paused_until: "", "inf", or ms.
         held_until_ms: The time when the limit of the queue has enough units for this task.
         pinned: The member that its push named, or "".
+        batch: The batch that it waits for, or None.
     """
 
     state: TaskState | None
@@ -152,13 +155,14 @@ class Waiting(NamedTuple):
     paused_until: str
     held_until_ms: int = 0
     pinned: str = ""
+    batch: BatchState | None = None
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
     """Read the reply of why; None if nothing is stored under the id."""
     if not reply:
         return None
-    state, until, group, ahead, in_group, paused, held, pinned = read_texts(reply)
+    state, until, group, ahead, in_group, paused, held, pinned, batch, text = read_texts(reply)
     return Waiting(
         TaskState(state) if state else None,
         int(until),
@@ -168,6 +172,7 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
         paused,
         int(held),
         pinned,
+        read_batch_state(batch, text),
     )
 
 
@@ -190,6 +195,12 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
         return "it is in the dead letters, until it is replayed"
     if found.state is TaskState.INVISIBLE:
         return f"it is running: its lease ends in {within(found.until_ms)}"
+    if found.state is TaskState.DELAYED and found.batch:
+        batch, verb = found.batch, "is" if found.batch.left == 1 else "are"
+        left = f"{batch.left} of its {batch.pushed} tasks {verb} left"
+        return f"it waits for the end of batch {batch.name!r}: {left}"
+    if found.state is TaskState.DELAYED and found.until_ms >= UNTIL_OPENED_MS:
+        return "it waits for a batch that is not stored: `dpq doctor --repair` lets it run"
     if found.state is TaskState.DELAYED:
         return f"it is delayed: due in {within(found.until_ms)}"
     before = []
@@ -279,7 +290,7 @@ def _tasks(count: int, kind: str = "") -> str:
 def changes_at(found: Waiting, limits: Sequence[LimitState]) -> float | None:
     """Return the moment of the sentence that `explain` makes, ms."""
     if found.state in (TaskState.DELAYED, TaskState.INVISIBLE):
-        return found.until_ms
+        return found.until_ms if found.until_ms < UNTIL_OPENED_MS else None
     if found.state is TaskState.DEAD:
         return None
     if found.paused_until:

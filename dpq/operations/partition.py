@@ -47,7 +47,7 @@ from dpq.protocol.command import Command, Steps, leased, once, same
 from dpq.protocol.placement import mark_of
 from dpq.protocol.records import SPENT
 from dpq.protocol.refusals import Code
-from dpq.protocol.replies import Batch, Look, Promoted
+from dpq.protocol.replies import Batch, Kept, Look, Promoted
 from dpq.protocol.task_ids import new_ids
 
 T = TypeVar("T")
@@ -132,8 +132,7 @@ class Partition(
                 if needs_clock(spec):
                     # Ask for the server's clock, since this machine's clock may be wrong.
                     if now_ms is None:
-                        ask = self._command("push", [self._now()], replies.read_time)
-                        now_ms = yield ask._replace(needs_confirmation=False)
+                        now_ms = yield from self.server_time()
                     spec = with_times(spec, now_ms)
                 if "key" in spec:
                     keys[len(args) // 3] = spec["key"]
@@ -174,6 +173,7 @@ class Partition(
         visibility: float | None,
         waiter: str = "",
         most_bytes: int = BATCH_BYTES,
+        wanted: tuple[str, str] | tuple[()] = (),
     ) -> Steps[Batch[P]]:
         """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read.
 
@@ -182,6 +182,7 @@ class Partition(
             visibility: Seconds of the lease, or None.
             waiter: pop's `waiter` argument; see lua/pop.lua.
             most_bytes: The most bytes of payloads; the first task comes in any case.
+            wanted: The id of the only task to take, and "1" if it may be delayed, else "".
         """
         ms = self.lease_ms(most, visibility)
         most = int(most)
@@ -192,7 +193,7 @@ class Partition(
         size = 0
         restored = False
         # A waiter that has watched means a nearly empty queue.
-        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS
+        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted
         short = known and self._short_pop.is_open()
         while True:
             count = min(most - len(tasks), POP_BATCH)
@@ -200,7 +201,7 @@ class Partition(
             room = max(most_bytes - size, 0)  # with no room, pop still gives the first task
             args: list[Any] = [self._now(), count, ms, room]
             if not short:
-                args += (UPKEEP_BATCH, who, self._count)
+                args += (UPKEEP_BATCH, who, self._count, *wanted)
             elif room == BATCH_BYTES and self._count == 1:
                 args.pop()  # `room` and the count have their usual values
             else:
@@ -334,15 +335,15 @@ class Partition(
         read = replies.read_lease("extend", task.id)
         return self._ask("extend", args, lambda reply: read(reply[0]))
 
-    def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[bool]]:
-        """Keep leases alive, each for its seconds from now; False for those that are lost."""
-        kept: list[bool] = []
+    def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[Kept]]:
+        """Keep leases alive, each for its seconds from now."""
+        kept: list[Kept] = []
         for batch in in_batches(leases, EXTEND_BATCH):
             args: list[Any] = [self._now()]
             for task, seconds in batch:
                 args += (task.id, task.token, milliseconds("seconds", seconds, least=0.001))
             ends = yield self._command("extend", args, same)
-            kept += (end >= 0 for end in ends)
+            kept += (None if end == Code.CANCELLED else end >= 0 for end in ends)
         return kept
 
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
@@ -377,6 +378,7 @@ class Partition(
         error: object,
         delay: float | timedelta | None,
         cost: Cost | None = None,
+        priority: float | None = None,
     ) -> Steps[int]:
         """Count a failed attempt."""
         leased(task)
@@ -384,9 +386,8 @@ class Partition(
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
             delay = self._backoff.delay(leased(task).attempt, chance)
         message = "" if error is None else one_line(error)
-        told = write_spent(cost)
-        tail = (delay_milliseconds(delay), message, *((told,) if told else ()))
-        return self._failed(task, tail)
+        more = _more(cost, () if priority is None else encode_priority(priority))
+        return self._failed(task, (delay_milliseconds(delay), message, *more))
 
     def _fail_loosely(self, task: Task[P], error: Exception) -> Steps[None]:
         """Fail a task that is not handed out, without waiting for a confirmation."""
@@ -408,12 +409,25 @@ class Partition(
                 return int(done)
             later = done
 
-    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> Steps[int]:
+    def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        priority: float | None = None,
+    ) -> Steps[int]:
         """Give a task up."""
-        return once(self._buried(task, reason, cost))
+        return once(self._buried(task, reason, cost, priority))
 
-    def _buried(self, task: Task[P], reason: object, cost: Cost | None = None) -> Command[int]:
-        return self._of_holder("bury", "bury", task, one_line(reason), cost=cost)
+    def _buried(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        priority: float | None = None,
+    ) -> Command[int]:
+        more = () if priority is None else encode_priority(priority)
+        return self._of_holder("bury", "bury", task, one_line(reason), cost=cost, more=more)
 
     def rate_limited(
         self,
@@ -439,10 +453,9 @@ class Partition(
         more: tuple[str, ...] = (),
     ) -> Command[int]:
         read = replies.read_lease(action, leased(task).id)
-        told = write_spent(cost)
-        if told or more:
-            args = (*args, told, *more)
-        return self._command(script_name, [self._now(), task.id, task.token, *args], read)
+        return self._command(
+            script_name, [self._now(), task.id, task.token, *args, *_more(cost, more)], read
+        )
 
     # The whole queue
 
@@ -479,6 +492,12 @@ def _ack_batches(
         size += len(ack[2])
     if batch:
         yield batch
+
+
+def _more(cost: Cost | None, more: tuple[str, ...]) -> tuple[str, ...]:
+    """Write what a delivery has spent, and arguments behind it; nothing if there is neither."""
+    told = write_spent(cost)
+    return (told, *more) if told or more else ()
 
 
 def _goes_short(push: Checked) -> bool:

@@ -51,6 +51,8 @@ class Options(TypedDict, total=False):
         time_limit: The longest run of its handler; 0 as the worker says.
         trace: The traceparent of the span that pushed it.
         member: The member of its group's pool that it is to run as.
+        batch: Its batch.
+        seals: The batch that it waits for, which its push seals.
     """
 
     priority: Required[str]
@@ -70,6 +72,8 @@ class Options(TypedDict, total=False):
     time_limit: int
     trace: str
     member: str
+    batch: str
+    seals: str
 
 
 Checked = tuple[str | Options, bytes]
@@ -127,6 +131,26 @@ class PushChecker(Generic[P]):
             return self._options(push, ""), body
         return str(-priority), f"{self._most} {priority}\t{group}\n".encode() + body
 
+    def check_callback(self, batch: str, push: Push[P], trace: str = "") -> Checked:
+        """Check the push of a task that waits for the end of a batch.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or has no meaning here.
+            PayloadError: The payload does not fit.
+        """
+        name = label("batch", batch)
+        self.check(push, trace)
+        for refused in ("key", "batch", "every", "cron", "at"):
+            if getattr(push, refused) is not None:
+                raise ConfigurationError(
+                    f"{refused} is {getattr(push, refused)!r}: the task that waits for a batch runs "
+                    "once, is in no batch, and is due at the end of that batch, or `delay` later; "
+                    f"leave {refused} out"
+                )
+        options = self._options(push, trace)
+        options["seals"] = name
+        return options, self._codec.encode(push.payload)
+
     def _options(self, push: Push[P], trace: str) -> Options:
         text, residual = encode_priority(push.priority)
         options: Options = {"priority": text}
@@ -180,6 +204,13 @@ class PushChecker(Generic[P]):
                     "the pool of a group, so give its group"
                 )
             options["member"] = member_name(push.member)
+        if push.batch is not None:
+            if push.every is not None or push.cron is not None:
+                raise ConfigurationError(
+                    f"batch is {push.batch!r}, but the task recurs: it is never done, so its batch "
+                    "would never end; leave batch out, or let each run push a task of a batch"
+                )
+            options["batch"] = label("batch", push.batch)
         return options
 
 

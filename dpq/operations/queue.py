@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.drain import Drain, DrainLook, Paper
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
@@ -48,7 +49,7 @@ from dpq.operations.survey import joined as joined_surveys
 from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
-from dpq.protocol.replies import Batch, Promoted
+from dpq.protocol.replies import Batch, Kept, Promoted
 
 T = TypeVar("T")
 
@@ -130,6 +131,10 @@ class QueueOperations(Generic[P]):
         parts = self.partitions
         return parts[partition_of(id_, len(parts)) if len(parts) > 1 else 0]
 
+    def in_first(self, id_: str) -> bool:
+        """Return True if the first partition holds the task of an id."""
+        return self._of(id_) is self.partitions[0]
+
     def _home(self, group: str | None, key: str | None) -> Partition[P]:
         """Find the partition of a group, or of a key without a group; else take the next one."""
         parts = self.partitions
@@ -209,6 +214,8 @@ class QueueOperations(Generic[P]):
     def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task to the partition of its group, of its key, or to the next in turn."""
         checked = self._pushes.check(push, trace)
+        if push.batch is not None:
+            self._require_one_partition("batch", push.batch)
         return self._home(push.group, push.key).push_one(checked)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
@@ -231,12 +238,43 @@ class QueueOperations(Generic[P]):
             batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
             for index, push in enumerate(window):
                 checked = self._pushes.check(push, trace)
+                if push.batch is not None:
+                    self._require_one_partition("batch", push.batch)
                 batches[self._home(push.group, push.key)][index] = checked
             found = yield from all_of(
                 [part.push_all(few.values()) for part, few in batches.items()]
             )
             ids += _in_order(len(window), zip(batches.values(), found, strict=True))
         return ids
+
+    # Batches
+
+    def _require_one_partition(self, option: str, value: object) -> None:
+        if len(self.partitions) > 1:
+            raise ConfigurationError(
+                f"{option} is {value!r}, but queue {self.description.name!r} has "
+                f"{len(self.partitions)} partitions: the counts of a batch are exact only in one "
+                "place. Use a queue of one partition for it"
+            )
+
+    def batch(self, name: str) -> Steps[BatchState]:
+        """Read one batch."""
+        return self.partitions[0].batch(name)
+
+    def batches(self, count: int) -> Steps[list[BatchState]]:
+        """List batches, the one that changed last first."""
+        return self.partitions[0].batches(count)
+
+    def seal_batch(
+        self, name: str, on_finish: Push[P] | None, trace: str = ""
+    ) -> Steps[BatchState]:
+        """Seal a batch; `on_finish` is the push of the task that waits for its end."""
+        self._require_one_partition("batch", name)
+        first = self.partitions[0]
+        if on_finish is None:
+            return (yield from first.seal(name))
+        yield from first.push_one(self._pushes.check_callback(name, on_finish, trace))
+        return (yield from first.batch(name))
 
     # Taking
 
@@ -245,6 +283,11 @@ class QueueOperations(Generic[P]):
         if len(self.partitions) > 1 and self._several:
             return self._several.pop(most, visibility, waiter)
         return self.partitions[0].pop(most, visibility, waiter)
+
+    def pop_task(self, id_: str, visibility: float | None, *, force: bool) -> Steps[Batch[P]]:
+        """Lease the task of an id, whatever stands before it; `force` takes a delayed one, too."""
+        wanted = (task_id(id_), "1" if force else "")
+        return self._of(id_).pop(1, visibility, wanted=wanted)
 
     # Ending or going on with a delivery
 
@@ -303,8 +346,8 @@ class QueueOperations(Generic[P]):
         """Keep a lease alive."""
         return self._of(leased(task).id).extend(task, seconds)
 
-    def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[bool]]:
-        """Keep leases alive, each for its seconds from now; False for those that are lost."""
+    def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[Kept]]:
+        """Keep leases alive, each for its seconds from now."""
         if any(isinstance(task, HeldPermit) for task, _ in leases):
             return (yield from self._extend_permits(leases))
         batches = self._by_partition([task.id for task, _ in leases], leases)
@@ -315,7 +358,7 @@ class QueueOperations(Generic[P]):
 
     def _extend_permits(
         self, leases: Sequence[tuple[Task[Any] | HeldPermit, float]]
-    ) -> Steps[list[bool]]:
+    ) -> Steps[list[Kept]]:
         """Keep leases alive, also those of permits."""
         tasks = [(task, seconds) for task, seconds in leases if isinstance(task, Task)]
         permits = [(held, seconds) for held, seconds in leases if isinstance(held, HeldPermit)]
@@ -350,13 +393,20 @@ class QueueOperations(Generic[P]):
         error: object,
         delay: float | timedelta | None,
         cost: Cost | None = None,
+        priority: float | None = None,
     ) -> Steps[int]:
         """Count a failed attempt."""
-        return self._of(leased(task).id).fail(task, error, delay, cost)
+        return self._of(leased(task).id).fail(task, error, delay, cost, priority)
 
-    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> Steps[int]:
+    def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        priority: float | None = None,
+    ) -> Steps[int]:
         """Give a task up."""
-        return self._of(leased(task).id).bury(task, reason, cost)
+        return self._of(leased(task).id).bury(task, reason, cost, priority)
 
     def finish(
         self,
@@ -491,12 +541,12 @@ class QueueOperations(Generic[P]):
             return self._of(name.id).update(id_, key, priority, delay, cost)
         return self._each_of_key([part.update(id_, key, priority, delay, cost) for part in parts])
 
-    def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
-        """Remove the live task of an id, or all tasks of a key."""
+    def cancel(self, id_: str | None, key: str | None, *, running: bool = True) -> Steps[None]:
+        """Remove the live task of an id, or all tasks of a key; running ones if `running`."""
         name, parts = task_name(id_, key), self.partitions
         if len(parts) == 1 or not name.key:
-            return self._of(name.id).cancel(id_, key)
-        return self._each_of_key([part.cancel(id_, key) for part in parts])
+            return self._of(name.id).cancel(id_, key, running=running)
+        return self._each_of_key([part.cancel(id_, key, running=running) for part in parts])
 
     def _each_of_key(self, operations: list[Steps[None]]) -> Steps[None]:
         results = yield from together(operations)
@@ -849,12 +899,12 @@ class QueueOperations(Generic[P]):
         concurrency: int,
         age: float,
         doing: Doing = NOTHING,
-    ) -> Steps[int]:
-        """Report that a worker lives, and what it does."""
+    ) -> Steps[list[int]]:
+        """Report that a worker lives, and what it does; return the tokens of cancelled tasks."""
         doing = doing._replace(partitions=len(self.partitions))
         return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, doing)
 
-    def leave(self, worker: str) -> Steps[int]:
+    def leave(self, worker: str) -> Steps[list[int]]:
         """Report that a worker has ended."""
         return self.partitions[0].leave(worker)
 

@@ -2,7 +2,8 @@
 
 from dpq.model.reports import Problem
 from dpq.model.task import P
-from dpq.operations.base import PAGE, PartitionBase
+from dpq.operations.base import PAGE
+from dpq.operations.batches import BatchOperations
 from dpq.protocol import replies
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import key_of
@@ -18,7 +19,7 @@ CHECKED_PARTS = (
 """The scripts and parts that a check goes over; a repair needs this order."""
 
 
-class RepairOperations(PartitionBase[P]):
+class RepairOperations(BatchOperations[P]):
     """Every operation about damage, on one partition."""
 
     def check(self) -> Steps[list[Problem]]:
@@ -53,4 +54,5 @@ class RepairOperations(PartitionBase[P]):
                 args = [self._now(), part, cursor or "0", PAGE, int(mends)]
                 cursor, found = yield self._command(name, args, replies.read_problems)
                 problems += found
+        problems += yield from self.check_batches(mends=mends)
         return problems

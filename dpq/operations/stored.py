@@ -117,11 +117,12 @@ class StoredOperations(PartitionBase[P]):
         args = [self._now(), name.id, text, residual, wait, name.key, units]
         return self._ask("update", args, read)
 
-    def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
-        """Remove a live task."""
+    def cancel(self, id_: str | None, key: str | None, *, running: bool = True) -> Steps[None]:
+        """Remove a live task; one that is running only if `running`."""
         name = task_name(id_, key)
         read = replies.read_change("cancel", name, self.queue_name)
-        return self._ask("cancel", [self._now(), name.id, name.key], read)
+        args = [self._now(), name.id, name.key]
+        return self._ask("cancel", args if running else [*args, "0"], read)
 
     def purge(self, state: TaskState | None) -> Steps[int]:
         """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay.

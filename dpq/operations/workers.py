@@ -84,8 +84,8 @@ class WorkerOperations(CommandMaker):
         concurrency: int,
         age: float,
         doing: Doing = NOTHING,
-    ) -> Steps[int]:
-        """Send a heartbeat of a worker.
+    ) -> Steps[list[int]]:
+        """Send a heartbeat of a worker; return the tokens of its deliveries that were cancelled.
 
         Args:
             worker: The id of its run.
@@ -101,13 +101,13 @@ class WorkerOperations(CommandMaker):
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
         return self._beat(worker, round(age * 1000), about, doing.text())
 
-    def leave(self, worker: str) -> Steps[int]:
+    def leave(self, worker: str) -> Steps[list[int]]:
         """Report that a worker has ended."""
         return self._beat(worker, 0, "", "")
 
-    def _beat(self, worker: str, age_ms: int, about: str, doing: str) -> Steps[int]:
+    def _beat(self, worker: str, age_ms: int, about: str, doing: str) -> Steps[list[int]]:
         args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000), doing]
-        return self._ask("beat", args, same)
+        return self._ask("beat", args, lambda reply: list(map(int, reply)))
 
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""

@@ -24,9 +24,9 @@ from dpq.protocol.scripts import script
 
 CONFIRMED_SCRIPTS = frozenset(
     {
-        *("push", "push_plain", "update", "cancel", "purge", "drop", "replay"),
+        *("push", "push_plain", "seal_batch", "update", "cancel", "purge", "drop", "replay"),
         *("ack", "ack_plain", "fail", "release", "set_visibility", "rate_limited", "bury"),
-        *("pause", "close", "delay_group", "met_limit", "set_limit", "configure"),
+        *("pause", "close", "delay_group", "met_limit", "set_limit", "configure", "import"),
     }
 )
 """The scripts whose changes are confirmed. Not pop and extend: a lost lease costs another delivery,

@@ -3,7 +3,9 @@
 Used by `operations`. Knows no commands and no server. For a stored queue none of this may change.
 """
 
+import base64
 import binascii
+import hashlib
 import zlib
 from functools import lru_cache
 
@@ -16,6 +18,9 @@ _VALUES = {digit: value for value, digit in enumerate(DIGITS)}
 
 PLAIN_ID_LENGTH = 12
 """Characters of the random part of an id: all of it in the first partition of several."""
+
+_ID_LENGTHS = (PLAIN_ID_LENGTH, PLAIN_ID_LENGTH + 2, PLAIN_ID_LENGTH + 7)
+"""The lengths of ids that DPQ makes: `task_ids.new_ids`."""
 
 
 @lru_cache(maxsize=1000)
@@ -57,3 +62,26 @@ def partition_of(task_id: str, count: int) -> int:
         return 0
     partition = _VALUES.get(task_id[0], 0) * 64 + _VALUES.get(task_id[1], 0)
     return partition if partition < count else 0
+
+
+def moved_id(task_id: str, partition: int, count: int) -> str:
+    """Return the id that a task has after a move into a partition of another queue.
+
+    It keeps its id if that names this partition. Else it keeps the random part, so that a second
+    move gives the same id. A queue of one partition takes every id as it is.
+    """
+    if count == 1 or partition_of(task_id, count) == partition:
+        return task_id
+    return mark_of(partition) + _random_part(task_id)
+
+
+def moved_home(task_id: str, count: int) -> int:
+    """Return the partition of a task without group and key from a queue of another number."""
+    return zlib.crc32(_random_part(task_id).encode()) % count
+
+
+def _random_part(task_id: str) -> str:
+    if len(task_id) in _ID_LENGTHS:
+        return task_id[-PLAIN_ID_LENGTH:]
+    digest = hashlib.sha256(task_id.encode()).digest()
+    return base64.urlsafe_b64encode(digest)[:PLAIN_ID_LENGTH].decode()

@@ -19,6 +19,7 @@ from dpq.model.errors import PayloadError
 from dpq.model.interrupts import raise_interruption
 from dpq.model.moments import moment_of
 from dpq.model.payload import Codec, by_validator
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.priority import decode_priority
 from dpq.model.schedule import read_schedule
 from dpq.model.task import DeadTask, Task, TaskState
@@ -33,10 +34,10 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, SPENT, RUNS_AS = "\x1f", "\x1e", "\x1d", "\x1c"
+OPTIONS, PIN, BATCH, SPENT, RUNS_AS = "\x1f", "\x1e", "\x1b", "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
-_NOTE = re.compile("([\x1c-\x1f])([^\x1c-\x1f]*)")
+_NOTE = re.compile("([\x19-\x1f])([^\x19-\x1f]*)")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -136,6 +137,17 @@ def _parts(record: bytes) -> _Parts:
     return token, " ".join(others), since, order, max_attempts, priority, more, names
 
 
+def record_parts(record: bytes) -> tuple[str, int, str, str, str, tuple[str, ...] | None, str]:
+    """Take a record apart: counts, enqueued, order, max, priority, more, and the names.
+
+    The counts are those behind the token. `more` and the names are as in `_Parts`.
+
+    Raises:
+        Exception: One of `UNREADABLE`: the record is damaged.
+    """
+    return _parts(record)[1:]
+
+
 def _add_more(
     values: dict[str, Any], token: str, since: int, more: tuple[str, str, str, str], names: str
 ) -> None:
@@ -153,6 +165,8 @@ def _add_more(
     values["last_error"] = error or None
     if PIN in notes:
         values["pinned"] = notes[PIN]
+    if BATCH in notes:
+        values["batch"] = notes[BATCH].partition("\x01")[0] or None
     if RUNS_AS in notes:
         values["member"] = live_note(notes, RUNS_AS, token)
     if OPTIONS in notes:
@@ -228,7 +242,8 @@ def stored_task(
     if met is not None:
         payload = body.decode("utf-8", "replace")
     if state is not TaskState.DEAD:
-        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
+        timed = state in (TaskState.DELAYED, TaskState.INVISIBLE)
+        visible = when if timed and float(until) < UNTIL_OPENED_MS else None
         return make_task(Task, task_id, record, payload, state, visible)
     attempts, reason = reason_of(record)
     more = {"reason": reason, "attempts": attempts, "died_at": when}

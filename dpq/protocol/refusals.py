@@ -24,6 +24,8 @@ class Code(IntEnum):
     OTHER_PARTITIONS = -7
     OTHER_FORMAT = -8
     SETTINGS_LOST = -9
+    BATCH_FINISHED = -10
+    CANCELLED = -13
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
@@ -59,7 +61,7 @@ def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationE
         f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
         "leave it out to follow the queue, or use another queue. Who had the queue open before it "
         "was dropped and made again must be restarted. The number cannot change while the queue is "
-        "stored: let it run empty, drop() it, and begin anew"
+        "stored: export it, drop() it, and import it with the new number (docs/operations.md)"
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.model.errors import (
+    BatchFinishedError,
     ConfigurationError,
     DuplicateTaskError,
     LeaseLostError,
@@ -42,6 +43,10 @@ _INVISIBLE = TaskState.INVISIBLE
 
 LookAgain = tuple[float, float | None, float | None]
 """The news of a look at one partition: `now_ms`, `next_event_ms` and `recheck_ms` of `Batch`."""
+
+
+Kept = bool | None
+"""The answer to the extension of a lease: False if it is lost, None if its task was cancelled."""
 
 
 class Batch(NamedTuple, Generic[P]):
@@ -192,8 +197,11 @@ def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: li
 
     Raises:
         DuplicateTaskError: A key is taken, and the push forbids that.
+        BatchFinishedError: The batch of a task is finished.
         ConfigurationError: The task that has a key is in another group.
     """
+    if reply[0] == Code.BATCH_FINISHED:
+        raise BatchFinishedError(reply[2].decode(), queue_name)
     if reply[0] < 0:
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:
@@ -257,8 +265,8 @@ def read_lease(action: str, task_id: str) -> Callable[[int], int]:
     """Make a reader for the reply to a call that needs the live token."""
 
     def read(reply: int) -> int:
-        if reply == Code.LEASE_LOST:
-            raise LeaseLostError(action, [task_id])
+        if reply in (Code.LEASE_LOST, Code.CANCELLED):
+            raise LeaseLostError(action, [task_id], cancelled=reply == Code.CANCELLED)
         return reply
 
     return read
@@ -270,6 +278,10 @@ def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int],
     def read(reply: int) -> None:
         if reply == Code.NOT_FOUND:
             raise TaskNotFoundError(task.id, queue_name, action, key=task.key or None)
+        if reply == Code.RUNNING and action == "cancel":
+            raise ConfigurationError(
+                f"{task} is running, and stays: running=True cancels a running task, too"
+            )
         if reply == Code.RUNNING:
             raise ConfigurationError(
                 f"{task} is running: of a running task only the priority can change; "

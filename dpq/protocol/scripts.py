@@ -19,6 +19,8 @@ from importlib.resources.abc import Traversable
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
 _HEADER = re.compile(r"--(?! Needs: )")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
+_GIVES = re.compile(r"^-- Gives: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
+_LOCAL = re.compile(r"^local (function )?([\w, ]+?)(?= *[=(\n])", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)  # each script has one object, compared by identity
@@ -49,6 +51,7 @@ class Sources:
         self.operations = operations
         self.shared = shared
         self._needs = {name: needs_of(text) for name, text in shared.items()}
+        self._enclosed = {name: enclosed(text) for name, text in shared.items()}
 
     def script(self, name: str) -> Script:
         """Put one operation together, with all that it needs.
@@ -80,7 +83,7 @@ class Sources:
             done = {known for _, known in there}
             for need in self._in_order(_names(line[2]), (f"{name}.lua",), done):
                 there.append((depth, need))
-                yield self.shared[need].rstrip() + "\n"
+                yield self._enclosed[need]
         yield body[end:]
 
     def _in_order(self, names: list[str], above: tuple[str, ...], done: set[str]) -> Iterator[str]:
@@ -107,6 +110,25 @@ def _names(text: str) -> list[str]:
 def needs_of(source: str) -> list[str]:
     """List the files that the text of a Lua file needs."""
     return [name for line in _NEEDS.finditer(source) for name in _names(line[2])]
+
+
+def enclosed(text: str) -> str:
+    """Put a shared file into a block, so that only the names that it gives are seen behind it.
+
+    Lua allows 200 local variables in a function, and a script is one function.
+    """
+    gives = _GIVES.search(text)
+    given: list[str] = []
+
+    def hoist(found: re.Match[str]) -> str:
+        names = _names(found[2])
+        if not gives or not set(names) & set(_names(gives[1])):
+            return found[0]
+        given.extend(names)
+        return f"{found[1] or ''}{found[2]}"
+
+    body = _LOCAL.sub(hoist, text.rstrip() + "\n")
+    return f"local {', '.join(given)}\ndo\n{body}end\n" if given else body
 
 
 _LUA = resources.files("dpq.protocol").joinpath("lua")

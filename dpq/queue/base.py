@@ -180,6 +180,13 @@ class QueueBase(Generic[P]):
             raise ConfigurationError(
                 f"redis is {redis!r}: it must be a client; from_url() opens one"
             )
+        if any(kind.__name__.endswith("Pipeline") for kind in type(redis).__mro__):
+            raise ConfigurationError(
+                f"redis is a {type(redis).__module__}.{type(redis).__name__}: a call of DPQ needs "
+                "its answer at once, so it cannot be part of a pipeline or transaction of Redis; "
+                "give the client. To push within a transaction of a database, use an outbox: "
+                "docs/transactions.md"
+            )
         if inspect.iscoroutinefunction(redis.execute_command) is not wanted:
             raise ConfigurationError(
                 f"redis is a {type(redis).__module__}.{type(redis).__name__}, and "
@@ -316,6 +323,24 @@ class QueueBase(Generic[P]):
     def trail_max_events(self) -> int:
         """The events that the trail keeps, as far as this client knows; 0 without a trail."""
         return int(self._setting("trail_max_events", "0"))
+
+
+def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple[str, bool] | None:
+    """Check the arguments of a pop that names its task; return None if it names none.
+
+    Raises:
+        ConfigurationError: `timeout` or `force` does not go with `id`.
+    """
+    if id_ is None:
+        if force:
+            raise ConfigurationError("force is True without an id: give the id of a delayed task")
+        return None
+    if timeout != 0:
+        raise ConfigurationError(
+            f"timeout is {timeout!r}: a pop by id does not wait, so leave it out; why({id_!r}) "
+            "says when the task may run"
+        )
+    return id_, force
 
 
 def operations_named(queue_name: str) -> QueueOperations[Any]:

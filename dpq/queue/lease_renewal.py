@@ -11,14 +11,15 @@ from typing import Any
 
 from dpq.model.log_fields import fields
 from dpq.model.task import Task
+from dpq.protocol.replies import Kept
 
 log = logging.getLogger(__name__)
 
 Lost = Callable[[], object]
 """A function that is called once when a lease is lost."""
 
-Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
-"""A function that extends leases by their seconds; False for each that is lost."""
+Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
+"""A function that extends leases by their seconds."""
 
 Key = tuple[str, int]
 
@@ -34,15 +35,17 @@ class Lease:
         seconds: Seconds of each extension.
         due: The time of the next extension, monotonic seconds.
         alive: False once the lease is let go or lost.
+        cancelled: True once it is lost because its task was cancelled.
         lost: A function that is called once if the lease is lost; or None.
     """
 
-    __slots__ = ("alive", "due", "lost", "seconds", "task")
+    __slots__ = ("alive", "cancelled", "due", "lost", "seconds", "task")
 
     def __init__(self, task: Task[Any], seconds: float, now: float) -> None:
         self.task = task
         self.seconds = seconds
         self.alive = True
+        self.cancelled = False
         self.lost: Lost | None = None
         self.renew(now)
 
@@ -129,25 +132,39 @@ class Leases:
         now = time.monotonic()
         return {key: lease for key, lease in self._kept() if lease.due - lease.seconds / 6 <= now}
 
-    def _extended(self, leases: dict[Key, Lease], kept: Sequence[bool]) -> None:
+    def cancel(self, tokens: Sequence[int], of: Callable[[str], bool]) -> None:
+        """Take in that tasks were cancelled: those of these tokens whose ids `of` accepts."""
+        for key, lease in list(self._held.items()) if tokens else ():
+            if key[1] in tokens and of(key[0]):
+                self._lose(key, lease, cancelled=True)
+
+    def _extended(self, leases: dict[Key, Lease], kept: Sequence[Kept]) -> None:
         now = time.monotonic()
         for (key, lease), alive in zip(leases.items(), kept, strict=True):
             if alive:
                 lease.renew(now)
-            elif self._held.pop(key, None):
-                lease.alive = False
-                self._log_lost(lease.task)
-                if lease.lost:
-                    lease.lost()
             else:
-                self._ending.pop(key, None)
+                self._lose(key, lease, cancelled=alive is None)
 
-    def _log_lost(self, task: Task[Any]) -> None:
-        log.warning(
-            "%s: lease of task %s lost: another consumer may have it",
+    def _lose(self, key: Key, lease: Lease, *, cancelled: bool) -> None:
+        """Let a lease go that is lost, and tell its holder, once."""
+        if self._held.pop(key, None):
+            lease.alive, lease.cancelled = False, cancelled
+            self._log_lost(lease.task, cancelled=cancelled)
+            if lease.lost:
+                lease.lost()
+        else:
+            self._ending.pop(key, None)
+
+    def _log_lost(self, task: Task[Any], *, cancelled: bool) -> None:
+        log.log(
+            logging.INFO if cancelled else logging.WARNING,
+            "%s: task %s was cancelled while it runs"
+            if cancelled
+            else "%s: lease of task %s lost: another consumer may have it",
             *(self.queue_name, task.id),
             extra=fields(
-                "lease_lost",
+                "cancelled" if cancelled else "lease_lost",
                 queue=self.queue_name,
                 task_id=task.id,
                 group=task.group,

@@ -15,6 +15,7 @@ from dpq.queue.base import QueueBase
 if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.operations.queue import QueueOperations
+    from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal import Keeper
     from dpq.transport.ahead import AheadSession
     from dpq.transport.connect import Opened
@@ -34,8 +35,8 @@ class QueueLife(QueueBase[P]):
     _session: AheadSession[QueueOperations[P]]
     _leases: Keeper
     _waiters: Waiters
-    _look_or_wait: Callable[[int, float | None, float | None, Sleep], list[Task[P]]]
-    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
+    _look_or_wait: Callable[..., list[Task[P]]]
+    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
 
     def _start(self) -> None:
         from dpq.protocol.confirmation import confirmation_of
@@ -56,6 +57,7 @@ class QueueLife(QueueBase[P]):
         )
         self._leases = Keeper(self._extend_many, self.queue_name)
         self._waiters = Waiters(connections.nodes, self._operations.markers)
+        self._several: dict[tuple[str, ...], Waiters] = {}  # of several queues, by markers
         self._sleep = sleep
         self._listener = Listener(connections.nodes, self._operations.markers[0])
         self._ends = Listener(
@@ -73,9 +75,27 @@ class QueueLife(QueueBase[P]):
             self._waiters.close()
             self._waiters = Waiters(self._session.connections.nodes, markers)
 
-    def _take(self, most: int, timeout: float | None, visibility: float | None) -> list[Task[P]]:
+    def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
+        """Return the waiters on the markers of several queues, kept for the next call."""
+        from dpq.transport.waiter import Waiters
+
+        if markers not in self._several:
+            self._several[markers] = Waiters(self._session.connections.nodes, markers)
+        return self._several[markers]
+
+    def _take(
+        self,
+        most: int,
+        timeout: float | None,
+        visibility: float | None,
+        wanted: tuple[str, bool] | None = None,
+    ) -> list[Task[P]]:
         """Take tasks, and wait for them."""
-        return self._look_or_wait(most, timeout, visibility, self._sleep)
+        return self._look_or_wait(most, timeout, visibility, self._sleep, wanted)
+
+    def _shielded(self, look: Callable[[Sleep], T], _give_back: object) -> T:
+        """Call `look`, which nothing cancels."""
+        return look(self._sleep)
 
     def _finish(self, call: Callable[A, T], *args: A.args, **named: A.kwargs) -> T:
         """Make a call, which nothing cancels."""

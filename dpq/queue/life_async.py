@@ -22,9 +22,11 @@ from dpq.queue.pauses_async import THROWN_AWAY
 if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.operations.queue import QueueOperations
+    from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal_async import AsyncKeeper
     from dpq.transport.connect_async import AsyncOpened
     from dpq.transport.session_async import AsyncQueueSession
+    from dpq.transport.waiter_async import AsyncWaiters
 
 T = TypeVar("T")
 A = ParamSpec("A")
@@ -44,10 +46,8 @@ class AsyncQueueLife(QueueBase[P]):
 
     _opened: AsyncOpened | None = None
     _leases: AsyncKeeper
-    _look_or_wait: Callable[
-        [int, float | None, float | None, Sleep], Coroutine[Any, Any, list[Task[P]]]
-    ]
-    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
+    _look_or_wait: Callable[..., Coroutine[Any, Any, list[Task[P]]]]
+    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[Kept]]]
 
     def _start(self) -> None:
         from dpq.protocol.confirmation import confirmation_of
@@ -69,6 +69,7 @@ class AsyncQueueLife(QueueBase[P]):
         )
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
         self._waiters = AsyncWaiters(connections, self._operations.markers)
+        self._several: dict[tuple[str, ...], AsyncWaiters] = {}  # of several queues, by markers
         self._sleep = sleep
         self._listener = AsyncListener(connections, self._operations.markers[0])
         self._ends = AsyncListener(
@@ -85,7 +86,7 @@ class AsyncQueueLife(QueueBase[P]):
         """
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
             session = self._own_session
-            waiting = (self._waiters, self._listener)
+            waiting = (self._waiters, self._several, self._listener)
             parents = (self._opened, session, waiting, self._leases, self._background)
             _OF_A_PARENT.append(parents)
             self._opened = None
@@ -102,31 +103,55 @@ class AsyncQueueLife(QueueBase[P]):
             await self._waiters.aclose()
             self._waiters = AsyncWaiters(self._own_session.connections, markers)
 
+    def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
+        """Return the waiters on the markers of several queues, kept for the next call."""
+        from dpq.transport.waiter_async import AsyncWaiters
+
+        if markers not in self._several:
+            self._several[markers] = AsyncWaiters(self._own_session.connections, markers)
+        return self._several[markers]
+
     async def _take(
-        self, most: int, timeout: float | None, visibility: float | None
+        self,
+        most: int,
+        timeout: float | None,
+        visibility: float | None,
+        wanted: tuple[str, bool] | None = None,
     ) -> list[Task[P]]:
         """Take tasks, and wait for them; tasks that come after a cancellation are given back."""
+        look = partial(self._look_or_wait, most, timeout, visibility, wanted=wanted)
+        return await self._shielded(look, self._release_all)
+
+    async def _shielded(
+        self,
+        look: Callable[[Sleep], Coroutine[Any, Any, T]],
+        give_back: Callable[[T], Awaitable[object]],
+    ) -> T:
+        """Call `look`; if this call is cancelled, give back what `look` still takes."""
         stop = asyncio.get_running_loop().create_future()
-        taking: asyncio.Task[list[Task[P]]] | None = None
+        taking: asyncio.Task[T] | None = None
         try:
-            sleep = partial(self._sleep, stop=stop)
-            taking = asyncio.create_task(self._look_or_wait(most, timeout, visibility, sleep))
+            taking = asyncio.create_task(look(partial(self._sleep, stop=stop)))
             return await asyncio.shield(taking)
         except THROWN_AWAY:
             raise
         except BaseException:  # the call is cancelled, or a signal handler has raised
             stop.set_result(None)
             if taking and not (taking.done() and (taking.cancelled() or taking.exception())):
-                self._finish(self._give_back, taking)
+                self._finish(self._give_back, taking, give_back)
             raise
 
-    async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
-        """Release the tasks of a cancelled pop; if that fails, their leases run out."""
+    async def _give_back(
+        self, taking: asyncio.Task[T], give_back: Callable[[T], Awaitable[object]]
+    ) -> None:
+        """Give back what a cancelled pop has taken; if that fails, its leases run out."""
         from redis.exceptions import RedisError
 
         with suppress(DPQError, RedisError):
-            tasks = await taking
-            await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
+            await give_back(await taking)
+
+    async def _release_all(self, tasks: Sequence[Task[P]]) -> None:
+        await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
 
     def _finish(
         self, call: Callable[A, Coroutine[Any, Any, T]], *args: A.args, **named: A.kwargs

@@ -28,33 +28,37 @@ from typing import (
 )
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
-from dpq.queue.base import QueueSettings
+from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
 from dpq.queue.life_async import AsyncQueueLife
 from dpq.queue.pauses_async import THROWN_AWAY, pause
 
 if TYPE_CHECKING:
+    from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
+    from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
-    from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.result_data import Result
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
+    from dpq.operations.bulk import BulkAction
     from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch
+    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.lease_loops_async import AsyncLeaseLoop
     from dpq.queue.life_async import Sleep
@@ -126,7 +130,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._leases.aclose()
         await self._finish_all()
         session.refusal = self._refusal()
-        await self._waiters.aclose()
+        for waiters in (self._waiters, *self._several.values()):
+            await waiters.aclose()
         await self._listener.aclose()
         await self._ends.aclose()
         await session.close()
@@ -166,6 +171,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         visibility: float | None = None,
         time_limit: float | None = None,
         member: str | None = None,
+        batch: str | None = None,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -204,6 +210,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             member: The member of its group's pool that the task is to run as, and no other: 1 to
                 100 bytes. While that member is closed, or not in the pool, the tasks of the group
                 that come after this one wait, too. It means nothing for a group without members.
+            batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
+                A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
 
         Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
         are spent, the run is given up, and the task waits for its next time. An `update` without
@@ -219,6 +227,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
+            BatchFinishedError: The batch is finished. Nothing changed.
 
         Source: docs/design.md, "Order" and "Keys".
         """
@@ -239,6 +248,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             visibility=visibility,
             time_limit=time_limit,
             member=member,
+            batch=batch,
         )
         return await self._session.run(self._operations.push, given)
 
@@ -264,9 +274,21 @@ class AsyncDPQ(AsyncQueueLife[P]):
     @overload
     async def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
     @overload
-    async def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
     async def pop(
-        self, timeout: float | None = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
+    ) -> Popped[P]: ...
+    async def pop(
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> Popped[P, Any]:
         """Take the best ready task, and lease it.
 
@@ -274,18 +296,25 @@ class AsyncDPQ(AsyncQueueLife[P]):
             timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
                 None waits for ever.
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
+            id: The id of the only task to take. It comes whatever stands before it, also in its
+                group, if it is ready or waiting; but never against a limit, a closing or a pause.
+                Its limits are charged as in any pop. If it may not run now, nothing changes, and
+                `why(id)` says why. Such a call does not wait, so give no `timeout`.
+            force: Take the task of `id` also if it is delayed.
 
         Returns:
             `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
             lost, it costs a lease and an attempt: the task comes back when the lease ends.
 
         Raises:
+            ConfigurationError: An argument is out of its bounds, or does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
 
         Source: docs/design.md, "Waiting".
         """
-        return self._popped(await self._take(1, timeout, visibility))
+        wanted = wanted_task(id, timeout, force=force)
+        return self._popped(await self._take(1, timeout, visibility, wanted))
 
     async def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
@@ -304,8 +333,13 @@ class AsyncDPQ(AsyncQueueLife[P]):
         timeout: float | None,
         visibility: float | None,
         sleep: Sleep,
+        wanted: tuple[str, bool] | None = None,
     ) -> list[Task[P]]:
-        """Take tasks, and wait for them with `sleep`."""
+        """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
+        if wanted:
+            id_, force = wanted
+            verb = self._operations.pop_task
+            return self._readable(await self._session.run(verb, id_, visibility, force=force))
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
@@ -361,11 +395,21 @@ class AsyncDPQ(AsyncQueueLife[P]):
     ) -> AbstractAsyncContextManager[Task[P]]: ...
     @overload
     def lease(
-        self, timeout: float = 0, visibility: float | None = None
+        self,
+        timeout: float = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
     @asynccontextmanager
     async def lease(
-        self, timeout: float | None = 0, visibility: float | None = None
+        self,
+        timeout: float | None = 0,
+        visibility: float | None = None,
+        *,
+        id: str | None = None,
+        force: bool = False,
     ) -> AsyncIterator[Any]:
         """Pop a task for the body of a `with`, and end its delivery after the body.
 
@@ -374,7 +418,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
         itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it.
+        happens to it. All arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -382,7 +426,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             LeaseLostError: The body ended without an error, but another consumer has the task now.
         """
-        tasks = await self._take(1, timeout, visibility)
+        wanted = wanted_task(id, timeout, force=force)
+        tasks = await self._take(1, timeout, visibility, wanted)
         if not tasks:
             yield None
             return
@@ -462,7 +507,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         return AsyncLeaseLoop(self, visibility, until_empty)
 
-    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[Kept]:
         return await self._session.send(self._operations.extend_many(leases))
 
     async def _end(
@@ -624,6 +669,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         error: object = None,
         delay: float | timedelta | None = None,
         cost: Cost | None = None,
+        *,
+        priority: float | None = None,
     ) -> None:
         """Count a failed attempt: the task comes back, or dies if its attempts are spent.
 
@@ -634,23 +681,32 @@ class AsyncDPQ(AsyncQueueLife[P]):
             error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
             cost: The units that the delivery has spent, as in `spent`.
+            priority: A new priority, so that retries come first, or last; None keeps it.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        await self._end(self._operations.fail, task, error, delay, cost)
+        await self._end(self._operations.fail, task, error, delay, cost, priority)
 
-    async def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
+    async def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        *,
+        priority: float | None = None,
+    ) -> None:
         """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
 
-        `cost` is what the delivery has spent, as in `spent`.
+        `cost` is what the delivery has spent, as in `spent`. With `priority` the task has a new
+        priority, which counts if it is replayed.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        await self._end(self._operations.bury, task, reason, cost)
+        await self._end(self._operations.bury, task, reason, cost, priority)
 
     # Results and progress
 
@@ -793,16 +849,65 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """
         await self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
-    async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Remove a live task. If the task is running, its holder finds it gone.
+    async def cancel(
+        self, task_id: str | None = None, *, key: str | None = None, running: bool = True
+    ) -> None:
+        """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
+
+        A worker hears of it within a third of the visibility, and after 10 s at most: the context
+        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
+        `LeaseLostError`, whose `cancelled` is True; an ack returns False.
 
         Name the task by its id or its key, as for `update`. A recurring task does not come back. A
         retry raises TaskNotFoundError.
 
+        Args:
+            task_id: The id.
+            key: The key, instead of the id.
+            running: False leaves a running task alone, and raises.
+
         Raises:
             TaskNotFoundError: No live task has this id or key.
+            ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
-        await self._session.run(self._operations.cancel, task_id, key)
+        await self._session.run(self._operations.cancel, task_id, key, running=running)
+
+    # Batches
+
+    async def batch(self, name: str) -> BatchState:
+        """Count what has become of the tasks of a batch.
+
+        Raises:
+            BatchNotFoundError: The queue has no batch of this name. A batch without live tasks is
+                kept for 90 days after its last change, and 10 000 of them at most.
+        """
+        return await self._session.run(self._operations.batch, name)
+
+    async def batches(self, n: int = 100) -> list[BatchState]:
+        """List batches, the one that changed last first."""
+        return await self._session.run(self._operations.batches, n)
+
+    async def seal_batch(self, name: str, *, on_finish: Push[P] | None = None) -> BatchState:
+        """Declare that a batch is complete: once none of its tasks is left, it is finished.
+
+        Call it behind the last push. A batch that is empty for a moment while its producer still
+        pushes is not finished. Tasks of a sealed batch may still push others into it, before they
+        are acked. A batch that has no task is finished at once.
+
+        The first seal with an `on_finish` stores this task: it is delayed until the batch is
+        finished, and then runs once, also if some tasks of the batch are dead. The call may be
+        repeated: a batch has one such task, even if its program has been started again.
+
+        Args:
+            name: The name that the pushes of the batch have.
+            on_finish: The task to run then. It has no key, batch, schedule or `at`; its `delay`
+                counts from the end of the batch.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or the queue has partitions.
+            PayloadError: The payload of `on_finish` does not fit.
+        """
+        return await self._session.run(self._operations.seal_batch, name, on_finish)
 
     # The whole queue
 
@@ -827,6 +932,61 @@ class AsyncDPQ(AsyncQueueLife[P]):
             self._operations.purge, None if state is None else task_state(state)
         )
 
+    async def bulk(
+        self,
+        action: BulkAction,
+        chosen: Filter | None = None,
+        *,
+        priority: float | None = None,
+        reason: str | None = None,
+        rate: float | None = None,
+        progress: Callable[[BulkProgress], object] | None = None,
+    ) -> BulkProgress:
+        """Do an action on all tasks that pass a filter, in steps of 200.
+
+        The tasks are counted first, and at most so many are changed. No step holds up the server.
+        Tasks that come meanwhile may be changed or not.
+
+        Args:
+            action: `cancel`, `update` (the priority) and `run` (delayed tasks, now) take live
+                tasks, `release` and `bury` running ones, `replay` and `purge` dead ones.
+            chosen: The filter; None for all tasks of the states that the action takes.
+            priority: The new priority of `update`.
+            reason: The reason of `bury`.
+            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            progress: Called after each step; the action stops if it returns False.
+
+        Returns:
+            What was done. Tasks that have changed before their turn are left, and counted. If a
+            call ends early, call it again: it goes on with those that still pass.
+
+        Raises:
+            ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
+        """
+        from dpq.operations.bulk import Bulk
+
+        value = priority if action == "update" else reason
+        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate)
+        goes_on = True
+        while goes_on and await self._session.run(bulk.count_some):
+            goes_on = progress is None or progress(bulk.progress()) is not False
+        while goes_on and (taken := await self._session.run(bulk.step)) is not None:
+            goes_on = progress is None or progress(bulk.progress()) is not False
+            if goes_on and rate and not bulk.is_over:
+                await pause(taken / rate)
+        await self._session.run(bulk.tell)
+        return bulk.progress(stopped=not goes_on)
+
+    async def count(self, chosen: Filter) -> int:
+        """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
+        from dpq.operations.bulk import Bulk
+
+        dead = chosen.state is TaskState.DEAD
+        bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
+        while await self._session.run(bulk.count_some):
+            pass
+        return bulk.count
+
     async def register(self) -> None:
         """Create the queue, and add its name to the list that daemons and the CLI read.
 
@@ -839,6 +999,99 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._session.ready()
         await self._session.open(create=True)
         await self._session.run(self._operations.register)
+
+    async def export(self, *, pause: bool = False) -> AsyncIterator[str]:
+        """Read the whole queue as lines of JSON: settings, limits, and every task.
+
+        A line has all that is stored of a task: state, due time, counts, key, priority, place
+        among equals. A running task is written as a ready one, with its counts and without its
+        lease. Each step reads about 100 tasks, so a queue of any size goes on meanwhile. Then the
+        lines are no snapshot: a task that is stored all the time is written once at least, as it is
+        at some moment in between; one that is pushed or acked meanwhile may be there or not.
+
+        Args:
+            pause: Pause the queue for the time of the export, and end as it was paused before. If
+                nobody pushes, ends or changes tasks meanwhile, the copy is exact: the last line
+                has as `changed` the totals that have moved, `{}` for none.
+
+        Yields:
+            Lines, each with its line break. The last one has counts, so that `import_` notices a
+            file that was cut.
+
+        Raises:
+            ConfigurationError: There is no such queue.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.operations.transfer import PAUSE_SECONDS, Export, Position
+
+        export, by = Export(self._operations), process_name()
+        yield await self._session.run(export.begin, pause)
+        at: Position | None = None
+        renew = 0.0
+        try:
+            while at is not None or not renew:
+                if time.monotonic() >= renew:
+                    renew = time.monotonic() + PAUSE_SECONDS / 3
+                    if pause:
+                        await self._session.run(self._operations.pause, PAUSE_SECONDS, by)
+                if at is None:
+                    await self._session.run(export.count)
+                lines, at = await self._session.run(export.page, at or Position())
+                for line in lines:
+                    yield line
+            yield await self._session.run(export.end)
+        finally:
+            if pause and renew:
+                await self._session.run(export.restore_pause, by)
+
+    async def import_(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        follow: bool = False,
+        keep: bool = False,
+        again: bool = False,
+    ) -> Imported:
+        """Add the tasks of an export, with their ids, states, due times, counts and places.
+
+        If the queue does not exist, it is created with the settings of the export. Each step adds
+        up to 100 tasks, all of them or none, and notes its last line in the queue. So if the import
+        is called again with the same lines, after whatever error, it goes on where it was: no
+        task is added twice, also if consumers have ended some. A task that the queue has is left
+        as it is.
+
+        Args:
+            lines: The lines of `export`: a file, a list or any iterable.
+            follow: Keep the queue's settings and limits, and give its order and aging to the
+                tasks. By default another order, aging, fairness, cap or limit is an error.
+            keep: Leave out tasks whose id or key another task has. By default that is an error.
+            again: Add the tasks of an export that was imported here before once more: all that are
+                not stored.
+
+        Returns:
+            The counts.
+
+        Raises:
+            ExportFileError: A line cannot be read, or lines are missing. For a list, and for a file
+                on disk, a cut end is noticed before anything is written.
+            ImportConflictError: Another task has the id or the key of a task.
+            ConfigurationError, LimitChangedError: Settings or limits differ.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.operations.transfer import Import
+
+        importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
+        is_new = await self._session.run(importing.begin)
+        await self._session.open()
+        if is_new or self.partitions > 1:
+            await self._session.open(create=True)  # all partitions, once their number is known
+        await self._session.run(importing.start)
+        for batch in importing.batches():
+            await self._session.run(importing.add, batch)
+        await self._session.run(importing.finish)
+        return importing.report
 
     async def drop(self) -> None:
         """Remove the whole queue: tasks, settings, totals and its name in the registry."""

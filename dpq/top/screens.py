@@ -1,6 +1,6 @@
 """The screens of `dpq top`: all queues, and one of them."""
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -90,11 +90,17 @@ def told_of(details: Details, verdict: Verdict | None, now_ms: float) -> str:
     said = [words.verdict(verdict)] if verdict else []
     said.append(f"drain: {say_drain(details.drain)}")
     said += [
-        f"closed: {shown(str(each.group))}  {why(each)}, opens {words.opens(each, now_ms)}"
+        f"closed: {shown(words.cut(str(each.group)))}  {why(each)}, "
+        f"opens {words.opens(each, now_ms)}"
         for each in details.closed[:3]
     ]
     said += [f"next: {words.coming(task, now_ms)}" for task in details.coming[:3]]
     return "\n".join(said)
+
+
+def _side(column: Column) -> Literal["left", "right"]:
+    """Return the side where the values and the title of a column stand: numbers to the right."""
+    return "right" if column.width < 10 else "left"
 
 
 class Rows(DataTable[Text]):
@@ -258,8 +264,7 @@ class Queues(_Screen):
                 text = "" if snapshot is None else column.text(snapshot, now)
                 if fault:
                     text = "cannot be read" if column.title == "verdict" else ""
-                right = "right" if column.width < 10 else "left"
-                cell = Text(text, justify=right, no_wrap=True)  # type: ignore[arg-type]
+                cell = Text(text, justify=_side(column), no_wrap=True)
                 if self.table.get_cell(name, str(i)) != cell:
                     self.table.update_cell(name, str(i), cell)
         self._show_panel()
@@ -271,7 +276,8 @@ class Queues(_Screen):
         table.add_column("queue", width=width, key="name")
         for i, column in enumerate(columns):
             title = f"{column.title}↓" if column.title == self._sorted_by else column.title
-            table.add_column(title, width=column.width, key=str(i))
+            label = Text(title, justify=_side(column))
+            table.add_column(label, width=column.width, key=str(i))
         for name in names:
             text = shown(name)
             text = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
@@ -286,7 +292,7 @@ class Queues(_Screen):
         details = self.top.details_of(self.chosen())
         panel.display = self.size.height >= PANEL_FROM and bool(self.chosen())
         snapshot, fault = self.top.known(self.chosen())
-        name = shown(self.chosen())
+        name = shown(words.cut(self.chosen()))
         if fault:
             panel.update(Text(f"{name} cannot be read: {shown(fault)}"))
         elif details:
@@ -304,6 +310,7 @@ class Queue(_Screen):
     #line.bad { background: $error; color: $text; }
     #title { text-style: bold; padding: 0 1; }
     .part { padding: 0 1; margin-top: 1; height: auto; }
+    #coming, #events { text-wrap: nowrap; text-overflow: ellipsis; }
     #backlog { height: 3; margin: 1 1 0 1; }
     #groups { height: auto; max-height: 12; margin: 1 1 0 1; }
     """
@@ -327,7 +334,7 @@ class Queue(_Screen):
             yield Sparkline([], id="backlog")
             yield Static(id="drain", classes="part")
             table = Rows(id="groups", cursor_type="row")
-            for title, width in [("closed group", 24), ("why", 22), ("opens", 12)]:
+            for title, width in [("closed group", words.NARROW), ("why", 22), ("opens", 12)]:
                 table.add_column(title, width=width)
             table.add_column("waiting", width=7)
             yield table
@@ -389,7 +396,7 @@ class Queue(_Screen):
             chosen = self.group()
             table.clear()
             for group in groups:
-                table.add_row(Text(shown(group)), *[Text("")] * 3)
+                table.add_row(Text(shown(words.cut(group, words.NARROW))), *[Text("")] * 3)
             self._groups = groups
             if chosen in groups:
                 table.move_cursor(row=groups.index(chosen))

@@ -34,7 +34,7 @@ A = ParamSpec("A")
 NO_QUEUE = "there is no such queue: the first push makes it"
 """The text added to the error of a missing task, if nothing of its queue is stored."""
 
-MAKERS = ("push", "push_plain", "acquire")
+MAKERS = ("push", "push_plain", "acquire", "seal_batch")
 """The scripts that make a queue."""
 
 

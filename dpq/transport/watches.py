@@ -126,3 +126,16 @@ def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
     moments = ((number, watch.moment) for number, watch in enumerate(watches))
     return called + [Marker(number, moment) for number, moment in moments if moment is not None]
+
+
+def owned_of_queues(by_queue: Sequence[Sequence[Watch]], counts: Sequence[int]) -> list[Marker]:
+    """List the markers that the watches of several queues own; `counts` are those of all markers.
+
+    A queue may have no watches.
+    """
+    owned: list[Marker] = []
+    first = 0
+    for watches, count in zip(by_queue, counts, strict=True):
+        owned += (Marker(first + n, moment) for n, moment in owned_markers(watches))
+        first += count
+    return owned

@@ -6,7 +6,7 @@ import socket
 
 from dpq import Event, Forecast, LimitState, Verdict
 from dpq.model.display import shown
-from dpq.model.moments import moment_of
+from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import span
 from dpq.model.validation import label
 from dpq.views.event_text import event_text
@@ -14,6 +14,9 @@ from dpq.views.sampler import Snapshot
 from dpq.views.workers import Working
 
 NONE = "-"
+
+NARROW = 24
+"""Characters of a group on a line of 80 columns that has more to say."""
 
 LONGEST = 20 * 365 * 86400.0
 """Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
@@ -65,22 +68,35 @@ def opens(closed: LimitState, now_ms: float) -> str:
     return until(closed.opens_at.timestamp() * 1000, now_ms)
 
 
+def cut(name: str, most: int = 30) -> str:
+    """Leave out the middle of a long name: hosts begin and end differently."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
+
+
+def held_text(task: Forecast) -> str:
+    """Say what holds a task until its start, beside its reason and its group."""
+    text = task.because.replace(f"group {task.group!r}: ", "its group: ", 1)
+    return "" if text == "now" else text.removesuffix(f": {task.reason}")
+
+
 def coming(task: Forecast, now_ms: float) -> str:
-    """Say when a task starts, and what holds it back until then."""
+    """Say when a task starts, and what holds it back until then; its payload may be cut."""
     about = "" if task.exact else "~"
     when = until(task.starts_at.timestamp() * 1000, now_ms)
-    group = f"  {task.group}" if task.group else ""
+    group = f"  {cut(task.group, NARROW)}" if task.group else ""
+    held = held_text(task)
+    held = f"  ({task.reason if held == 'its group' else held})" if held else ""
     payload = f"  {task.payload[:60]}" if task.payload else ""
-    because = "" if task.because == "now" else f"  ({task.because})"
-    return shown(f"{about + when:>9}  {task.priority:g}{group}{payload}{because}")
+    return shown(f"{about + when:>9}  {task.priority:g}{group}{held}{payload}")
 
 
 def happened(event: Event, now_ms: float) -> str:
     """Say what has happened, and how long ago."""
     kind, detail, until_ms = event_text(event)
     if until_ms is not None:
-        detail += f" {moment_of(until_ms).astimezone():%H:%M:%S}"
-    about = "  ".join(each for each in (event.group, event.member, event.task_id, detail) if each)
+        detail += f" {say_moment(moment_of(until_ms), moment_of(now_ms))}"
+    names = (cut(each, NARROW) for each in (event.group, event.member) if each)
+    about = "  ".join(each for each in (*names, event.task_id, detail) if each)
     ago = span(max(0.0, now_ms - event.at.timestamp() * 1000) / 1000)
     return shown(f"{ago:>9} ago  {kind}  {about[:100]}")
 

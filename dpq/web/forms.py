@@ -8,9 +8,10 @@ from dpq import ConfigurationError, TaskState
 from dpq.model.errors import LimitChangedError
 from dpq.model.limit_words import limit_words
 from dpq.model.task import task_state
+from dpq.operations.bulk import OF_STATES
 from dpq.views.limit_change import make
 from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
-from dpq.web.actions import DESTROYS, OF_STATES, Job, act
+from dpq.web.actions import DESTROYS, Job, act
 from dpq.web.checks import Check
 from dpq.web.limit_pages import question, rules_of
 from dpq.web.pages import filter_of

@@ -7,8 +7,9 @@ from starlette.responses import Response
 
 from dpq import LeaseInfo, TaskState
 from dpq.model.diagnosis import explain
+from dpq.model.filter import Filter
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter
+from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.operations.one_task import holders
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
@@ -78,7 +79,7 @@ def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
         value = first(name)
         return "" if value is None else str(value).strip()
 
-    least, fault = text("least"), first("fault")
+    least, most, older, fault = text("least"), text("most"), text("older"), first("fault")
     return Filter(
         task_state(state or text("state") or "ready"),
         group=text("group"),
@@ -88,15 +89,21 @@ def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
         fault=None if fault is None else str(fault),
         recurring=text("recurring") in ("1", "true", "True"),
         payloads=call.site.guard.access.payloads,
+        most=None if most == "" else read_number(most, "priority"),
+        key=text("key"),
+        older=None if older == "" else read_number(older, "older"),
     )
 
 
 def query_of(chosen: Filter) -> dict[str, Any]:
     """Write a filter as the query of a link, or the hidden fields of a form."""
     named = {
-        "state": chosen.state.value,
+        "state": chosen.of_state.value,
         "group": chosen.group,
         "least": "" if chosen.least is None else str(chosen.least),
+        "most": "" if chosen.most is None else str(chosen.most),
+        "key": chosen.key,
+        "older": "" if chosen.older is None else str(chosen.older),
         "text": chosen.text,
         "reason": chosen.reason,
         "recurring": "1" if chosen.recurring else "",
@@ -180,13 +187,12 @@ def server(call: Call) -> Response:
 
 INFO = {
     "redis_version": "version",
-    "valkey_version": "Valkey",
     "uptime_in_seconds": "up for",
     "used_memory_human": "memory used",
     "maxmemory_human": "memory at most",
     "maxmemory_policy": "when it is full",
     "connected_clients": "clients",
-    "instantaneous_ops_per_sec": "commands in a second",
+    "instantaneous_ops_per_sec": "commands per second",
     "aof_enabled": "AOF",
     "rdb_last_bgsave_status": "last RDB",
 }
@@ -202,6 +208,9 @@ def _info(redis: Any) -> dict[str, str] | None:
     if not isinstance(info, dict) or "redis_version" not in info:
         return None
     shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
+    shown["version"] = f"Redis {info['redis_version']}"
+    if "valkey_version" in info:
+        shown["version"] = f"Valkey {info['valkey_version']}, as {shown['version']}"
     if info.get("maxmemory") == 0:
         shown["memory at most"] = "no bound"
     return shown

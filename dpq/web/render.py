@@ -9,19 +9,20 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
+from dpq.model.schedule import say_schedule
 from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
-from dpq.views.words import number
+from dpq.views.words import held_text, number
 from dpq.web.svg import day, draw, hour, lanes, life_line, spark
 
 NODES_SHOWN = 500
@@ -60,10 +61,10 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else number(round(value))
 
 
-How = Literal["", "clock", "until", "about"]
+How = Literal["", "clock", "until", "about", "utc"]
 
 _HOW = {"": Markup("")} | {
-    how: Markup(" data-{}").format(how) for how in ("clock", "until", "about")
+    how: Markup(" data-{}").format(how) for how in ("clock", "until", "about", "utc")
 }
 
 
@@ -73,7 +74,7 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
     Args:
         value: A time, or ms since 1970.
         how: "clock" adds the time of the day; "until" gives that time first, and always; "about"
-            does so without its seconds.
+            does so without its seconds; "utc" gives the time alone.
     """
     if value is None:
         return Markup("–")  # noqa: RUF001
@@ -94,6 +95,14 @@ def coded(text: str) -> Markup:
     parts: list[str | Markup] = [*text.split("`")]
     parts[1::2] = [Markup("<code>{}</code>").format(each) for each in parts[1::2]]
     return Markup("").join(parts)
+
+
+def schedule(task: Any) -> Markup:
+    """Write the schedule of a task in words, and its cron line as it stands."""
+    words = say_schedule(task.every, task.cron)
+    if not task.cron or words == task.cron:
+        return Markup("<code>{}</code>").format(words) if task.cron else escape(words)
+    return Markup('{} <code class="soft">{}</code>').format(words, task.cron)
 
 
 def plain(payload: Any) -> Any:
@@ -186,8 +195,10 @@ def environment() -> Environment:
         "kind_text": kind_text,
         "segment": segment,
         "coded": coded,
+        "held_text": held_text,
         "one_line": one_line_of,
         "tree": tree,
+        "schedule": schedule,
         "window": window_text,
         "rate_text": rate_text,
         "quota": quota_text,

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from dpq import Event, Task, TaskState, Verdict, VerdictState
+from dpq.model.filter import Filter
 from dpq.model.verdict_limits import kind_of
-from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Filter, Found
+from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.transport.cluster import forbidden

@@ -10,6 +10,7 @@ from dpq.views.charts import Chart, Limited, Line
 from dpq.views.lanes import HOLDS, Lane, Lanes
 from dpq.views.one_task import Step
 from dpq.views.used import Used
+from dpq.views.words import cut
 
 WIDTH, HEIGHT = 600.0, 100.0
 """The box of a chart; the page stretches it."""
@@ -25,9 +26,6 @@ START = Markup(
     '<rect class="{}" x="{:.1f}" y="{:.1f}" width="4" height="{:.1f}"><title>{}</title></rect>'
 )
 """The mark of a start in a lane; its title is what a pointer shows."""
-
-NAME_CHARACTERS = 30
-"""Characters of a name in a picture. The middle of a longer one is left out."""
 
 
 def figure(value: float) -> str:
@@ -187,13 +185,6 @@ def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
         WIDTH,
         Markup("").join(shapes),
     )
-
-
-def cut(name: str) -> str:
-    """Leave out the middle of a long name: hosts begin and end differently."""
-    if len(name) <= NAME_CHARACTERS:
-        return name
-    return f"{name[: NAME_CHARACTERS // 2]}…{name[1 - NAME_CHARACTERS // 2 :]}"
 
 
 def lanes(found: Lanes, limit: str) -> Markup:

@@ -8,20 +8,21 @@ from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
+from dpq.model.filter import Filter
 from dpq.model.limit_words import rules_words
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, Filter, Position
+from dpq.operations.browse import LOOK_A_PAGE, Position
+from dpq.operations.bulk import OF_STATES
 from dpq.operations.finding import Hits, Search, begin, find
 from dpq.operations.one_task import TRAIL_LOOK, Trail, holder, task_trail
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.lanes import lanes_of
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
-from dpq.web.actions import OF_STATES
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads, whole_of
 from dpq.web.site import Call
 
-STATES = [state.value for state in TaskState]
+STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
 
 ALL = "all"
 """The state that a search in all states names."""
@@ -93,7 +94,7 @@ def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -
     if after:
         begun = read_search(after)
     else:
-        begun = begin(sizes_of(call)) if everywhere else Search((chosen.state,))
+        begun = begin(sizes_of(call)) if everywhere else Search((chosen.of_state,))
     run = session_of(watch.queue).run
     return run(find, watch.browser, chosen, begun, most, look_of(call))
 
@@ -119,7 +120,7 @@ def tasks(call: Call) -> Response:
     everywhere = query.get("state") == ALL
     chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None)
     hits = search(call, chosen, PAGE, everywhere=everywhere)
-    states = STATES if everywhere else [chosen.state]
+    states = STATES if everywhere else [chosen.of_state]
     return call.render(
         "tasks.html",
         snapshot=call.site.snapshot(call.name),

@@ -15,7 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase
-from dpq.queue.inside import operations_of, process_name
+from dpq.queue.inside import leases_of, operations_of, process_name
 from dpq.worker.handlers import (
     ASYNC_HANDLER,
     Context,
@@ -216,6 +216,9 @@ class WorkerBase(Generic[Q]):
 
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))
+        for queue, tokens in zip(self.queues, answers, strict=False):
+            if isinstance(tokens, list):  # the tasks of the worker that were cancelled
+                leases_of(queue).cancel(tokens, operations_of(queue).in_first)
         if self._on_beat:
             self._on_beat()
 

@@ -25,7 +25,13 @@ from dpq.protocol.replies import Batch
 from dpq.queue.inside import operations_of
 from dpq.queue.refusals import log_refused
 from dpq.transport.cluster import forbidden
-from dpq.transport.watches import Marker, Watch, owned_markers, waiter_argument, watches_after
+from dpq.transport.watches import (
+    Marker,
+    Watch,
+    owned_of_queues,
+    waiter_argument,
+    watches_after,
+)
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.queue_order import AskOrder
 from dpq.worker.run_state import RunState
@@ -132,12 +138,7 @@ class FetchPlan:
 
     def owed(self, by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
         """List the wake-ups to pass on when this worker stops waiting."""
-        owed: list[Marker] = []
-        first = 0
-        for watches, operations in zip(by_queue, self.operations, strict=True):
-            owed += (Marker(first + n, moment) for n, moment in owned_markers(watches))
-            first += len(operations.markers)
-        return owed
+        return owned_of_queues(by_queue, [len(each.markers) for each in self.operations])
 
     # How long to wait, and when it is over
 

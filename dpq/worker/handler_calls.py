@@ -10,12 +10,21 @@ import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.handlers import Context, Handler, Q, keep_of, kept_line
+from dpq.worker.handlers import (
+    CANCELLED,
+    LEASE_LOST,
+    Context,
+    Handler,
+    Q,
+    keep_of,
+    kept_line,
+)
 from dpq.worker.progress_notes import ProgressNotes
 from dpq.worker.run_state import RunState
 
@@ -27,6 +36,11 @@ log = logging.getLogger(__name__)
 
 NO_FAILURE = (RateLimited, Release, CancelledError)
 """The errors of a handler that count as no failed attempt; `on_error` is not called for them."""
+
+
+def tell_lost(context: Context[Any], lease: Lease) -> None:
+    """Tell a handler that its lease is lost, and why."""
+    context._lose(CANCELLED if lease.cancelled else LEASE_LOST)
 
 
 class Tracing(Protocol):
@@ -87,9 +101,9 @@ class HandlerCalls(Generic[Q]):
             lambda: state.stopping,
             lambda text: self.progress.note(queue_index, task, text),
         )
-        lease.lost = context._lose
+        lease.lost = partial(tell_lost, context, lease)
         if not lease.alive:  # the lease was lost before `lease.lost` was set
-            context._lose()
+            lease.lost()
         return context
 
     def kept(self, queue_index: int, handler: Handler, task: Task[Any], result: Any) -> str:
@@ -140,9 +154,10 @@ class HandlerCalls(Generic[Q]):
             yield self._on_error, (context, error)
         yield self._after, (context, error)
 
-    def count(self, error: BaseException | None) -> None:
+    def count(self, error: BaseException | None, lease: Lease) -> None:
         """Count a handler that has ended."""
-        self.handled["done" if error is None else type(error).__name__] += 1
+        how = "done" if error is None else type(error).__name__
+        self.handled[CANCELLED if lease.cancelled else how] += 1
 
     def log_failure(self, queue_index: int, task: Task[Any], error: BaseException) -> None:
         """Log a failed attempt; with its traceback, unless the handler raised a signal."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import CoroutineType, NoneType, UnionType
@@ -29,6 +30,7 @@ from dpq.model.cost import write_spent
 from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.results import DEFAULT_KEEP, keep_seconds, progress_text, result_line
 from dpq.model.signals import Reject
+from dpq.model.validation import MAX_SECONDS, number
 
 if TYPE_CHECKING:
     from dpq.model.budget import Budget
@@ -42,21 +44,33 @@ GENERATOR_HANDLER = "is a generator, and calling it runs nothing of it: let it r
 ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an AsyncWorker"
 
 
+LEASE_LOST, CANCELLED, TIME_LIMIT = "lease lost", "cancelled", "time limit"
+"""The reasons why a handler works in vain."""
+
+_WAITING = threading.Lock()
+"""Guards the events of contexts whose handlers wait."""
+
+
 class Context(Generic[Q]):
     """The second argument of a handler: its task, its queue, and the state of the worker.
 
     Attributes:
         task: The task.
         queue: The queue of the task.
-        lost: True once the lease is lost: another consumer may have the task. An async handler is
-            cancelled instead.
+        lost: True once the handler works in vain, for the `reason`. An async handler is cancelled
+            instead.
+        reason: Why: "lease lost" (another consumer may have the task), "cancelled" (the task is
+            gone, by `DPQ.cancel` or `purge`), or "time limit" (the attempt has failed); else "".
         stopping: True once the worker is to stop: a long handler may `raise Release` then. If it
             returns, the task is finished.
         budgets: What `observe` has read, by unit.
         told: The units that the calls of `spent` have named, by unit; None before the first call.
     """
 
-    __slots__ = ("_stopping", "_tell", "budgets", "lost", "queue", "task", "told")
+    __slots__ = (
+        *("_news", "_stopping", "_tell", "budgets"),
+        *("lost", "queue", "reason", "task", "told"),
+    )
 
     def __init__(
         self,
@@ -68,6 +82,8 @@ class Context(Generic[Q]):
         self.queue = queue
         self.task = task
         self.lost = False
+        self.reason = ""
+        self._news: threading.Event | None = None  # set once `lost` is True
         self.told: dict[str, int] | None = None
         self.budgets: dict[str, Budget] = {}
         self._stopping = stopping
@@ -134,8 +150,30 @@ class Context(Generic[Q]):
         """True once the worker is to stop."""
         return self._stopping()
 
-    def _lose(self) -> None:
-        self.lost = True
+    def wait(self, seconds: float) -> bool:
+        """Sleep in a thread until `lost`, at most so long; return `lost`.
+
+        A coroutine needs no such call: it is cancelled where it waits.
+
+        Raises:
+            ConfigurationError: `seconds` is not from 0 to 315 360 000 (10 years).
+        """
+        number("seconds", seconds, "seconds", 0, MAX_SECONDS)
+        with _WAITING:
+            news = self._news = self._news or threading.Event()
+        return self.lost or news.wait(min(seconds, threading.TIMEOUT_MAX))
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the task was cancelled."""
+        return self.reason == CANCELLED
+
+    def _lose(self, reason: str) -> None:
+        self.reason, self.lost = reason, True
+        with _WAITING:
+            news = self._news
+        if news:
+            news.set()
 
 
 class Finder(Protocol):

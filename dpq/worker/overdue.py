@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpq.model.log_fields import fields
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries
-from dpq.worker.handlers import Context
+from dpq.worker.handlers import TIME_LIMIT, Context
 from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LATEST_ACK_SECONDS, STOP_CHECK_SECONDS, RunState
 
@@ -137,6 +137,6 @@ class OverdueWatch:
                     log.warning("%s: task %s %s", self._name, lease.task.id, error, extra=about)
                     run.overdue = error
                     if run.context:
-                        run.context._lose()
+                        run.context._lose(TIME_LIMIT)
                     with self._lock:
                         self._fetcher.add(done)

@@ -99,7 +99,7 @@ class Runner:
         held = self._deliveries.claim(done)
         with self._lock:
             self._running.pop(lease, None)
-            calls.count(error)
+            calls.count(error, lease)
             if held:  # else the handler itself has ended the delivery, or the lease is lost
                 self._fetcher.add(done)
         self._fetcher.confirm()

@@ -16,9 +16,10 @@ from dpq.model.budget import budgets_in
 from dpq.model.log_fields import fields
 from dpq.model.signals import signal_of
 from dpq.protocol.durability import CONFIRM_SECONDS
+from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.fetcher_async import AsyncFetcher
-from dpq.worker.handler_calls import HandlerCalls
+from dpq.worker.handler_calls import HandlerCalls, tell_lost
 from dpq.worker.handlers import Context, check_result
 from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done
@@ -97,7 +98,7 @@ class AsyncRunner:
         queue_index, lease = taken
         context = self._calls.context(queue_index, lease, self._state)
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
-        lease.lost = partial(_cancel_lost, context, handling)
+        lease.lost = partial(_cancel_lost, context, lease, handling)
         if not lease.alive:  # the lease was lost before the handler began
             self._leave(handling)
             return
@@ -116,7 +117,7 @@ class AsyncRunner:
                 done = Done(
                     queue_index, lease.task, error, budgets=budgets, cost=context.told, kept=kept
                 )
-                await self._finish(handling, done, began)
+                await self._finish(handling, lease, done, began)
             finally:
                 self._leave(handling)  # a done callback would run after all others that are due
 
@@ -147,10 +148,12 @@ class AsyncRunner:
                 return TimeoutError(f"ran longer than {seconds:g} s"), ""
             return signal_of(raised), ""
 
-    async def _finish(self, handling: "asyncio.Task[Any]", done: Done, began: float) -> None:
+    async def _finish(
+        self, handling: "asyncio.Task[Any]", lease: Lease, done: Done, began: float
+    ) -> None:
         """Count and log the end of a handler; hand it over, and wait for its confirmation."""
         calls, (queue_index, task, error) = self._calls, done[:3]
-        calls.count(error)
+        calls.count(error, lease)
         if self._logs_ends:
             calls.log_end(queue_index, task, error, began)
         held = self._deliveries.claim(done)
@@ -205,9 +208,10 @@ class AsyncRunner:
             await cancel_all(self._confirming)
 
 
-def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any]") -> None:
-    context._lose()
-    handling.cancel()
+def _cancel_lost(context: Context[Any], lease: Lease, handling: "asyncio.Task[Any]") -> None:
+    tell_lost(context, lease)
+    task = lease.task.id
+    handling.cancel(f"task {task} was cancelled" if lease.cancelled else f"lease of {task} lost")
 
 
 async def cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:

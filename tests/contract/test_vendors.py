@@ -7,11 +7,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
-import openai
 import pytest
 from kit.awaited import asyncio_queue
 from kit.hosts import Answers, Host
@@ -19,6 +18,17 @@ from kit.hosts import Answers, Host
 import dpq.httpx2
 from dpq import DPQ, AsyncDPQ, RateLimit
 from dpq.httpx2 import anthropic_usage, openai_usage
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+
+
+@pytest.fixture(scope="module", autouse=True)
+def vendors() -> None:
+    """Import both libraries here: it takes a second, and each of pytest's processes reads this."""
+    globals().update({name: import_module(name) for name in ("anthropic", "openai")})
+
 
 GROUP = "127.0.0.1"
 KEYS = {"a": "key-a", "b": "key-b"}

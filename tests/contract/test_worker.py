@@ -260,6 +260,41 @@ def test_a_handler_is_told_that_its_lease_is_lost(q: DPQ[Any], start: Start) -> 
     wait_for(lambda: q.stats().acked == 1, q.stats)
 
 
+@engines
+@pytest.mark.parametrize("told_by", ["extension", "heartbeat"])
+def test_a_handler_is_told_that_its_task_is_cancelled(
+    q: DPQ[Any],
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    told_by: str,
+) -> None:
+    """By the next extension or heartbeat, `context.cancelled` is true; it is no lost lease."""
+    caplog.set_level(logging.INFO, "dpq")
+    if told_by == "heartbeat":
+        for module in ("worker", "worker_async"):
+            monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
+    told: list[Any] = []
+    done = threading.Event()
+
+    def handler(task: Task[Any], context: Context[Any]) -> None:
+        lost = context.wait(0) or context.wait(PATIENCE)
+        told.append((lost, context.lost, context.cancelled, context.reason))
+        done.set()
+
+    id_ = q.push("a")
+    worker = Worker(q, handler, visibility=0.3 if told_by == "extension" else 10_000)
+    start(worker)
+    wait_for(lambda: q.stats().invisible == 1, q.stats)
+    q.cancel(id_)
+    assert done.wait(PATIENCE)
+    assert told == [(True, True, True, "cancelled")]
+    wait_for(lambda: worker.handled == {"cancelled": 1}, lambda: worker.handled)
+    events = [getattr(record, "event", "") for record in caplog.records]
+    assert ("cancelled" in events, "lease_lost" in events) == (True, False)
+    assert q.stats().acked == 0
+
+
 # Round trips
 
 

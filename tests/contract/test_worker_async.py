@@ -203,11 +203,41 @@ async def test_a_lost_lease_cancels_its_handler(queue: Queue) -> None:
         await gate.wait_for(1)
         await queue.cancel(first)
         await until(lambda: gate.cancelled == ["a"])
-        assert contexts[0].lost
+        assert (contexts[0].lost, contexts[0].cancelled) == (True, True)
         await queue.push("b")
         gate.open(1)
         await until(stats_say(queue, acked=1))
-        assert worker.handled == {"CancelledError": 1, "done": 1}
+        assert worker.handled == {"cancelled": 1, "done": 1}
+
+
+@engines
+@pytest.mark.parametrize("end", ["cancel", "release"])
+async def test_a_cancelled_coroutine_hears_why(queue: Queue, end: str) -> None:
+    """CancelledError has the reason: the task was cancelled, or another consumer may have it."""
+    heard: list[Any] = []
+
+    async def handler(task: Task[Any], context: Context[Any]) -> None:
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError as error:
+            heard.append((str(error), context.reason, context.lost))
+            raise
+
+    wanted = await queue.push("a")
+    worker = AsyncWorker(queue, handler, visibility=0.3)
+    async with running(worker):
+        await until(stats_say(queue, invisible=1))
+        if end == "cancel":
+            await queue.cancel(wanted)
+        else:
+            assert await queue.release_held(await queue.held()) == 1
+        await until(lambda: heard)
+        worker.stop()
+    said = {
+        "cancel": (f"task {wanted} was cancelled", "cancelled", True),
+        "release": (f"lease of {wanted} lost", "lease lost", True),
+    }
+    assert heard[0] == said[end]
 
 
 # Round trips

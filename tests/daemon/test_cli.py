@@ -2,12 +2,14 @@
 
 import io
 import json
+import logging
 import re
 import shlex
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -39,7 +41,7 @@ from dpq import (
 )
 from dpq.cli import app
 from dpq.cli._render import limit_table, live_tasks
-from dpq.cli._terminal import loud_first
+from dpq.cli._terminal import TEXT, loud_first
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.scripts import script, script_names
 
@@ -97,6 +99,28 @@ def told(result: Result) -> str:
 # Adding
 
 
+def test_times_are_utc_and_say_so(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a zone of another hour, all that is printed has the server's times, and their zone."""
+    q.set_limit(1, 60, group="g")
+    q.delay_group("g", 7200)
+    q.push(1, delay=7200)
+    q.push(2, group="g")
+    q.pause(7200)
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        look = (("events",), ("group", "show", "g"), ("why",), ("peek", "--state", "delayed"))
+        told = [run(*words).stdout for words in (*look, ("forecast",), ("limit", "list"))]
+        log = TEXT.format(logging.makeLogRecord({"msg": "a line"}))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    hours = {f"{datetime.now(UTC) + timedelta(seconds=s):%H}" for s in (-5, 0, 7190, 7200, 7210)}
+    for text in (*told, log):
+        assert "UTC" in text
+        assert {found[1] for found in re.finditer(r"\b(\d\d):\d\d:\d\d", text)} <= hours, text
+
+
 def test_events_and_history(run: Run, q: DPQ) -> None:
     """Events and slots are shown as lines and as JSON; where there are none, it says so."""
     q.register()
@@ -106,7 +130,7 @@ def test_events_and_history(run: Run, q: DPQ) -> None:
     q.bury(q.pop().task, "HTTP \x1b[31m404")
     q.pause(5)
     lines = run("events").stdout.splitlines()
-    assert [line.split(" ")[2] for line in lines] == ["dead", "paused"]
+    assert [line.split(" ")[2:4] for line in lines] == [["UTC", "dead"], ["UTC", "paused"]]
     assert "\x1b" not in lines[0]
     first, _ = map(json.loads, run("events", "--json").stdout.splitlines())
     assert run("events", "--after", first["id"]).stdout.splitlines() == lines[1:]
@@ -139,18 +163,24 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "shown"),
+    ("options", "line", "shown"),
     [
-        (("--every", 3600), "3600 s"),
-        (("--cron", "*/5 * * * *"), "*/5 * * * * UTC"),
-        (("--cron", "0 3 * * *", "--timezone", "Europe/Berlin"), "0 3 * * * Europe/Berlin"),
+        (("--every", 3600), None, "every 1 h"),
+        (("--cron", "*/5 * * * *"), "*/5 * * * * UTC", "every fifth minute of every hour (UTC)"),
+        (
+            ("--cron", "0 3 * * *", "--timezone", "Europe/Berlin"),
+            "0 3 * * * Europe/Berlin",
+            "at 03:00 every day (Europe/Berlin)",
+        ),
     ],
 )
-def test_push_of_a_recurring_task(run: Run, q: DPQ, options: tuple[Any, ...], shown: str) -> None:
+def test_push_of_a_recurring_task(
+    run: Run, q: DPQ, options: tuple[Any, ...], line: str | None, shown: str
+) -> None:
     """A schedule reaches the task and is shown; it ends by its key."""
     task_id = run("push", "1", "--key", "k", *options).stdout.strip()
     task = q.get(task_id)
-    assert (task.every, task.cron) == ((3600, None) if task.every else (None, shown))
+    assert (task.every, task.cron) == (None if line else 3600, line)
     state = "ready" if task.every else "delayed"
     assert shown in run("peek", "--state", state).stdout
     run("update", "--key", "k", "--priority", 3)
@@ -331,15 +361,31 @@ def test_pop_waits_for_a_task(run: Run, q: DPQ, wait: list[str]) -> None:
         pushed.result()
 
 
+def test_pop_by_id(run: Run, q: DPQ) -> None:
+    """--id takes this task; if it cannot run, the command says why, and --force takes it early."""
+    q.push("better", 9)
+    wanted, later = q.push("wanted"), q.push("later", delay=60)
+    assert one(run("pop", "--id", wanted))["payload"] == "wanted"
+    assert (
+        f"task {wanted} cannot run now: it is running" in run("pop", "--id", wanted, code=1).stderr
+    )
+    assert "it is delayed" in run("pop", "--id", later, code=1).stderr
+    assert one(run("pop", "--id", later, "--force", "--ack"))["payload"] == "later"
+    assert "does not wait" in run("pop", "--id", later, "--wait", "5", code=2).stderr
+    assert "without an id" in run("pop", "--force", code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "state", "counted"),
     [
         (("fail", "--error", "boom", "--delay", "50"), TaskState.DELAYED, 1),
         (("fail",), TaskState.DELAYED, 1),
+        (("fail", "--priority", "-3"), TaskState.DELAYED, 1),
         (("release",), TaskState.READY, 0),
         (("release", "--delay", "50", "--priority", "-3"), TaskState.DELAYED, 0),
         (("rate-limited", "50", "--scope", "task"), TaskState.DELAYED, 0),
         (("bury", "--reason", "broken"), TaskState.DEAD, 0),
+        (("bury", "--priority", "-3"), TaskState.DEAD, 0),
         (("extend", "500"), TaskState.INVISIBLE, 0),
     ],
 )
@@ -510,7 +556,7 @@ def test_forecast_shows_moments(run: Run, q: DPQ) -> None:
     assert 59 < lines[1]["in_seconds"] <= 60
     table = run("forecast", "-n", "3").stdout.splitlines()
     assert len(table) == 5
-    assert re.search(rf"Z +(2 m|1 m 59 s) +group 'g': 1/min +{ids[2]}", table[-1]), table
+    assert re.search(rf"\d +(2 m|1 m 59 s) +group 'g': 1/min +{ids[2]}", table[-1]), table
     q.set_limit(concurrency=1, group="g")
     assert re.search(rf"^~\S.* [45] s .*{ids[1]}", run("forecast", "--run", "5").stdout, re.M)
     assert run("forecast", "-n", "201", code=2)
@@ -830,7 +876,9 @@ def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
     assert re.search(r"quota +t=5/month@UTC", shown), shown
     assert re.search(r"units left +3 until", shown), shown
     q.observe("g", headers={"x-ratelimit-remaining-t": "7", "x-ratelimit-reset-t": "90"})
-    assert re.search(r"told by its host \(t\) +7 for (90|89) s", run("group", "show", "g").stdout)
+    assert re.search(
+        r"told by its host \(t\) +7 for 1 m (30|29) s", run("group", "show", "g").stdout
+    )
     assert "told by its host" in run("limit", "list").stdout
     [line] = [json.loads(line) for line in run("group", "list", "--json").stdout.splitlines()]
     assert line["quotas"][1]["quota"]["period"] == "month"
@@ -887,7 +935,7 @@ def test_groups_are_listed_and_shown(run: Run, q: DPQ) -> None:
     shown = run("group", "show", "spent").stdout
     for line in (r"rate +1/h \(of every group\)", r"in flight +1", r"waiting +1"):
         assert re.search(line, shown), shown
-    assert re.search(r"state +1 in 1 h is spent until \d\d:\d\d:\d\dZ", shown), shown
+    assert re.search(r"state +1 in 1 h is spent until \d\d:\d\d:\d\d UTC", shown), shown
     seen = one(run("group", "show", "spent", "--json"))
     assert (seen["group"], seen["open"], seen["reason"]) == ("spent", False, "spent")
     assert (seen["queue"], seen["in_flight"], seen["waiting"]) == (q.queue_name, 1, 1)
@@ -1312,6 +1360,41 @@ def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "pip install" in result.stderr
+
+
+def test_export_and_import(run, q, url, name, tmp_path):
+    """A queue goes to stdout as lines and comes back from stdin; what was imported is not again."""
+    q.push_many([Push(n, n, key=f"k{n}") for n in range(250)])
+    q.set_limit(1000, 1, burst=1000)
+    other = f"{name}-b"
+    out = run("export", "--pause")
+    assert len(out.stdout.splitlines()) == 253
+    assert "exported 250 tasks and 1 limits" in out.stderr
+    done = run("import", other, lines=out.stdout)
+    assert done.stdout == ""
+    assert "imported 250 tasks and 1 limits" in done.stderr
+    with DPQ[Any](q.redis, other) as b:
+        assert b.pop().task.payload == 249
+        assert b.stats().ready == 249
+        file = tmp_path / "e.ndjson"
+        file.write_text(out.stdout, encoding="utf-8")
+        assert "250 tasks were imported before" in run("import", other, "--file", file).stderr
+        again = run("import", other, "--file", file, "--again").stderr
+        assert "250 tasks were left as they are" in again
+        file.write_text(out.stdout[:-30], encoding="utf-8")
+        assert "Nothing was imported" in run("import", other, "--file", file, code=1).stderr
+        b.drop()
+        b.push("mine", key="k0")
+        assert "--keep" in run("import", other, "--follow", lines=out.stdout, code=1).stderr
+        kept = run("import", other, "--follow", "--keep", lines=out.stdout)
+        assert "249 tasks" in kept.stderr
+        b.drop()
+    q.pause()
+    lines = run("export").stdout
+    q.resume()
+    assert f"dpq resume --queue {other}" in run("import", other, lines=lines).stderr
+    DPQ[Any](q.redis, other).drop()
+    assert "there is no queue" in run("export", f"{name}-c", code=1).stderr
 
 
 # Results and progress

@@ -285,6 +285,15 @@ def test_execute_later_runs_functions_in_their_time(url: str) -> None:
         assert (q.stats().acked, q.size(), q.check()) == (3, 0, [])
 
 
+def test_outbox_delivers_each_order_once(url: str, tmp_path: Path) -> None:
+    """Its orders and their tasks are committed together, and the second start adds two more."""
+    database = str(tmp_path / "shop.db")
+    for start in (1, 2):
+        assert lines_of("outbox.py", database, url) == ["delivers bread", "delivers tea"]
+        with DPQ.from_url(url, "orders") as q:
+            assert (q.stats().acked, q.size(), q.check()) == (2 * start, 0, [])
+
+
 def test_callbacks_run_in_the_order_of_their_queues(url: str) -> None:
     """The first queue is emptied first; an unknown name is dead. So too on an embedded server."""
     wanted = [

@@ -1,8 +1,9 @@
-"""cancel: remove a live task. Its holder, if it runs, finds it gone."""
+"""cancel: remove a live task. Its holder, if it runs, hears that it was cancelled."""
 
 import pytest
 
-from dpq import TaskNotFoundError
+from dpq import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.operations.workers import Doing
 
 PLACES = {
     "ready": lambda q: q.push("x", key="k", group="g"),
@@ -63,3 +64,100 @@ def test_no_wake_without_news(q, probe):
     probe.woken()
     q.cancel(task_id)
     assert not probe.woken()
+
+
+VERBS = {
+    "extend": lambda q, task: q.extend(task, 5),
+    "set_visibility": lambda q, task: q.set_visibility(task, 45),
+    "release": lambda q, task: q.release(task),
+    "fail": lambda q, task: q.fail(task),
+    "bury": lambda q, task: q.bury(task, "r"),
+    "rate_limited": lambda q, task: q.rate_limited(task, 5),
+    "spent": lambda q, task: q.spent(task, 5),
+}
+
+
+@pytest.mark.parametrize("how", ["cancel", "purge", "lapsed"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_its_holder_hears_of_it(q, probe, clock, verb, how):
+    """Each call of the holder says that the task was cancelled; an ack finds it gone."""
+    q.push("x", group="g")
+    task = probe.pop()
+    if how == "lapsed":  # its lease ran out, and nobody has it: the holder may still work
+        clock.advance(31)
+        q.promote()
+    if how == "purge":
+        q.purge("invisible")
+    else:
+        q.cancel(task.id)
+    with pytest.raises(LeaseLostError, match="was cancelled during this delivery") as caught:
+        VERBS[verb](q, task)
+    assert caught.value.cancelled
+    assert q.ack(task) is False
+
+
+def test_an_earlier_holder_has_lost_its_lease(q, probe, clock):
+    """A holder whose task another consumer had when it was cancelled has lost its lease."""
+    q.push("x")
+    stale = probe.pop()
+    clock.advance(31)
+    task = probe.pop()
+    q.cancel(task.id)
+    for each, cancelled in ((stale, False), (task, True)):
+        with pytest.raises(LeaseLostError) as caught:
+            q.fail(each)
+        assert caught.value.cancelled is cancelled
+
+
+def test_only_what_does_not_run(q, probe):
+    """running=False leaves a running task alone, and cancels one that waits."""
+    ids = [q.push(n, group="g") for n in range(2)]
+    task = probe.pop()
+    before = probe.stored()
+    with pytest.raises(ConfigurationError, match="running=True"):
+        q.cancel(task.id, running=False)
+    assert probe.stored() == before
+    q.cancel(ids[1], running=False)
+    q.ack(task)
+    assert q.size() == 0
+
+
+def test_a_note_is_bounded(q, probe, clock):
+    """A note of a cancelled delivery goes after an hour, or when there are 10 000."""
+    for n in range(3):
+        q.push(n)
+        q.cancel(probe.pop().id)
+    assert len(probe.stored()["cancelled"]) == 3
+    assert 0 < q.redis.pttl(probe.key("cancelled")) <= 86_400_000
+    clock.advance(3700)
+    q.push("later")
+    q.cancel(probe.pop().id)
+    assert len(probe.stored()["cancelled"]) == 2  # two old ones go with each new one
+    soon = clock.ms + 1000
+    q.redis.zadd(probe.key("cancelled"), {f"x{n}": soon + n for n in range(9_999)})
+    before = q.redis.zcard(probe.key("cancelled"))
+    q.push("more")
+    q.cancel(probe.pop().id)
+    assert q.redis.zcard(probe.key("cancelled")) < before
+
+
+def test_no_note_without_a_holder(q, probe):
+    """Nobody works on a task that was never popped, or that was given back: there is no note."""
+    q.push("x")
+    q.cancel(q.peek()[0].id)
+    q.push("y")
+    task = probe.pop()
+    q.release(task)
+    q.cancel(task.id)
+    assert "cancelled" not in probe.stored()
+
+
+def test_a_heartbeat_says_so(q, probe):
+    """The reply to a heartbeat names the tokens of its leases whose tasks were cancelled."""
+    for n in range(3):
+        q.push(n)
+    tasks = [probe.pop() for _ in range(3)]
+    q.cancel(tasks[1].id)
+    doing = Doing([(task.id, task.token) for task in tasks])
+    told = q._session.run(q._operations.beat, "w", "name", "host", 1, 3, 3, 1.0, doing)
+    assert told == [tasks[1].token]

@@ -13,8 +13,9 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
+from dpq.model.filter import Filter
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
-from dpq.operations.browse import Browser, Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
@@ -31,11 +32,13 @@ READY = 18
 
 
 def fill(q: DPQ[Any], clock: Clock) -> None:
-    """Some tasks, two of them under a lease."""
+    """Some tasks, three of them under a lease, of which one is the last of its batch."""
     q.push_many([Push(i, priority=i % 3) for i in range(READY)])
     q.push("held", 9, group="a")
     q.push("keyed", 8, key="k")
-    q.pop_many(2)
+    q.push("of batch", 7, batch="b", max_attempts=1)
+    q.seal_batch("b", on_finish=Push("at its end"))
+    q.pop_many(3)
 
 
 def grouped(q: DPQ[Any], clock: Clock) -> None:
@@ -155,6 +158,7 @@ def broken(q: DPQ[Any], clock: Clock) -> None:
     q.redis.hset(key_of(q.queue_name, "gates"), "a", "nonsense")
     q.redis.hset(key_of(q.queue_name, "meta"), "x", "nonsense")
     q.redis.zadd(key_of(q.queue_name, "waiting"), {"a\tnonsense": 0})
+    q.redis.hset(key_of(q.queue_name, "batches"), "b", "nonsense")
 
 
 WORLDS: list[Build] = [
@@ -283,7 +287,9 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
-    "forget_results": [lambda q: q.purge()],
+    "forget_results": [
+        lambda q: q._session.run(q._operations.partitions[0]._ask, "forget_results", [9], int)
+    ],
     "rate_limited": [
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
         for scope in ("group", "queue", "task")
@@ -297,6 +303,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "check": [lambda q: q.check(), lambda q: q.repair()],
     "check_limits": [lambda q: q.check(), lambda q: q.repair()],
+    "mend_batch": [lambda q: q.repair()],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),
@@ -328,11 +335,13 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
 }
 """By script: whatever holds, ends or guards work, and whatever looks after it."""
 
-MENDS = {"check", "check_limits", "types"}
+MENDS = {"check", "check_limits", "mend_batch", "types"}
 
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
     "workers": lambda q: q.workers(),
+    "batches": lambda q: q.batches(),
+    "check_batches": lambda q: q.check(),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
     "names": lambda q: q._session.run(q._operations.partitions[0].names) and None,
     "survey": lambda q: q._session.run(q._operations.survey).closed,
@@ -341,6 +350,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "drain": lambda q: q.drain(),
     "history": lambda q: q.history(),
     "events": lambda q: q.events(),
+    "export": lambda q: list(q.export())[1:],
     "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "held": lambda q: len(q.held()),
@@ -357,6 +367,14 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
 }
 """By script: what only looks."""
 
+EXPORTED = [
+    '{"dpq_export":1,"export":"x","paused_until":null}',
+    '{"id":"a","state":"ready","priority":"5","sequence":7,"enqueued_ms":1,"key":"n","payload":1}',
+    '{"id":"b","state":"delayed","due_ms":9,"priority":"5","sequence":8,"enqueued_ms":1,"payload":1}',
+    '{"end":true,"lines":4,"tasks":2,"limits":0,"damaged":0}',
+]
+"""An export of two tasks."""
+
 ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "push": [
         lambda q: q.push("x"),
@@ -365,6 +383,8 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: q.push_many([Push(1, key="k", on_duplicate="rerun"), Push(2)]),
     ],
     "push_plain": [lambda q: q.push("x"), lambda q: q.push_many([Push(1), Push(2)])],
+    "seal_batch": [lambda q: q.seal_batch("new")],
+    "import": [lambda q: q.import_(EXPORTED, follow=True)],
     "remember": [lambda q: q._session.run(q._operations.remember)],
     "ack": [each_held(lambda q, task: q.ack(task, result="x"))],
     "progress": [each_held(lambda q, task: q.progress(task, 1, 2, "x"))],
@@ -420,9 +440,11 @@ class Stage:
                     all_at_once.xrange(key)
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
-            *found, events, trail = all_at_once.execute()
-        found[PARTS.index("conf")].pop(b"asked", None)  # the short way of pop may ask once more
-        return [*found, [[fields for _, fields in each] for each in (events, trail)]]  # ids: times
+            found = dict(zip(PARTS, all_at_once.execute(), strict=True))
+        found["conf"].pop(b"asked", None)  # the short way of pop may ask once more
+        for stream in ("events", "trail"):
+            found[stream] = [fields for _, fields in found[stream]]  # ids are times
+        return [*found.values()]
 
     @contextmanager
     def full(self) -> Iterator[None]:
@@ -457,6 +479,7 @@ HASHES = {
     "results",
     "progress",
     "history",
+    "batches",
 }
 
 

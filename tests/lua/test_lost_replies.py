@@ -21,8 +21,9 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
+from dpq.model.filter import Filter
 from dpq.model.limit_rules import LimitRules
-from dpq.operations.browse import Browser, Filter
+from dpq.operations.browse import Browser
 from dpq.operations.one_task import Trail, task_trail
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
@@ -289,6 +290,20 @@ def test_drop(server, q, probe, lossy, lose):
     assert probe.stored() == {}
 
 
+def test_import(server, q, probe, lossy, lose):
+    """Each task is there once, and the lines count as imported before."""
+    q.push_many([Push(n, n, key=f"k{n}") for n in range(3)])
+    lines = list(q.export())
+    q.drop()
+    with lose("import"):
+        report = lossy.import_(lines)
+    assert (report.added, report.before) == (0, 3)
+    assert q.stats().ready == 3
+    assert probe.drain() == [2, 1, 0]
+    assert lossy.import_(lines).before == 3
+    assert q.size() == 0
+
+
 def test_extend(server, q, clock, probe, lossy, lose):
     """The second answer stands."""
     q.push("x")
@@ -524,6 +539,28 @@ def test_check_limits(server, q, probe, lossy, lose):
     assert probe.redis.hexists(probe.key("conf"), "gated")
 
 
+def test_seal_batch(server, q, probe, lossy, lose):
+    """The batch is sealed; one task waits for its end, and runs once."""
+    q.push("x", batch="b")
+    with lose("seal_batch"):
+        assert lossy.seal_batch("b").sealed
+    with lose("push"):
+        lossy.seal_batch("b", on_finish=Push("end"))
+    with lose("ack"):
+        assert lossy.ack(probe.pop()) is False
+    assert (q.batch("b").done, q.batch("b").left) == (1, 0)
+    assert probe.drain() == ["end"]
+
+
+def test_mend_batch(server, q, probe, lossy, lose):
+    """The second call finds the batch mended."""
+    q.push("x", batch="b")
+    probe.redis.delete(probe.key("batches"))
+    with lose("mend_batch"):
+        assert [problem.kind for problem in lossy.repair()] == ["batch miscounted"]
+    assert (q.batch("b").left, q.check()) == (1, [])
+
+
 def test_replay(server, q, probe, lossy, lose):
     """Ids that are dead no more are left alone."""
     task_id = q.push("x")
@@ -635,11 +672,14 @@ def test_forget_results(server, q, probe, lossy, lose):
 
 
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
+    "batches": (lambda q: q.batches(), []),
+    "check_batches": (lambda q: q.check(), []),
     "dead_kinds": (lambda q: q._session.run(Browser(q._operations).kinds).kinds, []),
     "find_groups": (lambda q: q._session.run(Browser(q._operations).groups, "name"), []),
     "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
     "history": (lambda q: q.history(), []),
     "events": (lambda q: [event.kind for event in q.events()], ["limit_set"]),
+    "export": (lambda q: len(list(q.export())), 7),
     "forecast": (lambda q: [t.payload for t in q.forecast()], ['"ready"', '"delayed"']),
     "get": (lambda q: q.get(key="k").payload, "ready"),
     "held": (lambda q: [(lease.group, lease.worker) for lease in q.held()], [("g", None)]),

@@ -36,7 +36,16 @@ def test_everything(q, probe):
     """Without a state all tasks go; settings, totals and closed groups stay."""
     fill(q)
     assert q.purge() == 15
-    assert set(probe.stored()) <= {"conf", "stats", "closed", "gates", "wake", "tick", "events"}
+    assert set(probe.stored()) <= {
+        "conf",
+        "stats",
+        "closed",
+        "gates",
+        "wake",
+        "tick",
+        "events",
+        "cancelled",
+    }
     assert q.stats().pushed == 15
 
 

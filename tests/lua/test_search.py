@@ -11,10 +11,10 @@ from dpq.protocol.keys import STORAGE_FORMAT
 def search(probe: Any, state: str = "ready", **said: Any) -> tuple[list[Any], list[str]]:
     """The head of the reply of search, and the ids that it found."""
     names = ("score", "member", "most", "look", "max_bytes", "group", "least", "text")
-    names = (*names, "reason", "fault", "recurs", "blind")
+    names = (*names, "reason", "fault", "recurs", "blind", "highest", "prefix", "age", "time")
     given = {"score": "", "member": "", "most": 50, "look": 100, "max_bytes": 10**6, "group": ""}
     given |= {"least": "", "text": "", "reason": "", "fault": "-", "recurs": 0}
-    given |= {"blind": 0} | said
+    given |= {"blind": 0, "highest": "", "prefix": "", "age": "", "time": ""} | said
     reply = probe.call("search", state, *(given[name] for name in names))
     assert len(reply[5:]) % 6 == 0
     return reply[:5], [id_.decode() for id_ in reply[5::6]]

@@ -350,6 +350,9 @@ def administrator(stage: Stage) -> None:
         q.bury(q.pop().task, "once more")
         q.dead.purge()
         assert q.workers()
+        q.push("x" * 600)  # it stands apart
+        q.import_(list(q.export(pause=True)))
+        q.resume()
         damage(stage)
         assert q.repair()
         q.purge()

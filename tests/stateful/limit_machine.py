@@ -228,7 +228,7 @@ class LimitMachine(QueueMachine):
         if end == "ack":
             self.ack(0, False)
         elif end == "fail":
-            self.fail(0, None, 1, False)
+            self.fail(0, None, 1, None, False)
         elif end == "429":
             self.rate_limited(0, 0.25, "task", False)
         else:

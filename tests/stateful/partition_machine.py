@@ -257,7 +257,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def bury(self, index: int) -> None:
         entry = self.act(index, "bury", lambda task: self.q.bury(task, "no good"))
         if entry:
-            self.model_of(entry.id).give_up(entry, self.now, "no good")
+            self.model_of(entry.id).give_up(entry, self.now, "no good", None)
 
     @rule(
         index=recent,

@@ -77,6 +77,9 @@ class PoolMachine(RuleBasedStateMachine):
             self.change(limit, list(dict.fromkeys(names)))
 
     def change(self, limit: Rules, names: list[str]) -> None:
+        for name in set(self.pool) - set(names) if hasattr(self, "pool") else ():
+            if self.members[name].forever:  # whether it comes back open is left to upkeep
+                self.close_member(name, 0)
         self.rules, self.pool = limit, names
         for name in names:
             self.members[name].gate.rules = limit
@@ -175,9 +178,10 @@ class PoolMachine(RuleBasedStateMachine):
             for each in (member.gate, self.whole):
                 if each.probe == task.id:
                     each.ended(True)
-            gate.refused(self.now, round(wait * 1000), False)
-            if scope == "member":
-                member.forever = False if not member.forever else member.forever
+            if scope == "member" and member.forever:  # closed until somebody opens it: that stays
+                gate.probe = NEXT if gate.probe is None else gate.probe
+            else:
+                gate.refused(self.now, round(wait * 1000), False)
             self.q.rate_limited(task, wait, scope)
             self.back(task)
 

@@ -50,6 +50,8 @@ NEIGHBOURS = [2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3, -(2**53) - 1, -(2**53)]
 SUPPLIES = [[0, 0, 0, 1], NEIGHBOURS, WILD]  # places decide, residuals do, or all there is
 wild = st.sampled_from(WILD)
 tame = st.sampled_from(TAME)
+changes = st.one_of(st.none(), st.tuples(tame, small | wild))
+"""No new priority, or what `priority` makes one of."""
 waits = st.sampled_from([0, 0, 0, 0.25, 1, 5, 30])
 leases = st.sampled_from([0.25, 1, 5, 30])
 recent = st.integers(0, 5)
@@ -189,7 +191,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def priority(self, drawn: Any) -> Any:
         """A drawn pair (tame, any) -> what this queue can order exactly, and often equal in one
-        that takes turns."""
+        that takes turns; None stays None."""
+        if drawn is None:
+            return None
         if self.model.in_turn:
             return int(drawn[0] >= 1)
         return drawn[0] if self.model.aging else drawn[1]
@@ -361,6 +365,17 @@ class QueueMachine(RuleBasedStateMachine):
             self.lose(self.pop_from_model(most, visibility))
         self.take(tasks, self.pop_from_model(most, visibility))
 
+    @rule(index=recent, force=st.booleans(), visibility=st.one_of(st.none(), leases), twice=rarely)
+    def pop_by_id(self, index: int, force: bool, visibility: float | None, twice: bool) -> None:
+        self.before_pop()
+        wanted = self.pick_id(index)
+        ms = round((DEFAULT_VISIBILITY if visibility is None else visibility) * 1000)
+        popped = self.call(twice, lambda: self.q.pop(visibility=visibility, id=wanted, force=force))
+        if twice:
+            self.lose(self.model.pop_task(wanted, force, self.now, ms))
+        entries = self.model.pop_task(wanted, force, self.now, ms)
+        self.take([popped.task] if popped.task else [], entries)
+
     # Ending or going on with a delivery, live or stale
 
     def hold(self, index: int) -> Task[Any] | None:
@@ -471,11 +486,11 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         index=delivery,
         delay=waits,
-        drawn=st.one_of(st.none(), st.tuples(tame, small | wild)),
+        drawn=changes,
         twice=rarely,
     )
     def release(self, index: int, delay: float, drawn: Any, twice: bool) -> None:
-        priority = None if drawn is None else self.priority(drawn)
+        priority = self.priority(drawn)
         entry = self.act(
             index,
             "release",
@@ -489,28 +504,33 @@ class QueueMachine(RuleBasedStateMachine):
         index=delivery,
         error=st.sampled_from([None, "boom", ValueError("a\tb")]),
         delay=st.one_of(st.none(), waits),
+        drawn=changes,
         twice=rarely,
     )
-    def fail(self, index: int, error: Any, delay: float | None, twice: bool) -> None:
+    def fail(self, index: int, error: Any, delay: float | None, drawn: Any, twice: bool) -> None:
         attempts: list[int] = []
+        priority = self.priority(drawn)
         twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
 
         def fail(task: Task[Any]) -> None:
             attempts.append(task.attempt)
-            self.q.fail(task, error, delay)
+            self.q.fail(task, error, delay, priority=priority)
 
         entry = self.act(index, "fail", twice, fail)
         if entry:
             wait = min(4, 2 ** (attempts[0] - 1)) if delay is None else delay
             kept = None if error is None else str(error).replace("\t", " ")
-            self.model.fail(entry, self.now, round(wait * 1000), kept)
+            self.model.fail(entry, self.now, round(wait * 1000), kept, priority)
 
-    @rule(index=delivery, twice=rarely)
-    def bury(self, index: int, twice: bool) -> None:
+    @rule(index=delivery, drawn=changes, twice=rarely)
+    def bury(self, index: int, drawn: Any, twice: bool) -> None:
+        priority = self.priority(drawn)
         twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
-        entry = self.act(index, "bury", twice, lambda task: self.q.bury(task, "no good"))
+        entry = self.act(
+            index, "bury", twice, lambda task: self.q.bury(task, "no good", priority=priority)
+        )
         if entry:
-            self.model.give_up(entry, self.now, "no good")
+            self.model.give_up(entry, self.now, "no good", priority)
 
     # Looking and changing
 
@@ -537,13 +557,13 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ids)
     @rule(
         index=recent,
-        drawn=st.one_of(st.none(), st.tuples(tame, small | wild)),
+        drawn=changes,
         delay=st.one_of(st.none(), waits),
         twice=rarely,
     )
     def update(self, index: int, drawn: Any, delay: float | None, twice: bool) -> None:
         task_id = self.pick_id(index)
-        priority = None if drawn is None else self.priority(drawn)
+        priority = self.priority(drawn)
         answer = self.call(twice, lambda: self.q.update(task_id, priority=priority, delay=delay))
         if priority is None and delay is None:
             assert answer is ConfigurationError
@@ -554,10 +574,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert answer is expected[refusal]
 
     @precondition(lambda self: self.ids)
-    @rule(index=recent, twice=rarely)
-    def cancel(self, index: int, twice: bool) -> None:
+    @rule(index=recent, running=st.booleans(), twice=rarely)
+    def cancel(self, index: int, running: bool, twice: bool) -> None:
         task_id = self.pick_id(index)
-        answer = self.call(twice, lambda: self.q.cancel(task_id))
+        answer = self.call(twice, lambda: self.q.cancel(task_id, running=running))
+        entry = self.model.tasks.get(task_id)
+        if entry and entry.state == INVISIBLE and not running:
+            assert answer is ConfigurationError
+            return
         found = self.model.cancel(task_id)
         assert answer is (None if found and not twice else TaskNotFoundError)
 

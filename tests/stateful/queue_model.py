@@ -493,17 +493,39 @@ class Model:
             elif late:
                 self.bury(entry, now, "expired")
             elif self.may_run(None, entry, now):
-                own = entry.visibility
-                self.take(entry, now + (visibility if own is None else round(own * 1000)))
-                self.grants += 1
-                entry.granted = Granted(self.grants, Fraction(now), entry.cost, self.changes)
-                for scope in {None, entry.group}:
-                    self.gate(scope).charge(entry.id, entry.cost, now, self.grants, self.pops)
+                self.grant(entry, now, visibility)
                 taken.append(entry)
             else:
                 break
-        self.totals["popped"] += len(taken)
         return taken
+
+    def grant(self, entry: Entry, now: int, visibility: int) -> None:
+        """A pop leases the task, and charges its limits."""
+        own = entry.visibility
+        self.take(entry, now + (visibility if own is None else round(own * 1000)))
+        self.grants += 1
+        entry.granted = Granted(self.grants, Fraction(now), entry.cost, self.changes)
+        for scope in {None, entry.group}:
+            self.gate(scope).charge(entry.id, entry.cost, now, self.grants, self.pops)
+        self.totals["popped"] += 1
+
+    def pop_task(self, task_id: str, force: bool, now: int, visibility: int) -> list[Entry]:
+        """Lease this task, wherever it stands, if its limits let it run."""
+        if self.paused_until > now:
+            return []
+        self.upkeep(now)
+        self.pops += 1
+        entry = self.tasks.get(task_id)
+        if entry is None or entry.state not in (FREE, *((DELAYED,) if force else ())):
+            return []
+        scopes = {None, entry.group}
+        late = self.too_late(entry, now)
+        if late:
+            self.bury(entry, now, "expired")
+        elif all(self.may_run(scope, entry, now) for scope in scopes):
+            self.grant(entry, now, visibility)
+            return [entry]
+        return []
 
     def take(self, entry: Entry, until: int) -> None:
         """Under a lease."""
@@ -629,8 +651,12 @@ class Model:
             entry.priority = priority
         self.put(entry, now, wait)
 
-    def fail(self, entry: Entry, now: int, wait: int, error: str | None) -> None:
+    def fail(
+        self, entry: Entry, now: int, wait: int, error: str | None, priority: Number | None = None
+    ) -> None:
         """One attempt is spent, unless the end of the lease has counted it."""
+        if priority is not None:
+            entry.priority = priority
         if not entry.counted:
             entry.attempts, entry.counted = entry.attempts + 1, True
         entry.settled, entry.error = "fail", error
@@ -644,8 +670,10 @@ class Model:
         else:
             self.come_back(entry, now, wait)
 
-    def give_up(self, entry: Entry, now: int, reason: str) -> None:
+    def give_up(self, entry: Entry, now: int, reason: str, priority: Number | None) -> None:
         """The holder buries it."""
+        if priority is not None:
+            entry.priority = priority
         entry.settled = "bury"
         self.bury(entry, now, reason)
 

@@ -22,7 +22,7 @@ TEXTS = st.text(st.characters() | st.sampled_from(EVIL), max_size=60)
 FORGED = st.sampled_from(["\n2026-01-01 00:00:00,000 INFO    forged", '\n{"event": "forged"}', ""])
 REMOTE = st.builds(lambda a, b, c: a + b + c, TEXTS, FORGED, TEXTS)
 
-BEGIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) +")
+BEGIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC (DEBUG|INFO|WARNING|ERROR) +")
 
 
 def formatted(formatter: logging.Formatter, text: str, error: str, *, trace: bool) -> str:

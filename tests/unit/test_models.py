@@ -82,6 +82,7 @@ def test_push_defaults():
         "visibility": None,
         "time_limit": None,
         "member": None,
+        "batch": None,
     }
 
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpq import ConfigurationError, Push
-from dpq.model.schedule import Later, claim, cron_line, next_times, require_schedule
+from dpq.model.schedule import Later, claim, cron_line, next_times, require_schedule, say_schedule
 from dpq.operations.pushing import PushChecker, with_times
 from dpq.queue.base import operations_named
 
@@ -175,3 +175,70 @@ def test_claim():
     later = Later(ms("2026-01-01T10:02"), "*/5 * * * * UTC")
     first, second = ms("2026-01-01T10:05"), ms("2026-01-01T10:10")
     assert claim(17, later, 2) == f"17\t*/5 * * * * UTC\t{first} {second}"
+
+
+WORDS = {
+    "* * * * *": ("every minute", lambda at: True),
+    "*/15 * * * *": ("every 15th minute of every hour", lambda at: at.minute % 15 == 0),
+    "0 * * * *": ("at the start of every hour", lambda at: at.minute == 0),
+    "0 9 * * *": ("at 09:00 every day", lambda at: clock(at) == "09:00"),
+    "0 9 * * 1-5": (
+        "at 09:00 every weekday",
+        lambda at: clock(at) == "09:00" and at.isoweekday() < 6,
+    ),
+    "30 6 * * SUN": (
+        "at 06:30 on Sunday",
+        lambda at: clock(at) == "06:30" and at.isoweekday() == 7,
+    ),
+    "0 9,17 * * 6,0": (
+        "at 09:00 and 17:00 on Saturday and Sunday",
+        lambda at: clock(at) in ("09:00", "17:00") and at.isoweekday() > 5,
+    ),
+    "30 6 1 */3 *": (
+        "at 06:30 on the first day of every third month",
+        lambda at: clock(at) == "06:30" and at.day == 1 and at.month in (1, 4, 7, 10),
+    ),
+    "0 0 13 * 1-5": (
+        "at 00:00 on the 13th day of month and every weekday",
+        lambda at: clock(at) == "00:00" and (at.day == 13 or at.isoweekday() < 6),
+    ),
+    "0 9 */2 * 1-5": (
+        "at 09:00 on every second day of month if it's on Monday through Friday",
+        lambda at: clock(at) == "09:00" and at.day % 2 and at.isoweekday() < 6,
+    ),
+    "5,35 8-18 * * *": (
+        "at minutes 5 and 35 past every hour from 8 through 18",
+        lambda at: at.minute in (5, 35) and 8 <= at.hour <= 18,
+    ),
+    "0 0 L * *": (
+        "at 00:00 on the last day of every month",
+        lambda at: clock(at) == "00:00" and (at + timedelta(1)).day == 1,
+    ),
+}
+"""The words of cron expressions, and the minutes that the words mean, in the zone of the line."""
+
+
+def clock(at):
+    return f"{at:%H:%M}"
+
+
+@pytest.mark.parametrize("expression", WORDS)
+def test_the_words_of_a_cron_line_are_its_times(expression):
+    """Each minute that the words mean is a time of the line, and no other one is, for 50 days."""
+    words, means = WORDS[expression]
+    line = f"{expression} Asia/Kolkata"
+    assert say_schedule(None, line) == f"{words} (Asia/Kolkata)"
+    start = datetime(2026, 11, 24, tzinfo=ZoneInfo("Asia/Kolkata"))
+    minutes = (start + timedelta(minutes=n) for n in range(1, 50 * 1440))
+    wanted = [round(at.timestamp() * 1000) for at in minutes if means(at)]
+    wanted = wanted[:500]
+    assert next_times(line, round(start.timestamp() * 1000), len(wanted)) == wanted
+    assert wanted
+
+
+def test_a_schedule_without_words():
+    """A period is a span; a line that cannot be read is shown as it is."""
+    assert say_schedule(90, None) == "every 1 m 30 s"
+    assert say_schedule(None, None) == ""
+    for line in ("61 * * * * UTC", "nonsense", "\u202e * * * * UTC"):
+        assert say_schedule(None, line) == line

@@ -9,7 +9,7 @@ from kit.web import Browser, Open, furnish
 from support import wait_for
 
 from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, TaskState
-from dpq.operations.browse import Filter
+from dpq.model.filter import Filter
 from dpq.web.actions import Job, Jobs, act
 
 
@@ -146,7 +146,7 @@ def test_the_steps_of_a_job_are_one_event(
     q: DPQ, action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The progress of a job pushes no 429 out of the events."""
-    monkeypatch.setattr("dpq.web.actions.STEP", 2)
+    monkeypatch.setattr("dpq.operations.bulk.STEP", 2)
     q.push("x", group="a")
     q.rate_limited(q.pop().task, 60)
     q.push_many([Push(n) for n in range(9)])

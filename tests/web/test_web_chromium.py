@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import uvicorn
@@ -18,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from redis import Redis
 from support import wait_for
 
-from dpq import DPQ, Push, TaskState
+from dpq import DPQ, Push, RateLimit, TaskState
 from dpq.server import Server
 from dpq.testing import Clock
 from dpq.transport.session import Session
@@ -65,6 +66,33 @@ UNNAMED = """() => [
     || n.textContent.trim() || (n.labels && [...n.labels].some((l) => l.textContent.trim()))))
   .map((n) => n.outerHTML)"""
 """Fields, links and buttons without a name for those who do not see them."""
+
+
+SPILLS = """() => {
+  const spills = [];
+  for (const box of document.querySelectorAll("main .scroll, main .card")) {
+    if (box.scrollWidth > box.clientWidth + 1) spills.push(`cut: ${box.id} ${box.className}`);
+  }
+  for (const cell of document.querySelectorAll("main td, main dd, main .gauge")) {
+    const end = cell.getBoundingClientRect().right + 1;
+    for (const part of cell.querySelectorAll("*")) {
+      if (part.closest("svg, .payload, .key") || part.querySelector(".payload")) continue;
+      const range = document.createRange();
+      range.selectNodeContents(part);
+      const wide = Math.max(0, ...[...range.getClientRects()].map((rect) => rect.right));
+      if (wide > end) spills.push(`over its edge: ${part.textContent.trim()}`);
+    }
+  }
+  const heads = [...document.querySelectorAll(".limits thead tr")].map((row) =>
+    [...row.children].map((th) => Math.round(th.getBoundingClientRect().left)).join());
+  if (new Set(heads).size > 1) spills.push(`columns differ: ${heads.join(" and ")}`);
+  return spills;
+}"""
+"""Tables that are cut or scroll, texts over the edge of their cell, columns that do not align."""
+
+LONG = (
+    "https://api.a-very-long-hostname.example-corporation.internal:8443/v2/accounts/1234567/items"
+)
 
 
 class Served:
@@ -165,6 +193,35 @@ def look_at(chromium: Browser, served: Served, q: DPQ, scheme: Any, width: int) 
 def test_every_page(chromium: Browser, served: Served, live: DPQ, scheme: Any, width: int) -> None:
     """On a wide screen and on a phone, in the light and in the dark."""
     look_at(chromium, served, live, scheme, width)
+
+
+def test_long_names(chromium: Browser, live: DPQ) -> None:
+    """Long names, keys, reasons and payloads wrap at each width; no table scrolls, none is cut."""
+    live.set_limit([RateLimit(5, 1), RateLimit(90_000, 60, unit="tokens")], group=LONG)
+    for n in range(4):
+        live.push({"url": LONG * 3}, group=LONG, key=f"{n} {LONG}", max_attempts=1)
+    live.fail(live.pop().task, f"ReadTimeout: {LONG}?{'y' * 150}")
+    live.delay_group(LONG, 3600)
+    live.delay_group(f"by-hand.{LONG}", 3600)
+    zone = "America/Argentina/Buenos_Aires"
+    live.push({"report": LONG}, group=LONG, key=LONG, cron="30 6 1 */3 *", timezone=zone)
+    held = DPQ[Any](live.redis, f"{live.queue_name}-customer-notifications-eu-west-1-production")
+    held.push(1)
+    held.pause(5000)
+    base, served = f"/q/{live.queue_name}", Served(app([live, held], access=Access(write=True)))
+    pages = ["", "/events", "/recurring", base, f"{base}/tasks?state=waiting", f"{base}/dead"]
+    pages += [f"{base}/tasks?state=dead", f"{base}/tasks?state=all&text=api", f"{base}/recurring"]
+    pages += [f"{base}/{each}" for each in ("next", "limits", "workers", "events")]
+    pages += [f"{base}/limit?group={quote(LONG, safe='')}"]
+    page, found = chromium.new_page(), []
+    for url in pages:
+        page.goto(served.url + url)
+        for width in (360, 1000, 1280, 1440):
+            page.set_viewport_size({"width": width, "height": 800})
+            found += [f"{url} at {width}: {each}" for each in page.evaluate(SPILLS)]
+    page.close()
+    served.close()
+    assert found == []
 
 
 def test_every_page_of_a_million_tasks(chromium: Browser, served: Served, live: DPQ) -> None:

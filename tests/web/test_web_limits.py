@@ -146,7 +146,7 @@ def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None
     assert "Never more than 349 requests in any 15 m." in will_be
     assert "Never more than 3 at once." in will_be
     faster = ask(look, path, group="a", **{"rate.0": "20/s"})
-    [then, now] = reversed(re.findall(r'data-at="(\d+)" data-clock', faster))
+    [then, now] = reversed(re.findall(r'data-at="(\d+)" data-utc', faster))
     assert int(now) - int(then) == pytest.approx(380_000, abs=1500)
     removed = ask(look, path, group="a", remove="1")
     assert "no limit of its own" in removed

@@ -1,7 +1,7 @@
 -- absent: check that no key of a queue is stored.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers
+--       tracked workers batches
 --
 -- Returns 1 if no key of the queue's first partition is stored, else 0.
 -- Lost reply: safe to send again.

@@ -1,7 +1,7 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail results
+--       tracked trail batches results
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
 --                     times at which the task may come back. Behind either may stand a group separator (29) and the
@@ -21,7 +21,8 @@ local time, args = ARGV[1], ARGV
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
 -- Without memory, or without the right, a call with results fails before it writes.
 local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET', results, '') or '') and args[#args]
-local awaited, ids, reply, gone, gone_at, again, apart, reports = there > 1, {}, {}, {}, {}, {}, false, nil
+local awaited, ids, reply, gone, gone_at, again, apart = there > 1, {}, {}, {}, {}, {}, false
+local reports, batched
 for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
 local raws = redis.call('HMGET', meta, unpack(ids))
 -- Needs: now, times, claims, marks
@@ -46,6 +47,7 @@ for i, id in ipairs(ids) do
       gone[#gone + 1], gone_at[#gone + 1] = id, i
       count_time(string.sub(token, 1, -3), 10)
       apart = apart or rest and rest > #raw
+      batched = batched or rest and string.find(raw, BATCH, 1, true)
       if rest and key ~= '' then
         redis.call('HDEL', keys, key)
       end
@@ -54,19 +56,17 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
+if batched then
+  -- Needs: finished
+  count_finished(gone, gone_at, raws)
+end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, back, anew, recur
+  -- Needs: record, ended, place, back, anew, recur, batches
   local settle
   if reports then
-    -- Needs: true_up
+    -- Needs: true_up, true_up_all
     settle = true_up
-    for n, id in ipairs(gone) do
-      local task = reports[id] and read(raws[gone_at[n]])
-      if task then
-        settle(task, reports[id])
-      end
-      reports[id] = nil -- the call may name a task twice: its units count once
-    end
+    true_up_all(gone, gone_at, raws, reports)
   end
   local left, over = {}, {}
   for n, id in ipairs(gone) do
@@ -96,6 +96,7 @@ if strays or awaited or #again > 0 or reports then
       if reports and reports[id] then
         settle(task, reports[id])
       end
+      batching().count(redis.call('ZSCORE', dead, id) and batch_in(task.options), 'dead', 'left')
       leave(id, task)
       count_time(task.token, 1000)
       local wait = anew(task, at)

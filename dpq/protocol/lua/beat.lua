@@ -1,6 +1,6 @@
 -- beat: store the heartbeat of a worker, or its end. Remove workers that sent no heartbeat for `forget` ms.
 --
--- Keys: workers
+-- Keys: workers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
 -- ARGV[3]  age        ms that the worker has been running
@@ -10,7 +10,8 @@
 --                     task ("-" for none), TAB, the tokens of its leases, each with ":" and its partition if that is
 --                     not the first; "" when the worker holds no lease
 --
--- Returns 1. Each call checks a few other workers, chosen at random. All workers call equally often, so all get
+-- Returns the tokens of its leases whose tasks were cancelled; of several partitions, those of the first. Each call
+-- checks a few other workers, chosen at random. All workers call equally often, so all get
 -- checked. If no worker is left to remove the last worker, the key expires by itself.
 -- Lost reply: safe to send again; the second call's time then counts.
 local time, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
@@ -38,4 +39,10 @@ for i = 1, #drawn, 2 do
     redis.call('HDEL', workers, drawn[i])
   end
 end
-return 1
+local said = {}
+if string.find(doing, '\t', 1, true) and redis.call('EXISTS', cancelled) == 1 then
+  for token in string.gmatch(string.match(doing, '\t(.*)$'), '%S+') do
+    said[#said + 1] = redis.call('ZSCORE', cancelled, token) and token or nil
+  end
+end
+return said

@@ -1,28 +1,32 @@
 -- bury: make a task a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail
+--       tracked events trail batches cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  reason     why the task is buried, a single line
--- ARGV[5]  report     the units that the delivery has spent, as in spent; or left out
+-- ARGV[5]  report     the units that the delivery has spent, as in spent; "" for none; or left out
+-- ARGV[6]  priority   as text, for its replay; "" to keep it; or left out
+-- ARGV[7]  residual   what the double of the priority lost; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery (nothing changed).
+-- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local priority, residual = ARGV[6], ARGV[7]
 
--- Needs: now, fence, place, bury, times
+-- Needs: now, rank, fence, place, bury, times
 local task, refused = fence(id, token, 'b')
 if not task then
   return refused
 end
-if report then
+if (report or '') ~= '' then
   -- Needs: true_up
   true_up(task, report)
 end
 leave(id, task)
+set_priority(task, priority, residual)
 count_time(token, 1000)
 store_times('f')
 task.delivery = 'b'

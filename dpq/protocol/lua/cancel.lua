@@ -1,21 +1,26 @@
--- cancel: remove a live task. The holder of a running task finds it gone.
+-- cancel: remove a live task. If it is running, its holder hears of it (cancelled).
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       trail
+--       trail batches cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  key        the task's unique key, instead of the id; or ""
+-- ARGV[4]  cancels    "0": not if the task is running; or left out
 --
--- Returns 1; -2 if no live task has this id or key (nothing changed).
+-- Returns 1; -2 if no live task has this id or key; -6 if the task is running, and is not to be cancelled then (nothing
+-- changed).
 -- Lost reply: the second call answers -2.
-local time, id, key = ARGV[1], ARGV[2], ARGV[3]
+local time, id, key, cancels = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- Needs: now, record, place, trail
+-- Needs: now, record, place, cancelled, trail, batches
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
   return -2
+elseif cancels == '0' and redis.call('ZSCORE', invisible, id) then
+  return -6
 end
+note_cancelled(id, task)
 leave(id, task)
 note('cancelled', task.group, '', id, '')
 redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
@@ -24,5 +29,6 @@ redis.call('HDEL', payload, id)
 if task.key ~= '' then
   redis.call('HDEL', keys, task.key)
 end
+batching().count(batch_in(task.options), 'left', 'removed')
 admit()
 return 1

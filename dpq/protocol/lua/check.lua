@@ -3,7 +3,7 @@
 -- each report is true.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail
+--       tracked events trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       a repair goes over them in this order: waiting, ready, groups, meta, payload, delayed, invisible,
 --                     dead, keys, events (moments that next_event lacks)
@@ -22,7 +22,7 @@ if refused then
   return refused
 end
 local mends = mend == '1'
--- Needs: record, notice, groups, place, next, member, problem, diagnose, mend, regroup, go_on, page
+-- Needs: record, notice, groups, place, next, member, problem, diagnose, mend, regroup, go_on, page, waits
 if mends then
   go_on()
 end
@@ -76,6 +76,7 @@ for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == meta then
     look_at_task(name, value, mends, torn)
+    look_at_wait(name, value, mends)
   elseif set == groups then
     local _, _, shown = head_in(value)
     if not redis.call('ZSCORE', ready, shown or '') then

@@ -118,13 +118,13 @@ for _, scope in ipairs(scopes) do
 end
 -- Needs: counts
 local _, acked = counts_of('r')
-local totals = redis.call('HMGET', stats, 'pushed', 'replayed', 'acked', 'buried')
-for i = 1, 4 do
+local totals = redis.call('HMGET', stats, 'pushed', 'replayed', 'acked', 'buried', 'skipped')
+for i = 1, 5 do
   totals[i] = tonumber(totals[i] or 0) or 0
 end
 local first = redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or ''
 return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_until') or '',
-  string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2]),
+  string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2] - totals[5]),
   string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
   first, string.format('%.0f', redis.call('ZCARD', invisible)),
   string.format('%.0f', redis.call('HLEN', conf) + redis.call('HLEN', limits)) }, reply }

@@ -1,12 +1,12 @@
 -- extend: set new ends for leases, later or earlier. If a lease ran out, and no other consumer has popped the task,
 -- the holder gets the lease again.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a lease: id, token, ms from now, ...
 --
--- Returns for each lease its new end, ms; or -1 if the token is not the live token or the delivery has ended (nothing
--- changed).
+-- Returns for each lease its new end, ms; or -1 if the token is not the live token or the delivery has ended, -13 if
+-- the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer stands.
 local time, args = ARGV[1], ARGV
 

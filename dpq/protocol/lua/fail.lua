@@ -2,23 +2,26 @@
 -- recurring task waits for its next time instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail
+--       tracked events trail batches cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack
 -- ARGV[4]  ms         from now until the next attempt
 -- ARGV[5]  message    the last error, or ""
--- ARGV[6]  report     the units that the delivery has spent, as in spent; or left out
+-- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
+-- ARGV[7]  priority   as text, or "" to keep it; or left out
+-- ARGV[8]  residual   what the double of the priority lost; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery (nothing changed). If a cron task has spent its attempts, and none of
--- its times is late enough, it returns "ms TAB schedule", as ack does (nothing changed).
+-- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed). If a
+-- cron task has spent its attempts, and none of its times is late enough, it returns "ms TAB
+-- schedule", as ack does (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms, message, report = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
-local claim = token
+local priority, residual, claim = ARGV[7], ARGV[8], token
 token = string.match(token, '^%d*')
 
--- Needs: now, record, fence, place, bury, anew, recur, back, times, trail
+-- Needs: now, record, rank, fence, place, bury, anew, recur, back, times, trail
 local task, refused = fence(id, token, 'f')
 if not task then
   return refused
@@ -31,11 +34,12 @@ if spent and task.schedule ~= '' then
     return after .. task.schedule
   end
 end
-if report then
+if (report or '') ~= '' then
   -- Needs: true_up
   true_up(task, report)
 end
 leave(id, task)
+set_priority(task, priority, residual)
 count_time(token, 1000)
 store_times('f')
 redis.pcall('HINCRBY', stats, 'failed', 1)

@@ -1,7 +1,7 @@
 -- pop: do the upkeep that is due, then lease the best ready tasks that may run now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail
+--       tracked events trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000; -n reads the first n tasks, and leases none (a look)
 -- ARGV[3]  visibility the lease, ms
@@ -10,12 +10,15 @@
 -- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
 --                     moment, ms with three digits, that it watches because a reply named it
 -- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
+-- ARGV[8]  wanted     the id of the only task to lease, whatever stands before it; or left out
+-- ARGV[9]  forced     "1" if that task may be delayed, else ""; or left out
 --
 -- Returns one of:
 -- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
 --   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
---   follows: ms after which the waiter asks again in any case (rest).
+--   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1: it is not ready, or
+--   a limit does not let it run. Then nothing has changed.
 -- * {-5}: the upkeep is not done yet: call again at once.
 -- * {score, order and id, ...}: the reply to a look, the first tasks in ready. If there is none, or the queue lets none
 --   of them run, a look gets one of the other replies.
@@ -25,6 +28,7 @@
 -- units that these tasks took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local wanted, forced = ARGV[8], ARGV[9]
 
 -- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
@@ -55,7 +59,7 @@ if soonest and not (soonest > instant) then -- NaN comes here, too: the moment i
 end
 
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
-local grouped = there > 2
+local grouped = there > 2 or wanted ~= nil -- the group of that task may have no head
 if noted and grouped and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
   return { -9 }
 end
@@ -63,18 +67,15 @@ local judge, crown, after_all, at_last
 local queue_limited = settings[4] or settings[5]
 if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
   local function limit()
-    -- Needs: rules, keep, judge
+    -- Needs: rules, judge
     seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, see above
-    local judge_queue, settle
-    judge_queue, at_last, settle = queue_judge(most)
+    local judge_queue, settle, finish
+    judge_queue, at_last, settle, finish = queue_judge(most)
     if not grouped then
-      return judge_queue, nil, function()
-        settle()
-        keep()
-      end
+      return judge_queue, nil, finish
     end
     -- Needs: judge_groups
-    return group_judge(judge_queue, settle)
+    return group_judge(judge_queue, settle, wanted)
   end
   if queue_limited then
     judge, crown, after_all = limit()
@@ -100,7 +101,11 @@ token = last and last > token and last < 9e15 and last or token -- a larger numb
 -- Needs: take
 local metas, rotten = {}, {}
 local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token }
-while #metas < 2 * most and not take(taken, most, max_bytes, batch, judge, crown) do
+if wanted then
+  -- Needs: wanted
+  take_wanted(taken, wanted, forced, judge, crown)
+end
+while not wanted and #metas < 2 * most and not take(taken, most, max_bytes, batch, judge, crown) do
 end
 
 if after_all then
@@ -131,10 +136,8 @@ if #rotten > 0 then
   -- Needs: discard
   discard(rotten)
 end
-if #metas > 0 then
-  return reply
-elseif taken.passed > 0 then
-  return { -5 }
+if reply or wanted or taken.passed > 0 then
+  return reply or wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }
 end
 -- Needs: next, rest
 local event = next_event()

@@ -1,7 +1,7 @@
--- promote: do a bounded step of upkeep. It makes due tasks ready, and removes dead letters over their caps.
+-- promote: do a bounded step of upkeep. It makes due tasks ready, and removes dead letters and batches over their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail
+--       tracked workers history events trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
@@ -13,7 +13,7 @@
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
--- Needs: now, refusal, go_on, bury, next, prune, upkeep, remember
+-- Needs: now, refusal, go_on, bury, batch_list, next, prune, upkeep, remember
 local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partition_count'))
 local refused = refusal(format, stored, partitions)
 if refused then
@@ -30,6 +30,9 @@ if redis.call('EXISTS', gates) == 1 then
   pruned = prune(20)
 end
 moved = math.max(moved, trim(batch))
+if redis.call('EXISTS', batches) == 1 then
+  batch_list().prune(batch)
+end
 local event = next_event()
 remember()
 return { moved, event and math.max(math.ceil(event - now), 0) or -1, pruned > 0 and pruned or nil }

@@ -1,7 +1,7 @@
 -- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       events trail
+--       events trail batches cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing
@@ -9,11 +9,12 @@
 --                     later step tells of this one
 -- ARGV[5..]            ids: only these tasks
 --
--- Returns how many tasks it removed; call again until it returns 0. The holder of a running task finds it gone.
+-- Returns how many tasks it removed; call again until it returns 0. The holder of a running task hears that it was
+-- cancelled.
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
--- Needs: now, record, place, member, event
+-- Needs: now, record, place, cancelled, member, event, batches
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed = {}, 0
 for i = 5, #args do
@@ -26,10 +27,14 @@ for _, member in ipairs(members) do
   local id = split(set, member)
   local task = read(redis.call('HGET', meta, id) or '')
   if task then
+    if set == invisible then
+      note_cancelled(id, task)
+    end
     leave(id, task)
     if task.key ~= '' then
       redis.call('HDEL', keys, task.key)
     end
+    batching().count(state ~= 'dead' and batch_in(task.options), 'left', 'removed')
   end
   redis.call('ZREM', set, member)
   redis.call('HDEL', meta, id)

@@ -1,7 +1,7 @@
 -- push: add tasks, ready or delayed. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail
+--       tracked trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     "max priority TAB group LF", without the max if it is 10. The spec of any other task is its
@@ -15,6 +15,7 @@
 -- * 0: done.
 -- * 1: the queue does not exist: configure it and push again.
 -- * 2: the time follows, ms.
+-- * -10: the batch of a task is finished: the number of that task and the name of the batch follow.
 -- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
@@ -28,10 +29,10 @@ end
 local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
 local ids, group_of, others_too, wrong = bounded(args)
-local options = {}
+local options, batched = {}, false
 if others_too then
   -- Needs: options
-  options, wrong = read_options(args)
+  options, wrong, batched = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
@@ -39,8 +40,12 @@ local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], setti
 if refused then
   return refused
 end
-local holders, claims, fresh, keyed, met = {}, nil, 0, false, false
+local holders, claims, fresh, keyed, met = {}, nil, 0, false, 0
 local known = redis.call('HMGET', meta, unpack(ids))
+if batched then
+  -- Needs: join
+  refused = late_for_batch(ids, options, known)
+end
 for i = 1, #ids do
   if not known[i] then
     fresh = fresh + 1
@@ -49,29 +54,19 @@ for i = 1, #ids do
 end
 if keyed then
   -- Needs: claim
-  claims = {}
-  for i, id in ipairs(ids) do
-    if not known[i] and options[i] and options[i].key ~= '' then
-      local holder, status = claim(claims, id, options[i])
-      if status then
-        return { status, i, holder }
-      elseif holder then
-        holders[i], fresh, met = holder, fresh - 1, true
-      end
-    end
-  end
+  holders, claims, met, refused = claim_keys(ids, options, known, refused)
 end
+if refused then
+  return refused
+end
+fresh = fresh - met
 
-local lifo, rate, aging = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0, '0'
-if rate > 0 and rate <= 1000000 and #settings[3] <= 24 and string.find(settings[3], '^%d[%d.e+-]*$') then
-  aging = settings[3] .. '@' .. (string.match(string.sub(settings[4] or '', 1, 15), '^%d+$') or '0')
-end
 local plain, delays, others, reply = {}, {}, {}, { 0 }
-local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, aging = aging,
-  setting = settings[8] }
+local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, setting = settings[8] }
 if fresh > 0 then
   -- Needs: draw, fresh
-  local place = draw(stats, 'pushed', fresh)
+  local lifo, place = settings[2] == 'lifo', draw(stats, 'pushed', fresh)
+  batch.aging = aging_of(settings[3], settings[4])
   if settings[5] == 'round_robin' or settings[7] then
     place = draw(conf, 'turns', fresh, settings[7])
   end
@@ -90,6 +85,10 @@ end
 if #plain > 0 then
   redis.call('ZADD', ready, unpack(plain))
 end
+if batched then
+  -- Needs: join
+  join_batches(ids, options, known, holders)
+end
 
 if batch.heavy then
   redis.call('HSET', conf, 'heavy', '1')
@@ -103,7 +102,7 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-if #delays > 0 or met or others[1] then
+if #delays > 0 or met > 0 or others[1] then
   -- Needs: notice, place, merge, gather
   gather(others)
   if #delays > 0 then
@@ -119,6 +118,10 @@ if #delays > 0 or met or others[1] then
       reply[#reply + 1] = holders[i]
     end
   end
+end
+if batched then
+  -- Needs: join
+  seal_all(ids, options)
 end
 if settings[9] then
   -- Needs: pushed

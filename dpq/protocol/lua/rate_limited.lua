@@ -2,7 +2,7 @@
 -- does not count, and the task keeps its priority and its order. The first task after the closing is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events trail
+--       events trail cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -13,11 +13,11 @@
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  status     of the answer, three digits, if it was not 429; or left out
 --
--- Returns 1; -1 if the token is not the live token or the delivery has ended (nothing changed). If the scope is closed
--- for longer already, that closing stays. After the closing, the windows grant one unit and then go at their pace. A
--- learned rate goes down, once for each delivery and each closing. The windows of a fixed limit get more slack, unless
--- the task was the probe, or was popped before they last got some. The request stays spent; other units that `report`
--- does not name count as not spent.
+-- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
+-- changed). If the scope is closed for longer already, that closing stays. After the closing, the windows grant one
+-- unit and then go at their pace. A learned rate goes down, once for each delivery and each closing. The windows of a
+-- fixed limit get more slack, unless the task was the probe, or was popped before they last got some. The request stays
+-- spent; other units that `report` does not name count as not spent.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local report, status = ARGV[6], ARGV[7]

@@ -1,6 +1,6 @@
 -- release: give a task back. The attempt does not count, and the task keeps its order among equal priorities.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked trail
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked trail cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -10,12 +10,12 @@
 -- ARGV[7]  report     the units that the delivery has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery (nothing changed).
+-- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local priority, residual, report = ARGV[5], ARGV[6], ARGV[7]
 
--- Needs: now, record, fence, place, back, trail
+-- Needs: now, record, rank, fence, place, back, trail
 local task, refused = fence(id, token, 'r')
 if not task then
   return refused
@@ -27,9 +27,7 @@ end
 leave(id, task)
 note('released', task.group, '', id, string.format('%.0f ms', ms))
 task.delivery = 'r'
-if priority ~= '' then
-  task.priority, task.order = priority, residual .. string.sub(task.order, -15)
-end
+set_priority(task, priority, residual)
 redis.call('HSET', meta, id, write(task))
 back(id, task, ms)
 admit()

@@ -1,7 +1,7 @@
 -- replay: make dead tasks ready again, all at once or one after the other.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events trail
+--       events trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  first      ms from now until the first task is due
 -- ARGV[3]  spacing    ms from each task to the next; it may have a fraction
@@ -15,7 +15,7 @@
 local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
 local told = tonumber(ARGV[4])
 
--- Needs: now, record, place, back, event, trail
+-- Needs: now, record, place, back, event, trail, batches
 local replayed = 0
 for i = 5, #args do
   local id = args[i]
@@ -27,6 +27,7 @@ for i = 5, #args do
     note('replayed', task.group, '', id, string.format('%.0f ms', ms))
     back(id, task, ms)
     replayed = replayed + 1
+    batching().count(batch_in(task.options), 'dead', 'left')
   end
 end
 if replayed > 0 then

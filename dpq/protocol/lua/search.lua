@@ -14,6 +14,10 @@
 -- ARGV[11] fault      the first 200 bytes of the task's last error, with "#" in the same way; "-" for any
 -- ARGV[12] recurs     "1" for recurring tasks only
 -- ARGV[13] blind      "1" does not search payloads for the text
+-- ARGV[14] highest    the highest priority, or "" for any
+-- ARGV[15] prefix     the beginning of the key, or "" for any
+-- ARGV[16] age        ms since the push at least, of dead tasks since the death; "" for any
+-- ARGV[17] time       ms, or "" for the server's clock
 --
 -- Returns a flat list: how many tasks passed; how many were looked at; how many are left behind them; the score and the
 -- member of the last task that was looked at, "" for none; then id, until, record, payload, score and member of each
@@ -22,8 +26,9 @@
 local state, score, member, most, look = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local max_bytes, group, least, text = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9]
 local reason, fault, recurs, blind = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local highest, prefix, age, time = tonumber(ARGV[14]), ARGV[15], tonumber(ARGV[16]), ARGV[17]
 
--- Needs: member, body, record, shape, layout
+-- Needs: member, body, passes
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
 local set, sizes = sets[state], max_bytes
 
@@ -58,37 +63,9 @@ if group ~= '' and set == waiting then -- the tasks of a group stand together
   stop = redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\n')
 end
 
-local function holds(id, raw)
-  local names, named = string.find(raw, '\t', 1, true) or 1, #text > 7 and string.sub(id, 1, #text) == text
-  if blind == '1' then
-    return named or string.find(string.match(raw, '^[^\n]*'), text, names, true)
-  end
-  if named or string.find(raw, text, names, true) then
-    return true
-  end
-  local apart = not string.find(raw, '\n', 1, true) and redis.call('HGET', payload, id)
-  return apart and string.find(apart, text, 1, true)
-end
-
 local passed, looked, reply = 0, 0, { 0, 0, 0, '', '' }
-local function passes(id, raw)
-  if group ~= '' and string.match(raw, GROUP) ~= group then
-    return false
-  end
-  if text ~= '' and not holds(id, raw) then
-    return false
-  end
-  if reason ~= '' or fault ~= '-' or recurs == '1' then
-    local why, met, rest = said(raw)
-    if reason ~= '' and shape(why) ~= reason or fault ~= '-' and shape(met) ~= fault
-      or recurs == '1' and not string.find(rest, '\t', 1, true) then
-      return false
-    end
-  end
-  local task = least and read(raw)
-  return not least or task and tonumber(task.priority) >= least
-end
-
+local passes = filtered({ group = group, least = least, text = text, reason = reason, fault = fault, recurs = recurs,
+  blind = blind, highest = highest, prefix = prefix, age = age })
 local full = false
 while not full and looked < look and first + looked < stop do
   local from = first + looked

@@ -1,12 +1,14 @@
 -- set_visibility: hide a task for a time. This delivery does not count as a failed attempt.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked trail
+--       cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         from now until the task is visible
 --
--- Returns 1; -1 if the token is not the live token or the delivery has ended (nothing changed).
+-- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
+-- changed).
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 

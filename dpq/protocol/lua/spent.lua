@@ -1,14 +1,14 @@
 -- spent: store the units that a delivery has spent. In all windows of these units they replace the units that the
 -- delivery was charged.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  report     the units, as "tokens=812,=1"; the unit without a name is requests
 --
 -- Returns 1; 0 if an earlier call has stored all these units for this delivery (nothing changed); -1 if its token is
--- not the live token, or the delivery has ended (nothing changed).
+-- not the live token, or the delivery has ended; -13 if the task was cancelled (nothing changed).
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -45,6 +45,6 @@ end
 local changed = { priority ~= '' and string.format('priority %s', priority) or nil }
 changed[#changed + 1] = wait ~= '' and string.format('in %s ms', wait) or nil
 note('updated', task.group, '', id, table.concat(changed, ', '))
-revise(id, task, priority ~= '' and priority, residual, wait ~= '' and wait)
+revise(id, task, priority, residual, wait ~= '' and wait)
 admit()
 return 1

@@ -31,6 +31,7 @@
 
   const said = (at, now, how) => {
     const rest = at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
+    if ("utc" in how) return utc(at, SECONDS);
     if ("until" in how) return `${utc(at, SECONDS)}, ${rest}`;
     if ("about" in how) return at > now ? `${utc(at, at > now + 12e4 ? 16 : SECONDS)}, ${rest}` : "now";
     if (!("clock" in how)) return rest;

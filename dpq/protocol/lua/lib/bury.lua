@@ -1,6 +1,6 @@
 -- bury: move tasks to the dead letters. Their number and their age have caps.
 -- Keys: payload meta dead keys conf stats
--- Needs: now, record, event, trail, layout
+-- Needs: now, record, event, trail, layout, batches
 -- Gives: forget(id, task), which removes all that is stored of a task;
 --        rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason), which makes a task a dead letter;
@@ -36,7 +36,7 @@ end
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
 
-local function die(id, task, reason)
+local function die(id, task, reason, batch)
   task.reason = reason
   redis.call('HSET', meta, id, write(task))
   redis.call('ZADD', dead, stamp, id)
@@ -46,10 +46,13 @@ local function die(id, task, reason)
   end
   tell('dead', task.group, '', id, reason)
   redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
+  if batch then
+    batching().count(batch, 'left', 'dead')
+  end
 end
 
 local function bury(id, task, reason)
-  die(id, task, reason)
+  die(id, task, reason, batch_in(task.options))
   trim(2)
 end
 
@@ -57,5 +60,5 @@ end
 local function rescue(id, raw)
   local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
   task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''
-  die(id, task, 'bad record')
+  die(id, task, 'bad record', batch_in(raw or ''))
 end

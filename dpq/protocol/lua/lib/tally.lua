@@ -20,6 +20,8 @@ local function tally()
     local count = #(text or '') <= 15 and string.match(text or '', '^-?%d+$') -- any other text is damage
     counts[names[i]] = math.max((count or 0) + (more[names[i]] or 0), 0)
   end
+  local skipped = tonumber(redis.call('HGET', stats, 'skipped') or '') -- numbers of the sequence that an import skipped
+  counts.pushed = math.max(counts.pushed - (skipped or 0), 0)
   for name, count in pairs(counts) do
     counts[name] = count ~= 0 and count or nil
   end

@@ -1,7 +1,7 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, ended, place, bury, next, prune, notes, trail, marks
+-- Needs: now, record, groups, ended, place, bury, batches, next, prune, notes, trail, marks
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -56,19 +56,22 @@ local function upkeep(most, quiet)
     redis.call('HSET', meta, unpack(records))
   end
 
-  ids, raws = due(delayed)
-  for i, id in ipairs(ids) do
-    local task = raws[i] and read(raws[i])
-    if task then
-      if task.expires ~= '0' and task.deliveries == '0' and tonumber(task.expires) <= now then
-        bury(id, task, 'expired')
-      else
-        enter(id, task)
+  repeat -- a death may end a batch, and make the task due that waits for it
+    ids, raws = due(delayed)
+    batching().take_released()
+    for i, id in ipairs(ids) do
+      local task = raws[i] and read(raws[i])
+      if task then
+        if task.expires ~= '0' and task.deliveries == '0' and tonumber(task.expires) <= now then
+          bury(id, task, 'expired')
+        else
+          enter(id, task)
+        end
+      elseif raws[i] then
+        rescue(id, raws[i])
       end
-    elseif raws[i] then
-      rescue(id, raws[i])
     end
-  end
+  until batching().take_released() == 0
 
   local emptied = 0
   for _, group in ipairs(due(closed)) do

@@ -1,11 +1,12 @@
 -- judge: apply the queue's own limit inside of pop.
 -- Keys: ready invisible tracked
--- Needs: now, gate, opens, cost, estimate, callers, booked, charge
--- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns three functions:
+-- Needs: now, gate, keep, opens, cost, estimate, callers, booked, charge
+-- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns four functions:
 --        judge(score, member, id, cost, group, token, raw, units): charges a task that may run. It returns true, or the
 --          changes of the task's record (estimate); nil if the queue does not let the task run, which ends the pop.
 --        at_last(): when the queue's limit lets the next task run, and when a task of one unit; nil means now.
---        settle(): charges what is still owed. To be called after the last task, and before keep.
+--        settle(): charges what is still owed. To be called after the last task, and before keep;
+--        finish(): settles, and stores the gate.
 
 -- Returns how many tasks of one unit may all run now. If a task of n units may run, then n tasks of one unit may, too,
 -- unless a burst is smaller than n. So a single question, and a single charge, serves all of them.
@@ -73,5 +74,10 @@ local function queue_judge(most)
     return at > instant and at or nil, least > instant and least or nil
   end
 
-  return judge, at_last, settle
+  local function finish()
+    settle()
+    keep()
+  end
+
+  return judge, at_last, settle, finish
 end

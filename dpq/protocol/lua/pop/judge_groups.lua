@@ -3,13 +3,14 @@
 -- Keys: groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
 --        booked, turns, marks
--- Gives: group_judge(judge_queue, settle), for two functions of the queue's limit (judge). It returns three functions:
+-- Gives: group_judge(judge_queue, settle, wanted), for two functions of the queue's limit (judge). It returns three
+--        functions:
 --        judge(score, member, id, cost, group, token, raw): as the judge of the queue. It returns false if the group
---          does not let the task run; if its limit refuses, the group closes. For a pool, the changes of the record
---          name the member that the task runs as.
+--          does not let the task run; if its limit refuses, the group closes, unless the task is `wanted` (wanted). For
+--          a pool, the changes of the record name the member that the task runs as.
 --        crown(group, frame, at): gives a group without a head its next head (step_up).
 --        after_all(): stores the results. To be called after the last task.
-local function group_judge(judge_queue, settle)
+local function group_judge(judge_queue, settle, wanted)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
   local queue = gate_of('')
 
@@ -36,12 +37,11 @@ local function group_judge(judge_queue, settle)
         at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
       end
     end
-    if at > instant then
+    if at > instant and not wanted then
       shut(group)
       close(group, at)
-      return false
     end
-    if gate and gate.rules.weight and passes(gate, score, member) then
+    if at > instant or gate and gate.rules.weight and not wanted and passes(gate, score, member) then
       return false
     end
     local may = judge_queue(score, member, id, cost, group, token, raw, units)

@@ -9,11 +9,12 @@
 --        `judge` and `crown` are the functions of limits, or nil. The fields of `taken`: metas, the ids and records to
 --        store; long, by id, the payloads that have a field of their own; bytes, the size of all payloads; rotten,
 --        tasks for the dead letters; passed, how many tasks pop does not return; token, the newest token so far;
---        changes, the tables of changes to a record that a judge returned instead of true (change).
+--        changes, the tables of changes to a record that a judge returned instead of true (change); popped, a member
+--        and its score to decide about instead of the best tasks (wanted).
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
   taken.size = taken.size or crown and most > 1 and redis.call('HGET', conf, 'fairness') == 'round_robin' and 1 or 16
-  local popped = redis.call('ZPOPMIN', ready, math.min(taken.size, most - #metas / 2))
+  local popped = taken.popped or redis.call('ZPOPMIN', ready, math.min(taken.size, most - #metas / 2))
   if #popped == 0 then
     return true
   end

@@ -1,8 +1,9 @@
--- claim: find the task that holds the key of a push, or let the push claim the key.
+-- claim: find the tasks that hold the keys of a push, or let the push claim these keys.
 -- Keys: meta keys
 -- Needs: layout
--- Gives: claim(claims, id, option): nil if the key was free; else the id of its holder, and, if the push may not meet
---        that holder, the status of push: -3 or -4. `claims` has the earlier claims of this push, by key.
+-- Gives: claim_keys(ids, options, known, refused), for the variables of push with these names: the holders by the
+--        number of the task; the claims {id, group} by key; how many tasks met a holder; and the reply of push:
+--        `refused`, or another one if a task may not meet its holder.
 local function claim(claims, id, option)
   local group, key = option.group, option.key
   local earlier = claims[key]
@@ -17,4 +18,19 @@ local function claim(claims, id, option)
     return holder, -4
   end
   return holder
+end
+
+local function claim_keys(ids, options, known, refused)
+  local holders, claims, met = {}, {}, 0
+  for i, id in ipairs(ids) do
+    if not known[i] and options[i] and options[i].key ~= '' then
+      local holder, status = claim(claims, id, options[i])
+      if status then
+        return holders, claims, met, refused or { status, i, holder }
+      elseif holder then
+        holders[i], met = holder, met + 1
+      end
+    end
+  end
+  return holders, claims, met, refused
 end

@@ -1,10 +1,19 @@
 -- fresh: add a pushed task to a batch.
 -- Needs: now, begin, body, score, layout
--- Gives: add(id, spec, body, place, group, batch). For a plain task `spec` is its score, for any other its options, and
+-- Gives: aging_of(rate, since), the text for records by two settings of the queue;
+--        add(id, spec, body, place, group, batch). For a plain task `spec` is its score, for any other its options, and
 --        `group` is nil. `place` is the task's place among equals. The fields of the batch: metas and payloads, the
 --        entries to store; delays and plain, the entries of delayed and ready; others (group, score, member of ready,
 --        ...), which gather stores; heavy, true if a task has another cost than 1, or a member; aging, the text for its
 --        records; setting, the queue's `payloads`.
+local function aging_of(rate, since)
+  local number = tonumber(rate or 0) or 0
+  if number > 0 and number <= 1000000 and #rate <= 24 and string.find(rate, '^%d[%d.e+-]*$') then
+    return rate .. '@' .. (string.match(string.sub(since or '', 1, 15), '^%d+$') or '0')
+  end
+  return '0'
+end
+
 local function place_other(others, group, score, member)
   local n = #others
   others[n + 1], others[n + 2], others[n + 3] = group, score, member
@@ -27,7 +36,10 @@ local function add_full(id, option, body, place, batch)
   n = #batch.metas
   batch.metas[n + 1], batch.metas[n + 2] = id, record .. tail .. behind_it
   batch.heavy = batch.heavy or cost ~= '1' or option.member
-  if wait ~= 0 then
+  if option.seals then
+    n = #batch.delays
+    batch.delays[n + 1], batch.delays[n + 2] = '90000000000000', id -- until its batch is finished (batches)
+  elseif wait ~= 0 then
     n = #batch.delays
     batch.delays[n + 1], batch.delays[n + 2] = string.format('%.0f', now + wait), id
   elseif group == '' and aging == '0' then

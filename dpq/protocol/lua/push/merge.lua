@@ -1,6 +1,6 @@
 -- merge: change the task that holds the key of a push.
 -- Keys: invisible payload meta dead conf
--- Needs: now, record, body, begin, renew, revise, recost
+-- Needs: now, record, body, begin, renew, revise, recost, notes, marks, batches
 -- Gives: merge(id, option, body), which does what on_duplicate says. Not for "error": push then changes nothing.
 local function merge(id, option, body)
   local task = read(redis.call('HGET', meta, id) or '')
@@ -24,6 +24,7 @@ local function merge(id, option, body)
       redis.call('HDEL', payload, id)
     end
     recost(task, cost)
+    local was = batch_in(task.options)
     task.options = option.notes .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
     if cost ~= '1' or option.member then
       redis.call('HSET', conf, 'heavy', '1')
@@ -33,6 +34,17 @@ local function merge(id, option, body)
       task.expires = wait and expires or task.expires
     elseif how == 'update' then
       task.schedule = ''
+    end
+    local batch = task.schedule == '' and (option.batch or was) or nil
+    if was or option.batch then
+      local from = died and 'dead' or 'left'
+      if was and was ~= batch then
+        batching().count(was, from, 'removed')
+      end
+      if batch and (died or was ~= batch) then
+        batching().count(batch, was == batch and from or nil, 'left')
+      end
+      set_note(task, BATCH, batch)
     end
     if how == 'rerun' and redis.call('ZSCORE', invisible, id) then
       task.again, task.max, task.expires = string.format('%.0f', now + wait), most, expires

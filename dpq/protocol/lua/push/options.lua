@@ -5,14 +5,15 @@
 -- list of 14 values in 0.59 us.
 -- Needs: marks
 -- Gives: read_options(args), for the arguments of push: the options of the tasks that are not plain, by the number of
---        the task; and an error that push is to answer, or nil. The option `notes` is the text of the record's notes.
+--        the task; and an error that push is to answer, or nil; and true if a task has a batch, or waits for one. The
+--        option `notes` is the text of the record's notes.
 local USUAL = { residual = '1', max_attempts = 10, cost = '1', delay = 0, expires_in = 0, group = '', key = '',
   on_duplicate = 'keep', notes = '' }
 local LONGEST = { priority = 24, residual = 4, cost = 200, group = 200, key = 200, on_duplicate = 14, cron = 400,
-  trace = 55, member = 100 }
+  trace = 55, member = 100, batch = 200, seals = 200 }
 local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', cost = '^%d+,?[%l%d_=,]*$',
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
-  trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$' }
+  trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$' }
 local LARGEST = { max_attempts = 1000000, delay = 315360000000, expires_in = 315360000000, every = 315360000000,
   first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
 
@@ -21,6 +22,7 @@ local function rule_of(name)
     cost = 'a number of requests, then units: such as 2 or 1,tokens=1800', group = 'a name without control characters',
     key = 'a name without control characters', on_duplicate = 'keep, update, raise_priority, rerun or error',
     member = 'a name without control characters, and without a ~ in front', trace = 'a W3C traceparent',
+    batch = 'a name without control characters', seals = 'a name without control characters',
     cron = 'five or six fields and a zone, such as */5 * * * * UTC' }
   if words[name] then
     return 'must be ' .. words[name] .. ', as text of at most ' .. LONGEST[name] .. ' bytes'
@@ -50,11 +52,12 @@ local function wrong_option(options)
     return 'on_duplicate'
   end
   return options.every == 0 and 'every' or options.max_attempts == 0 and 'max_attempts'
-    or options.cron and not options.first and 'first' or nil
+    or options.cron and not options.first and 'first'
+    or (options.every or options.cron) and (options.batch and 'batch' or options.seals and 'seals') or nil
 end
 
 local function read_options(args)
-  local options, usual = {}, { __index = USUAL }
+  local options, usual, batched = {}, { __index = USUAL }, false
   for i = 3, #args, 3 do
     if string.byte(args[i]) == 123 then
       local each = cjson.decode(args[i])
@@ -70,7 +73,10 @@ local function read_options(args)
       if each.member then
         each.notes = each.notes .. PIN .. each.member
       end
+      if each.batch or each.seals then
+        batched, each.notes = true, each.notes .. BATCH .. (each.batch or '\1' .. each.seals)
+      end
     end
   end
-  return options
+  return options, nil, batched
 end

@@ -1,6 +1,6 @@
 -- mend: look at a task, and mend it. Afterwards it is in exactly one set, with its record, its payload and its key.
 -- Keys: ready delayed invisible waiting groups payload meta dead keys stats
--- Needs: now, record, problem, notice, ended, place, bury, diagnose, notes, marks
+-- Needs: now, record, problem, notice, ended, place, bury, batch_list, diagnose, notes, marks
 -- Gives: salvage(id), for an id without a readable record; look_at_task(id, raw, mends, torn). If `mends`, it mends the
 --        task, and adds to `torn` the groups that must begin anew. Else it only reports.
 
@@ -22,7 +22,8 @@ local function home_of(task, states)
     return 'dead'
   elseif states.invisible then
     return 'invisible'
-  elseif states.delayed or #states == 0 and task.deliveries == '0' and task.enqueued + task.wait > now then
+  elseif states.delayed or #states == 0 and task.deliveries == '0'
+    and (task.enqueued + task.wait > now or batch_list().awaited(task.options)) then
     return 'delayed'
   end
 end
@@ -87,8 +88,9 @@ local function look_at_task(id, raw, mends, torn)
       redis.call('ZADD', dead, stamp, id)
       redis.call('HINCRBY', stats, 'buried', '1')
     elseif home == 'delayed' and not states.delayed then
-      redis.call('ZADD', delayed, task.enqueued + task.wait, id)
-      notice(task.enqueued + task.wait - now)
+      local due = batch_list().awaited(task.options) and batch_list().until_released or task.enqueued + task.wait
+      redis.call('ZADD', delayed, due, id)
+      notice(due - now)
     elseif not home and task.group == '' then
       enter(id, task)
     elseif not home then

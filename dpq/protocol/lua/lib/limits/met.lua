@@ -1,9 +1,9 @@
 -- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
 -- Keys: stats
--- Needs: now, pace, debt, open_or_close, mark, event
+-- Needs: now, pace, debt, closing, open_or_close, mark, event
 -- Gives: meet(gate, ms, granted, counts, was_probe, status), which closes the gate for `ms`. `granted` is when the
---        request was granted, ms. If the 429 `counts`, it teaches the gate a slack or a rate. The caller must call
---        admit (place) afterwards;
+--        request was granted, ms. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by hand
+--        without an end stays as it is. The caller must call admit (place) afterwards;
 --        named(status, detail), the detail of an event `rate_limited`, behind the status. A status of nil is a 429.
 local function named(status, detail)
   return status and status .. ', ' .. detail or detail
@@ -61,7 +61,8 @@ local function lower(gate, rules)
 end
 
 local function meet(gate, ms, granted, counts, was_probe, status)
-  local rules, opens, before = gate.rules, math.max(gate.opens, now + ms), gate.rate
+  local rules, by_hand, before = gate.rules, gate.why == 'h' and gate.opens >= UNTIL_OPENED, gate.rate
+  local opens = by_hand and now + ms or math.max(gate.opens, now + ms)
   if instant < gate.since then -- `since` is the end of the closing that has lowered the rate
     gate.since = opens
   elseif rules.ceiling > 0 and gate[1] and counts then
@@ -77,8 +78,12 @@ local function meet(gate, ms, granted, counts, was_probe, status)
   if not is_repeated('rate_limited', group, member) then
     tell('rate_limited', group, member, '', named(status, string.format('closed until %.0f', opens)))
   end
-  gate.opens, gate.why, gate.changed = opens, 'l', true
   gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one
+  gate.changed = true
+  if by_hand then
+    return
+  end
+  gate.opens, gate.why = opens, 'l'
   for i, window in ipairs(rules) do
     gate[i].owed = math.max(gate[i].paid, owed_after(opens, window, gate[i]))
   end

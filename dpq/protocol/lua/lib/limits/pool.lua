@@ -1,20 +1,18 @@
 -- pool: find the member of a pool that a task may run as. Layout: docs/storage.md, "Pools".
 -- dpq/model/gates.py computes the same.
 -- Keys: gates
--- Needs: now, gate, opens
+-- Needs: now, gate, opens, closing
 -- Gives: pool_at(gate, cost, rank, pin), for the gate of a group with members. `pin` is the member that the task is
 --        pinned to, or nil. It returns when the group and a member let the task run, ms. If members let it run now, the
 --        second value is the gate of the member that was granted least recently;
---        granted_to(mate), to be called after a grant to a member;
---        UNTIL_OPENED, the moment that stands for a closing without an end.
-local UNTIL_OPENED = 90000000000000 -- what delay_group writes for a closing without an end
-local grants = 0
+--        granted_to(mate), to be called after a grant to a member.
+local latest = instant
 
--- Notes when a member was granted last. The grants of one script differ by the smallest step of a double that is a
--- time.
+-- Notes when a member was granted last. Two grants of a pool differ by the smallest step of a double that is a time,
+-- also in one millisecond, and where the clock was set back.
 local function granted_to(mate)
-  grants = grants + 1
-  mate.last, mate.changed = instant + grants / 4096, true
+  latest = latest + 1 / 4096
+  mate.last, mate.changed = latest, true
 end
 
 local function pool_at(gate, cost, rank, pin)
@@ -31,6 +29,7 @@ local function pool_at(gate, cost, rank, pin)
   local soonest, best = UNTIL_OPENED, nil
   for i, name in ipairs(gate.rules.members) do
     local mate = gate.mates[i]
+    latest = math.max(latest, mate.last)
     local at = (not pin or pin == name) and opens_at(mate, cost, rank)
     if at and at < math.max(soonest, instant + 1) and full(mate) then
       at = math.max(at, now + 30000)

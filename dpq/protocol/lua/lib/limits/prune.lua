@@ -1,7 +1,7 @@
 -- prune: remove gates that hold nothing any more. Each call checks a few gates at random, so gates of groups that are
 -- gone cannot pile up. With two checks for each group that becomes empty, at most half of the gates are useless.
 -- Keys: groups conf limits gates
--- Needs: now, gate, booked, budgets
+-- Needs: now, gate, booked, budgets, closing
 -- Gives: prune(most), which checks at most that many gates and returns how many it has removed.
 
 -- True if a gate holds only grants, and none of them counts any more.
@@ -53,8 +53,8 @@ local function prune(most)
       if gate.slack > 0 then
         until_ms = math.max(until_ms, gate.beside + 3 * gate.half)
       end
-      if gate.gone then -- a member that left the pool may come back: keep it while its grants count
-        until_ms = 0
+      if gate.gone then -- a member that left the pool may come back: keep it while it is closed, or its grants count
+        until_ms = gate.opens < UNTIL_OPENED and gate.opens or 0
         for per, upto in string.gmatch(drawn[i + 1], ' (%d+)[a-z0-9_]*:([%d.]+)') do
           until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
         end

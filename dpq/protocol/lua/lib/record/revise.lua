@@ -1,16 +1,17 @@
 -- revise: change a stored task in place.
 -- Keys: delayed invisible meta
--- Needs: now, record, place, back
--- Gives: revise(id, task, priority, residual, wait). A value of nil stays as it is. A running task keeps its lease:
---        only its priority changes, for its return.
+-- Needs: now, record, rank, place, back
+-- Gives: revise(id, task, priority, residual, wait). A value of nil, or a priority of "", stays as it is. A
+--        running task keeps its lease: only its priority changes, for its return.
 local function revise(id, task, priority, residual, wait)
   local running = redis.call('ZSCORE', invisible, id)
   local moves = not running and (wait or not redis.call('ZSCORE', delayed, id))
   if moves then
     leave(id, task)
   end
-  if priority then
-    task.priority, task.order = priority, residual .. string.sub(task.order, -15)
+  set_priority(task, priority, residual)
+  if moves and wait then -- by hand: it waits for no batch any more
+    task.options = string.gsub(task.options, '\27\1[^\25-\31]*', '')
   end
   if moves and wait and now < task.enqueued + task.wait then
     task.wait = string.format('%.0f', math.max(now + wait - task.enqueued, 0)) -- the task has not been due yet

@@ -1,0 +1,145 @@
+"""`dpq export` and `dpq import`: a queue as lines of JSON, to stdout and from stdin."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from rich.progress import TextColumn
+
+from dpq import DPQ
+from dpq.cli._existing import existing
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Queue, Url, option
+from dpq.cli._progress import Bar
+from dpq.cli._terminal import Failed, talk
+
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="[QUEUE]", help="The queue's name, as --queue.", show_default=False),
+]
+
+
+class _Counted:
+    """Lines that show on stderr how many were read or written."""
+
+    def __init__(self, lines: Any, what: str) -> None:
+        self._lines, self._what = lines, what
+        self.seekable = getattr(lines, "seekable", lambda: False)
+
+    def __iter__(self) -> Iterator[Any]:
+        bar = Bar(TextColumn("{task.fields[done]} lines " + self._what), lines=False, done=0)
+        try:
+            look = time.monotonic() + bar.seconds
+            for done, line in enumerate(self._lines, 1):
+                yield line
+                if time.monotonic() >= look:
+                    look = time.monotonic() + bar.seconds
+                    bar.show(f"{done} lines {self._what}", done=done)
+        finally:
+            bar.stop()
+
+    def tell(self) -> int:
+        """Return the place in the file, to come back to it."""
+        return int(self._lines.tell())
+
+    def seek(self, place: int) -> None:
+        """Go back to a place."""
+        self._lines.seek(place)
+
+
+def export(
+    name: Name = None,
+    pause: Annotated[
+        bool,
+        typer.Option(
+            "--pause",
+            help="Pause the queue meanwhile, and fail if it has changed: an exact copy.",
+        ),
+    ] = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Write a queue to stdout, as lines of JSON: settings, limits and all tasks.
+
+    Send stdout to a file. `dpq import` reads it. Without --pause it is no snapshot: tasks that move
+    meanwhile are written as they are at some moment, or not at all if they come or end.
+    """
+    queue = name or queue
+    line = "{}"
+    with existing(url, queue) as q:
+        for line in _Counted(q.export(pause=pause), "written"):
+            sys.stdout.write(line)
+    sys.stdout.flush()
+    end = json.loads(line)
+    if end["damaged"]:
+        talk(
+            f"warning: {end['damaged']} tasks are damaged, and an import leaves them out: see `dpq "
+            f"doctor --queue {queue}`"
+        )
+    talk(f"exported {end['tasks']} tasks and {end['limits']} limits of {queue!r}")
+    if pause and end["changed"]:
+        changes = ", ".join(f"{total} {count:+}" for total, count in end["changed"].items())
+        raise Failed(
+            f"this is no exact copy: the queue has changed meanwhile ({changes}); stop producers, "
+            "and wait until no task is running, then export again"
+        )
+
+
+def import_(
+    name: Name = None,
+    file: Annotated[Path | None, option("PATH", "The export; - is stdin.", unset="stdin")] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Keep the queue's settings and limits, not the export's."),
+    ] = False,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Leave out tasks whose id or key another task has."),
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Add what is not stored, also what was imported before."),
+    ] = False,
+    partitions: Annotated[
+        int | None,
+        option("N", "Make a new queue of N partitions, not as the export says.", unset=""),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Add the tasks of an export to a queue, from stdin; nothing is added twice.
+
+    A queue that does not exist gets the settings and limits of the export. After an error, give the
+    same command again: it goes on where it was.
+    """
+    queue = name or queue
+    with _source(file) as stream, DPQ[Any].from_url(url, queue, partitions=partitions) as q:
+        report = q.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
+        paused = not report.before and q.why().state == "paused"
+    talk(f"imported {report.added} tasks and {report.limits} limits into {queue!r}")
+    for count, why in (
+        (report.stored, "were left as they are: the queue has them"),
+        (report.before, "were imported before; --again adds those that are not stored any more"),
+        (report.damaged, "were damaged in the export, and are left out"),
+    ):
+        if count:
+            talk(f"{count} tasks {why}")
+    if paused:
+        talk(f"the queue is paused, as the exported one was: dpq resume --queue {queue}")
+
+
+def _source(file: Path | None) -> AbstractContextManager[BinaryIO]:
+    """Open the file, or stdin.
+
+    Raises:
+        BadParameter: There is none, and stdin is a terminal.
+    """
+    if file and file != Path("-"):
+        return file.open("rb")
+    if sys.stdin.isatty():
+        raise typer.BadParameter("give an export on stdin (< FILE), or --file PATH")
+    return nullcontext(sys.stdin.buffer)

@@ -1,0 +1,48 @@
+"""The counts of one batch, as `batch`, `batches` and `seal_batch` return them."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+
+class BatchState(BaseModel):
+    """A batch of tasks at the moment of the call: what has become of them.
+
+    Attributes:
+        name: The name that its pushes have.
+        left: Live tasks: ready, waiting, delayed or running.
+        done: Tasks that were finished by an ack.
+        dead: Tasks that became dead letters, and were not replayed; also those that were dropped or
+            purged since.
+        removed: Tasks that were cancelled or purged while they were live, or that a push of their
+            key has moved into another batch, or made recurring.
+        sealed: `seal_batch` was called: once nothing is left, the batch is finished.
+        began_at: The time of its first push, by the server's clock, UTC.
+        changed_at: The time of its last change, UTC.
+        finished_at: The time when it was sealed and nothing was left, UTC; None before. A replay of
+            a dead letter does not change it.
+        callback: The id of the task that waits for its end, or ran behind it; None without one.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    left: int
+    done: int
+    dead: int
+    removed: int
+    sealed: bool
+    began_at: datetime
+    changed_at: datetime
+    finished_at: datetime | None = None
+    callback: str | None = None
+
+    @property
+    def pushed(self) -> int:
+        """All tasks that were ever in the batch."""
+        return self.left + self.done + self.dead + self.removed
+
+    @property
+    def finished(self) -> bool:
+        """Return True once the batch was sealed and nothing was left of it."""
+        return self.finished_at is not None

@@ -1,0 +1,82 @@
+"""A choice of tasks: for actions on many at once, for searches, and for the dashboard.
+
+`DPQ.bulk`, `dpq bulk` and the pages of tasks take it. The server applies it: lua/search.lua.
+"""
+
+from dataclasses import dataclass, replace
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.priority import encode_priority
+from dpq.model.task_state import TaskState
+from dpq.model.validation import MAX_SECONDS, number
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A choice of tasks: those that pass all that it names.
+
+    Attributes:
+        state: Their state; None: every state that the action takes.
+        group: Their group; "" for any.
+        least: Their lowest priority; None for any.
+        text: A part of their group, key, error or payload, as it is stored, or the beginning of
+            their id, from 8 characters on; "" for any.
+        reason: The reason of dead tasks, with "#" for each number; "" for any.
+        fault: The first 200 bytes of their last error, in the same way; None for any.
+        recurring: Recurring tasks only.
+        payloads: Look for the text in payloads, too. If a user may not see payloads, no search
+            may look into them: many searches would find a payload letter by letter.
+        most: Their highest priority; None for any.
+        key: The beginning of their key; "" for any.
+        older: Seconds since they were pushed, at least; of dead tasks, since they died. None for
+            any.
+    """
+
+    state: TaskState | None = None
+    group: str = ""
+    least: float | None = None
+    text: str = ""
+    reason: str = ""
+    fault: str | None = None
+    recurring: bool = False
+    payloads: bool = True
+    most: float | None = None
+    key: str = ""
+    older: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ConfigurationError: A value is out of its bounds.
+        """
+        if self.state is not None:
+            try:
+                object.__setattr__(self, "state", TaskState(self.state))
+            except ValueError:
+                raise ConfigurationError(
+                    f"state is {self.state!r}: it must be one of {', '.join(TaskState)}"
+                ) from None
+        for priority in (self.least, self.most):
+            if priority is not None:
+                encode_priority(priority)
+        if self.older is not None:
+            number("older", self.older, "seconds", 0, MAX_SECONDS)
+
+    @property
+    def of_state(self) -> TaskState:
+        """The state to search: ready if none is named."""
+        return self.state or TaskState.READY
+
+    def of(self, state: TaskState) -> "Filter":
+        """Make the same filter for one state."""
+        return replace(self, state=state)
+
+    @property
+    def everything(self) -> bool:
+        """Return True if all tasks of the state pass."""
+        return self == Filter(self.state, payloads=self.payloads)
+
+
+EVERY_TASK = Filter()
+"""The filter that all tasks pass."""

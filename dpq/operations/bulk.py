@@ -1,0 +1,227 @@
+"""Actions on many tasks: on some by their ids, or on all that pass a filter, in steps of 200.
+
+`DPQ.bulk` and the jobs of the dashboard run these operations. An action on a filter first counts
+the tasks that pass, and acts on at most so many. So it ends, though new tasks pass all the time. It
+can be stopped after each step. No I/O.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.model.filter import Filter
+from dpq.model.priority import encode_priority
+from dpq.model.reports import BulkProgress
+from dpq.model.task import TaskState
+from dpq.model.validation import number
+from dpq.operations.browse import LOOK_A_PAGE, Browser, Position
+from dpq.operations.dead import chosen_by
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps, together
+
+BulkAction = Literal["cancel", "update", "run", "release", "bury", "replay", "purge"]
+"""An action on many tasks."""
+
+STEP = 200
+"""Tasks in one step: 5 to 20 ms of server time, in calls for one task each."""
+
+LIVE = (TaskState.WAITING, TaskState.READY, TaskState.DELAYED, TaskState.INVISIBLE)
+"""Waiting tasks first: if the head of a group goes, the next one of them becomes ready."""
+
+OF_STATES: dict[str, tuple[TaskState, ...]] = {
+    "cancel": LIVE,
+    "update": LIVE,
+    "run": (TaskState.DELAYED,),
+    "release": (TaskState.INVISIBLE,),
+    "bury": (TaskState.INVISIBLE,),
+    "replay": (TaskState.DEAD,),
+    "purge": (TaskState.DEAD,),
+}
+"""The states of the tasks that each action takes."""
+
+EVENTFUL = ("replay", "purge")
+"""Actions that add an event of their own: one at the end, whatever the number of steps."""
+
+
+def act(
+    operations: QueueOperations[Any],
+    action: str,
+    ids: Sequence[str],
+    value: Any = None,
+    told: int | None = 0,
+) -> Steps[tuple[int, int]]:
+    """Do an action on some tasks.
+
+    Args:
+        operations: Those of their queue.
+        action: A key of `OF_STATES`.
+        ids: Their ids.
+        value: The new priority of `update`, or the reason of `bury`.
+        told: None for a step of a longer action, which adds no event of its own.
+
+    Returns:
+        The number of changed tasks, and the number of tasks that were left out: they had changed
+        meanwhile.
+
+    Raises:
+        ConfigurationError: The value is out of its bounds.
+    """
+    if action in EVENTFUL:
+        done = yield from _change_dead(operations, action, list(dict.fromkeys(ids)), told)
+        return done, len(ids) - done
+    if action == "cancel":
+        steps: list[Steps[Any]] = [operations.cancel(id_, None) for id_ in ids]
+    elif action == "update":
+        steps = [operations.update(id_, None, value, None, None) for id_ in ids]
+    elif action == "run":
+        steps = [operations.update(id_, None, None, 0, None) for id_ in ids]
+    elif action in ("bury", "release"):
+        found = (yield from together([operations.get(id_, None) for id_ in ids])) if ids else []
+        running = [task for task in found if getattr(task, "state", None) is TaskState.INVISIBLE]
+        if action == "release":
+            steps = [operations.release(task, 0, None, None) for task in running]
+        else:
+            steps = [operations.bury(task, value or "buried by hand") for task in running]
+    else:
+        raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
+    done = 0
+    for result in (yield from together(steps)) if steps else ():
+        if not isinstance(result, Exception):
+            done += 1
+        elif isinstance(result, ConfigurationError) and action == "run":
+            pass  # the task runs by now
+        elif not isinstance(result, TaskNotFoundError | LeaseLostError):
+            raise result
+    return done, len(ids) - done
+
+
+def _change_dead(where: Any, action: str, ids: list[str], told: int | None) -> Steps[int]:
+    """Replay or remove dead letters of a queue or of a partition."""
+    every = chosen_by(None, None, None)
+    if action == "replay":
+        done: int = yield from where.dead_replay(ids, every, None, told)
+    else:
+        done = yield from where.dead_purge(ids, every, told)
+    return done
+
+
+class Bulk:
+    """An action on all tasks that pass a filter: `count`, then `step` until it returns False.
+
+    Attributes:
+        action: The action.
+        chosen: The filter.
+        value: The new priority of `update`, or the reason of `bury`.
+        rate: Of a replay: tasks per second, or None.
+        counted: All tasks that pass were counted.
+        count: The number of tasks that pass, so far.
+        searched: The number of tasks that were looked at, by `count` or by `step`.
+        left: The number of tasks of this state that are still to be looked at.
+        done: The number of tasks that the action has changed.
+        missed: The number of tasks that had changed when their turn came.
+    """
+
+    def __init__(
+        self,
+        operations: QueueOperations[Any],
+        action: str,
+        chosen: Filter,
+        value: Any = None,
+        rate: float | None = None,
+    ) -> None:
+        """Check an action; nothing is sent yet.
+
+        Raises:
+            ConfigurationError: The action does not take tasks of this state, or a value is out of
+                its bounds.
+        """
+        if action not in OF_STATES:
+            names = ", ".join(get_args(BulkAction))
+            raise ConfigurationError(f"action is {action!r}: it must be one of {names}")
+        if chosen.state not in (None, *OF_STATES[action]):
+            raise ConfigurationError(f"{action!r} takes no tasks that are {chosen.state}")
+        if action == "update":
+            encode_priority(value)
+        if rate is not None:
+            number("rate", rate, "tasks per second", 0.001, 1_000_000)
+        self.action, self.chosen, self.value, self.rate = action, chosen, value, rate
+        self.count = self.searched = self.left = self.done = self.missed = 0
+        self.counted = False
+        self._operations = operations
+        self._browser = Browser(operations)
+        self._begin()
+
+    def _begin(self) -> None:
+        chosen = self.chosen.state
+        self._states = list(OF_STATES[self.action]) if chosen is None else [chosen]
+        self._positions: list[Position] = []
+        self.searched = self.left = 0
+
+    def progress(self, *, stopped: bool = False) -> BulkProgress:
+        """Return what is done so far."""
+        return BulkProgress(
+            count=self.count,
+            done=self.done,
+            missed=self.missed,
+            searched=self.searched,
+            left=self.left,
+            stopped=stopped,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """True if there is nothing more to do."""
+        return not self._states or self.done + self.missed >= self.count
+
+    def count_some(self) -> Steps[bool]:
+        """Count tasks that pass, in one step; return False once all are counted."""
+        state = self._states[0]
+        chosen = self.chosen.of(state)
+        if chosen.everything:
+            stats = yield from self._operations.stats()
+            number_of = getattr(stats, state.value)
+            self.count, self.searched, self.left = self.count + number_of, number_of, 0
+            self._states.pop(0)
+        else:
+            found = yield from self._browser.search(chosen, self._positions, 0, LOOK_A_PAGE)
+            self._go_on(found)
+            self.count += found.passed
+        if not self._states:
+            self.counted = True
+            searched = self.searched
+            self._begin()
+            self.searched = searched
+        return not self.counted
+
+    def step(self) -> Steps[int | None]:
+        """Act on up to 200 tasks; return how many there were, or None at the end."""
+        if self.is_over:
+            return None
+        taken = self.done + self.missed
+        most = STEP if not self.rate else max(1, min(STEP, int(self.rate)))
+        chosen = self.chosen.of(self._states[0])
+        found = yield from self._browser.search(chosen, self._positions, most, LOOK_A_PAGE)
+        ids = [task.id for task in found.tasks if not self._is_so(task)][: self.count - taken]
+        done, missed = yield from act(self._operations, self.action, ids, self.value, None)
+        self._go_on(found)
+        self.done, self.missed = self.done + done, self.missed + missed
+        return len(ids)
+
+    def _go_on(self, found: Any) -> None:
+        self._positions, self.left = found.positions, found.left
+        self.searched += found.looked
+        if not found.left or not (found.looked or found.tasks):
+            self._states.pop(0)
+            self._positions = []
+
+    def _is_so(self, task: Any) -> bool:
+        """Return True for a task that has the new priority already: a task may come twice."""
+        return self.action == "update" and bool(task.priority == self.value)
+
+    def tell(self) -> Steps[None]:
+        """Add the one event of the action: how many tasks it has changed."""
+        if self.action in EVENTFUL and self.done:
+            first = self._operations.partitions[0]
+            yield from _change_dead(first, self.action, [], self.done)

@@ -1,0 +1,530 @@
+"""Export of a queue as lines of JSON, and import of such lines. No I/O.
+
+`DPQ.export` and `DPQ.import_` run these operations through their session, one bounded step each.
+Lines come in this order, and docs/operations.md says what each means:
+
+    {"dpq_export": 1, "export": "k3...", "queue": "emails", "settings": {...}, ...}
+    {"limit": "queue", "rules": "0|10 1000 1"}
+    {"gate": "example.com", "text": "..."}
+    {"id": "...", "state": "ready", ...}
+    {"end": true, "lines": 5, "tasks": 1, ...}
+
+An import notes in the queue, with each step, which line it has come to. So a second call of the
+same export goes on there, and adds nothing twice, also if tasks have ended meanwhile.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import json
+import re
+import secrets
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dpq.model.errors import ConfigurationError, ExportFileError, ImportConflictError
+from dpq.model.limit_rules import LimitRules, plain_rules
+from dpq.model.limits import EVERY_GROUP
+from dpq.model.reports import Imported, QueueStats
+from dpq.operations.base import BATCH_BYTES, PAGE
+from dpq.operations.partition import Partition
+from dpq.operations.queue import QueueOperations
+from dpq.operations.settings import partition_count
+from dpq.protocol.command import Command, Steps, all_of, once, same
+from dpq.protocol.keys import STORAGE_FORMAT
+from dpq.protocol.placement import home_of, moved_home, moved_id, partition_of
+from dpq.protocol.portable import Entry, dumped, from_line, to_line
+from dpq.protocol.refusals import Code
+from dpq.protocol.values import read_texts
+
+EXPORT_FORMAT = 1
+"""The format of the lines. A later one reads this one, too."""
+
+PAUSE_SECONDS = 60.0
+"""Length of the pause of `export(pause=True)`, which is renewed: if the program dies, it ends."""
+
+SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
+CAPS = ("dead_max_tasks", "dead_max_age", "trail_max_events")
+"""The settings of a queue that an export has; beside them the number of partitions."""
+
+_USUAL = {"order": "fifo", "aging": "0.0", "fairness": "none"}
+
+_COUNTED = (
+    *("pushed", "popped", "acked", "failed", "deferred", "expired_leases", "buried"),
+    *("replayed", "dropped", "live", "dead"),
+)
+
+_PROBE = re.compile(r"^(\d\S* \S) [^\s-][^\s]+ ")
+"""A gate whose probe is out: it has no lease in the export, so the next task is the probe."""
+
+
+class Position(NamedTuple):
+    """The place of an export between two pages: section, partition, and cursor of the server."""
+
+    section: str = "limits"
+    partition: int = 0
+    cursor: str = "0"
+
+
+SECTIONS = ("limits", "gates", "tasks")
+"""The parts of an export, in the order of its lines, as the script `export` names them.
+
+To export another key of a queue: add its part here and in lua/export.lua, make its lines in
+`Export.page`, and read them in `Import.add`. Until then docs/operations.md names it among what an
+export has not."""
+
+
+class Export:
+    """One export of a queue: `begin`, `count`, `page` until it gives no position, then `end`."""
+
+    def __init__(self, operations: QueueOperations[Any]) -> None:
+        self._operations = operations
+        self._settings: dict[str, str] = {}
+        self._first: dict[str, int] = {}
+        self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
+
+    def begin(self, paused: bool) -> Steps[str]:
+        """Make the first line.
+
+        Raises:
+            ConfigurationError: There is no such queue.
+        """
+        first = self._operations.partitions[0]
+        self._settings = yield from first.stored_settings()
+        name = self._operations.description.name
+        if "format" not in self._settings:
+            raise ConfigurationError(f"queue {name!r} does not exist: there is nothing to export")
+        header = {
+            "dpq_export": EXPORT_FORMAT,
+            "export": secrets.token_hex(8),
+            "queue": name,
+            "version": sys.modules["dpq"].__version__,  # for people to read
+            "format": STORAGE_FORMAT,
+            "server_time_ms": (yield from first.server_time()),
+            "partitions": partition_count(self._settings),
+            "settings": {n: self._settings[n] for n in (*SHARED, *CAPS) if n in self._settings},
+            "paused_until": self._settings.get("paused_until"),
+            "paused": paused,
+        }
+        return self._line(header)
+
+    def count(self) -> Steps[None]:
+        """Read the totals, which `end` compares; after the pause, if there is one."""
+        self._first = _counted((yield from self._operations.stats()))
+
+    def page(self, at: Position) -> Steps[tuple[list[str], Position | None]]:
+        """Make the lines of one page, and say where the next page begins."""
+        parts = self._operations.partitions
+        part = parts[at.partition]
+        args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
+        cursor, *found = yield part.raw("export", args, same)
+        lines: list[str] = []
+        if at.section == "tasks":
+            later = self._tasks(found, lines)
+            while later:
+                _, *found = yield part.raw("export", ["tasks", "", 0, BATCH_BYTES, *later], same)
+                later = self._tasks(found, lines)
+        else:
+            texts = read_texts(found)
+            self._others(at, dict(zip(texts[::2], texts[1::2], strict=True)), lines)
+        return lines, _next(at, cursor.decode(), len(parts))
+
+    def _tasks(self, found: Sequence[bytes], lines: list[str]) -> list[str]:
+        """Add the lines of tasks; return the ids of those that had no room."""
+        later = []
+        lifo = self._settings.get("order") == "lifo"
+        for id_, state, when, record, body in zip(*(found[i::5] for i in range(5)), strict=True):
+            if state == b"later":
+                later.append(id_.decode())
+                continue
+            texts = (id_.decode("utf-8", "replace"), state.decode(), when.decode())
+            fields = to_line(*texts, record, body, lifo=lifo)
+            self._counts["damaged" if "damaged" in fields else "tasks"] += 1
+            lines.append(self._line(fields))
+        return later
+
+    def _others(self, at: Position, found: dict[str, str], lines: list[str]) -> None:
+        """Add the lines of limits, or of gates; those of the queue and of all groups once."""
+        if at == Position(at.section):
+            name = "queue_rules" if at.section == "limits" else "queue_gate"
+            if name in self._settings:
+                found["queue" if at.section == "limits" else ""] = self._settings[name]
+        for name, text in sorted(found.items()):
+            if at.section == "gates":
+                lines.append(self._line({"gate": name, "text": _PROBE.sub(r"\1 p ", text)}))
+            elif name != "groups" or at.partition == 0:
+                self._counts["limits"] += 1
+                lines.append(self._line({"limit": name, "rules": plain_rules(text)}))
+
+    def end(self) -> Steps[str]:
+        """Make the last line: counts, and what has changed in the queue meanwhile."""
+        now = _counted((yield from self._operations.stats()))
+        changed = {n: now[n] - self._first[n] for n in _COUNTED if now[n] != self._first[n]}
+        return self._line({"end": True, "changed": changed})
+
+    def restore_pause(self, by: str) -> Steps[None]:
+        """Pause the queue as it was paused before the export, or not at all."""
+        until = self._settings.get("paused_until")
+        seconds: float | None = 0.001
+        if until == "inf":
+            seconds = None
+        elif until:
+            now = yield from self._operations.partitions[0].server_time()
+            seconds = max(0.001, (float(until) - now) / 1000)
+        yield from self._operations.pause(seconds, by)
+
+    def _line(self, fields: dict[str, Any]) -> str:
+        self._counts["lines"] += 1
+        return dumped(fields | self._counts if "end" in fields else fields) + "\n"
+
+
+def _counted(stats: QueueStats) -> dict[str, int]:
+    live = stats.ready + stats.delayed + stats.invisible + stats.waiting
+    return {name: live if name == "live" else getattr(stats, name) for name in _COUNTED}
+
+
+def _next(at: Position, cursor: str, parts: int) -> Position | None:
+    if cursor != "0":
+        return at._replace(cursor=cursor)
+    if at.partition + 1 < parts:
+        return Position(at.section, at.partition + 1)
+    behind = SECTIONS[SECTIONS.index(at.section) + 1 :]
+    return Position(behind[0]) if behind else None
+
+
+class Line(NamedTuple):
+    """A line of an export: its number, from 1, and its fields; of a task, what they say."""
+
+    number: int
+    fields: Mapping[str, Any]
+    entry: Entry | None = None
+
+
+class Import:
+    """One import into a queue: `begin`, `start`, then `add` for each batch, then `finish`."""
+
+    def __init__(
+        self,
+        operations: QueueOperations[Any],
+        lines: Iterable[str | bytes],
+        *,
+        follow: bool,
+        keep: bool,
+        again: bool,
+    ) -> None:
+        """Read the first line, and the last one if that can be done without losing the others.
+
+        Raises:
+            ExportFileError: This is no export, or it is cut.
+        """
+        self._operations = operations
+        self._follow, self._keep, self._again = follow, keep, again
+        _require_end(lines)
+        self._lines = _read(lines)
+        self._seen = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
+        head = next(self._lines, Line(1, {}))
+        self.header = head.fields
+        version = self.header.get("dpq_export")
+        if version != EXPORT_FORMAT or not re.fullmatch(
+            r"\S{1,40}", str(self.header.get("export"))
+        ):
+            raise ExportFileError(
+                head.number,
+                f"dpq_export is {version!r}: the first line of an export has dpq_export "
+                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq export`",
+            )
+        settings = self.header.get("settings")
+        found = settings if isinstance(settings, dict) else {}
+        self._named = {n: str(found[n]) for n in (*SHARED, *CAPS) if n in found}
+        count = self.header.get("partitions", 1)
+        try:
+            self._count = partition_count({"partition_count": str(count)})
+        except ConfigurationError as error:
+            raise ExportFileError(head.number, str(error)) from None
+        self._seen["lines"] += 1
+        self._report = dict.fromkeys(Imported.model_fields, 0)
+
+    @property
+    def report(self) -> Imported:
+        """The counts so far."""
+        before = self._seen["tasks"] - self._report["added"] - self._report["stored"]
+        return Imported(**self._report | {"before": before, "damaged": self._seen["damaged"]})
+
+    # Settings
+
+    def begin(self) -> Steps[bool]:
+        """Create the queue with the settings of the export, or compare those that stand.
+
+        Returns:
+            True if it was created.
+
+        Raises:
+            ConfigurationError: Settings differ, and the caller does not follow the queue.
+        """
+        first = self._operations.partitions[0]
+        stored = yield from first.stored_settings()
+        there = "format" in stored
+        stands = stored if there else first.named
+        if not self._follow:
+            for name in (*SHARED, *CAPS):
+                self._require_same(name, stands, there)
+        missing = {n: self._named[n] for n in CAPS if n in self._named and n not in stored}
+        if there and missing and not self._follow:
+            yield from first.configure(named=missing)
+        if not there:
+            count = {"partition_count": str(self._count)} if self._count > 1 else {}
+            named = {} if self._follow else self._named
+            yield from first.configure(create=True, named={**count, **named, **first.named})
+        return not there
+
+    def _require_same(self, name: str, stands: Mapping[str, str], there: bool) -> None:
+        usual = _USUAL.get(name)
+        has, says = stands.get(name, usual if there else None), self._named.get(name, usual)
+        same_rate = name == "aging" and has and says and float(has) == float(says)
+        if name in ("payloads", "aging_since") or has in (None, says) or same_rate:
+            return
+        raise ConfigurationError(
+            f"{name} is {says or 'not set'} in the export, but {has} in queue "
+            f"{self._operations.description.name!r}: import into another queue, or with "
+            "follow=True (--follow), which keeps the settings and limits of the queue"
+        )
+
+    def start(self) -> Steps[None]:
+        """Forget an earlier import of this export, if asked; pause the queue as the export says."""
+        first, *_ = parts = self._operations.partitions
+        noted = (yield from first.stored_settings()).get("imported", "")
+        if self._again:
+            yield from all_of([once(self._import(part, 0, "", [], 0)) for part in parts])
+        until = self.header.get("paused_until")
+        if self._follow or not until or noted.startswith(f"{self.header['export']} "):
+            return
+        if until == "inf":
+            yield from self._operations.pause(None, "import")
+        else:
+            now = yield from first.server_time()
+            if float(until) > now:
+                yield from self._operations.pause((float(until) - now) / 1000, "import")
+
+    # Lines
+
+    def batches(self) -> Iterator[list[Line]]:
+        """Read the lines in batches of one kind, at most 100 tasks and 4 MiB of payloads each.
+
+        Raises:
+            ExportFileError: A line cannot be read, or the last one is missing.
+        """
+        batch: list[Line] = []
+        size, kind = 0, ""
+        for line in self._lines:
+            self._seen["lines"] += 1
+            if "end" in line.fields:
+                if batch:
+                    yield batch
+                self._require_count(line)
+                return
+            kind_now = next((k for k in ("limit", "gate", "damaged") if k in line.fields), "task")
+            if kind_now == "damaged":
+                self._seen["damaged"] += 1
+                continue
+            if kind_now == "task":
+                self._seen["tasks"] += 1
+                line = _with_entry(line)
+            more = len(line.entry.payload) if line.entry else 0
+            if batch and (kind_now != kind or len(batch) == PAGE or size + more > BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            self._seen["limits"] += kind_now == "limit"
+            batch.append(line)
+            size, kind = size + more, kind_now
+        if batch:
+            yield batch
+        raise ExportFileError(
+            self._seen["lines"],
+            "the export ends here, and its last line is missing: the file is cut. "
+            f"{self.report.added} tasks were added; import the whole file, and it goes on there",
+        )
+
+    def _require_count(self, line: Line) -> None:
+        for name, number in self._seen.items():
+            if line.fields.get(name) != number:
+                raise ExportFileError(
+                    line.number,
+                    f"{name} is {line.fields.get(name)!r}, but the export has {number}: lines are "
+                    f"missing or were added. {self.report.added} tasks were added",
+                )
+
+    def add(self, batch: Sequence[Line]) -> Steps[None]:
+        """Add the lines of a batch; each partition adds all of its tasks, or none.
+
+        Raises:
+            ImportConflictError: Another task has the id or the key of a task; see its docstring.
+        """
+        if "limit" in batch[0].fields:
+            yield from self._set_limits(batch)
+            return
+        parts = self._operations.partitions
+        shares: dict[Partition[Any], list[tuple[Line, list[Any]]]] = defaultdict(list)
+        for line in batch:
+            for part, args in self._placed(line, parts):
+                shares[part].append((line, args))
+
+        def ask(part: Partition[Any]) -> Steps[Any]:
+            highest = max(
+                (line.entry.sequence for line, _ in shares[part] if line.entry), default=0
+            )
+            args = [value for _, item in shares[part] for value in item]
+            return once(self._import(part, batch[-1].number, "", args, highest))
+
+        found = yield from all_of([ask(part) for part in shares])
+        for reply in found:
+            if reply[0] == 1:
+                raise ConfigurationError(
+                    f"queue {self._operations.description.name!r} was dropped while it was imported"
+                )
+            if reply[0] in (Code.KEY_TAKEN, Code.OTHER_GROUP):
+                raise _conflict(batch, *reply)
+            self._report["added"] += reply[1]
+            self._report["stored"] += reply[2]
+
+    def _placed(
+        self, line: Line, parts: Sequence[Partition[Any]]
+    ) -> Iterator[tuple[Partition[Any], list[Any]]]:
+        """Say where a line goes, as the arguments of the script `import`."""
+        count, entry = len(parts), line.entry
+        if entry is None:
+            scope, text = str(line.fields["gate"]), str(line.fields.get("text"))
+            # A gate is a text of the storage format. That of the queue is one for each partition.
+            other = self.header.get("format") != STORAGE_FORMAT
+            if self._follow or other or (not scope and count != self._count):
+                return
+            homes = range(count) if not scope else [home_of(scope.partition("\t")[0], None, count)]
+            for home in homes:
+                if home is not None:
+                    yield parts[home], [line.number, "gate", scope, 0, text, ""]
+            return
+        home = home_of(entry.group or None, entry.key or None, count)
+        if home is None:
+            same_count = count == self._count
+            home = partition_of(entry.id, count) if same_count else moved_home(entry.id, count)
+        id_ = moved_id(entry.id, home, count)
+        settings = self._operations.settings or {}
+        aging = settings.get("aging", "0")
+        aging = f"{aging}@{settings.get('aging_since', '0')}" if float(aging) else "0"
+        record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
+        yield parts[home], [line.number, entry.state, id_, entry.when, record, entry.payload]
+
+    def _import(
+        self, part: Partition[Any], last: int, told: str, items: list[Any], highest: int
+    ) -> Command[Any]:
+        args: list[Any] = [part.now(), self.header["export"], last, highest]
+        args += ["1" if self._keep else "", told, len(self._operations.partitions), *items]
+        return part.raw("import", args, same)
+
+    def _set_limits(self, batch: Sequence[Line]) -> Steps[None]:
+        """Set limits, unless the caller follows the queue.
+
+        Raises:
+            LimitChangedError: Another limit stands.
+        """
+        parts = self._operations.partitions
+        for line in batch:
+            scope, rules = line.fields["limit"], line.fields.get("rules")
+            group = _group_of(line, scope, rules)
+            if self._follow:
+                continue
+            if group is None and len(parts) > 1:
+                raise ConfigurationError(
+                    f"line {line.number}: the export has a limit of the whole queue, and queue "
+                    f"{self._operations.description.name!r} has {len(parts)} partitions, which "
+                    "cannot share one: clear it before the export, or import with follow=True "
+                    "(--follow), without limits"
+                )
+            try:
+                checked = LimitRules.read(str(rules), group)
+            except ConfigurationError as error:
+                raise ExportFileError(line.number, str(error)) from None
+            yield from self._operations.set_limit(checked, "import", expected="")
+            self._report["limits"] += 1
+
+    def finish(self) -> Steps[None]:
+        """Tell of the import, as an event."""
+        first = self._operations.partitions[0]
+        yield self._import(first, self._seen["lines"], str(self._report["added"]), [], 0)
+
+
+def _conflict(batch: Sequence[Line], code: int, number: bytes, holder: bytes) -> Exception:
+    line = next(line for line in batch if line.number == int(number))
+    entry = line.entry or from_line(line.fields)
+    taken = entry.key if code == Code.KEY_TAKEN else None
+    return ImportConflictError(line.number, entry.id, taken, holder.decode("utf-8", "replace"))
+
+
+def _group_of(line: Line, scope: Any, rules: Any) -> str | None:
+    """Name the group of a limit, or None for the queue."""
+    if isinstance(scope, str) and isinstance(rules, str) and rules:
+        if scope in ("queue", "groups"):
+            return None if scope == "queue" else EVERY_GROUP
+        if scope.startswith("group:") and 0 < len(scope.encode()) - 6 <= 200:
+            return scope[6:]
+    raise ExportFileError(
+        line.number,
+        f"limit is {scope!r}, rules {rules!r:.100}: it must be queue, groups, or group: and a name",
+    )
+
+
+def _with_entry(line: Line) -> Line:
+    try:
+        return line._replace(entry=from_line(line.fields))
+    except ValueError as error:
+        raise ExportFileError(line.number, str(error)) from None
+
+
+def _read(lines: Iterable[str | bytes]) -> Iterator[Line]:
+    """Read lines of JSON objects; blank ones are left out."""
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ExportFileError(number, f"it is no JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise ExportFileError(number, f"it is {fields!r:.100}: it must be an object")
+        yield Line(number, fields)
+
+
+def _require_end(lines: Any) -> None:
+    """Look at the last line before the first one is imported, of a list or of a file on disk.
+
+    Raises:
+        ExportFileError: It is not the last line of an export: the file is cut.
+    """
+    last: Any = b""
+    number = 0
+    if isinstance(lines, Sequence):
+        number, last = len(lines), lines[-1] if lines else b""
+    elif _seekable(lines):
+        start = lines.tell()
+        for text in lines:
+            number, last = (number + 1, text) if text.strip() else (number, last)
+        lines.seek(start)
+    else:
+        return
+    found = next(_read([last]), Line(1, {})).fields if _ends(last) else {}
+    if "end" not in found:
+        raise ExportFileError(
+            number,
+            "the last line of an export has its counts, and this one has none: the file is cut, "
+            "or it is no export. Nothing was imported",
+        )
+
+
+def _ends(text: Any) -> bool:
+    word = b'"end"' if isinstance(text, bytes) else '"end"'
+    return word in text and text.strip().endswith(b"}" if isinstance(text, bytes) else "}")
+
+
+def _seekable(lines: Any) -> bool:
+    seekable: Callable[[], bool] | None = getattr(lines, "seekable", None)
+    return bool(seekable and seekable())

@@ -1,0 +1,27 @@
+-- check_batches: list the tasks of batches, a page at a time, to compare their number with what a batch counts.
+--
+-- Keys: delayed meta dead conf wake tick batches
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  cursor     "0" to begin
+-- ARGV[3]  most       tasks to look at, about
+--
+-- Returns {next cursor ("0" at the end), id, batch, kind, id, ...}. The kind is dead or left. Two pages may name the
+-- same task. {-8, ...}: the client knows another format (refusal).
+-- Lost reply: safe to send again.
+local time, cursor, most = ARGV[1], ARGV[2], ARGV[3]
+
+-- Needs: refusal, batches
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
+end
+local page = redis.call('HSCAN', meta, cursor, 'COUNT', most)
+local reply = { page[1] }
+for i = 1, #page[2], 2 do
+  local id, batch = page[2][i], batch_in(page[2][i + 1])
+  if batch then
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3] = id, batch, redis.call('ZSCORE', dead, id) and 'dead' or 'left'
+  end
+end
+return reply

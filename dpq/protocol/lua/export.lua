@@ -1,0 +1,55 @@
+-- export: read tasks, limits or gates for an export, a page at a time.
+--
+-- Keys: delayed payload meta dead limits gates
+-- ARGV[1]  part       tasks, limits or gates
+-- ARGV[2]  cursor     "0" to begin; "" reads the tasks with the ids that follow
+-- ARGV[3]  count      entries of a page, about
+-- ARGV[4]  max_bytes  bytes of payloads over 512 bytes, at most (the first one comes whatever its size)
+-- ARGV[5..]            ids
+--
+-- Returns the cursor of the next page, "0" at the end. Then, flat: name and text of each limit or gate; or id, state,
+-- when, record and payload of each task. The state is ready, delayed or dead: a running task, and a task that waits for
+-- its group, is ready. `when` is the moment in delayed or dead, ms, else 0. If a payload has no room on this page, its
+-- task has the state "later": ask for it by its id. A payload that is missing is "". An entry that is stored all the
+-- time is on a page once at least.
+-- Lost reply: safe to send again.
+local part, cursor, count, max_bytes, args = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
+
+-- Needs: body
+if part ~= 'tasks' then
+  local page = redis.call('HSCAN', part == 'limits' and limits or gates, cursor, 'COUNT', count)
+  return { page[1], unpack(page[2]) }
+end
+local reply, raws = { '0' }, {}
+if cursor == '' then
+  for i = 5, #args do
+    raws[#raws + 1], raws[#raws + 2] = args[i], redis.call('HGET', meta, args[i])
+  end
+else
+  local page = redis.call('HSCAN', meta, cursor, 'COUNT', count)
+  reply[1], raws = page[1], page[2]
+end
+local first = true
+for i = 1, #raws, 2 do
+  local id, raw, state, when = raws[i], raws[i + 1], 'ready', '0'
+  if raw then
+    for kind, set in pairs({ delayed = delayed, dead = dead }) do
+      local score = redis.call('ZSCORE', set, id)
+      if score then
+        state, when = kind, score
+      end
+    end
+    local size = string.find(raw, '\n', 1, true) and 0 or redis.call('HSTRLEN', payload, id)
+    local record, body
+    if size > max_bytes and not first then
+      record, body, state = '', '', 'later'
+    else
+      record, body = record_and_body(id, raw)
+      max_bytes, first = max_bytes - size, first and size == 0
+    end
+    for _, value in ipairs({ id, state, when, record, body or '' }) do
+      reply[#reply + 1] = value
+    end
+  end
+end
+return reply

@@ -1,0 +1,115 @@
+-- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
+--
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
+--       tracked events trail
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  export     the id of the export
+-- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
+-- ARGV[4]  highest    the highest sequence number of these tasks: later pushes get higher ones
+-- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
+-- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
+-- ARGV[7]  partitions that the client knows
+-- ARGV[8..]            line, state, id, when, record, payload: the number of the line; ready, delayed or dead; the
+--                     moment in delayed or dead, ms. A gate has the state "gate", its scope as its id ("" for the
+--                     queue) and its text as its record: it is stored if the scope has none
+--
+-- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
+-- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
+-- queue has noted a later line, it keeps it. Refusals, which change nothing:
+-- * 1: the queue does not exist.
+-- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
+-- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: it knows another format (refusal).
+-- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
+local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local told, partitions, args = ARGV[6], ARGV[7], ARGV
+
+-- Needs: now, refusal, record, body, place, notice, event, trail, mark, marks
+local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
+local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
+if refused then
+  return refused
+end
+local noted, upto = string.match(settings[5] or '', '^(%S+) (%d+)$')
+upto = noted == export and tonumber(upto) or 0
+
+local fresh, claimed, met = {}, {}, 0
+for i = 8, #args, 6 do
+  local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
+  if tonumber(line) > upto and state == 'gate' then
+    fresh[#fresh + 1] = { at = i }
+  elseif tonumber(line) > upto then
+    local task = read(raw)
+    if not task then
+      return redis.error_reply('ERR DPQ: line ' .. line .. ' is no record')
+    end
+    local there = claimed[id] or redis.call('HGET', meta, id)
+    local known = there and (claimed[id] or read(there))
+    local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or redis.call('HGET', keys, task.key))
+    local code = there and known and (known.group ~= task.group or known.key ~= task.key) and -4 or holder and -3
+    if code and lenient == '' then
+      return { code, line, holder or id }
+    elseif there or holder then
+      met = met + 1
+    else
+      claimed[id], fresh[#fresh + 1] = task, { at = i, task = task }
+      if task.key ~= '' then
+        claimed[task.key .. '\t'] = id
+      end
+    end
+  end
+end
+
+local added, heavy_too = 0, false
+for _, each in ipairs(fresh) do
+  local task, state, id, when, raw, text = each.task, unpack(args, each.at + 1, each.at + 5)
+  if not task then
+    redis.call('HSETNX', id == '' and conf or gates, id == '' and 'queue_gate' or id, raw)
+    mark()
+  else
+    task.inline = inline(text, settings[4])
+    redis.call('HSET', meta, id, write(task))
+    if task.inline == '' then
+      redis.call('HSET', payload, id, text)
+    end
+    if task.key ~= '' then
+      redis.call('HSET', keys, task.key, id)
+    end
+    heavy_too = heavy_too or task.cost ~= '1' or string.find(task.options, PIN, 1, true)
+    if state == 'ready' then
+      enter(id, task)
+    else
+      redis.call('ZADD', state == 'dead' and dead or delayed, when, id)
+    end
+    if state == 'delayed' then
+      notice(tonumber(when) - now)
+    end
+    note('pushed', task.group, '', id, 'priority ' .. task.priority .. ', imported')
+    added = added + 1
+  end
+end
+if heavy_too then
+  redis.call('HSET', conf, 'heavy', '1')
+end
+if added > 0 then -- every queue with tasks has `pushed`
+  local counted = not (settings[3] == 'round_robin' or settings[2])
+  local reached = tonumber(redis.call('HINCRBY', stats, 'pushed', '0'))
+  if not counted then
+    reached = tonumber(redis.call('HGET', conf, 'turns') or '0') or 0
+  end
+  if highest > reached then
+    redis.call('HSET', counted and stats or conf, counted and 'pushed' or 'turns', string.format('%.0f', highest))
+    if counted then -- `pushed` counts these as well (tally)
+      redis.call('HINCRBY', stats, 'skipped', string.format('%.0f', highest - reached))
+    end
+  end
+end
+if last == 0 then
+  redis.call('HDEL', conf, 'imported')
+elseif last > upto then
+  redis.call('HSET', conf, 'imported', string.format('%s %.0f', export, last))
+end
+if told ~= '' then
+  tell('by_hand', '', '', '', 'imported ' .. told)
+end
+admit()
+return { 0, added, met }

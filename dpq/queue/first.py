@@ -1,0 +1,163 @@
+# Made from first_async.py by `make twins`: change that file, not this one.
+"""`pop_first`: takes the best task of the first of several queues that has one.
+
+It waits on the markers of all queues at once, as a worker of several queues does. Nothing here
+decides about tasks.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.task import P
+from dpq.model.validation import milliseconds
+from dpq.queue.queue import DPQ
+from dpq.transport.watches import (
+    Marker,
+    Watch,
+    owned_of_queues,
+    waiter_argument,
+    watches_after,
+)
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
+    from dpq.queue.life import Sleep
+
+__all__ = ["pop_first"]
+
+
+def pop_first(
+    queues: Iterable[DPQ[P]], timeout: float | None = 0, visibility: float | None = None
+) -> tuple[DPQ[P], Task[P]] | tuple[None, None]:
+    """Take the best ready task of the first queue that has one, and lease it.
+
+    The queues are asked in the order given, so a task of the first queue always comes before one
+    of the second. End the delivery at the queue that is returned: `queue.ack(task)`.
+
+    Args:
+        queues: Queues with one client. A call waits on one connection for all of them (in a
+            cluster: one for each slot).
+        timeout: Seconds to wait for a task of any of them, on the server and without polling; 0
+            does not wait, None waits for ever.
+        visibility: Seconds of the lease, from 0.001; None takes the default of the task's queue.
+
+    Returns:
+        The queue and its task, or twice None. A call never leases two tasks. If a waiting caller
+        dies, that costs a wake-up at most, never a lease.
+
+    Raises:
+        ConfigurationError: An argument is wrong, or the queues have different clients.
+        Exception: As `pop`.
+    """
+    named = _checked(queues)
+    if timeout is not None:
+        milliseconds("timeout", timeout)
+    return named[0]._shielded(partial(_look_or_wait, named, timeout, visibility), _give_back) or (
+        None,
+        None,
+    )
+
+
+def _checked(queues: Iterable[DPQ[P]]) -> list[DPQ[P]]:
+    named = list(queues) if isinstance(queues, Iterable) else []
+    if not named or not all(isinstance(queue, DPQ) for queue in named):
+        raise ConfigurationError(
+            f"queues is {queues!r}: it must be a list of at least one {DPQ.__name__}"
+        )
+    if any(queue.redis is not named[0].redis for queue in named):
+        raise ConfigurationError(
+            "the queues have different clients: give all of them one, as in "
+            f"{DPQ.__name__}(first.redis, 'second')"
+        )
+    return named
+
+
+def _look_or_wait(
+    queues: Sequence[DPQ[P]],
+    timeout: float | None,
+    visibility: float | None,
+    sleep: Sleep,
+) -> tuple[DPQ[P], Task[P]] | None:
+    """Ask queue after queue; if none has a task, wait for a marker of any with `sleep`."""
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    round_ = _Round(queues, visibility)
+    round_.ask("" if timeout == 0 else "-")
+    while timeout != 0 and (not round_.over or round_.owed):
+        with queues[0]._waiters_on(round_.markers).take() as waiter:
+            while not round_.over and sleep(waiter, round_.watches, until):
+                round_.ask()
+                if round_.markers != waiter.markers:
+                    break
+            moved = round_.markers != waiter.markers  # a queue now exists, and has partitions
+            waiter.withdraw(() if moved else round_.owed)
+        if round_.over or not moved:
+            break
+    return round_.result()
+
+
+class _Round(Generic[P]):
+    """Asks queues in their order, and keeps the watches of those that had no task."""
+
+    def __init__(self, queues: Sequence[DPQ[P]], visibility: float | None) -> None:
+        self._queues = queues
+        self._visibility = visibility
+        self._by_queue: list[list[Watch]] = [[] for _ in queues]
+        self._found: tuple[DPQ[P], Task[P]] | None = None
+        self._failed: Exception | None = None
+
+    def ask(self, waiter: str = "") -> None:
+        """Pop from queue after queue, until one has a task; `waiter` is for the first round."""
+        for index, queue in enumerate(self._queues):
+            before, markers = self._by_queue[index], queue._operations.markers
+            who = waiter_argument(before) if before else waiter
+            batch = queue._session.run(queue._operations.pop, 1, self._visibility, who)
+            same = markers == queue._operations.markers
+            self._by_queue[index] = watches_after(batch, before if same else ())
+            self._failed = batch.failed if not batch.tasks else None
+            if not self._failed:
+                self._found = next(((queue, task) for task in queue._readable(batch)), None)
+            if self.over:
+                return
+
+    @property
+    def over(self) -> bool:
+        """True once there is a task, or a validator has raised an error."""
+        return bool(self._found or self._failed)
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """The markers of all queues, as far as their partitions are known."""
+        return tuple(marker for queue in self._queues for marker in queue._operations.markers)
+
+    @property
+    def watches(self) -> list[Watch]:
+        """The watches of all queues, one for each marker, if none had a task."""
+        return [watch for watches in self._by_queue for watch in watches]
+
+    @property
+    def owed(self) -> list[Marker]:
+        """The wake-ups to pass on when the caller stops waiting."""
+        counts = [len(queue._operations.markers) for queue in self._queues]
+        return owned_of_queues(self._by_queue, counts)
+
+    def result(self) -> tuple[DPQ[P], Task[P]] | None:
+        """Return the queue and its task, or None.
+
+        Raises:
+            Exception: A validator has raised this.
+        """
+        if self._failed:
+            raise self._failed
+        return self._found
+
+
+def _give_back(found: tuple[DPQ[Any], Task[Any]] | None) -> None:
+    if found:
+        queue, task = found
+        queue.release(task)

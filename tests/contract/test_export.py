@@ -1,0 +1,544 @@
+"""Export and import: all that is stored of a task comes over, nothing twice, wherever it stops."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kit.awaited import asyncio_queue
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from dpq import (
+    DPQ,
+    Adaptive,
+    ConfigurationError,
+    ExportFileError,
+    ImportConflictError,
+    LeaseLostError,
+    Push,
+    Quota,
+    RateLimit,
+    Reserve,
+)
+from dpq.model.errors import LimitChangedError
+from dpq.protocol.keys import key_of
+from dpq.protocol.portable import dumped, from_line
+from dpq.testing import Clock, QueueFactory
+
+Make = Callable[..., DPQ[Any]]
+
+PRIORITIES = (0, 1, -1, 2.5, 2.0, 2**53 + 1, 2**63 - 1, 2**63 - 2, -(2**63), 1e300)
+PAYLOADS = (None, "ä\n\t\u2028", {"b": 1, "a": [1.0, 2**70]}, 1e20, "x" * 900, {}, "\x1f")
+
+
+@pytest.fixture
+def make(redis: Redis, queue_name: str, clock: Clock) -> Iterator[Make]:
+    with QueueFactory(redis, clock) as factory:
+        yield lambda name="", **more: factory(queue_name + name, **more)
+
+
+def lines_of(q: DPQ[Any]) -> list[str]:
+    return list(q.export())
+
+
+def body_of(lines: list[str]) -> list[str]:
+    """All lines but the first and the last, which are of one export only."""
+    return sorted(lines[1:-1])
+
+
+def moved(q: DPQ[Any], other: DPQ[Any], **said: Any) -> list[str]:
+    lines = lines_of(q)
+    other.import_(lines, **said)
+    assert other.check() == []
+    return lines
+
+
+def drained(q: DPQ[Any], clock: Clock) -> list[Any]:
+    """Everything that a consumer meets, in its order, however long it waits; then the dead."""
+    met = []
+    for _ in range(60):
+        while task := q.pop(visibility=30).task:
+            met.append((task.id, task.payload, task.attempt, task.deliveries, task.last_error))
+            q.ack(task)
+            if len(met) > 200:
+                return met
+        clock.advance(500)
+    return met + [(task.id, task.reason, task.attempts, task.died_at) for task in q.dead.list()]
+
+
+def acts() -> st.SearchStrategy[tuple[Any, ...]]:
+    push = st.fixed_dictionaries(
+        {"payload": st.sampled_from(PAYLOADS), "priority": st.sampled_from(PRIORITIES)},
+        optional={
+            "delay": st.sampled_from((0.001, 5, 100)),
+            "group": st.sampled_from(("a", "b", "ä ")),
+            "key": st.sampled_from(("k", "l", "m")),
+            "cost": st.sampled_from((1, 3, {"tokens": 7}, {"": 0, "tokens": 2})),
+            "max_attempts": st.sampled_from((1, 2, 10)),
+            "expires_in": st.sampled_from((3, 4000)),
+            "visibility": st.just(7.5),
+            "time_limit": st.just(2.0),
+            "member": st.just("m1"),
+        },
+    )
+    more = (
+        *[("pop", n) for n in (1, 2)],
+        *[(name,) for name in ("fail", "bury", "release", "deferred", "cron", "every", "rerun")],
+        *[("advance", n) for n in (1, 31)],
+        *[("close", "a"), ("limit", "a"), ("limit", None)],
+    )
+    return st.one_of(st.tuples(st.just("push"), push), st.sampled_from(more))
+
+
+def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
+    """Bring a queue into some state."""
+    held: list[Any] = []
+    for name, *rest in said:
+        if name == "push":
+            group = rest[0].get("group")
+            key = {"key": rest[0]["key"] + (group or "")} if "key" in rest[0] else {}
+            member = {"member": rest[0].get("member") if group else None}
+            q.push(**rest[0] | key | member)
+        elif name == "pop":
+            held += q.pop_many(rest[0], visibility=30)
+        elif name == "advance":
+            clock.advance(rest[0])
+            q.promote()
+        elif name == "close":
+            q.delay_group("a", 70)
+        elif name == "limit":
+            q.set_limit(50, 60, group=rest[0], burst=20)
+        elif name == "every":
+            q.push("again", every=60, expires_in=500)
+        elif name == "cron":
+            q.push("cron", 3, cron="*/7 * * * *", timezone="Europe/Berlin")
+        elif name == "rerun":
+            q.push("once more", key="k", on_duplicate="rerun")
+        elif held and (task := held.pop()):
+            end = {
+                "fail": lambda: q.fail(task, "it\tbroke"),
+                "bury": lambda: q.bury(task, "no"),
+                "release": lambda: q.release(task, 3),
+                "deferred": lambda: q.set_visibility(task, 12),
+            }[name]
+            with suppress(LeaseLostError):
+                end()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    said=st.lists(acts(), max_size=25),
+    shape=st.sampled_from(
+        ({}, {"order": "lifo"}, {"aging": 0.5}, {"fairness": "round_robin"}, {"partitions": 3})
+    ),
+)
+def test_any_queue_comes_over_whole(redis, queue_name, said, shape):
+    """A second export has the same lines, and both queues give the same tasks in the same order."""
+    clock = Clock(1_700_000_000_000)
+    with QueueFactory(redis, clock) as factory:
+        q, other = factory(queue_name, **shape), factory(queue_name + "b")
+        play(q, clock, [("push", {"payload": 0}), *said])
+        lines = moved(q, other)
+        assert other.partitions == shape.get("partitions", 1)
+        assert body_of(lines_of(other)) == body_of(lines)
+        q.clear_limit(), other.clear_limit()
+        for group in ("a", "*"):
+            q.clear_limit(group), other.clear_limit(group)
+        leased = {task.id for task in q.peek(100, "invisible")}
+        for lease in q.held(100):
+            assert lease.id in leased
+        if shape.get("fairness") == "round_robin":  # whose turn it was is not exported
+            return
+        q.release_held(q.held(100))  # an export has no leases
+        at, first = clock.ms, drained(q, clock)
+        clock.ms = at
+        second = drained(other, clock)
+        if "partitions" in shape:
+            first, second = sorted(first, key=str), sorted(second, key=str)
+        assert second == first
+
+
+def test_settings_limits_and_pause_come_over(make, clock):
+    """A new queue has the settings, the limits and the pause of the exported one."""
+    more = {"aging": 0.25, "payloads": "apart", "dead_max_tasks": 7, "dead_max_age": 60.0}
+    q = make(**more, trail_max_events=100)
+    q.push("a")
+    q.set_limit(
+        [RateLimit(5, 1, burst=3, slack=0.1, reserve=Reserve(2, 5)), Quota(9, "day")], concurrency=3
+    )
+    q.set_limit(60, 60, group="llm", members=["x", "y"], adaptive=Adaptive(1, 90))
+    q.set_limit(2, 1, group="*")
+    q.pause(500)
+    other = make("b")
+    moved(q, other)
+    for name, value in (more | {"trail_max_events": 100}).items():
+        assert getattr(other, name) == value
+    assert [limit.rules for limit in other.limits()] == [limit.rules for limit in q.limits()]
+    assert other.pop().task is None
+    clock.advance(501)
+    assert other.pop().task.payload == "a"
+
+
+def test_what_limits_have_granted_comes_over(make, clock):
+    """A window that is spent, and a group that met a 429, are so in the other queue."""
+    q, other = make(), make("b")
+    q.set_limit(1, 60, group="spent")
+    q.push_many([Push(n, group=group) for n in range(2) for group in ("spent", "shut")])
+    by_group = {task.group: task for task in q.pop_many(2)}
+    q.ack(by_group["spent"])
+    q.rate_limited(by_group["shut"], 30)
+    moved(q, other)
+    assert other.pop().task is None
+    clock.advance(30)
+    task = other.pop().task
+    assert task.group == "shut"
+    other.ack(task)
+    clock.advance(30)
+    assert other.pop().task.group == "spent"
+
+
+def test_a_running_task_is_ready_with_its_counts(make, clock):
+    """Its lease stays behind: the old token is no proof in the other queue."""
+    q, other = make(), make("b")
+    q.push("a", max_attempts=3)
+    q.fail(q.pop().task, "first", delay=0)
+    held = q.pop().task
+    moved(q, other)
+    task = other.pop().task
+    assert (task.id, task.attempt, task.deliveries, task.last_error) == (held.id, 2, 3, "first")
+    with pytest.raises(Exception, match="token"):
+        other.ack(held)
+
+
+def test_later_pushes_come_behind(make):
+    """New tasks of the same priority come after the imported ones, and the totals count neither."""
+    q, other = make(), make("b")
+    for n in range(20):
+        q.push(n)
+    q.pop_many(15)
+    moved(q, other)
+    other.push("new")
+    payloads = [other.pop().task.payload for _ in range(21)]
+    assert payloads == [*range(20), "new"]
+    assert other.stats().pushed == 1
+
+
+@pytest.mark.parametrize("counts", [(1, 4), (4, 1), (4, 3), (3, 4), (1, 1)])
+def test_another_number_of_partitions(make, counts):
+    """Each task has its home there, equal priorities their order, and a second import adds none."""
+    old, new = counts
+    q, other = make(partitions=old), make("b", partitions=new)
+    q.push_many([Push(n, n % 2, group=f"g{n % 7}", key=f"k{n}") for n in range(40)])
+    q.push_many([Push(n) for n in range(40, 60)])
+    q.push(60, delay=9)
+    lines = moved(q, other)
+    again = make("c", partitions=new)
+    again.import_(lines)
+    assert {task.id for task in again.peek(99, "ready")} == {
+        task.id for task in other.peek(99, "ready")
+    }
+    assert other.import_(lines, again=True).stored == 61
+    assert other.get(key="k3").payload == 3
+    met: dict[Any, list[int]] = {}
+    while task := other.pop().task:
+        met.setdefault((task.group, task.priority), []).append(task.payload)
+        other.ack(task)
+    assert sorted(n for found in met.values() for n in found) == list(range(60))
+    assert all(found == sorted(found) for place, found in met.items() if place[0])
+    other.push(61, group="g1")
+    assert other.pop().task.payload == 61
+
+
+class Cut:
+    """Lets so many calls of the script import through, then cuts the connection."""
+
+    def __init__(self, q: DPQ[Any], after: int, *, lost: bool) -> None:
+        self._all = q._session.connections.call_all
+        self._left, self._lost = after, lost
+        q._session.connections.call_all = self  # type: ignore[method-assign]
+        self._q = q
+
+    def end(self) -> None:
+        vars(self._q._session.connections).pop("call_all", None)
+
+    def __call__(self, commands: Any) -> Any:
+        if any(command.script.name == "import" for command in commands):
+            self._left -= 1
+            if self._left < 0:
+                self.end()
+                if self._lost:
+                    self._all(commands)
+                raise RedisConnectionError("killed")
+        return self._all(commands)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_an_import_goes_on_after_a_death_at_each_step(make, partitions, lost):
+    """Tasks that consumers have ended meanwhile do not come again, and none is missing."""
+    q = make(partitions=partitions)
+    q.push_many([Push(n, key=f"k{n}" if n % 3 else None) for n in range(350)])
+    lines = lines_of(q)
+    for step in range(6):
+        other = make(f"b{step}")
+        cut = Cut(other, step, lost=lost)
+        seen = []
+        try:
+            other.import_(lines)
+        except RedisConnectionError:
+            while task := other.pop().task:
+                seen.append(task.payload)
+                other.ack(task)
+        cut.end()
+        report = other.import_(lines)
+        assert report.before + report.added + report.stored == 350
+        while task := other.pop().task:
+            seen.append(task.payload)
+            other.ack(task)
+        assert sorted(seen) == list(range(350))
+        assert other.import_(lines).before == 350
+        assert other.size() == 0
+
+
+def test_again_adds_what_is_gone(make):
+    """With `again` an export that was imported before is imported as a whole."""
+    q, other = make(), make("b")
+    q.push_many([Push(n) for n in range(3)])
+    lines = moved(q, other)
+    other.ack(other.pop().task)
+    assert other.import_(lines).added == 0
+    report = other.import_(lines, again=True)
+    assert (report.added, report.stored, report.before) == (1, 2, 0)
+    assert other.size() == 3
+
+
+def test_another_task_under_the_key_is_a_conflict(make):
+    """The error names line, task and holder; nothing of that step is added; `keep` leaves it."""
+    q, other = make(), make("b")
+    q.push_many([Push("a"), Push("b", key="k")])
+    holder = other.push("mine", key="k")
+    lines = lines_of(q)
+    with pytest.raises(ImportConflictError) as caught:
+        other.import_(lines)
+    wanted = q.get(key="k").id
+    assert (caught.value.task_id, caught.value.key, caught.value.holder) == (wanted, "k", holder)
+    assert wanted in lines[caught.value.line - 1]
+    assert other.size() == 1
+    report = other.import_(lines, keep=True)
+    assert (report.added, report.stored) == (1, 1)
+    assert other.get(key="k").payload == "mine"
+
+
+def test_another_task_under_the_id_is_a_conflict(make):
+    """A task of another group with the same id is none of the export."""
+    q, other = make(), make("b")
+    q.push("a", group="g")
+    lines = moved(q, other)
+    changed = [line.replace('"group":"g"', '"group":"h"') for line in lines]
+    with pytest.raises(ImportConflictError, match="its group or key differs") as caught:
+        other.import_(changed, again=True)
+    assert caught.value.key is None
+
+
+@pytest.mark.parametrize("setting", [{"order": "lifo"}, {"aging": 1.0}, {"dead_max_tasks": 3}])
+def test_settings_that_contradict(make, setting):
+    """They are refused by name, unless the caller follows the queue; then its settings hold."""
+    q, other = make(**setting), make("b", order="fifo", aging=0.0, dead_max_tasks=9)
+    q.push_many([Push(n) for n in range(3)])
+    other.push("x", -1)
+    lines = lines_of(q)
+    name = next(iter(setting))
+    with pytest.raises(ConfigurationError, match=f"^{name} is .*--follow"):
+        other.import_(lines)
+    assert other.size() == 1
+    other.import_(lines, follow=True)
+    assert other.check() == []
+    assert [other.pop().task.payload for _ in range(4)] == [0, 1, 2, "x"]
+
+
+def test_limits_that_contradict(make):
+    """Another limit that stands is refused, and kept by `follow`; the same limit is no matter."""
+    q, other = make(), make("b")
+    q.set_limit(5, 1)
+    q.push("a")
+    other.set_limit(7, 1)
+    lines = lines_of(q)
+    with pytest.raises(LimitChangedError, match="now it is 7/s"):
+        other.import_(lines)
+    other.import_(lines, follow=True)
+    assert other.limits()[0].rules == "0|7 1000 1"
+    other.set_limit(5, 1)
+    assert other.import_(lines).limits == 1
+
+
+def test_a_limit_of_the_queue_has_no_place_in_partitions(make):
+    """The error says what to do, before any task is there."""
+    q, other = make(), make("b", partitions=2)
+    q.set_limit(5, 1)
+    q.push("a")
+    with pytest.raises(ConfigurationError, match=r"line 2: .* 2 partitions.*follow"):
+        other.import_(lines_of(q))
+    assert other.size() == 0
+
+
+def test_a_cut_list_or_file_is_refused_before_anything_is_written(make, tmp_path):
+    """A stream that cannot be read twice is refused behind its tasks, and says how many came."""
+    q, other = make(), make("b")
+    q.push_many([Push(n) for n in range(250)])
+    lines = lines_of(q)
+    path = tmp_path / "cut"
+    for cut in (lines[:-1], [*lines[:-2], lines[-2][:20]], lines[:1]):
+        with pytest.raises(ExportFileError, match="Nothing was imported"):
+            other.import_(cut)
+        path.write_text("".join(cut))
+        with path.open() as text, pytest.raises(ExportFileError, match="Nothing was imported"):
+            other.import_(text)
+        with path.open("rb") as raw, pytest.raises(ExportFileError, match="Nothing was imported"):
+            other.import_(raw)
+    assert other.stats().ready == 0
+    with pytest.raises(ExportFileError, match="250 tasks were added"):
+        other.import_(iter(lines[:-1]))
+    with pytest.raises(ExportFileError, match="lines is 252, but the export has 251"):
+        make("c").import_([*lines[:7], *lines[8:]])
+    path.write_text("".join(lines), encoding="utf-8")
+    with path.open() as text:
+        assert other.import_(text).before == 250
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("state", "invisible"), ("priority", 5), ("priority", "5 6"), ("priority", "1e999")],
+        *[("sequence", -1), ("sequence", 10**15), ("attempts", True), ("max_attempts", 0)],
+        *[("group", "a\tb"), ("group", "x" * 201), ("key", 3), ("error", "a\nb"), ("id", "")],
+        *[("schedule", "e 1"), ("cost", -1), ("notes", {"31": "x"}), ("notes", []), ("more", 1)],
+        *[("ages", 1), ("due_ms", "soon"), ("expires_ms", 1.5), ("member", "\x1f")],
+    ],
+)
+def test_bad_fields_are_named(field, value):
+    """A line that could break a record is refused with its field, whatever else it says."""
+    good = {"id": "a", "state": "ready", "priority": "1", "sequence": 1, "enqueued_ms": 1}
+    assert from_line(good | {"payload": 1}).id == "a"
+    with pytest.raises(ValueError, match=field):
+        from_line(good | {"payload": 1, field: value})
+
+
+def test_bad_lines_are_named(make):
+    """The number of the line is in the error, and later lines are not read."""
+    q, other = make(), make("b")
+    q.push("a")
+    head, task, end = lines_of(q)
+    for bad, said in (
+        ("{", "no JSON"),
+        ("[]", "must be an object"),
+        (task.replace('"priority":"0"', '"priority":"x"'), "priority"),
+        ('{"limit":"group:","rules":"3"}', "limit"),
+        ('{"limit":"queue","rules":"x|y"}', "is not what this DPQ stores"),
+        (task.replace('"payload":"a"', '"payload_text":5'), "payload"),
+    ):
+        with pytest.raises(ExportFileError, match=f"line 2: .*{said}"):
+            other.import_(iter([head, bad, end]))
+    with pytest.raises(ExportFileError, match="line 1: dpq_export is None"):
+        other.import_([task, end])
+    with pytest.raises(ExportFileError):
+        other.import_([])
+
+
+def test_a_damaged_task_is_written_and_left_out(make, redis):
+    """Neither export nor import stops at it; both count it."""
+    q, other = make(), make("b")
+    ids = [q.push(n) for n in range(3)]
+    redis.hset(key_of(q.queue_name, "meta"), ids[1], "what is this")
+    lines = lines_of(q)
+    assert any(json.loads(line).get("damaged") == ids[1] for line in lines)
+    report = other.import_(lines)
+    assert (report.added, report.damaged) == (2, 1)
+    q.drop()
+
+
+def test_a_queue_that_is_not_there(make):
+    """There is nothing to export, and the error says so."""
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        lines_of(make())
+
+
+def test_a_pause_for_the_export(make, clock):
+    """Meanwhile no consumer gets a task; afterwards the queue is as it was; changes are named."""
+    q = make()
+    q.push_many([Push(n) for n in range(250)])
+    for before, after in ((None, 0), (400.0, None), (float("inf"), None)):
+        if before:
+            q.pause(None if before == float("inf") else before)
+        lines = []
+        for number, line in enumerate(q.export(pause=True)):
+            lines.append(line)
+            if number > 0:
+                assert q.pop().task is None or number == len(lines) - 1 == 251
+        assert json.loads(lines[-1])["changed"] == {}
+        clock.advance(1)
+        task = q.pop().task
+        assert (task is None) == (after is None)
+        q.resume()
+    lines = iter(q.export(pause=True))
+    next(lines)
+    next(lines)
+    q.push("more")
+    assert json.loads([*lines][-1])["changed"] == {"pushed": 1, "live": 1}
+
+
+def test_large_payloads_come_in_bounded_pages(make):
+    """What has no room on a page is asked for by its id."""
+    q, other = make(), make("b")
+    q.push_many([Push("x" * 900_000 + str(n)) for n in range(12)])
+    lines = moved(q, other)
+    assert body_of(lines_of(other)) == body_of(lines)
+
+
+def test_asyncio(redis, queue_name):
+    """An async export is an async iterator of the same lines."""
+
+    async def main() -> None:
+        async with (
+            asyncio_queue(redis, queue_name) as q,
+            asyncio_queue(redis, f"{queue_name}b") as b,
+        ):
+            await q.push({"a": 1}, 3, group="g")
+            lines = [line async for line in q.export(pause=True)]
+            report = await b.import_(lines)
+            assert (report.added, (await b.pop()).task.payload) == (1, {"a": 1})
+
+    asyncio.run(main())
+
+
+def test_unknown_notes_come_over():
+    """A note of a later DPQ without a name here is carried as its text."""
+    line = {"id": "a", "state": "ready", "priority": "1", "sequence": 1, "enqueued_ms": 1}
+    entry = from_line(line | {"payload": 1, "notes": {"25": "x", "27": "y"}, "visibility_ms": 5})
+    assert "\x1f5 0\x1by\x19x" in entry.record(lifo=False, aging="0")
+
+
+def test_payloads_keep_their_bytes():
+    """What JSON would write in another way stands as text."""
+    from dpq.protocol.portable import payload_of
+
+    for raw in (b'{"a": 1}', b"1e5", b'"\\u00e4"', b"[1,1.0]", b'{"a":1,"a":2}', b"\xff", b"NaN"):
+        fields = {"id": "a", "state": "ready", "priority": "1", "sequence": 1, "enqueued_ms": 1}
+        line = json.loads(dumped(fields | payload_of(raw)))
+        assert from_line(line).payload == raw
+
+
+def test_a_rate_limited_probe_is_out_no_more(make, clock):
+    """The probe of a group stays behind with its lease: the next task is the probe."""
+    q, other = make(), make("b")
+    q.push_many([Push(n, group="g") for n in range(3)])
+    q.rate_limited(q.pop().task, 5)
+    clock.advance(5)
+    assert q.pop().task.group == "g"
+    assert q.pop().task is None
+    moved(q, other)
+    assert other.pop().task.group == "g"
