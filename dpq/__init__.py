@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         LimitTimeoutError,
         NotConfirmedError,
         PayloadError,
+        QueueFullError,
         ResultTimeoutError,
         ServerWarning,
         TaskDeadError,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
-    from dpq.model.queue_settings import Fairness, Order, Payloads
+    from dpq.model.queue_settings import Bounds, Fairness, Order, Payloads
     from dpq.model.quota import Quota
     from dpq.model.reports import (
         BulkProgress,
@@ -92,6 +93,7 @@ __all__ = [
     "BatchFinishedError",
     "BatchNotFoundError",
     "BatchState",
+    "Bounds",
     "Budget",
     "BulkProgress",
     "ConfigurationError",
@@ -126,6 +128,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Push",
+    "QueueFullError",
     "QueueStats",
     "Quota",
     "QuotaState",
@@ -178,6 +181,7 @@ _HOMES = {
         "LimitTimeoutError",
         "NotConfirmedError",
         "PayloadError",
+        "QueueFullError",
         "ResultTimeoutError",
         "ServerWarning",
         "TaskDeadError",
@@ -189,7 +193,7 @@ _HOMES = {
     "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
-    "model.queue_settings": ("Fairness", "Order", "Payloads"),
+    "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
     "model.reports": (
         "BulkProgress",

@@ -129,6 +129,7 @@ GAUGES = {
     "dpq_needs_person": (("queue",), "1 if the queue does not go on by itself."),
     "dpq_paused": (("queue",), "1 if the queue is paused."),
     "dpq_workers": (("queue",), "Workers with a heartbeat in the last minute."),
+    "dpq_workers_quiet": (("queue",), "Those that were told to take no new tasks."),
     "dpq_worker_slots": (("queue",), "Handlers that those may run at once, of all their queues."),
     "dpq_worker_busy": (("queue",), "Handlers that run on tasks of this queue."),
     "dpq_longest_run_seconds": (("queue",), "Seconds that the longest running task has run."),
@@ -454,6 +455,7 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
 def _fill_workers(table: _Table, queue: str, snapshot: Snapshot) -> None:
     workers, survey = snapshot.workers, snapshot.survey
     table.set("dpq_workers", len(workers), queue)
+    table.set("dpq_workers_quiet", sum(bool(each.quiet_since) for each in workers), queue)
     table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
     table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
     runs = [(w.longest_seconds, w.name) for w in workers if w.longest_seconds is not None]

@@ -521,6 +521,18 @@ def permits_of(q: DPQ) -> None:
     q.resume()
 
 
+def bounded(q: DPQ) -> Any:
+    """Pushes into a full group and into a full queue."""
+    q.set_bounds(max_waiting=1, when_full="drop_worst")
+    q.push_many([Push(i, group="full") for i in range(3)])
+    q.set_bounds(max_tasks=1)
+    with pytest.raises(dpq.QueueFullError):
+        q.push("x", timeout=0.01)
+    bounds = q.bounds()
+    q.set_bounds(max_tasks=0, max_waiting=0)
+    return bounds
+
+
 def browsed(q: DPQ) -> list[Any]:
     """All read-only operations of the dashboard."""
     browser = Browser(q._operations)
@@ -568,6 +580,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "bury": q.bury(q.pop_many(1)[0], "reason"),
         "update": q.update(q.push("x", group="a"), priority=3, delay=1),
         "cancel": q.cancel(q.push("x", 99, group="a")),
+        "bulk": q.bulk("update", Filter(group="a", older_than=0), priority=4),
+        "count": q.count(Filter(key_prefix="k")),
         "export": (lines := list(q.export())),
         "import_": q.import_(lines),
         "cron": q.push("x", cron="* * * * *", key="cron"),
@@ -587,6 +601,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "observe": q.observe("a", headers={"X-RateLimit-Remaining": "9", "X-RateLimit-Reset": "1"}),
         "next_event": q.next_event(),
         "set_limit": q.set_limit(9, 1, 9, group="*", concurrency=9),
+        "bounds": bounded(q),
+        "set_bounds": None,
         "clear_limit": q.clear_limit("c"),
         "rate_limited": q.rate_limited(pushed_and_popped(q), 1),
         "limits": q.limits(),
@@ -602,6 +618,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "held": q.held(),
         "trail": q.trail(),
         "release_held": q.release_held([]),
+        "quiet": q.quiet("w"),
+        "unquiet": q.unquiet("w"),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
             q.resume(),

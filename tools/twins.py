@@ -30,6 +30,7 @@ BLOCKING = [
     "queue/lease_loops",
     "queue/permits",
     "queue/queue",
+    "queue/room",
     "transport/session",
 ]
 

@@ -84,6 +84,13 @@ def set_limit(
     concurrency: Annotated[
         int | None, option("N", "Tasks that may run at once.", unset="any number")
     ] = None,
+    in_order: Annotated[
+        bool,
+        typer.Option(
+            "--in-order",
+            help="Run the tasks of the group one at a time; while one waits for its retry, none.",
+        ),
+    ] = False,
     burst: Annotated[
         int | None,
         option(
@@ -184,6 +191,7 @@ def set_limit(
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     dpq limit set 60/m --group api --member key-a --member key-b   60/m each
     dpq limit set --weight 3 --group big       three turns where others get one
+    dpq limit set --in-order --every-group     each group one by one, also over retries
     """
     words: list[RateLimit | Quota] = [*(rates or [])]
     windows = _with_options(
@@ -202,6 +210,7 @@ def set_limit(
         members=member,
         weight=weight,
         reset=reset,
+        in_order=in_order,
     )
     with DPQ[Any].from_url(url, queue) as q:
         _change(q, scope, rules, yes)

@@ -4,6 +4,7 @@
       ConfigurationError (ValueError)   bad argument or setting: names the value and its bound
       PayloadError       (ValueError)   a payload cannot be encoded, decoded or validated
       DuplicateTaskError                the key is taken and on_duplicate="error"
+      QueueFullError                    a bound leaves no room for a push
       TaskNotFoundError                 no such live task in this queue
       BatchFinishedError                the batch of a push is finished
       BatchNotFoundError                no such batch in this queue
@@ -34,6 +35,7 @@ __all__ = [
     "LimitTimeoutError",
     "NotConfirmedError",
     "PayloadError",
+    "QueueFullError",
     "ResultTimeoutError",
     "ServerWarning",
     "TaskDeadError",
@@ -77,6 +79,46 @@ class DuplicateTaskError(DPQError):
         )
         self.key = key
         self.task_id = task_id
+
+
+class QueueFullError(DPQError):
+    """A bound leaves no room for a push. Nothing of the refused push, or batch, was stored.
+
+    Attributes:
+        queue_name: The queue.
+        group: The group whose `max_waiting` is reached; None for `max_tasks` of the queue.
+        size: The tasks that the bound counts.
+        bound: The bound.
+        partition: The partition that is full; 0 in a queue of one.
+        stored: The tasks that earlier batches of the same `push_many` have stored, and that stay:
+            for each its index among the pushes, and its id.
+    """
+
+    def __init__(
+        self, queue_name: str, group: str | None, size: int, bound: int, coming: int = 1
+    ) -> None:
+        where, held, name = f"queue {queue_name!r}", "holds", "max_tasks"
+        if group is not None:
+            where, held, name = f"group {group!r} of {where}", "has waiting", "max_waiting"
+        way_out = "wait with push(timeout=...), or push later"
+        if coming > bound:
+            way_out = f"push at most {bound} at once"
+        super().__init__(
+            f"{where} is full: it {held} {size} of at most {bound} tasks ({name}), and {coming} "
+            f"more would come; nothing of this push was stored: {way_out}, or raise the bound with "
+            f"set_bounds({name}=...)"
+        )
+        self.queue_name = queue_name
+        self.group = group
+        self.size = size
+        self.bound = bound
+        self.coming = coming
+        self.partition = 0
+        self.stored: dict[int, str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = (self.queue_name, self.group, self.size, self.bound, self.coming)
+        return type(self), given, {"partition": self.partition, "stored": self.stored}
 
 
 class BatchFinishedError(DPQError):

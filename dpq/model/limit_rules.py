@@ -15,6 +15,8 @@ from dpq.model.limits import (
     Adaptive,
     RateLimit,
     Reserve,
+    in_order_of_one,
+    is_in_order,
     limit_rules,
     read_rules,
     write_rules,
@@ -44,6 +46,7 @@ class LimitRules:
         members: The names of a pool.
         weight: Turns of its group, or None.
         reset: Forget what was granted and counted.
+        in_order: A task that waits for its retry keeps its place before all others of its group.
     """
 
     group: str | None
@@ -53,6 +56,7 @@ class LimitRules:
     members: tuple[str, ...]
     weight: float | None
     reset: bool
+    in_order: bool
 
     @classmethod
     def checked(
@@ -69,6 +73,7 @@ class LimitRules:
         members: Sequence[str] | None = None,
         weight: float | None = None,
         reset: bool = False,
+        in_order: bool = False,
     ) -> "LimitRules":
         """Check the arguments of `set_limit`.
 
@@ -76,6 +81,12 @@ class LimitRules:
             ConfigurationError: An argument is out of its bounds, or two exclude each other.
         """
         rest, quotas = split_quotas(rate)
+        concurrency = in_order_of_one(in_order, group, concurrency)
+        if in_order and members is not None:
+            raise ConfigurationError(
+                f"in_order is given with members {members!r}: a pool runs several tasks at once; "
+                "leave one of them out"
+            )
         windows = limit_rules(
             rest, per, burst, concurrency, adaptive, reserve, slack, quotas, weight
         )
@@ -87,6 +98,7 @@ class LimitRules:
             members=pool_members(members, group),
             weight=group_weight(weight, group),
             reset=reset,
+            in_order=in_order,
         )
 
     @classmethod
@@ -110,6 +122,7 @@ class LimitRules:
             concurrency=concurrency,
             members=members or None,
             weight=weight if "*" in text.partition("|")[0].partition("\t")[0] else None,
+            in_order=is_in_order(text),
         )
 
     @property
@@ -128,7 +141,7 @@ class LimitRules:
 
     def text(self, now_ms: int = 0) -> str:
         """Write the text of the hash `limits`; quotas carry the clock changes after `now_ms`."""
-        rules = write_rules(self.windows, self.concurrency)
+        rules = write_rules(self.windows, self.concurrency, in_order=self.in_order)
         if self.quotas:
             rules += write_quotas(self.quotas, now_ms)
         return add_pool(rules, self.members, self.weight)

@@ -83,12 +83,14 @@ class LimitState(BaseModel):
         reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
             `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
             running), `concurrency`, `spent`, `quota` (one is spent, or spread over the rest of its
-            period), `observed` (the host said that too little is left); None if it is open.
+            period), `observed` (the host said that too little is left), `in order` (its first task
+            waits for its retry); None if it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease, and permits of `acquire` that are leases (with a
             concurrency, units of a name, as a probe, or while the host says what is left).
         members: The members of a pool. Windows and concurrency hold for each of them; so
             `units_left`, `rate` and `slack` are theirs.
+        in_order: A task that waits for its retry keeps its place before all others of its group.
         weight: The turns that the group gets where others get one, with round robin.
         granted: The units that each window has granted, as they were reserved, in the order of the
             windows. It begins at 0 when a limit of its own is set, or has not been used for a
@@ -115,6 +117,7 @@ class LimitState(BaseModel):
     waiting: int = 0
     in_flight: int = 0
     members: tuple[MemberState, ...] = ()
+    in_order: bool = False
     weight: float = 1.0
     granted: tuple[int, ...] = ()
     rate_limited: int = 0

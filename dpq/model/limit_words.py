@@ -143,6 +143,7 @@ def limit_words(limit: LimitRules, members: int = 3) -> list[str]:
     """Say a limit in words, each window and each other part by itself; name so many members."""
     said = [*map(write_word, limit.windows), *map(write_word, limit.quotas)]
     said += [f"{limit.concurrency} at once"] if limit.concurrency is not None else []
+    said += ["in order"] if limit.in_order else []
     said += [f"weight {limit.weight:g}"] if limit.weight is not None else []
     if limit.members:
         more = len(limit.members) - members

@@ -31,6 +31,9 @@ MAX_REFILL_SECONDS = 100 * MAX_SECONDS
 MAX_SLACK_SECONDS = 3600
 """Seconds of the longest slack, also of a learned one; lua/lib/limits/pace.lua has it, too."""
 
+ORDERED = "!"
+"""The mark of `in_order` in a stored limit, behind its concurrency and its weight."""
+
 MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
 
@@ -43,6 +46,7 @@ Reason = Literal[
     "spent",
     "quota",
     "observed",
+    "in order",
 ]
 
 _REASONS: dict[str, Reason] = {
@@ -54,6 +58,7 @@ _REASONS: dict[str, Reason] = {
     "s": "spent",
     "q": "quota",
     "o": "observed",
+    "i": "in order",
 }
 
 
@@ -313,9 +318,11 @@ def limit_rules(
     return windows
 
 
-def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
+def write_rules(
+    windows: Sequence[RateLimit], concurrency: int | None, *, in_order: bool = False
+) -> str:
     """Make the text for the hash `limits`. Source: docs/storage.md, "Rules"."""
-    head = f"{concurrency or 0}"
+    head = f"{concurrency or 0}{ORDERED if in_order else ''}"
     if windows and (learns := windows[0].adaptive):
         head += "~" + " ".join(map(number_text, (learns.floor, learns.ceiling, learns.step)))
     texts = [head]
@@ -335,7 +342,7 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
 def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     """Read the windows and the concurrency from a text of the hash `limits`."""
     head, *parts = split_pool(text)[0].split("|")
-    concurrency, _, learning = head.partition("~")
+    concurrency, _, learning = head.replace(ORDERED, "").partition("~")
     adaptive = Adaptive(*map(as_written, learning.split(" "))) if learning else None
     windows: list[RateLimit] = []
     for part in parts:
@@ -362,6 +369,31 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
             )
         )
     return tuple(windows), int(concurrency) or None
+
+
+def is_in_order(text: str) -> bool:
+    """Return True if a text of the hash `limits` keeps the tasks of a group in order."""
+    return ORDERED in split_pool(text)[0].partition("|")[0]
+
+
+def in_order_of_one(in_order: bool, group: str | None, concurrency: int | None) -> int | None:
+    """Check `in_order`; return the concurrency, which is 1 with it.
+
+    Raises:
+        ConfigurationError: The limit is for the queue, or runs several tasks at once.
+    """
+    if not isinstance(in_order, bool):
+        raise ConfigurationError(f"in_order is {in_order!r}: it must be True or False")
+    if in_order and group is None:
+        raise ConfigurationError(
+            "in_order is given for the queue: only a group keeps its order; name one, or '*' for "
+            "every group"
+        )
+    if in_order and concurrency not in (None, 1):
+        raise ConfigurationError(
+            f"in_order runs one task at a time, and concurrency is {concurrency!r}: leave it out"
+        )
+    return 1 if in_order else concurrency
 
 
 def most_granted(rate: float, burst: int) -> int:

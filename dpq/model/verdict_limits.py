@@ -141,6 +141,11 @@ def _say_429(facts: Facts, held: Held) -> Said:
 
 def _say_paced(facts: Facts, held: Held) -> Said:
     state = held.state
+    if state.reason == "in order":
+        name, until = scope_name(held), until_text(facts, state)
+        why = f"{name} keeps its order: task {held.holder} waits for its retry{until}"
+        todo = f"`dpq update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
+        return why, None, name, todo
     rates = ", ".join(
         per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
         for window in state.windows

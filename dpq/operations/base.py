@@ -42,7 +42,7 @@ class PartitionBase(CommandMaker, Generic[P]):
         tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
         super().__init__(queue.name, tag, queue.clock)
         self.named = queue.named | {"partition_count": str(count)} if count > 1 else queue.named
-        self._count = count
+        self._index, self._count = index, count
         self._make = make
         self._codec = queue.codec
 
@@ -84,15 +84,17 @@ class PartitionBase(CommandMaker, Generic[P]):
         create: bool = False,
         limits: bool = False,
         named: dict[str, str] | None = None,
+        replace: bool = False,
     ) -> Steps[dict[str, str]]:
         """Write the settings that this client names and no client has named before; read all.
 
-        With `limits`, restore lost limits as well.
+        With `limits`, restore lost limits as well. With `replace`, write the named ones anyway.
         """
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
-        args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
+        mode = 3 if replace else 2 if limits else int(create)
+        args = [self._now(), STORAGE_FORMAT, mode, *flat]
         command = self._command("configure", args, read)
         # `Confirmation` confirms settings with the first task.
         return once(command._replace(needs_confirmation=False))

@@ -8,7 +8,7 @@ from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.limit_rules import plain_rules
 from dpq.model.limit_states import LimitState, MemberState, QuotaState
-from dpq.model.limits import EVERY_GROUP, RateLimit, read_rules, reason_of
+from dpq.model.limits import EVERY_GROUP, RateLimit, is_in_order, read_rules, reason_of
 from dpq.model.moments import moment_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
 from dpq.model.quota import quota_text, read_quotas
@@ -41,6 +41,7 @@ def read_limits(
                 group=group,
                 windows=windows,
                 concurrency=concurrency,
+                in_order=is_in_order(rules),
                 default=own == "groups" and not everyone,
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
                 slack=0.0 if everyone else float(slack_ms or 0) / 1000,
@@ -255,6 +256,7 @@ _CLOSED = {
     "probe": "the first task after a rate limit is still running",
     "concurrency": "as many tasks run as may",
     "observed": "its host has said that no more is left",
+    "in order": "its first task waits for its retry, and comes first",
     "quota": "its quota is spread over the rest of the period",
 }
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic_core import to_json
 
 from dpq.model.cost import write_spent
-from dpq.model.errors import ConfigurationError, LeaseLostError
+from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.interrupts import expected
 from dpq.model.priority import encode_priority
 from dpq.model.schedule import Later, claim
@@ -39,6 +39,7 @@ from dpq.operations.permits import PermitOperations
 from dpq.operations.pushing import Checked, Options, needs_clock, with_times
 from dpq.operations.repair import RepairOperations
 from dpq.operations.results import ResultOperations
+from dpq.operations.room import RoomOperations
 from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
@@ -83,6 +84,7 @@ class Partition(
     WorkerOperations,
     StoredOperations[P],
     RepairOperations[P],
+    RoomOperations[P],
     ResultOperations,
 ):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
@@ -110,11 +112,11 @@ class Partition(
         for checked in pushes:
             size += len(checked[1])
             if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
-                ids += yield from self._push(batch)
+                ids += yield from self._push(batch, ids)
                 batch, size = [], len(checked[1])
             batch.append(checked)
         if batch:
-            ids += yield from self._push(batch)
+            ids += yield from self._push(batch, ids)
         return ids
 
     def push_one(self, checked: Checked) -> Steps[str]:
@@ -122,7 +124,8 @@ class Partition(
         ids: list[str] = yield from self._push((checked,))
         return ids[0]
 
-    def _push(self, batch: Sequence[Checked]) -> Steps[list[str]]:
+    def _push(self, batch: Sequence[Checked], stored: Sequence[str] = ()) -> Steps[list[str]]:
+        """Add a batch; `stored` are the ids of the batches before it, for the error."""
         ids = new_ids(len(batch), self._mark if self._count > 1 else None)
         args: list[Any] = [self._now()]
         keys: dict[int, str] = {}
@@ -150,8 +153,12 @@ class Partition(
             self._short_push.refuse()
             self._short_push.expect(True)  # try the short way again after a while
         command = self._command("push", args, partial(replies.read_ids, self.queue_name, ids, keys))
-        while (yield command):  # there is no queue yet, or it was dropped meanwhile
-            yield from self._make()
+        try:
+            while (yield command):  # there is no queue yet, or it was dropped meanwhile
+                yield from self._make()
+        except QueueFullError as full:
+            full.partition, full.stored = self._index, dict(enumerate(stored))
+            raise
         return ids
 
     def _is_new_cost(self, options: Options) -> bool:
@@ -478,6 +485,12 @@ class Partition(
         return self._ask("next_event", [self._now()], replies.read_wait)
 
 
+def _more(cost: Cost | None, more: tuple[str, ...]) -> tuple[str, ...]:
+    """Write what a delivery has spent, and arguments behind it; nothing if there is neither."""
+    told = write_spent(cost)
+    return (told, *more) if told or more else ()
+
+
 def _ack_batches(
     acks: Sequence[tuple[Task[Any], str, str]],
 ) -> Iterator[list[tuple[Task[Any], str, str]]]:
@@ -492,12 +505,6 @@ def _ack_batches(
         size += len(ack[2])
     if batch:
         yield batch
-
-
-def _more(cost: Cost | None, more: tuple[str, ...]) -> tuple[str, ...]:
-    """Write what a delivery has spent, and arguments behind it; nothing if there is neither."""
-    told = write_spent(cost)
-    return (told, *more) if told or more else ()
 
 
 def _goes_short(push: Checked) -> bool:

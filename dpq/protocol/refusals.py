@@ -26,6 +26,7 @@ class Code(IntEnum):
     SETTINGS_LOST = -9
     BATCH_FINISHED = -10
     CANCELLED = -13
+    QUEUE_FULL = -15
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))

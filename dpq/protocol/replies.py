@@ -15,6 +15,7 @@ from dpq.model.errors import (
     DuplicateTaskError,
     LeaseLostError,
     PayloadError,
+    QueueFullError,
     TaskNotFoundError,
 )
 from dpq.model.interrupts import raise_interruption
@@ -197,9 +198,13 @@ def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: li
 
     Raises:
         DuplicateTaskError: A key is taken, and the push forbids that.
+        QueueFullError: A bound leaves no room for the tasks.
         BatchFinishedError: The batch of a task is finished.
         ConfigurationError: The task that has a key is in another group.
     """
+    if reply[0] == Code.QUEUE_FULL:
+        _, size, bound, group, coming = reply
+        raise QueueFullError(queue_name, group.decode() or None, size, bound, coming)
     if reply[0] == Code.BATCH_FINISHED:
         raise BatchFinishedError(reply[2].decode(), queue_name)
     if reply[0] < 0:

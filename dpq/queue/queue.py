@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
+    from dpq.model.queue_settings import Bounds, WhenFull
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
@@ -173,6 +174,7 @@ class DPQ(QueueLife[P]):
         time_limit: float | None = None,
         member: str | None = None,
         batch: str | None = None,
+        timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -213,6 +215,9 @@ class DPQ(QueueLife[P]):
                 that come after this one wait, too. It means nothing for a group without members.
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
+            timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
+                task, on the server and without polling; 0 does not wait, None waits for ever.
+                Whoever makes room, an ack for example, calls the producer that has waited longest.
 
         Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
         are spent, the run is given up, and the task waits for its next time. An `update` without
@@ -228,6 +233,8 @@ class DPQ(QueueLife[P]):
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
+            QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
+                stored. A push that meets the task of its key needs no room.
             BatchFinishedError: The batch is finished. Nothing changed.
 
         Source: docs/design.md, "Order" and "Keys".
@@ -251,7 +258,13 @@ class DPQ(QueueLife[P]):
             member=member,
             batch=batch,
         )
-        return self._session.run(self._operations.push, given)
+        if timeout == 0:
+            return self._session.run(self._operations.push, given)
+        from dpq.queue.room import push_in_time
+
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        return push_in_time(self, given, timeout)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.
@@ -263,7 +276,8 @@ class DPQ(QueueLife[P]):
             The ids, in the order given.
 
         Raises:
-            As `push`. The batches before the refused one stay.
+            As `push`. The batches before the refused one stay; `QueueFullError.stored` names their
+                tasks.
         """
         if isinstance(pushes, Iterator):  # an iterator can be read only once
             self._session.require_open()
@@ -1100,6 +1114,39 @@ class DPQ(QueueLife[P]):
 
     # Limits and groups
 
+    def set_bounds(
+        self,
+        *,
+        max_tasks: int | None = None,
+        max_waiting: int | None = None,
+        when_full: WhenFull | None = None,
+    ) -> None:
+        """Bound the queue, for all producers together, also for those that run already.
+
+        What is not named stays as it is. So every process may set the same bounds at its start. A
+        bound refuses new tasks only: a task that comes back (a retry, a delay or a lease that is
+        over, a next run, a replay) and a push that meets the task of its key need no room. So a
+        queue may hold more than its bound, until consumers have worked it down.
+
+        Args:
+            max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0 for no
+                bound. In a partitioned queue it counts for each partition.
+            max_waiting: The most tasks of each group that are due and that no consumer has, 1 to
+                10^9; 0 for no bound. Tasks without a group do not count.
+            when_full: For a group that is full: `"refuse"` (a new queue) raises `QueueFullError`;
+                `"drop_worst"` takes the task, and makes the worst of the group, which may be the
+                new one, a dead letter with the reason `group full`.
+
+        Raises:
+            ConfigurationError: A bound is out of its own bounds, or none is named.
+        """
+        operation = self._operations.set_bounds
+        self._session.run(operation, max_tasks, max_waiting, when_full)
+
+    def bounds(self) -> Bounds:
+        """Read the bounds of the queue."""
+        return self._session.run(self._operations.bounds)
+
     def set_limit(
         self,
         rate: float | str | Quota | Sequence[RateLimit | Quota] | None = None,
@@ -1114,6 +1161,7 @@ class DPQ(QueueLife[P]):
         members: Sequence[str] | None = None,
         weight: float | None = None,
         reset: bool = False,
+        in_order: bool = False,
     ) -> None:
         """Limit what is popped, for all consumers together, also for those that run already.
 
@@ -1147,6 +1195,11 @@ class DPQ(QueueLife[P]):
                 slack and estimates, and what the host has said is left. A closing stays:
                 `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
                 its own, one after the other. Not for a program's start: each would reset it.
+            in_order: Run the tasks of the group one at a time, each once the one before is finished
+                or dead: while a task waits for its retry, after `fail`, `release`, `set_visibility`
+                or a 429, no other task of the group runs. A replayed task, or one that `update` has
+                delayed, holds none. It implies `concurrency=1`. For a group without members, or
+                `"*"`.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, the queue has another format, or
@@ -1168,6 +1221,7 @@ class DPQ(QueueLife[P]):
             members=members,
             weight=weight,
             reset=reset,
+            in_order=in_order,
         )
         self._session.run(self._operations.set_limit, rules, process_name())
 
@@ -1462,6 +1516,27 @@ class DPQ(QueueLife[P]):
         for up to 60 s more.
         """
         return self._session.run(self._operations.workers)
+
+    def quiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
+
+        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
+        tasks that it has not begun, and it goes on with its other queues. It stays quiet until
+        `unquiet`, or until it ends. A worker that is started later is not quiet, whatever its
+        name. Safe to call again.
+
+        Args:
+            worker: The name of a worker, or the id of one run: `workers` lists both.
+            by: The person or program that does so: `workers` and the event say it.
+
+        Returns:
+            The number of running workers of that name or id; 0 if there is none.
+        """
+        return self._session.run(self._operations.quiet, worker, by)
+
+    def unquiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker that is quiet to take tasks again; see `quiet`."""
+        return self._session.run(self._operations.quiet, worker, by, quiet=False)
 
     def held(
         self, n: int = 100, *, worker: str | None = None, older_than: float | None = None

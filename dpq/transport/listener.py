@@ -102,7 +102,7 @@ class Listener:
         self._subscription = Subscription(self._name)
         self._ears: dict[str, list[Ear]] = {}
         self._changing = threading.Lock()
-        self._reading = threading.Lock()
+        self._beginning, self._reading = threading.Lock(), threading.Lock()
         self._connection: Any = None
 
     @property
@@ -144,14 +144,12 @@ class Listener:
         """
         if not (self._nodes.direct and self._subscription.due):
             return False
-        with self._reading:
+        with self._beginning:  # not `_reading`, which the reader then holds as long as it waits
             if not self._subscription.due:  # another thread has subscribed meanwhile
                 return bool(self.channel)
             try:
-                _, self._connection = connection_to(self._nodes, self._key, Retry)
-                self._connection.connect()
-                self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
-                self._connection.read_response(disable_decoding=True)
+                with self._reading:
+                    self._begin()
             except RedisError as error:
                 raise_interruption(error)
                 self._lost(refused=isinstance(error, ResponseError))
@@ -161,6 +159,12 @@ class Listener:
                 raise
             self._subscription.begun()
         return True
+
+    def _begin(self) -> None:
+        _, self._connection = connection_to(self._nodes, self._key, Retry)
+        self._connection.connect()
+        self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
+        self._connection.read_response(disable_decoding=True)
 
     def wait(self, ear: Ear, seconds: float) -> None:
         """Wait until a caller is called, at most so long."""

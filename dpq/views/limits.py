@@ -42,6 +42,8 @@ def promises(rules: LimitRules) -> list[str]:
     """Write all promises of a limit, a sentence each."""
     said = [promise(window) for window in rules.windows]
     said += [f"never more than {quota_text(quota)}" for quota in rules.quotas]
+    if rules.in_order:
+        said.append("never a task before the one ahead of it is finished or dead")
     if rules.concurrency is not None:
         said.append(f"never more than {number(rules.concurrency)} at once")
     whose = f"for each of {len(rules.members)} members " if rules.members else ""

@@ -21,7 +21,7 @@ from dpq.views.workers import Working, working
 from dpq.web import server_pages
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import BY, act_on_ids, begin_job, give_back, value_of
+from dpq.web.forms import BY, act_on_ids, act_on_worker, begin_job, value_of
 from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of
 from dpq.web.render import plain
@@ -66,6 +66,9 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "closed_groups": survey.closed,
         "workers": len(snapshot.workers),
         "partitions": survey.partitions,
+        "live": survey.live,
+        "max_tasks": survey.max_tasks or None,
+        "max_waiting": survey.max_waiting or None,
         "a_second": {total: snapshot.a_second(total) for total in ("pushed", "acked", "deferred")},
         "pace": {
             name: None if value == math.inf else value
@@ -278,9 +281,9 @@ def resume(call: Call) -> Response:
     return call.answer({"paused": False})
 
 
-def worker_release(call: Call) -> Response:
-    """Give back all leases of a worker."""
-    done, missed = give_back(call)
+def worker_act(call: Call) -> Response:
+    """Give back all leases of a worker; or let it be quiet, or take tasks again."""
+    done, missed = act_on_worker(call, call.path.rpartition(":")[2], [call.name])
     return call.answer({"done": done, "missed": missed})
 
 
@@ -357,6 +360,7 @@ def limit(call: Call) -> Response:
         [_window(each) for each in said] or None,
         group=group,
         concurrency=call.json.get("concurrency"),
+        in_order=call.json.get("in_order", False),
         members=call.json.get("members"),
         weight=call.json.get("weight"),
     )

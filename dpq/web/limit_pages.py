@@ -39,7 +39,7 @@ WAYS = {
 SCOPES = 98
 """Groups in one read of limits: `states` reads 100 scopes, and two of them are no groups."""
 
-PASSING = ("spent", "concurrency", "probe")
+PASSING = ("spent", "concurrency", "probe", "in order")
 """Reasons of a closing that ends by itself as tasks run: the usual life of a limit."""
 
 
@@ -132,6 +132,7 @@ def _filled(text: str, group: str | None) -> dict[str, Any]:
         "windows": [*windows, {}][:MAX_WINDOWS],
         "quotas": [*quotas, {}][:MAX_QUOTAS],
         "concurrency": (rules and rules.concurrency) or "",
+        "in_order": bool(rules and rules.in_order),
         "weight": f"{rules.weight:.15g}" if rules and rules.weight is not None else "",
         "members": "\n".join(rules.members) if rules else "",
     }
@@ -172,6 +173,7 @@ def rules_of(fields: Mapping[str, str], group: str | None) -> LimitRules | None:
         concurrency=read_whole(concurrency, "concurrency") if concurrency else None,
         members=members or None,
         weight=read_number(weight, "weight") if weight else None,
+        in_order=bool(said("in_order")),
     )
 
 

@@ -144,6 +144,10 @@ def tasks(call: Call) -> Response:
     )
 
 
+KEPT = ("group", "least", "most", "key_prefix", "older_than")
+"""The fields of a filter that a search in all states keeps."""
+
+
 def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
     """Go to the task of an id or a key; if there is none, search all states for the text."""
     looks: list[dict[str, str]] = [{"key": asked}]
@@ -155,7 +159,9 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
         except (TaskNotFoundError, ConfigurationError):
             continue
         return RedirectResponse(call.url("q", call.name, "tasks", found.id), 303)
-    kept = {name: query[name] for name in ("group", "least") if query.get(name)}
+    kept = {
+        name: query[name] for name in ("group", "least", "most", "key", "older") if query.get(name)
+    }
     return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
 
 

@@ -183,6 +183,7 @@ class WorkerBase(Generic[Q]):
         self._prepare()
 
     _blocking = False
+    _fetcher: Any
 
     def _prepare(self) -> None:
         """Set up the rest of a worker, once its arguments are checked."""
@@ -214,13 +215,35 @@ class WorkerBase(Generic[Q]):
         """Take in the answers to heartbeats."""
         from redis.exceptions import RedisError, ResponseError
 
+        from dpq.operations.workers import Heard
+
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))
-        for queue, tokens in zip(self.queues, answers, strict=False):
-            if isinstance(tokens, list):  # the tasks of the worker that were cancelled
-                leases_of(queue).cancel(tokens, operations_of(queue).in_first)
+        for queue, heard in zip(self.queues, answers, strict=False):
+            if isinstance(heard, Heard):
+                leases_of(queue).cancel(heard.cancelled, operations_of(queue).in_first)
+        if not self._state.stopping:
+            quiet = (each.quiet if isinstance(each, Heard) else None for each in answers)
+            self._heed([*quiet][: len(self.queues)])
         if self._on_beat:
             self._on_beat()
+
+    def _heed(self, answers: Sequence[bool | None]) -> None:
+        """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
+        state, before = self._state, self._state.quiet
+        state.quiet = frozenset(
+            index
+            for index, quiet in enumerate(answers)
+            if (index in before if quiet is None else quiet)
+        )
+        for index in state.quiet ^ before:
+            queue, quiet = self.queues[index].queue_name, index in state.quiet
+            does = "is quiet, and takes no new tasks" if quiet else "takes tasks again"
+            event = "worker_quiet" if quiet else "worker_unquiet"
+            about = fields(event, worker=self.name, queue=queue)
+            log.info("%s: %s of %r", self.name, does, queue, extra=about)
+        if state.quiet or before:  # each time: with `until_empty`, only a look shows the end
+            self._fetcher.heed()
 
     def _end(self) -> None:
         """Let the run end: set its state, and wake whatever waits."""

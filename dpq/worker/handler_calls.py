@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.handlers import (
-    CANCELLED,
-    LEASE_LOST,
-    Context,
-    Handler,
-    Q,
-    keep_of,
-    kept_line,
-)
+from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, keep_of, kept_line
 from dpq.worker.progress_notes import ProgressNotes
 from dpq.worker.run_state import RunState
 

@@ -68,8 +68,15 @@ class Context(Generic[Q]):
     """
 
     __slots__ = (
-        *("_news", "_stopping", "_tell", "budgets"),
-        *("lost", "queue", "reason", "task", "told"),
+        "_news",
+        "_stopping",
+        "_tell",
+        "budgets",
+        "lost",
+        "queue",
+        "reason",
+        "task",
+        "told",
     )
 
     def __init__(

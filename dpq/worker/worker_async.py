@@ -222,7 +222,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         while not self._gone.is_set():
             # The main loop is the event loop, which runs all handlers.
             self._state.pulse.move(MAIN_LOOP)
-            await self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
+            held = self._runner.running + self._fetcher.held
+            await self._send_beat(self._heartbeats.beat(held, self._state.quiet))
             next_beat = time.monotonic() + BEAT_SECONDS
             while not self._gone.is_set() and (left := next_beat - time.monotonic()) > 0:
                 with suppress(TimeoutError):

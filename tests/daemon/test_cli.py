@@ -148,7 +148,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     (push,) = (command for words, command in commands() if words == ("push",))
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
-    elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at"}  # tests of their own
+    elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
     assert known - where - elsewhere == options.keys()
 
     result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
@@ -214,6 +214,36 @@ def test_push_reads_payloads_line_by_line(run: Run, q: DPQ) -> None:
     assert [task.payload for task in tasks] == [{"n": 1}, "zwölf", None, 4]
     assert {(task.priority, task.group) for task in tasks} == {(7, "g")}
     assert told(result) == f"pushed 4 tasks to '{q.queue_name}'"
+
+
+def test_bounds_are_shown_and_set(run: Run, q: DPQ) -> None:
+    """`dpq bounds` changes what it names, and shows how full the queue is."""
+    q.push(1)
+    assert run("bounds").stdout == "1 tasks, without a bound\ngroups: no bound\n"
+    shown = run("bounds", "--max-tasks", 2, "--max-waiting", 5).stdout
+    assert shown == "1 of at most 2 tasks\ngroups: at most 5 waiting tasks, then refuse\n"
+    found = one(run("bounds", "--when-full", "drop_worst", "--json"))
+    assert found | {"queue": ""} == {
+        **{"queue": "", "size": 1, "max_tasks": 2, "max_waiting": 5},
+        "when_full": "drop_worst",
+    }
+    run("bounds", "--max-tasks", -1, code=2)
+
+
+def test_push_into_a_full_queue(run: Run, q: DPQ) -> None:
+    """A full queue refuses with its size and bound; with --timeout, after that time."""
+    q.set_bounds(max_tasks=130)
+    failed = run("push", lines="1\n" * 260, code=1)
+    assert (len(failed.stdout.split()), q.size()) == (125, 125)
+    said = " ".join(failed.stderr.split())
+    assert "lines 126 to " in said
+    assert "holds 125 of at most 130 tasks" in said
+    assert "none of these was pushed; 125 tasks before were pushed" in said
+    failed = run("push", "--timeout", 0.01, lines="1\n" * 10, code=1)
+    assert (len(failed.stdout.split()), q.size()) == (5, 130)
+    assert "lines 6 to 10: " in failed.stderr
+    run("push", 1, "--timeout", 0.01, code=1)
+    assert q.size() == 130
 
 
 def test_push_reads_a_file(run: Run, q: DPQ, tmp_path: Path) -> None:

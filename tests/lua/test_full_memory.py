@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
 from dpq.model.filter import Filter
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
+from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
@@ -213,6 +214,15 @@ def caller(group: str | None) -> Caller:
     return made
 
 
+def waits_for_room(q: DPQ[Any]) -> list[bool]:
+    """A producer that stands in the line of a full queue, and leaves it."""
+    q.set_bounds(max_tasks=1)
+    producer = Producer(0, 0)
+    producer.id = "producer"
+    operations = q._operations
+    return [q._session.run(ask, producer) for ask in (operations.await_room, operations.leave_line)]
+
+
 GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "acquire": [
         lambda q: asked(q, "a"),
@@ -233,6 +243,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         ),
     ],
     "ack": [each_held(lambda q, task: q.ack(task))],
+    "await_room": [waits_for_room],
     "beat": [
         lambda q: q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
         lambda q: q._session.run(q._operations.leave, "w"),
@@ -269,6 +280,12 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "ack_plain": [each_held(lambda q, task: _short(q, "ack_plain", task.id, task.token))],
     "pop_plain": [lambda q: _short(q, "pop_plain", 3, 30_000, 10**6, 0)],
+    "quiet": [
+        lambda q: (
+            q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
+            [q.quiet("w"), q.unquiet("w"), q.quiet("w")],
+        ),
+    ],
     "pause": [lambda q: q.pause(), lambda q: q.pause(60), lambda q: q.resume()],
     "pop": [
         lambda q: payloads(q.pop_many(1)),

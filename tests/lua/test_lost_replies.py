@@ -23,9 +23,10 @@ from redis.retry import Retry
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.model.filter import Filter
 from dpq.model.limit_rules import LimitRules
+from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
 from dpq.operations.one_task import Trail, task_trail
-from dpq.protocol.keys import REGISTRY
+from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.names import Sieve, glance
 from dpq.views.limit_change import make
@@ -344,6 +345,18 @@ def test_pause(server, q, probe, lossy, lose):
     with lose("pause"):
         lossy.resume()
     assert probe.drain() == ["x"]
+
+
+def test_quiet(server, q, probe, lossy, lose):
+    """The worker is told once, or told to go on once: each has one event."""
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+    with lose("quiet"):
+        assert lossy.quiet("name") == 1
+    assert q.workers()[0].quiet_since
+    with lose("quiet"):
+        assert lossy.unquiet("name") == 1
+    assert q.workers()[0].quiet_since is None
+    assert [event.kind for event in q.events()] == ["quieted", "unquieted"]
 
 
 def test_pop(server, q, clock, probe, lossy, lose, times):
@@ -812,3 +825,19 @@ def test_restart_forgets_scripts(server, redis, q):
     assert redis.script_exists(*shas) == [True, False]
     q.pop()
     assert redis.script_exists(*shas) == [True, True]
+
+
+def test_await_room(server, q, lossy, lose):
+    """A producer keeps its place, and stands in the line once; the next one may come twice."""
+    q.set_bounds(max_tasks=1)
+    q.push("x")
+    producer = Producer(0, None)
+    operations = lossy._operations
+    assert lossy._session.run(operations.await_room, producer)
+    place = producer.place
+    with lose("await_room"):
+        assert lossy._session.run(operations.await_room, producer)
+    assert (producer.place, q.redis.zcard(key_of(q.queue_name, "tracked"))) == (place, 1)
+    with lose("await_room"):
+        assert not lossy._session.run(operations.leave_line, producer)
+    assert not q.redis.exists(key_of(q.queue_name, "tracked"))

@@ -1143,7 +1143,19 @@ cancel.lua | a dead task can be cancelled | lua/cancel
 purge.lua | a purge leaves heads that are gone | lua/purge
 -     leave(id, task)
 beat.lua | workers that died stay | lua/beat
--     redis.call('HDEL', workers, drawn[i])
+-     redis.call('HDEL', workers, gone, gone .. '\t', gone .. '\tquiet')
+beat.lua | a quiet worker takes tasks once its queue was dropped | lua/quiet contract/heartbeats
+- is_new and quiet == '1' and
++ false and
+FetchPlan._markers | a quiet worker takes wake-ups from others | contract/heartbeats
+- if index in self.quiet
++ if index in ()
+Fetcher._give_back_quiet | a quiet worker of threads keeps tasks | contract/heartbeats
+- self.ends += self._deliveries.claim_back(back)
++ self._taken.extend(back)
+WorkerBase._heed | a lost answer lets a quiet worker take tasks | contract/heartbeats
+- (index in before if
++ (False if
 workers.lua | a worker that was seen in a time to come is one | lua/workers
 -  and seen <= now + forget then
 +  then
@@ -1155,8 +1167,9 @@ ways | the front page offers what a user may not do | web/web_server
 worst_first | the front page lists what needs nobody | web/web_server
 - if each.needs_person
 + if True
-give_back | anybody gives the leases of a worker back | web/web_server
--     call.allow("release", f"worker={worker!r}")
+act_on_worker | anybody gives the leases of a worker back | web/web_server
+- call.allow(action, f"worker={worker!r}", name)
++ "nobody"
 working | a worker that hangs stands behind others | web/web_server top/top
 - not each.hangs,
 + each.hangs,
@@ -1335,8 +1348,8 @@ Doing.text.tokens | a heartbeat names the newest leases, without a bound | lua/h
 - in named[:MOST_NAMED])
 + in named)
 beat.lua | what a worker held stays when it ends | lua/held
-- if about == '' or doing == '' then
-+ if about ~= '' and doing == '' then
+- 'HDEL', workers, id, more, mark
++ 'HDEL', workers, id, mark
 EndLog.ended | an attempt before the last is told as a death | contract/worker_told
 - and task.attempt >= task.max_attempts
 + and task.attempt >= 1
@@ -1655,15 +1668,21 @@ rest | a consumer that waits is not seen | lua/search daemon/verdicts::test_each
 oldest_of | the newest lease is named | daemon/verdicts::test_each_state_is_found
 - tonumber(token) < tonumber(first)
 + tonumber(token) > tonumber(first)
-_no_consumer | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
-- if alone or
-+ if
+is_attended | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
+- or others_ask(survey, workers)
++ or False
 held_by_limit | a queue whose other groups move is held | daemon/verdicts::test_each_state_is_found
 - if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
 + if not groups:
-_handlers_busy | one free handler does not count | daemon/verdicts::test_each_state_is_found
-- any(w.running < w.concurrency for w in facts.workers) or not
-+ not
+busy_handlers | one free handler does not count | daemon/verdicts::test_each_state_is_found
+- 0 if free else
++ 0 if False else
+busy_handlers | a quiet worker has free handlers | daemon/verdicts::test_each_state_is_found
+- few = awake(workers)
++ few = list(workers)
+_all_quiet | all workers are quiet, and others take the tasks | daemon/verdicts::test_each_state_is_found
+- or others_ask(facts.survey, facts.workers)
++ or False
 doctor | a queue that needs a person is well | daemon/verdicts::test_every_surface_says_the_same
 - verdict is not None and verdict.needs_person and not unknown
 + False

@@ -417,6 +417,8 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
     "cancel": lambda q, t: q.cancel(t.id),
     "pause": lambda q, t: q.pause(),
+    "quiet": lambda q, t: q.quiet("w"),
+    "unquiet": lambda q, t: q.unquiet("w"),
     "resume": lambda q, t: q.resume(),
     "set_limit": lambda q, t: q.set_limit(5, 1, group="a"),
     "clear_limit": lambda q, t: q.clear_limit("a"),
@@ -440,4 +442,5 @@ def furnished(stage: Stage) -> Any:
         owner.push_many([Push(n, group="a") for n in range(3)])
         owner.push("running", 9, group="a", key="r")
         owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=60)])
+        owner._session.run(owner._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
         return owner.pop().task

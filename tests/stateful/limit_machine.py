@@ -68,15 +68,17 @@ class LimitMachine(QueueMachine):
             if chance.random() < 0.6:
                 windows = chance.choice(self.always.get("windows", WINDOWS))
                 concurrency = chance.choice(self.always.get("concurrency", [None, None, 1, 2]))
-                self.change_limit(scope, Rules.of(windows, concurrency), False)
+                ordered = scope is not None and concurrency == 1 and chance.random() < 0.5
+                self.change_limit(scope, Rules.of(windows, concurrency, ordered), False)
 
     # Setting
 
     @precondition(lambda self: self.limited)
-    @rule(scope=scopes, limit=limits, twice=rarely)
-    def set_limit(self, scope: str | None, limit: Any, twice: bool) -> None:
+    @rule(scope=scopes, limit=limits, ordered=st.booleans(), twice=rarely)
+    def set_limit(self, scope: str | None, limit: Any, ordered: bool, twice: bool) -> None:
         windows, concurrency = limit
-        self.change_limit(scope, Rules.of(windows, concurrency), twice)
+        ordered = ordered and scope is not None and concurrency == 1
+        self.change_limit(scope, Rules.of(windows, concurrency, ordered), twice)
 
     @precondition(lambda self: self.limited and self.model.limits)
     @rule(index=st.integers(0, 3), twice=rarely)
@@ -105,6 +107,7 @@ class LimitMachine(QueueMachine):
                     [*rules.windows, *rules.quotas] or None,
                     group=scope,
                     concurrency=rules.concurrency,
+                    in_order=rules.in_order,
                 ),
             )
         for name in changed:
@@ -271,6 +274,7 @@ class LimitMachine(QueueMachine):
         model, name = self.model, state.group
         rules = model.rules(name) if name != "*" else model.limits["*"]
         assert (state.windows, state.concurrency) == (rules.windows, rules.concurrency)
+        assert state.in_order is rules.in_order
         assert state.default is (name not in (None, "*", *model.limits) and "*" in model.limits)
         if name == "*":
             return

@@ -32,13 +32,16 @@ class Rules:
     windows: tuple[RateLimit, ...] = ()
     concurrency: int | None = None
     quotas: tuple[Quota, ...] = ()
+    in_order: bool = False
 
     @classmethod
-    def of(cls, limits: Sequence[RateLimit | Quota], concurrency: int | None) -> "Rules":
+    def of(
+        cls, limits: Sequence[RateLimit | Quota], concurrency: int | None, in_order: bool = False
+    ) -> "Rules":
         """From what `set_limit` is given."""
         windows = tuple(one for one in limits if isinstance(one, RateLimit))
         quotas = tuple(one for one in limits if isinstance(one, Quota))
-        return cls(windows, concurrency, quotas)
+        return cls(windows, concurrency, quotas, in_order)
 
     @property
     def learns(self) -> bool:

@@ -25,6 +25,7 @@ from dpq import (
     DuplicateTaskError,
     LeaseLostError,
     Push,
+    QueueFullError,
     Task,
     TaskNotFoundError,
 )
@@ -37,7 +38,13 @@ BACKOFF = Backoff(base=1, factor=2, cap=4, jitter=0)
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 TOTALS = ("pushed", "popped", "acked", "failed", "deferred", "expired_leases", "buried", "replayed")
 GROUP_OF_KEY = {"k": None, "l": "a", "m": "b"}
-REFUSED = (ConfigurationError, DuplicateTaskError, LeaseLostError, TaskNotFoundError)
+REFUSED = (
+    ConfigurationError,
+    DuplicateTaskError,
+    LeaseLostError,
+    QueueFullError,
+    TaskNotFoundError,
+)
 
 small = st.integers(-2, 3)
 WILD = [
@@ -68,6 +75,10 @@ WEIGHTED: dict[str, list[Any]] = {
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
 }
+BOUNDS: list[dict[str, Any]] = [
+    *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
+    {"max_tasks": 9, "max_waiting": 2, "when_full": "drop_worst"},
+]
 EVERY = (None, 5, None, 0.25, 30, None, 5)
 """The periods of the tasks of a machine whose tasks come back, one after the other."""
 
@@ -118,10 +129,19 @@ class QueueMachine(RuleBasedStateMachine):
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
+        bounds=st.sampled_from(BOUNDS),
         seed=st.integers(0, 10_000),
         limited=st.booleans(),
     )
-    def create(self, kind: dict[str, Any], caps: dict[str, Any], seed: int, limited: bool) -> None:
+    def create(
+        self,
+        kind: dict[str, Any],
+        caps: dict[str, Any],
+        bounds: dict[str, Any],
+        seed: int,
+        limited: bool,
+    ) -> None:
+        bounds = self.always.get("bounds", bounds)
         kind, limited = self.always.get("kind", kind), self.always.get("limited", limited)
         self.now = START_MS
         self.client = Twice(self.redis)
@@ -143,7 +163,12 @@ class QueueMachine(RuleBasedStateMachine):
             in_turn="fairness" in kind,
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
+            max_tasks=bounds.get("max_tasks"),
+            max_waiting=bounds.get("max_waiting"),
+            drops="when_full" in bounds,
         )
+        if bounds:
+            self.q.set_bounds(**bounds)
         self.handed: list[Task[Any]] = []  # every delivery there ever was, stale ones too
         self.ids: list[str] = []  # every id there ever was
         self.newest_token = 0
@@ -277,7 +302,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.ids.append(task_id)
 
     def refused(self, pushes: list[dict[str, Any]], answer: Any) -> bool:
-        expected = {"duplicate": DuplicateTaskError, "group": ConfigurationError, None: None}
+        expected = {
+            "duplicate": DuplicateTaskError,
+            "group": ConfigurationError,
+            "full": QueueFullError,
+            None: None,
+        }
         refusal = expected[self.model.refusal(pushes)]
         if refusal is None:
             assert not isinstance(answer, type), answer
@@ -289,9 +319,12 @@ class QueueMachine(RuleBasedStateMachine):
     def push(self, drawn: dict[str, Any], strange_group: bool, twice: bool) -> None:
         push = self.arguments(drawn, strange_group)
         twice = twice and push["on_duplicate"] != "error"  # sent again, it may meet itself
+        twice = twice and not self.model.drops  # or find that it was dropped, and forgotten
+        known = {*self.ids}
         answer = self.call(twice, lambda: self.q.push(**push))
         if not self.refused([push], answer):
             self.added(push, answer)
+            self.drop_worst([answer], known)
             if twice and push["key"]:  # the second one met the task of the first
                 self.added(push, answer)
 
@@ -321,10 +354,17 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(drawn=st.lists(push_arguments, max_size=6), strange_group=rarely, twice=rarely)
     def push_many(self, drawn: list[dict[str, Any]], strange_group: bool, twice: bool) -> None:
         pushes = [self.arguments(one, strange_group) for one in drawn]
+        twice, known = twice and not self.model.drops, {*self.ids}
         answer = self.call(twice, lambda: self.q.push_many(Push(**push) for push in pushes))
         if not self.refused(pushes, answer):
             for push, task_id in zip(pushes, answer, strict=True):
                 self.added(push, task_id)
+            self.drop_worst(answer, known)
+
+    def drop_worst(self, answer: list[str], known: set[str]) -> None:
+        if self.model.drops:
+            fresh = dict.fromkeys(task_id for task_id in answer if task_id not in known)
+            self.model.drop_worst(list(fresh), self.now)
 
     # Taking
 

@@ -68,6 +68,7 @@ class Entry:
     granted: Granted | None = None
     reason: str = ""
     error: str | None = None
+    holds: bool = False  # it waits for its retry, and no other of its group runs
 
 
 @dataclass
@@ -79,6 +80,9 @@ class Model:
     in_turn: bool = False  # fairness="round_robin"
     dead_max_tasks: int = 100_000
     dead_max_age: int = 90 * 86_400_000
+    max_tasks: int | None = None
+    max_waiting: int | None = None
+    drops: bool = False  # when_full="drop_worst"
     tasks: dict[str, Entry] = field(default_factory=dict)
     results: list[tuple[str, Any, int]] = field(
         default_factory=list
@@ -183,10 +187,16 @@ class Model:
         running = [e for e in self.tasks.values() if e.state == INVISIBLE]
         return sum(scope is None or e.group == scope for e in running)
 
+    def held(self, scope: str | None) -> list[Entry]:
+        """The tasks that hold a group in order."""
+        return [
+            e for e in self.tasks.values() if e.holds and scope is not None and e.group == scope
+        ]
+
     def full(self, scope: str | None) -> bool:
         """Until a lease ends, nothing of this scope may run."""
-        most = self.rules(scope).concurrency
-        return bool(self.gate(scope).probe) or (most is not None and self.in_flight(scope) >= most)
+        most, out = self.rules(scope).concurrency, self.in_flight(scope) + len(self.held(scope))
+        return bool(self.gate(scope).probe) or (most is not None and out >= most)
 
     def moment(self, scope: str | None, entry: Entry | None, now: int) -> Fraction:
         """When closing and windows of a scope let a task run; None is the lightest there may be."""
@@ -208,6 +218,9 @@ class Model:
         gate, at = self.gate(scope), self.moment(scope, None, now)
         if gate.opens > now:
             return gate.reason, at
+        back = max((e.until for e in self.held(scope)), default=None)
+        if back is not None and gate.rules.in_order and not gate.probe:
+            return "in order", Fraction(back) if back > now else None
         if self.full(scope):
             return ("probe" if gate.probe else "concurrency"), None
         if scope is not None:
@@ -278,7 +291,12 @@ class Model:
             self.ended(entry, lapsed)
         if entry.state == FREE != state:
             self.vacate(entry)
-        entry.state, entry.until = state, until
+        entry.state, entry.until, entry.holds = state, until, False
+
+    def hold(self, entry: Entry) -> None:
+        """A task that its holder has sent back holds a group in order until it is due."""
+        waits = entry.state == DELAYED and entry.group is not None and entry.deliveries > 0
+        entry.holds = waits and self.rules(entry.group).in_order
 
     def lift(self, entry: Entry, wait: int) -> None:
         """Out of ready, if it is there, and in `wait` ms to stand somewhere else."""
@@ -355,20 +373,38 @@ class Model:
     # Adding
 
     def refusal(self, pushes: list[dict[str, Any]]) -> str | None:
-        """Why a batch is refused whole: "duplicate", "group" or not at all."""
+        """Why a batch is refused whole: "duplicate", "group", "full" or not at all."""
         claims: dict[str, str | None] = {}
+        fresh = []
         for push in pushes:
             key = push["key"]
             if key is None:
+                fresh.append(push)
                 continue
             held = self.holder(key)
             if held is None and key not in claims:
                 claims[key] = push["group"]
+                fresh.append(push)
             elif push["on_duplicate"] == "error":
                 return "duplicate"
             elif claims.get(key, held and held.group) != push["group"]:
                 return "group"
-        return None
+        live = sum(entry.state != DEAD for entry in self.tasks.values())
+        full = self.max_tasks is not None and live + len(fresh) > self.max_tasks
+        if self.max_waiting is not None and not self.drops:
+            coming = Counter(push["group"] for push in fresh if push["group"] and not push["delay"])
+            for group, count in coming.items():
+                full = full or len(self.free(group)) + count > self.max_waiting
+        return "full" if full and fresh else None
+
+    def drop_worst(self, ids: list[str], now: int) -> None:
+        """Bury the worst of each group that is full, at most as many as these that have come."""
+        entries = [self.tasks[task_id] for task_id in ids]
+        coming = Counter(entry.group for entry in entries if entry.group and entry.state == FREE)
+        for group, count in coming.items():
+            surplus = len(self.free(group)) - (self.max_waiting or 10**9)
+            for entry in self.free(group)[::-1][: max(0, min(surplus, count))]:
+                self.bury(entry, now, "group full")
 
     def push(self, new_id: str, push: dict[str, Any], now: int, default_max: int) -> str:
         """Add one task, or do to the key's holder what the push says; whose id answers it."""
@@ -519,12 +555,14 @@ class Model:
         if entry is None or entry.state not in (FREE, *((DELAYED,) if force else ())):
             return []
         scopes = {None, entry.group}
-        late = self.too_late(entry, now)
+        late, held, entry.holds = self.too_late(entry, now), entry.holds, False
         if late:
             self.bury(entry, now, "expired")
         elif all(self.may_run(scope, entry, now) for scope in scopes):
             self.grant(entry, now, visibility)
             return [entry]
+        else:
+            entry.holds = held
         return []
 
     def take(self, entry: Entry, until: int) -> None:
@@ -612,6 +650,7 @@ class Model:
         """Hidden, uncounted."""
         self.defer(entry)
         self.come_back(entry, now, wait)
+        self.hold(entry)
 
     def spent(self, entry: Entry, told: dict[str, int], now: int) -> bool:
         """What a delivery has spent, once for each unit; False if it has told all before."""
@@ -634,6 +673,7 @@ class Model:
         self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
         first = self.defer(entry)
         self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
+        self.hold(entry)
         if scope != "task":
             gate = self.gate(entry.group if scope == "group" else None)
             gate.refused(now, wait, first)
@@ -650,6 +690,7 @@ class Model:
         if priority is not None:
             entry.priority = priority
         self.put(entry, now, wait)
+        self.hold(entry)
 
     def fail(
         self, entry: Entry, now: int, wait: int, error: str | None, priority: Number | None = None
@@ -669,6 +710,7 @@ class Model:
             self.bury(entry, now, "attempts spent")
         else:
             self.come_back(entry, now, wait)
+            self.hold(entry)
 
     def give_up(self, entry: Entry, now: int, reason: str, priority: Number | None) -> None:
         """The holder buries it."""

@@ -21,10 +21,9 @@ local time, args = ARGV[1], ARGV
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
 -- Without memory, or without the right, a call with results fails before it writes.
 local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET', results, '') or '') and args[#args]
-local awaited, ids, reply, gone, gone_at, again, apart = there > 1, {}, {}, {}, {}, {}, false
-local reports, batched
+local vacated, awaited, ids, reply, gone, gone_at, again = { [''] = true }, there > 1, {}, {}, {}, {}, {}
 for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
-local raws = redis.call('HMGET', meta, unpack(ids))
+local raws, apart, reports, batched = redis.call('HMGET', meta, unpack(ids)), false, nil, nil
 -- Needs: now, times, claims, marks
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
@@ -34,8 +33,7 @@ for i, id in ipairs(ids) do
     token, rerun, key, recurs, rest = string.match(raw, CLAIM)
   end
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
-    reply[#reply + 1] = i
-    reply[#reply + 1] = (not token or token == '0') and 0 or -1
+    reply[#reply + 1], reply[#reply + 2] = i, (not token or token == '0') and 0 or -1
   else
     if token ~= claim then
       reports = reports or {}
@@ -61,7 +59,7 @@ if batched then
   count_finished(gone, gone_at, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, back, anew, recur, batches
+  -- Needs: record, ended, place, back, anew, recur, layout, batches
   local settle
   if reports then
     -- Needs: true_up, true_up_all
@@ -76,6 +74,7 @@ if strays or awaited or #again > 0 or reports then
     end
     if strays and not left[id] then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
+      vacated[string.match(raw, GROUP) or ''] = true
     end
     left[id] = true
   end
@@ -101,7 +100,7 @@ if strays or awaited or #again > 0 or reports then
       count_time(task.token, 1000)
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
-      back(id, task, wait)
+      back(id, task, wait, true)
     end
   end
   admit()
@@ -116,6 +115,10 @@ if #gone > 0 then
   end
 end
 store_times('r')
+if awaited then
+  -- Needs: producers
+  call_all(vacated)
+end
 if there % 2 == 1 then
   -- Needs: acked
   note_acks(ids, raws, reply)

@@ -12,7 +12,7 @@
 -- Lost reply: the second call answers -2.
 local time, id, key, cancels = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- Needs: now, record, place, cancelled, trail, batches
+-- Needs: now, record, place, cancelled, trail, batches, producers
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -31,4 +31,5 @@ if task.key ~= '' then
 end
 batching().count(batch_in(task.options), 'left', 'removed')
 admit()
+call_all({ [''] = true, [task.group] = true })
 return 1

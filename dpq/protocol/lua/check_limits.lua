@@ -30,7 +30,9 @@ end
 local function has_ended(member)
   local line, ends = string.match(member, '^([^\11]*)\11.*\11(%d+)%l[^\11]*$')
   local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
-  if line then
+  if string.byte(member) == 14 then -- a producer that waits for room (producers)
+    return tonumber(string.match(member, '\14(%d+) [^\14]*$') or 0) <= now
+  elseif line then
     local known = gate_of(line).booked
     local lost = tonumber(ends) > instant and not (known and known[2] > instant)
     return lost and problem('caller in no line', member, 'in tracked') or tonumber(ends) <= instant
@@ -42,7 +44,8 @@ local function has_ended(member)
   local task = id and read(redis.call('HGET', meta, id) or '')
   local runs_as = task and live_note(task, RUNS_AS)
   local fits = task and (scope == '' or task.group == scope or runs_as and scope == task.group .. '\t' .. runs_as)
-  return not (fits and redis.call('ZSCORE', invisible, id)) and problem('lease that has ended', member, 'in tracked')
+  local holds = task and redis.call('ZSCORE', delayed, id) and task.deliveries ~= '0' -- it waits for its retry (hold)
+  return not (fits and (holds or redis.call('ZSCORE', invisible, id))) and problem('lease that has ended', member, 'in tracked')
 end
 
 local set = ({ limits = limits, kept = stats, tracked = tracked, invisible = invisible })[part]
@@ -63,7 +66,7 @@ for i = 1, #page[2], 2 do
   elseif set == tracked then
     if has_ended(name) and mends then
       redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^[^\t\11]*')] = true -- a consumer may wait for the end of this lease
+      stirred[string.match(name, '^\14?([^\t\11\14]*)')] = true -- a consumer may wait for the end of this lease
     end
   else
     local task = read(redis.call('HGET', meta, name) or '')

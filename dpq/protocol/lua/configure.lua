@@ -4,7 +4,8 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format that the client knows, and that a new queue gets
 -- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": restore the limits, too, from
---                     their copies, since a pop has found that limits are lost
+--                     their copies, since a pop has found that limits are lost.
+--                     "3": replace the bounds by the named ones
 -- ARGV[4..]           setting, value, ...: only the settings that the client names
 --
 -- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost
@@ -32,14 +33,15 @@ end
 
 local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- only a later partition has such a key
 local agreed = (stored('format') or format) == format
-local together = {}
+local together, bounded = {}, false
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
   together[name] = stored(name)
 end
 for i = 4, #args, 2 do
   local value = stored(args[i]) or known and args[i] == 'partition_count' and '1'
-  agreed = agreed and (not value or value == args[i + 1])
+  agreed = agreed and (not value or value == args[i + 1] or create == '3')
   together[args[i]] = value or args[i + 1]
+  bounded = bounded or string.find(args[i], '^max_')
 end
 local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- also if it cannot be read
 if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
@@ -66,6 +68,9 @@ if ages and not redis.call('HGET', conf, 'aging_since') then
 end
 if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
   redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- continue the sequence so far
+end
+if bounded then
+  redis.call('HSETNX', conf, 'partition_count', '1') -- so push_plain refuses each push, and push looks at the bounds
 end
 if create == '2' then -- all in a single call: no task of these groups runs before its end
   local texts = redis.call('HGETALL', stats)

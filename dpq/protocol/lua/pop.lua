@@ -31,17 +31,15 @@ local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local wanted, forced = ARGV[8], ARGV[9]
 
 -- Needs: now, refusal
-local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events')
+local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
+  'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events', 'room_wanted')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
   or settings[3] and string.match(settings[3], '^(q?%d+)=$')
 local refused, format = refusal(settings[9], settings[8], partitions)
-if refused then
-  return refused
-end
-if not format and redis.call('EXISTS', meta) == 1 or noted and not settings[4] and string.byte(noted) == 113 then
-  return { -9 } -- what may run is unknown
+if refused or not format and redis.call('EXISTS', meta) == 1
+  or noted and not settings[4] and string.byte(noted) == 113 then
+  return refused or { -9 } -- what may run is unknown
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   -- Needs: go_on, rest
@@ -135,6 +133,10 @@ end
 if #rotten > 0 then
   -- Needs: discard
   discard(rotten)
+end
+if settings[12] then
+  -- Needs: make_room
+  make_room(metas, rotten)
 end
 if reply or wanted or taken.passed > 0 then
   return reply or wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }

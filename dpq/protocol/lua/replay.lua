@@ -25,7 +25,7 @@ for i = 5, #args do
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
     note('replayed', task.group, '', id, string.format('%.0f ms', ms))
-    back(id, task, ms)
+    back(id, task, ms, true)
     replayed = replayed + 1
     batching().count(batch_in(task.options), 'dead', 'left')
   end

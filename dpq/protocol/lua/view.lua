@@ -1,6 +1,6 @@
 -- view: read what limits, closings and probes allow now. It changes nothing.
 --
--- Keys: ready invisible waiting groups closed conf limits gates tracked stats
+-- Keys: ready delayed invisible waiting groups closed conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --
@@ -10,7 +10,7 @@
 -- * When it opens, ms; "0" if it is open, or if the moment is not known.
 -- * Why it lets no task run; "" if it lets tasks run. l: a 429 closed it. h: a caller closed it by hand. u: its rules
 --   cannot be read. p: its probe runs. c: its concurrency is used up. s: the units of a window are spent. q: a quota
---   is spent. o: the budget of its host is spent.
+--   is spent. o: the budget of its host is spent. i: its first task waits for its retry (hold).
 -- * The learned rate and slack, ms.
 -- * The units that are left of each window, TAB, `left:reset` of each quota, TAB, what is left of each budget, TAB, the
 --   429s of its tasks and the units that each window has granted.

@@ -1,7 +1,7 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, ended, place, bury, batches, next, prune, notes, trail, marks
+-- Needs: now, record, groups, ended, hold, place, bury, batches, next, prune, notes, trail, marks
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -15,6 +15,14 @@ local function upkeep(most, quiet)
       return members, set ~= closed and redis.call('HMGET', meta, unpack(members))
     end
     return members
+  end
+
+  local function end_unread(id) -- the lease of a task whose record cannot be read
+    local found = redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2]
+    for n = 1, #found, 2 do
+      local group, member = string.match(found[n], '^([^\t]*)\t?(.-)\t?[^\t]*$')
+      ended({ id, group, member ~= '' and member }, true)
+    end
   end
 
   local ids, raws = due(invisible)
@@ -42,11 +50,7 @@ local function upkeep(most, quiet)
       end
     elseif raws[i] then
       rescue(id, raws[i])
-      local found = watched and redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2] or {}
-      for n = 1, #found, 2 do
-        local group, member = string.match(found[n], '^([^\t]*)\t?(.-)\t?[^\t]*$')
-        ended({ id, group, member ~= '' and member }, true)
-      end
+      end_unread(id)
     end
   end
   if #ids > 0 then
@@ -62,6 +66,7 @@ local function upkeep(most, quiet)
     for i, id in ipairs(ids) do
       local task = raws[i] and read(raws[i])
       if task then
+      stirred[task.group] = let_go(id, task) or stirred[task.group]
         if task.expires ~= '0' and task.deliveries == '0' and tonumber(task.expires) <= now then
           bury(id, task, 'expired')
         else
@@ -69,6 +74,7 @@ local function upkeep(most, quiet)
         end
       elseif raws[i] then
         rescue(id, raws[i])
+      end_unread(id)
       end
     end
   until batching().take_released() == 0

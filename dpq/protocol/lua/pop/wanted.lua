@@ -1,6 +1,6 @@
 -- wanted: take one task by its id, whatever stands before it in ready or in its group.
 -- Keys: ready delayed waiting meta
--- Needs: record, groups, score, take
+-- Needs: record, groups, score, take, hold
 -- Gives: take_wanted(taken, id, forced, judge, crown), for the table of take, and for the functions of limits. It takes
 --        a ready or waiting task; if `forced` is "1", also a delayed one. If there is no such task, or a limit does not
 --        let it run now, nothing changes. The head of a group is succeeded as in take; else the group stays as it is.
@@ -18,12 +18,16 @@ local function take_wanted(taken, id, forced, judge, crown)
     local at = redis.call('ZSCORE', set, name)
     if at then
       redis.call('ZREM', set, name) -- as in take, so that the limits do not see it among the tasks that wait
+      local held = set == delayed and let_go(id, task)
       taken.popped = { set == ready and name or member, score_text(score) }
       take(taken, 1, 0, 1, judge and function(...)
         return judge(...) or false
       end, set == ready and crown)
       if not (taken.metas[1] or taken.rotten[1]) then
         redis.call('ZADD', set, at, name)
+        if held then
+          hold(id, task)
+        end
       end
       return
     end

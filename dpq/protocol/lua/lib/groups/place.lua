@@ -1,6 +1,6 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
--- Needs: now, notice, groups, score, keep, open_or_close, ended, notes, callers, booked, gate, marks
+-- Needs: now, notice, groups, score, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks
 -- Gives: enter(id, task), which puts a due task in its place;
 --        arrive(score, member), the same for a member of ready without a group;
 --        leave(id, task, lapsed), which takes a task out of the set that holds it;
@@ -35,7 +35,9 @@ local function leave(id, task, lapsed)
   local group, member = task.group, task.order .. id
   if redis.call('ZREM', invisible, id) == 1 then
     ended({ id, group, live_note(task, RUNS_AS) or false }, lapsed)
-  elseif redis.call('ZREM', delayed, id) == 1 or redis.call('ZREM', dead, id) == 1 then
+  elseif redis.call('ZREM', delayed, id) == 1 then
+    stirred[group] = let_go(id, task) or stirred[group]
+  elseif redis.call('ZREM', dead, id) == 1 then
     return
   elseif group == '' then
     redis.call('ZREM', ready, member)

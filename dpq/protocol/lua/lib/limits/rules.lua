@@ -40,6 +40,8 @@ local function parsed(text)
   slots, learning, windows = string.match(plain, '^(%d+)([^|]*)(.*)$')
   local weight, rest_of_head = string.match(learning or '', '^%*(%d[%d.]*)(.*)$')
   learning = rest_of_head or learning
+  local in_order = string.byte(learning or '') == 33 -- "!"
+  learning = in_order and string.sub(learning, 2) or learning
   local floor, ceiling, step = string.match(learning or '', '^~(%d[%d.]*) (%d[%d.]*) (%d[%d.]*)$')
   local rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, MOST_UNITS) or 0,
     ceiling = within(ceiling, 0.001, MOST_UNITS) or 0, step = within(step, 0.001, MOST_UNITS) or 0 }
@@ -85,7 +87,8 @@ local function parsed(text)
   sound = sound and #rules <= 8 and #(rules.quotas or {}) <= 8
     and (rules[1] or rules.concurrency > 0 or rules.quotas or weight)
   rules.weight = weight and within(weight, 0.01, 100)
-  sound = sound and (not weight or rules.weight)
+  rules.in_order = in_order
+  sound = sound and (not weight or rules.weight) and (not in_order or rules.concurrency == 1 and names == '')
   return sound and (names == '' and rules or pool_of(names, rules)) or false
 end
 

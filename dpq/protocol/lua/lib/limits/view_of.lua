@@ -1,5 +1,5 @@
 -- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
--- Keys: ready waiting closed stats
+-- Keys: ready delayed waiting closed stats tracked
 -- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked
 -- Gives: view_of(scopes), eight texts for each scope.
 
@@ -13,6 +13,16 @@ local function reason_of(gate, at, why)
     why = budgets().is_moment(budget, at) and 'o' or why
   end
   return why
+end
+
+-- Returns when the task comes back that holds a group in order (hold), or nil.
+local function back_at(gate)
+  local from, to, back = '[' .. gate.scope .. '\t', '(' .. gate.scope .. '\n', nil
+  for _, entry in ipairs(gate.rules.in_order and redis.call('ZRANGE', tracked, from, to, 'BYLEX', 'LIMIT', '0', '9') or {}) do
+    local due = tonumber(redis.call('ZSCORE', delayed, string.match(entry, '[^\t]*$')) or '')
+    back = due and math.max(due, back or 0) or back
+  end
+  return back
 end
 
 -- Returns when a gate opens, why it lets no task run, and the fifth text: four parts with TABs between.
@@ -39,7 +49,8 @@ local function seen_of(gate)
   elseif gate.rules.unreadable then
     why, at = 'u', 0
   elseif full(gate) then
-    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p" name no running probe
+    local back = #gate.probe == 1 and back_at(gate) -- "-" and "p" name no running probe
+    why, at = back and 'i' or #gate.probe == 1 and 'c' or 'p', back or 0
   elseif at > instant then
     why = 's'
   end

@@ -18,6 +18,6 @@ local function revise(id, task, priority, residual, wait)
   end
   redis.call('HSET', meta, id, write(task))
   if moves then
-    back(id, task, tonumber(wait or 0))
+    back(id, task, tonumber(wait or 0), true)
   end
 end

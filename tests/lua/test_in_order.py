@@ -1,0 +1,248 @@
+"""in_order: while a task waits for its retry, no other task of its group runs."""
+
+import random
+
+import pytest
+
+from dpq import ConfigurationError, LeaseLostError
+
+WAYS = {
+    "fail": lambda q, task: q.fail(task, "no", 30),
+    "release": lambda q, task: q.release(task, 30),
+    "set_visibility": lambda q, task: q.set_visibility(task, 30),
+    "a 429 of the task": lambda q, task: q.rate_limited(task, 30, "task"),
+    "a 429 of the group": lambda q, task: q.rate_limited(task, 30, "group"),
+}
+
+
+def ready(q):
+    """The payloads of what a pop gives now."""
+    return [task.payload for task in q.pop_many(10)]
+
+
+@pytest.fixture
+def group(q):
+    """A group in order with the tasks 0 to 3, beside a task of another group."""
+    q.set_limit(group="g", in_order=True)
+    q.push_many([])
+    return [q.push(n, group="g") for n in range(4)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_never_runs_before_nought(q, clock, group, way):
+    """However a task comes back later, it comes first, and none of its group before it."""
+    task = q.pop().task
+    WAYS[way](q, task)
+    other = q.push("other", group="h")
+    assert ready(q) == ["other"]
+    q.cancel(other)
+    clock.advance(29)
+    q.promote()
+    assert ready(q) == []
+    clock.advance(1)
+    again = q.pop().task
+    assert (again.payload, again.id) == (0, group[0])
+    assert q.pop().task is None
+    q.ack(again)
+    assert q.pop().task.payload == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda q, id_: q.cancel(id_),
+        lambda q, id_: q.purge("delayed"),
+        lambda q, id_: q.update(id_, delay=600),
+        lambda q, id_: q.clear_limit("g"),
+    ],
+    ids=["cancel", "purge", "update", "clear_limit"],
+)
+def test_what_opens_the_group(q, clock, group, end):
+    """Once its first task is gone, or postponed by hand, the next one goes."""
+    q.fail(q.pop().task, "no", 300)
+    assert ready(q) == []
+    end(q, group[0])
+    assert q.pop().task.payload == 1
+
+
+def test_an_update_to_now_runs_it(q, group):
+    """Its first task may be sent at once, and is the first."""
+    q.fail(q.pop().task, "no", 300)
+    q.update(group[0], delay=0)
+    assert ready(q) == [0]
+
+
+def test_a_late_ack_opens_the_group(q, group):
+    """The holder of a hidden task finishes it: the next one goes."""
+    task = q.pop().task
+    q.set_visibility(task, 300)
+    assert ready(q) == []
+    q.ack(task)
+    assert ready(q) == [1]
+
+
+def test_a_holder_that_goes_on(q, clock, group):
+    """The holder of a hidden task extends its lease: it runs, and the group is held as before."""
+    task = q.pop().task
+    q.set_visibility(task, 300)
+    q.extend(task, 20)
+    assert ready(q) == []
+    q.ack(task)
+    assert ready(q) == [1]
+
+
+def test_a_dead_task_lets_the_next_go(q, clock):
+    """Attempts that are spent, or a burial, end the wait."""
+    q.set_limit(group="*", in_order=True)
+    q.push("a", group="g", max_attempts=2)
+    q.push("b", group="g")
+    q.push("c", group="g")
+    q.fail(q.pop().task, "no", 5)
+    clock.advance(5)
+    q.fail(q.pop().task, "no", 5)
+    task = q.pop().task
+    assert task.payload == "b"
+    q.bury(task, "no")
+    assert ready(q) == ["c"]
+
+
+def test_a_lapsed_lease_comes_first(q, clock, group):
+    """A task whose consumer died comes before all others of its group."""
+    q.pop(visibility=5)
+    clock.advance(5)
+    assert ready(q) == [0]
+
+
+def test_new_delays_hold_nothing(q, clock):
+    """A task that is pushed with a delay, replayed, or comes back as a recurring one holds none."""
+    q.set_limit(group="g", in_order=True)
+    q.push("later", delay=60, group="g")
+    q.push("often", every=60, group="g", priority=1)
+    q.push("now", group="g")
+    task = q.pop().task
+    assert task.payload == "often"
+    q.ack(task)
+    task = q.pop().task
+    assert task.payload == "now"
+    q.bury(task, "no")
+    q.push("last", group="g")
+    q.dead.replay(rate=0.001)
+    assert ready(q) == ["now"]
+
+
+def test_by_id(q, group):
+    """The held task may be taken by force; no other task of its group may."""
+    q.fail(q.pop().task, "no", 300)
+    assert q.pop(id=group[1]).task is None
+    assert q.pop(id=group[0]).task is None
+    q.pause()
+    assert q.pop(id=group[0], force=True).task is None
+    q.resume()
+    assert ready(q) == []
+    assert q.pop(id=group[0], force=True).task.payload == 0
+    assert ready(q) == []
+
+
+def test_a_force_that_a_limit_refuses_holds_on(q, clock, group):
+    """A refused pop of the held task leaves its group held."""
+    q.set_limit(1, 1000)
+    q.fail(q.pop().task, "no", 300)
+    assert q.pop(id=group[0], force=True).task is None
+    q.clear_limit()
+    assert ready(q) == []
+
+
+def test_it_says_so(q, clock, group):
+    """why, limits and the verdict name the order and the moment."""
+    q.fail(q.pop().task, "no", 30)
+    assert ready(q) == []
+    [state] = [each for each in q.limits() if each.group == "g"]
+    assert (state.in_order, state.concurrency, state.reason) == (True, 1, "in order")
+    assert state.opens_at.timestamp() * 1000 == clock.ms + 30_000
+    assert "its first task waits for its retry" in q.why(group[1])
+    assert "for another 30" in q.why(group[1])
+    verdict = q.why()
+    if "keeps its order" not in str(verdict):
+        pytest.fail(str(verdict))
+    assert group[0] in str(verdict)
+    clock.advance(30)
+    assert ready(q) == [0]
+    [state] = [each for each in q.limits() if each.group == "g"]
+    assert state.reason == "concurrency"
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ({"in_order": True}, "only a group"),
+        ({"in_order": True, "group": "g", "concurrency": 2}, "concurrency is 2"),
+        ({"in_order": True, "group": "g", "members": ["a"]}, "a pool runs several"),
+        ({"in_order": 1, "group": "g"}, "True or False"),
+    ],
+)
+def test_arguments(q, limit, words):
+    """What cannot be is refused, and nothing changes."""
+    with pytest.raises(ConfigurationError, match=words):
+        q.set_limit(**limit)
+    assert q.limits()[0].windows == ()
+
+
+def test_other_parts_of_the_limit(q, clock):
+    """in_order goes with a rate, a weight and a learned rate."""
+    from dpq import Adaptive, RateLimit
+
+    q.set_limit([RateLimit(5, 1, adaptive=Adaptive(1, 9))], group="g", weight=2, in_order=True)
+    [state] = [each for each in q.limits() if each.group == "g"]
+    assert (state.in_order, state.concurrency, state.weight) == (True, 1, 2)
+    assert state.rules == "1*2!~1 9 1.0|5 1000 1"
+    q.push(0, group="g")
+    q.push(1, group="g")
+    q.fail(q.pop().task, "no", 30)
+    assert ready(q) == []
+    assert q.check() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_strict_order_whatever_happens(q, clock, seed):
+    """Tasks of a key are finished or given up in the order of their pushes, over any course."""
+    chance = random.Random(seed)
+    q.set_limit(group="*", in_order=True)
+    ended = {"a": set(), "b": set()}
+    begun = {"a": -1, "b": -1}
+    pushed = {"a": 0, "b": 0}
+    held = []
+    for _ in range(250):
+        step = chance.randrange(8)
+        name = chance.choice("ab")
+        if step < 2:
+            q.push(pushed[name], group=name, max_attempts=3)
+            pushed[name] += 1
+        elif step < 5:
+            for task in q.pop_many(chance.randint(1, 3), visibility=7):
+                assert task.payload >= begun[task.group], "none runs before the one ahead of it"
+                assert task.payload == len(ended[task.group]), "all before it have ended"
+                begun[task.group] = task.payload
+                held.append(task)
+        elif step == 5:
+            clock.advance(chance.choice([0.5, 3, 8]))
+        elif held:
+            task = held.pop()  # the newest: older ones have lost their leases
+            way = chance.choice(["ack", "ack", "ack", "fail", "fail", "release", "hide", "429"])
+            try:
+                if way == "ack" and q.ack(task):
+                    ended[task.group].add(task.payload)
+                elif way == "fail":
+                    q.fail(task, "no", chance.choice([0, 2, 5]))
+                elif way == "release":
+                    q.release(task, chance.choice([0, 2]))
+                elif way == "hide":
+                    q.set_visibility(task, chance.choice([0, 4]))
+                elif way == "429":
+                    q.rate_limited(task, 2, chance.choice(["task", "group"]))
+            except LeaseLostError:
+                pass
+        q.promote()
+        for dead in q.dead.list(1000):
+            ended[dead.group].add(dead.payload)
+        assert q.check() == []
+    assert sum(map(len, ended.values())) > 5
