@@ -60,13 +60,12 @@ if batched then
 end
 if strays or awaited or #again > 0 or reports then
   -- Needs: record, ended, place, back, anew, recur, layout, batches
-  local settle
+  local settle, left, over = nil, {}, {}
   if reports then
     -- Needs: true_up, true_up_all
     settle = true_up
     true_up_all(gone, gone_at, raws, reports)
   end
-  local left, over = {}, {}
   for n, id in ipairs(gone) do
     local raw = raws[gone_at[n]]
     if awaited then
@@ -80,8 +79,7 @@ if strays or awaited or #again > 0 or reports then
   end
   ended(over)
   for _, i in ipairs(again) do
-    local id, at, after = ids[i], nil, nil
-    local task = read(redis.call('HGET', meta, id))
+    local id, task, at, after = ids[i], read(redis.call('HGET', meta, ids[i])), nil, nil
     if task then
       at, after = next_due(task, args[2 * i + 1])
     end
