@@ -29,7 +29,10 @@ if TYPE_CHECKING:
         LimitTimeoutError,
         NotConfirmedError,
         PayloadError,
+        QueueFullError,
+        ResultTimeoutError,
         ServerWarning,
+        TaskDeadError,
         TaskNotFoundError,
     )
     from dpq.model.filter import Filter
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
-    from dpq.model.queue_settings import Fairness, Order, Payloads
+    from dpq.model.queue_settings import Bounds, Fairness, Order, Payloads
     from dpq.model.quota import Quota
     from dpq.model.reports import (
         BulkProgress,
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
         QueueStats,
         WorkerInfo,
     )
+    from dpq.model.result_data import Progress, Result
+    from dpq.model.results import NO_RESULT
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -78,6 +83,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPQ",
+    "NO_RESULT",
     "Adaptive",
     "AsyncDPQ",
     "AsyncDeadLetters",
@@ -87,6 +93,7 @@ __all__ = [
     "BatchFinishedError",
     "BatchNotFoundError",
     "BatchState",
+    "Bounds",
     "Budget",
     "BulkProgress",
     "ConfigurationError",
@@ -119,7 +126,9 @@ __all__ = [
     "Permit",
     "Popped",
     "Problem",
+    "Progress",
     "Push",
+    "QueueFullError",
     "QueueStats",
     "Quota",
     "QuotaState",
@@ -128,12 +137,15 @@ __all__ = [
     "Reject",
     "Release",
     "Reserve",
+    "Result",
+    "ResultTimeoutError",
     "Retry",
     "Scheduler",
     "ServerWarning",
     "Signal",
     "Slot",
     "Task",
+    "TaskDeadError",
     "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
@@ -169,7 +181,10 @@ _HOMES = {
         "LimitTimeoutError",
         "NotConfirmedError",
         "PayloadError",
+        "QueueFullError",
+        "ResultTimeoutError",
         "ServerWarning",
+        "TaskDeadError",
         "TaskNotFoundError",
     ),
     "model.drain": ("Drain",),
@@ -178,7 +193,7 @@ _HOMES = {
     "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
-    "model.queue_settings": ("Fairness", "Order", "Payloads"),
+    "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads"),
     "model.quota": ("Quota",),
     "model.reports": (
         "BulkProgress",
@@ -189,6 +204,8 @@ _HOMES = {
         "QueueStats",
         "WorkerInfo",
     ),
+    "model.result_data": ("Progress", "Result"),
+    "model.results": ("NO_RESULT",),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

@@ -36,7 +36,7 @@ from dpq.model.validation import label, nearest
 from dpq.queue.base import operations_named
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.worker.handlers import generates, given_by_worker
+from dpq.worker.handlers import generates, given_by_worker, kept_for
 
 __all__ = ["TaskFunction", "Tasks"]
 
@@ -124,7 +124,11 @@ class Tasks:
         self._functions: dict[str, TaskFunction[..., Any]] = {}
 
     def task(
-        self, name: str | None = None, **defaults: Unpack[PushOptions]
+        self,
+        name: str | None = None,
+        *,
+        keep_result: bool | float | None = None,
+        **defaults: Unpack[PushOptions],
     ) -> Callable[[Callable[Params, Result]], "TaskFunction[Params, Result]"]:
         """Register the function below, which may be `async`.
 
@@ -134,6 +138,8 @@ class Tasks:
 
         Args:
             name: 1 to 200 bytes, stored with each task; None takes the function's own name.
+            keep_result: Whether a worker keeps what the function returns, as `Worker` takes it;
+                None follows the worker.
             defaults: Options of `push` for each push of this task that does not name them.
 
         Raises:
@@ -142,6 +148,7 @@ class Tasks:
         """
         if callable(name):
             raise ConfigurationError("write @tasks.task() with parentheses")
+        kept = None if keep_result is None else kept_for(keep_result)
         operations = operations_named("defaults")
         next(operations.push_many([Push(None, **defaults)]))  # a check; nothing is sent
 
@@ -151,7 +158,7 @@ class Tasks:
                 raise ConfigurationError(
                     f"a task {named!r} is registered already: give another name"
                 )
-            registered = TaskFunction(self, named, function, defaults)
+            registered = TaskFunction(self, named, function, defaults, kept)
             self._functions[named] = registered
             return registered
 
@@ -193,13 +200,19 @@ class TaskFunction(Generic[Params, Result]):
     Attributes:
         name: The name of its tasks.
         function: The function itself.
+        kept: Seconds that a worker keeps its results; 0 for none, None follows the worker.
     """
 
     def __init__(
-        self, tasks: Tasks, name: str, function: Callable[Params, Result], defaults: PushOptions
+        self,
+        tasks: Tasks,
+        name: str,
+        function: Callable[Params, Result],
+        defaults: PushOptions,
+        kept: float | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
-        self.name, self.function = name, function
+        self.name, self.function, self.kept = name, function, kept
         self._tasks = tasks
         self._defaults = defaults
         try:

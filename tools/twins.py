@@ -23,12 +23,14 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dpq"
 
 BLOCKING = [
     "queue/dead",
+    "queue/ends",
     "queue/exchange",
     "queue/first",
     "queue/httpx_like",
     "queue/lease_loops",
     "queue/permits",
     "queue/queue",
+    "queue/room",
     "transport/session",
 ]
 

@@ -13,6 +13,7 @@ import typer
 
 import dpq
 from dpq.cli import (
+    bulk,
     change,
     consume,
     daemon,
@@ -27,6 +28,7 @@ from dpq.cli import (
     look,
     metrics,
     produce,
+    results,
     run,
     run_task,
     top,
@@ -114,7 +116,7 @@ for _command in (consume.bury, consume.extend):
 
 _add = partial(app.command, rich_help_panel="Look")
 _add()(look.peek)
-for _command in (look.get, look.why):
+for _command in (look.get, look.why, results.result, results.watch):
     _add(context_settings=TAKES_IDS)(_command)
 _add()(look.forecast)
 _add(cls=BareNumber)(look.stats)
@@ -132,7 +134,8 @@ _add()(look.check)
 _add = partial(app.command, rich_help_panel="Change")
 for _command in (change.update, change.cancel):
     _add(context_settings=TAKES_IDS)(_command)
-for _command in (change.pause, change.resume, change.purge):
+_add()(bulk.bulk)
+for _command in (change.pause, change.resume, change.bounds, change.purge):
     _add()(_command)
 app.add_typer(limits.app, name="limit", rich_help_panel="Change")
 app.add_typer(groups.app, name="group", rich_help_panel="Change")

@@ -10,19 +10,22 @@ from pydantic_core import from_json
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from dpq import DPQ, Push
+from dpq import DPQ, Push, QueueFullError
 from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
 from dpq.cli._terminal import Failed, errors, talk
 from dpq.model.errors import DPQError
 
 
-def push_lines(q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]]) -> None:
+def push_lines(
+    q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]], timeout: float = 0
+) -> None:
     """Push every line of a stream and print the ids, in order.
 
     Args:
         q: The queue.
         stream: Lines of JSON.
         to_push: Makes a push of a line's value, or raises ValueError with the reason.
+        timeout: Seconds that each task waits for room in a full queue.
 
     Raises:
         Failed: A line is refused; the tasks of the lines before it are in the queue.
@@ -32,13 +35,13 @@ def push_lines(q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]
         bar = progress.add_task("", total=_size(stream), done=0)
         for lines in slices(stream):
             pushes, refusal = _pushes(lines, to_push)
-            ids = _push(q, pushes, lines, done)
+            ids, fault = _push(q, pushes, lines, timeout)
             sys.stdout.write("".join(f"{task_id}\n" for task_id in ids))
             sys.stdout.flush()
             done += len(ids)
             progress.update(bar, advance=sum(len(line) + 1 for _, line in lines), done=done)
-            if refusal:
-                raise Failed(f"{refusal}; {_before(done)}")
+            if fault or refusal:
+                raise Failed(f"{fault or refusal}; {done} tasks before were pushed")
     talk(f"pushed {done} tasks to {q.queue_name!r}")
 
 
@@ -81,15 +84,27 @@ def _pushes(
     return pushes, ""
 
 
-def _push(q: DPQ[Any], pushes: list[Push[Any]], lines: list[Numbered], done: int) -> list[str]:
-    where = f"lines {lines[0][0]} to {lines[-1][0]}"
+def _push(
+    q: DPQ[Any], pushes: list[Push[Any]], lines: list[Numbered], timeout: float
+) -> tuple[list[str], str]:
+    """Push some lines; return the ids of the first ones, and the fault of the others."""
+    ids, stored = list[str](), dict[int, str]()
     try:
-        return q.push_many(pushes)
+        try:
+            return q.push_many(pushes), ""
+        except QueueFullError as full:
+            stored = full.stored
+            for index, push in enumerate(pushes):
+                if index not in stored and not timeout:
+                    raise
+                ids.append(stored.get(index) or q.push(**push._asdict(), timeout=timeout))
+            return ids, ""
     except DPQError as error:
-        raise Failed(f"{where}: {error}; none of these was pushed; {_before(done)}") from error
+        part = "some of these were" if len(stored) > len(ids) else "none of these was"
+        return ids, f"{_rest(lines, ids)}: {error}; {part} pushed"
     except RedisError as error:
-        raise Failed(f"{where}: {error}; these were pushed or not; {_before(done)}") from error
+        return ids, f"{_rest(lines, ids)}: {error}; these were pushed or not"
 
 
-def _before(done: int) -> str:
-    return f"{done} tasks before were pushed"
+def _rest(lines: list[Numbered], ids: list[str]) -> str:
+    return f"lines {lines[len(ids)][0]} to {lines[-1][0]}"

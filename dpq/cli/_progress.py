@@ -20,11 +20,13 @@ class Bar:
 
     Attributes:
         seconds: The seconds between two looks.
+        live: It is a bar.
     """
 
     def __init__(self, *columns: ProgressColumn, lines: bool, **fields: Any) -> None:
         """Make a bar that shows nothing yet; `lines` makes lines also at a terminal."""
         bar = errors.is_terminal and not lines
+        self.live = bar
         self.seconds = BAR_SECONDS if bar else LINE_SECONDS
         self._progress = Progress(*columns, console=errors, transient=True) if bar else None
         self._row = self._progress.add_task("", **fields) if self._progress else None

@@ -31,10 +31,11 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
-from dpq.model.schedule import say_schedule
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
+from dpq.views.schedule_text import say_schedule
 from dpq.views.verdict import say_drain
+from dpq.views.workers import say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -305,16 +306,28 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
 def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     """Make a table of workers, one on each line; most names contain the host already."""
     numbers = ("pid", "running", "of", "holds")
-    columns = ("worker", "host", "pid", "queues", "running", "of", "holds", "longest")
+    columns = ("host", "pid", "queues", "running", "of", "holds", "longest")
     times = ("since (UTC)", "last seen")
     wraps = ("worker", "host", "queues")
     goes = ("since (UTC)", "host", "pid", "of", "holds", "queues", "running", "last seen")
-    made = _table("workers", *columns, *times, numbers=numbers, wraps=wraps, goes=goes)
+    quiet = ["quiet"] if any(row["quiet_queues"] for row in workers) else []
+    made = _table(
+        "workers",
+        "worker",
+        *quiet,
+        *columns,
+        *times,
+        numbers=numbers,
+        wraps=(*wraps, *quiet),
+        goes=goes,
+    )
     for row in workers:
         longest, task = row["longest_seconds"], row["longest_task"]
         hangs = None if longest is None else f"{span(longest)} {task}"
         counts = (row["running"], row["concurrency"], row["holds"], hangs)
-        texts = (row["name"], row["host"], row["pid"], ", ".join(row["queues"]), *counts)
+        quiet_of = say_quiet(row["quiet_queues"], row["queues"]) or None
+        names = (row["name"], *(quiet_of for _ in quiet), row["host"], row["pid"])
+        texts = (*names, ", ".join(row["queues"]), *counts)
         made.add_row(*_cells([*texts, row["since"], f"{span(row['seen_seconds'])} ago"]))
     return made
 

@@ -2,7 +2,8 @@
 
 import os
 from contextlib import closing
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -12,6 +13,7 @@ from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
     AnyTaskId,
+    Json,
     Key,
     NewPriority,
     Queue,
@@ -20,7 +22,8 @@ from dpq.cli._options import (
     option,
     read_cost,
 )
-from dpq.cli._terminal import talk
+from dpq.cli._terminal import emit, say, talk
+from dpq.model.queue_settings import WhenFull
 from dpq.operations.partition import UPKEEP_BATCH
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.all_queues import forget_queues
@@ -93,6 +96,47 @@ def resume(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     with DPQ[Any].from_url(url, queue) as q:
         q.resume(by=this_user("dpq resume"))
     talk(f"resumed {queue!r}")
+
+
+class WhenFullChoice(StrEnum):
+    """The fate of a push into a full group; typer needs an enum."""
+
+    REFUSE = "refuse"
+    DROP_WORST = "drop_worst"
+
+
+def bounds(
+    max_tasks: Annotated[
+        int | None, option("N", "The most live tasks; 0 for no bound.", unset="unchanged")
+    ] = None,
+    max_waiting: Annotated[
+        int | None,
+        option("N", "The most waiting tasks of each group; 0 for no bound.", unset="unchanged"),
+    ] = None,
+    when_full: Annotated[
+        WhenFullChoice | None,
+        option("MODE", "If a group is full: refuse, or drop_worst of it.", unset="unchanged"),
+    ] = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Show the bounds of the queue, or set them; producers that wait for room hear of it."""
+    if (max_tasks, max_waiting, when_full) != (None, None, None):
+        with DPQ[Any].from_url(url, queue) as q:
+            q.set_bounds(
+                max_tasks=max_tasks,
+                max_waiting=max_waiting,
+                when_full=cast("WhenFull | None", when_full and when_full.value),
+            )
+    with existing(url, queue) as q:
+        found, size = q.bounds(), q.size()
+    if json:
+        emit({"queue": queue, "size": size, **found._asdict()})
+        return
+    most, waiting, how = found
+    say(f"{size} of at most {most} tasks" if most else f"{size} tasks, without a bound")
+    say(f"groups: at most {waiting} waiting tasks, then {how}" if waiting else "groups: no bound")
 
 
 def purge(

@@ -5,8 +5,9 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import from_json
 
-from dpq import DPQ, Task, TaskNotFoundError
+from dpq import DPQ, NO_RESULT, Task, TaskNotFoundError
 from dpq.cli._existing import existing
 from dpq.cli._options import (
     DEFAULT_QUEUE,
@@ -22,6 +23,7 @@ from dpq.cli._options import (
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.leases import release_all
 from dpq.model.queue_settings import DEFAULT_VISIBILITY
+from dpq.model.results import DEFAULT_KEEP
 
 
 def pop(
@@ -87,12 +89,27 @@ def _gone(q: DPQ[Any], task_id: str) -> Failed:
     return Failed(f"task {task_id} is gone: finished, cancelled, or never in {q.queue_name!r}")
 
 
+def _json(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"the result is no JSON: {error}") from error
+
+
 def ack(
-    task_id: TaskId, token: Token, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
+    task_id: TaskId,
+    token: Token,
+    result: Annotated[
+        str | None, option("JSON", "What it has returned, for `dpq result`.", unset="none")
+    ] = None,
+    keep: Annotated[float, option("SECONDS", "Keep the result so long.")] = DEFAULT_KEEP,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Finish a task: it is deleted."""
+    value = NO_RESULT if result is None else _json(result)
     with existing(url, queue) as q:
-        if not q.ack(_held(q, task_id, token)):
+        if not q.ack(_held(q, task_id, token), result=value, keep=keep):
             raise _gone(q, task_id)
     talk(f"finished {task_id}")
 

@@ -98,6 +98,7 @@ def push(
         str | None,
         option("NAME", "The member of its group's pool to run as.", unset="", seldom=True),
     ] = None,
+    timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
         option("N", "Spread a new queue over N slots of a cluster.", unset="", seldom=True),
@@ -119,9 +120,9 @@ def push(
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,
     ):
         if payload is None:
-            push_lines(q, stream, partial(_full_push if full else _push, options))
+            push_lines(q, stream, partial(_full_push if full else _push, options), timeout)
         else:
-            print(q.push(_value(payload), **options))
+            print(q.push(_value(payload), **options, timeout=timeout))
     _tell_of_throw_away(url)
 
 

@@ -1,7 +1,7 @@
 """`dpq worker` runs handlers, in this process or in several; `dpq workers` lists workers."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -17,9 +17,11 @@ from dpq.cli._render import workers_table
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import one_line
+from dpq.model.verdict import NAMES_SHOWN
 from dpq.operations.queue import QueueOperations
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
+from dpq.views.words import this_user
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
 from dpq.worker.queue_order import QueueOrder
 
@@ -70,6 +72,14 @@ def worker(
     time_limit: Annotated[
         float | None, option("SECONDS", "Longest run of a handler; after it, the attempt fails.")
     ] = None,
+    keep_result: Annotated[
+        float | None,
+        option(
+            "SECONDS",
+            "Keep what handlers return so long, for `dpq result`; a task may say otherwise.",
+            unset="drop it",
+        ),
+    ] = None,
     grace: Annotated[
         float, option("SECONDS", "Time for handlers to finish after a signal.", seldom=True, min=0)
     ] = DEFAULT_GRACE,
@@ -115,6 +125,7 @@ def worker(
         "order": order,
         "visibility": visibility,
         "time_limit": time_limit,
+        "keep_result": keep_result or False,
         "grace": grace,
     }
     names = _named_queues(ctx, queue)
@@ -161,20 +172,37 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
 
 
 def workers(
-    ctx: typer.Context, queue: Queues = None, json: Json = False, url: Url = DEFAULT_URL
+    ctx: typer.Context,
+    quiet: Annotated[
+        str | None,
+        option("NAME", "Tell this worker, or this id, to take no new tasks.", unset="nobody"),
+    ] = None,
+    unquiet: Annotated[
+        str | None, option("NAME", "Tell it to take tasks again.", unset="nobody")
+    ] = None,
+    queue: Queues = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
 ) -> None:
-    """List the workers of all known queues, or of the named ones.
+    """List the workers of all known queues, or of the named ones; or make one quiet.
+
+    A quiet worker finishes what it runs, and takes no new tasks until --unquiet or its end. It
+    hears of it within 10 seconds.
 
     A worker reports every 10 seconds. One that died is listed for up to a minute. "longest" is the
     handler that had run longest at the last report, and its task: one that hangs shows there. If a
     queue cannot be read, its error is shown, and the exit code is 1.
     """
+    if quiet and unquiet:
+        raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
     opened = open_url(url)
     with closing(opened):
         names = [name.encode() for name in _named_queues(ctx, queue)]
         if not queue:
             names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
         answers = dict(ask_queues(opened.client, names, QueueOperations.workers))
+        if told := quiet or unquiet:
+            answers = _told(opened.client, answers, told, bool(quiet))
     errors = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
     _show([info for name in answers if name not in errors for info in answers[name]], json)
     for name, error in errors.items():
@@ -182,6 +210,36 @@ def workers(
         emit(said) if json else talk("queue {queue!r}: {error}".format(**said))
     if errors:
         raise Failed(f"{len(errors)} of {len(answers)} queues cannot be read")
+
+
+def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
+    """Tell a worker in all queues that know it; return what they say of it then.
+
+    Raises:
+        Failed: No queue knows the worker.
+    """
+    names = [name.encode() for name, answer in seen.items() if _of(worker, answer)]
+    if not names:
+        raise Failed(_no_such_worker(worker, seen))
+    by = this_user("dpq workers")
+    asked = ask_queues(client, names, lambda queue: queue.quiet(worker, by, quiet))
+    failed = {name: answer for name, answer in asked if isinstance(answer, Exception)}
+    answers = ask_queues(client, names, QueueOperations.workers)
+    return {name: _of(worker, answer) for name, answer in answers} | failed
+
+
+def _of(worker: str, answer: Any) -> list[Any]:
+    """Return what a queue says of a worker; nothing if it cannot be read."""
+    told = () if isinstance(answer, Exception) else answer
+    return [each for each in told if worker in (each.name, each.id)]
+
+
+def _no_such_worker(worker: str, seen: Mapping[str, Any]) -> str:
+    told = (answer for answer in seen.values() if not isinstance(answer, Exception))
+    names = sorted({each.name for answer in told for each in answer})
+    more = ", ..." * (len(names) > NAMES_SHOWN)
+    others = ", ".join(map(repr, names[:NAMES_SHOWN])) + more
+    return f"there is no worker {worker!r}" + (f"; there are {others}" if names else "")
 
 
 def _show(found: Sequence[Any], json: bool) -> None:
@@ -203,11 +261,12 @@ def _merged(infos: Sequence[Any]) -> dict[str, Any]:
     last = max(infos, key=lambda each: each.seen)
     longest = max(infos, key=lambda each: each.longest_seconds or 0)
     return {
-        **last.model_dump(exclude={"queue"}),
+        **last.model_dump(exclude={"queue", "quiet_since", "quiet_by"}),
         "queues": [each.queue for each in infos],
         "running": sum(each.running for each in infos),
         "since": min(each.since for each in infos),
         "holds": sum(each.holds for each in infos),
         "longest_seconds": longest.longest_seconds,
         "longest_task": longest.longest_task,
+        "quiet_queues": [each.queue for each in infos if each.quiet_since],
     }

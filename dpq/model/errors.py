@@ -4,6 +4,7 @@
       ConfigurationError (ValueError)   bad argument or setting: names the value and its bound
       PayloadError       (ValueError)   a payload cannot be encoded, decoded or validated
       DuplicateTaskError                the key is taken and on_duplicate="error"
+      QueueFullError                    a bound leaves no room for a push
       TaskNotFoundError                 no such live task in this queue
       BatchFinishedError                the batch of a push is finished
       BatchNotFoundError                no such batch in this queue
@@ -11,6 +12,8 @@
       LimitChangedError                 (not public) other rules stand than `dpq limit` has shown
       LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
       NotConfirmedError                 the call is done, but not confirmed yet (`durability`)
+      ResultTimeoutError                a task has not ended within the timeout of `result`
+      TaskDeadError                     `result`: the task is a dead letter
 
     CostWarning   (UserWarning)         a limit does not count a cost as it is
     ServerWarning (UserWarning)         the server is set up so that tasks may get lost
@@ -32,7 +35,10 @@ __all__ = [
     "LimitTimeoutError",
     "NotConfirmedError",
     "PayloadError",
+    "QueueFullError",
+    "ResultTimeoutError",
     "ServerWarning",
+    "TaskDeadError",
     "TaskNotFoundError",
 ]
 
@@ -73,6 +79,46 @@ class DuplicateTaskError(DPQError):
         )
         self.key = key
         self.task_id = task_id
+
+
+class QueueFullError(DPQError):
+    """A bound leaves no room for a push. Nothing of the refused push, or batch, was stored.
+
+    Attributes:
+        queue_name: The queue.
+        group: The group whose `max_waiting` is reached; None for `max_tasks` of the queue.
+        size: The tasks that the bound counts.
+        bound: The bound.
+        partition: The partition that is full; 0 in a queue of one.
+        stored: The tasks that earlier batches of the same `push_many` have stored, and that stay:
+            for each its index among the pushes, and its id.
+    """
+
+    def __init__(
+        self, queue_name: str, group: str | None, size: int, bound: int, coming: int = 1
+    ) -> None:
+        where, held, name = f"queue {queue_name!r}", "holds", "max_tasks"
+        if group is not None:
+            where, held, name = f"group {group!r} of {where}", "has waiting", "max_waiting"
+        way_out = "wait with push(timeout=...), or push later"
+        if coming > bound:
+            way_out = f"push at most {bound} at once"
+        super().__init__(
+            f"{where} is full: it {held} {size} of at most {bound} tasks ({name}), and {coming} "
+            f"more would come; nothing of this push was stored: {way_out}, or raise the bound with "
+            f"set_bounds({name}=...)"
+        )
+        self.queue_name = queue_name
+        self.group = group
+        self.size = size
+        self.bound = bound
+        self.coming = coming
+        self.partition = 0
+        self.stored: dict[int, str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = (self.queue_name, self.group, self.size, self.bound, self.coming)
+        return type(self), given, {"partition": self.partition, "stored": self.stored}
 
 
 class BatchFinishedError(DPQError):
@@ -190,9 +236,9 @@ class TaskNotFoundError(DPQError):
         *,
         key: str | None = None,
         state: str | None = None,
+        why: str = "holds no such live task (finished, cancelled, dead, or never pushed here)",
     ) -> None:
         which = f"task {task_id!r}" if key is None else f"the task with key {key!r}"
-        why = "holds no such live task (finished, cancelled, dead, or never pushed here)"
         if state is not None:
             why = f"has no such {state} task now; start again from the first one"
         super().__init__(f"cannot {action} {which}: queue {queue_name!r} {why}")
@@ -251,6 +297,54 @@ class LimitTimeoutError(DPQError):
 
     def __reduce__(self) -> tuple[type["LimitTimeoutError"], tuple[str | None, float, float]]:
         return type(self), (self.group, self.retry_after, self.timeout)
+
+
+class TaskDeadError(DPQError):
+    """The task whose result was asked for is a dead letter: it has none.
+
+    Attributes:
+        task_id: The task.
+        reason: The reason of its death, as in `DeadTask`.
+        last_error: The text of its last failure, or None.
+    """
+
+    def __init__(
+        self, task_id: str, queue_name: str, reason: str, last_error: str | None = None
+    ) -> None:
+        said = f", last error: {last_error}" if last_error else ""
+        super().__init__(
+            f"task {task_id!r} of queue {queue_name!r} is dead ({reason}{said}): it has no result; "
+            "dead.replay([task_id]) lets it run again"
+        )
+        self.task_id = task_id
+        self.queue_name = queue_name
+        self.reason = reason
+        self.last_error = last_error
+
+    def __reduce__(self) -> tuple[type["TaskDeadError"], tuple[str, str, str, str | None]]:
+        return type(self), (self.task_id, self.queue_name, self.reason, self.last_error)
+
+
+class ResultTimeoutError(DPQError, TimeoutError):
+    """The task whose result was asked for has not ended yet.
+
+    Attributes:
+        task_id: The task.
+        timeout: The seconds that the call has waited.
+    """
+
+    def __init__(self, task_id: str, queue_name: str, timeout: float) -> None:
+        super().__init__(
+            f"task {task_id!r} of queue {queue_name!r} has not ended within timeout={timeout:g} s: "
+            "ask again, wait longer (timeout=None waits for ever), or see why it does not run: "
+            "why(task_id)"
+        )
+        self.task_id = task_id
+        self.queue_name = queue_name
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[type["ResultTimeoutError"], tuple[str, str, float]]:
+        return type(self), (self.task_id, self.queue_name, self.timeout)
 
 
 class CostWarning(UserWarning):

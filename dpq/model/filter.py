@@ -27,9 +27,9 @@ class Filter:
         payloads: Look for the text in payloads, too. If a user may not see payloads, no search
             may look into them: many searches would find a payload letter by letter.
         most: Their highest priority; None for any.
-        key: The beginning of their key; "" for any.
-        older: Seconds since they were pushed, at least; of dead tasks, since they died. None for
-            any.
+        key_prefix: The beginning of their key; "" for any.
+        older_than: Seconds since they were pushed, at least; of dead tasks, since they died. None
+            for any.
     """
 
     state: TaskState | None = None
@@ -41,8 +41,8 @@ class Filter:
     recurring: bool = False
     payloads: bool = True
     most: float | None = None
-    key: str = ""
-    older: float | None = None
+    key_prefix: str = ""
+    older_than: float | None = None
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -60,8 +60,8 @@ class Filter:
         for priority in (self.least, self.most):
             if priority is not None:
                 encode_priority(priority)
-        if self.older is not None:
-            number("older", self.older, "seconds", 0, MAX_SECONDS)
+        if self.older_than is not None:
+            number("older_than", self.older_than, "seconds", 0, MAX_SECONDS)
 
     @property
     def of_state(self) -> TaskState:

@@ -1,6 +1,6 @@
 """The settings of queues: those that all clients of a queue share, and defaults of the others."""
 
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 Order = Literal["fifo", "lifo"]
 """The order of equal priorities: first in, first out; or last in, first out."""
@@ -10,6 +10,24 @@ Fairness = Literal["none", "round_robin"]
 
 Payloads = Literal["inline", "apart"]
 """The place of short payloads: in the records of their tasks, or apart from them."""
+
+WhenFull = Literal["refuse", "drop_worst"]
+"""The fate of a push into a full group: an error; or the worst task of the group is dropped."""
+
+
+class Bounds(NamedTuple):
+    """The bounds of a queue, as `DPQ.bounds` reads them.
+
+    Attributes:
+        max_tasks: The most live tasks; in a partitioned queue of each partition. None for no bound.
+        max_waiting: The most tasks of each group that are due and that no consumer has, or None.
+        when_full: The fate of a push into a group that is full: "refuse" or "drop_worst".
+    """
+
+    max_tasks: int | None = None
+    max_waiting: int | None = None
+    when_full: WhenFull = "refuse"
+
 
 DEFAULT_VISIBILITY = 30.0
 """Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""

@@ -128,6 +128,9 @@ class WorkerInfo(BaseModel):
         longest_seconds: Seconds that its longest running handler of this queue had run then, or
             None. A handler that hangs shows here.
         longest_task: The id of the task of that handler, or None.
+        quiet_since: The time since when it is to take no new tasks of this queue (`quiet`), UTC;
+            None if it takes tasks. It hears of it by its next heartbeat.
+        quiet_by: The person or program that has said so, or "".
     """
 
     model_config = ConfigDict(frozen=True)
@@ -145,6 +148,8 @@ class WorkerInfo(BaseModel):
     holds: int = 0
     longest_seconds: float | None = None
     longest_task: str | None = None
+    quiet_since: datetime | None = None
+    quiet_by: str = ""
 
 
 class LeaseInfo(BaseModel):

@@ -5,15 +5,12 @@ LINE", where a line is a cron expression and a zone: `*/5 * * * * Europe/Berlin`
 the server's clock; this module knows no other one.
 """
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from cronsim import CronSim, CronSimError
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.interrupts import raise_interruption
-from dpq.model.rates import span
 from dpq.model.zones import zone, zone_name
 
 MAX_LINE_CHARACTERS = 300
@@ -22,9 +19,6 @@ MAX_LINE_CHARACTERS = 300
 _START_MS = 946_684_800_000
 """The time from which a cron line is tried, ms: the year 2000. The next 50 years, which CronSim
 looks at, contain each date that comes every 28 years."""
-
-_WEEKDAYS = re.compile("(?<!it's )on Monday through Friday$")
-"""The words of CronSim for each weekday; not where they narrow another day down."""
 
 MAX_PERIOD_DIGITS = 15
 """Digits of a stored period in ms at most; more mean damage."""
@@ -127,28 +121,6 @@ def next_times(line: str, after_ms: int, count: int) -> list[int]:
     if not times:
         raise ConfigurationError(f"cron is {cron!r}: no time matches it; check day and month")
     return times
-
-
-def say_schedule(every: float | None, cron: str | None) -> str:
-    """Write a schedule in words: `every 1 m 30 s`, `at 09:00 every weekday (Europe/Berlin)`.
-
-    Args:
-        every: Its period in seconds, or None.
-        cron: Its cron line. A line that has no words is shown as it is.
-
-    Returns:
-        "" for a task that does not recur.
-    """
-    if cron is None:
-        return f"every {span(every)}" if every else ""
-    fields, _, timezone = cron.rpartition(" ")
-    try:
-        words = CronSim(fields, datetime.fromtimestamp(_START_MS / 1000, UTC)).explain()
-    except Exception as error:  # another program has written it, or CronSim has no words
-        raise_interruption(error)
-        return cron
-    words = _WEEKDAYS.sub("every weekday", words)
-    return f"{words[:1].lower()}{words[1:]} ({timezone})"
 
 
 def read_schedule(text: str) -> Schedule:

@@ -69,6 +69,10 @@ class Survey(NamedTuple):
         held: The queue itself, and the closed groups with the most due tasks; empty if nothing is
             limited or closed.
         pause: The last pause, if it lasts.
+        max_tasks: The bound of live tasks, of all partitions together; 0 for none.
+        max_waiting: The bound of the waiting tasks of each group; 0 for none.
+        live: Live tasks that are stored.
+        full: Partitions that are full.
     """
 
     now_ms: int
@@ -93,6 +97,10 @@ class Survey(NamedTuple):
     first_death: tuple[str, str] = ("", "")
     held: tuple[Held, ...] = ()
     pause: News | None = None
+    max_tasks: int = 0
+    max_waiting: int = 0
+    live: int = 0
+    full: int = 0
 
 
 class Overview(NamedTuple):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn
 
 from pydantic import BaseModel, ConfigDict, SkipValidation
 
+from dpq.model.result_data import Progress
 from dpq.model.task_state import P, TaskState
 
 
@@ -40,6 +41,8 @@ class Task(BaseModel, Generic[P]):
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
         batch: The name of its batch, or None.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
+        progress: How far the work on it is, if it runs and its handler has said so. Only `get`
+            reads it; else None.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,6 +78,7 @@ class Task(BaseModel, Generic[P]):
     pinned: str | None = None
     batch: str | None = None
     trace: str | None = None
+    progress: Progress | None = None
 
 
 class DeadTask(Task[P], Generic[P]):

@@ -15,14 +15,20 @@ from difflib import get_close_matches
 
 from dpq.model.pace import Pace
 from dpq.model.rates import span
-from dpq.model.survey import Overview
+from dpq.model.survey import Overview, Survey
 from dpq.model.verdict_facts import (
     LATE_SECONDS,
+    UNATTENDED,
     Facts,
     Finding,
     Verdict,
     VerdictState,
+    alive,
+    awake,
+    busy_handlers,
+    is_attended,
     moment_of,
+    others_ask,
     tasks_are,
     with_queue,
     worker_name,
@@ -38,14 +44,6 @@ from dpq.model.verdict_limits import (
 )
 
 __all__ = ["Verdict", "VerdictState"]
-
-ASKED_SECONDS = 60.0
-"""Seconds without a question after which a consumer that is no worker counts as gone. A consumer
-that waits asks every 10 s."""
-
-BEAT_SECONDS = LATE_SECONDS / 2
-"""Seconds from one heartbeat to the next. A question in the seconds after the last heartbeat may
-come from the worker that has died."""
 
 NAMES_SHOWN = 5
 """Names of queues in a sentence without a near name: enough to see which server answers."""
@@ -66,7 +64,7 @@ def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()
     return Verdict(
         queue=queue,
         state=first.state,
-        because=first.because,
+        because=first.because + full_text(facts.survey),
         since=moment_of(first.since),
         until=moment_of(first.until),
         who=first.who,
@@ -76,15 +74,37 @@ def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()
     )
 
 
+SILENT = "no answer"
+"""The first words of what is said of a server that takes a connection, but does not answer."""
+
+
+def full_text(survey: Survey) -> str:
+    """Say that the queue takes no new tasks, whatever holds it; "" if it has room."""
+    if not survey.full:
+        return ""
+    where = f"full: {survey.live} of {survey.max_tasks} tasks"
+    if survey.partitions > 1:
+        where += f", {survey.full} of {survey.partitions} partitions are full"
+    return f"; {where}, so new tasks are refused"
+
+
 def server_away(queue: str, error: object, since_ms: float) -> Verdict:
-    """Make the verdict on a queue whose server does not answer since a moment."""
-    since = moment_of(since_ms)
+    """Make the verdict on a queue whose server does not answer since a moment.
+
+    Args:
+        queue: Its name.
+        error: What was seen; it begins with `SILENT` if the server takes connections.
+        since_ms: The moment.
+    """
+    since, what_to_do = moment_of(since_ms), "Start the server, or look at its log"
+    if str(error).startswith(SILENT):
+        what_to_do = "Its process is there: look whether it is stopped, or busy with a long command"
     return Verdict(
         queue=queue,
         state=VerdictState.SERVER_AWAY,
         because=f"the server has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: {error}",
         since=since,
-        what_to_do="Start the server, or look at its log: `dpq health` says when it answers again.",
+        what_to_do=f"{what_to_do}. `dpq health` says when it answers again.",
         needs_person=True,
     )
 
@@ -147,16 +167,33 @@ def _paused(facts: Facts) -> Finding | None:
     )
 
 
+def _all_quiet(facts: Facts) -> Finding | None:
+    few = alive(facts.workers)
+    if not facts.due or not few or awake(few) or others_ask(facts.survey, facts.workers):
+        return None
+    last = max(few, key=lambda worker: worker.quiet_since or worker.seen)
+    since = (last.quiet_since or last.seen).timestamp() * 1000
+    all_of_them = "its only worker is" if len(few) == 1 else f"all {len(few)} workers are"
+    because = f"{tasks_are(facts.due)}, and {all_of_them} quiet"
+    because += "" if len(few) == 1 else ", the last one"
+    because += f" since {facts.say(since)}: {worker_name(last)}"
+    because += f", told by {last.quiet_by}" if last.quiet_by else ""
+    return Finding(
+        VerdictState.ALL_QUIET,
+        because,
+        since=since,
+        who=worker_name(last),
+        what_to_do=f"`dpq workers --unquiet {shlex.quote(last.name)} {with_queue(facts.queue)}` "
+        "lets it take tasks again.",
+        needs_person=True,
+    )
+
+
 def _no_consumer(facts: Facts) -> Finding | None:
     asked, late = facts.survey.asked_ms, facts.workers
-    if not facts.due or any(worker.seen_seconds <= LATE_SECONDS for worker in late):
+    if not facts.due or alive(late) or is_attended(facts.survey, late):
         return None
     seen = max((worker.seen.timestamp() * 1000 for worker in late), default=0.0)
-    alone = (
-        facts.seconds_since(asked) <= ASKED_SECONDS and (asked or 0.0) > seen + BEAT_SECONDS * 1000
-    )
-    if alone or facts.survey.leases > sum(worker.holds for worker in late):
-        return None
     due, since, who = tasks_are(facts.due), asked, ""
     because = f"{due}, and no consumer has ever asked for one"
     if late:
@@ -183,16 +220,17 @@ def _no_consumer(facts: Facts) -> Finding | None:
 def _handlers_busy(facts: Facts) -> Finding | None:
     if facts.seconds_since(facts.survey.asked_ms) < LATE_SECONDS:
         return None
-    if facts.flows and any(worker.holds > worker.running for worker in facts.workers):
+    workers = awake(facts.workers)
+    if facts.flows and any(worker.holds > worker.running for worker in workers):
         return None  # tasks end that were popped ahead
     if not facts.workers:
         return None if facts.flows else _consumers_busy(facts)
-    running = sum(worker.running for worker in facts.workers)
-    places = sum(worker.concurrency for worker in facts.workers)
+    places = busy_handlers(facts.workers)
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)
     seconds, task = slowest.longest_seconds or 0.0, slowest.longest_task
-    if any(w.running < w.concurrency for w in facts.workers) or not facts.hangs(seconds):
+    if not places or not facts.hangs(seconds):
         return None
+    running = sum(worker.running for worker in workers)
     who = worker_name(slowest)
     because = (
         f"{running} of {places} handlers are busy, the longest for {span(seconds)}{facts.usual()}: "
@@ -269,6 +307,8 @@ def _moving(facts: Facts) -> Finding | None:
         for worker in facts.workers
         if worker.seen_seconds > LATE_SECONDS
     ][:1]
+    if quiet := [worker for worker in alive(facts.workers) if worker.quiet_since]:
+        said.append(f"{len(quiet)} of {len(facts.workers)} workers is quiet")
     return Finding(VerdictState.MOVING, "; ".join(said))
 
 
@@ -290,6 +330,7 @@ def _empty(facts: Facts) -> Finding:
 RULES: tuple[Callable[[Facts], Finding | None], ...] = (
     _settings_lost,
     _paused,
+    _all_quiet,
     _no_consumer,
     _handlers_busy,
     held_by_limit,
@@ -302,7 +343,7 @@ RULES: tuple[Callable[[Facts], Finding | None], ...] = (
 """The rules, in the order in which they are asked."""
 
 HOLDS = frozenset({VerdictState.SETTINGS_LOST, VerdictState.PAUSED, *HELD_STATES}) | {
-    VerdictState.NO_CONSUMER,
+    *UNATTENDED,
     VerdictState.HANDLERS_BUSY,
 }
 """The states that may hold a queue at the same time."""

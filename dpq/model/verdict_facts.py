@@ -1,7 +1,7 @@
 """The facts of a verdict, and its values: what `verdict` and `verdict_limits` share. No I/O."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -18,6 +18,14 @@ from dpq.model.survey import Survey
 LATE_SECONDS = 20.0
 """Seconds without a heartbeat after which a worker is late: two are missing."""
 
+ASKED_SECONDS = 60.0
+"""Seconds without a question after which a consumer that is no worker counts as gone. A consumer
+that waits asks every 10 s."""
+
+BEAT_SECONDS = LATE_SECONDS / 2
+"""Seconds from one heartbeat to the next. A question in the seconds after the last heartbeat may
+come from the worker that has died; one in the seconds after `quiet`, from the quiet worker."""
+
 HANGS_SECONDS, HANGS_TIMES, HANGS_UNKNOWN = 30.0, 5.0, 300.0
 """A run hangs after so many seconds, and after so many times of what 99 of 100 runs take; after the
 last number of seconds if no run has ended yet."""
@@ -29,6 +37,7 @@ class VerdictState(StrEnum):
     SERVER_AWAY = "server away"
     SETTINGS_LOST = "settings lost"
     PAUSED = "paused"
+    ALL_QUIET = "all workers quiet"
     NO_CONSUMER = "no consumer"
     HANDLERS_BUSY = "all handlers busy"
     RATE_LIMITED = "held by a 429"
@@ -41,6 +50,10 @@ class VerdictState(StrEnum):
     MOVING = "moving"
     EMPTY = "empty"
     UNKNOWN_QUEUE = "unknown queue"
+
+
+UNATTENDED = frozenset({VerdictState.ALL_QUIET, VerdictState.NO_CONSUMER})
+"""The states in which no consumer takes tasks."""
 
 
 class Verdict(BaseModel):
@@ -135,6 +148,38 @@ def hangs(stats: QueueStats, seconds: float) -> bool:
     """Return True if a run of so many seconds is far longer than other runs of the queue."""
     run = stats.run
     return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
+
+
+def alive(workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    """Return the workers that are not late."""
+    return [worker for worker in workers if worker.seen_seconds <= LATE_SECONDS]
+
+
+def awake(workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    """Return the workers that take new tasks: all but the quiet ones."""
+    return [worker for worker in workers if not worker.quiet_since]
+
+
+def busy_handlers(workers: Iterable[WorkerInfo]) -> int:
+    """Return the number of handlers that take tasks, if none of them is free; else 0."""
+    few = awake(workers)
+    free = any(worker.running < worker.concurrency for worker in few)
+    return 0 if free else sum(worker.concurrency for worker in few)
+
+
+def others_ask(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
+    """Return True if another consumer takes tasks than workers that are late or quiet."""
+    moments = [(worker.quiet_since or worker.seen).timestamp() for worker in workers]
+    asked = (survey.asked_ms or 0.0) / 1000
+    lately = survey.now_ms / 1000 - asked <= ASKED_SECONDS
+    if lately and asked > max(moments, default=0.0) + BEAT_SECONDS:
+        return True
+    return survey.leases > sum(worker.holds for worker in workers)
+
+
+def is_attended(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
+    """Return True if a consumer is seen that takes tasks."""
+    return bool(alive(awake(workers))) or others_ask(survey, workers)
 
 
 class Finding(NamedTuple):

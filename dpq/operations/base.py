@@ -14,7 +14,6 @@ from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import tags_of
 from dpq.protocol.refusals import read_settings
-from dpq.protocol.replies import read_time
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ class PartitionBase(CommandMaker, Generic[P]):
         tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
         super().__init__(queue.name, tag, queue.clock)
         self.named = queue.named | {"partition_count": str(count)} if count > 1 else queue.named
-        self._count = count
+        self._index, self._count = index, count
         self._make = make
         self._codec = queue.codec
 
@@ -71,11 +70,6 @@ class PartitionBase(CommandMaker, Generic[P]):
         """Make a command for an operation that stands elsewhere."""
         return self._command(name, args, read)
 
-    def server_time(self) -> Steps[int]:
-        """Read the server's clock, ms."""
-        ask = self._command("push", [self._now()], read_time)
-        return once(ask._replace(needs_confirmation=False))
-
     # Settings
 
     def configure(
@@ -84,18 +78,22 @@ class PartitionBase(CommandMaker, Generic[P]):
         create: bool = False,
         limits: bool = False,
         named: dict[str, str] | None = None,
+        replace: bool = False,
     ) -> Steps[dict[str, str]]:
         """Write the settings that this client names and no client has named before; read all.
 
-        With `limits`, restore lost limits as well.
+        With `limits`, restore lost limits as well. With `replace`, write the named ones anyway.
         """
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
-        args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
+        mode = 3 if replace else 2 if limits else int(create)
+        args = [self._now(), STORAGE_FORMAT, mode, *flat]
         command = self._command("configure", args, read)
         # `Confirmation` confirms settings with the first task.
-        return once(command._replace(needs_confirmation=False))
+        settings: dict[str, str] = yield command._replace(needs_confirmation=False)
+        self.belong(settings.get("family", ""))
+        return settings
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""

@@ -137,8 +137,9 @@ class PartitionBrowser(LimitOperations):
             args += ["" if chosen.least is None else chosen.least, chosen.text, chosen.reason]
             args += ["-" if chosen.fault is None else chosen.fault, int(chosen.recurring)]
             args.append(int(not chosen.payloads))
-            args += ["" if chosen.most is None else chosen.most, chosen.key]
-            args += ["" if chosen.older is None else milliseconds("older", chosen.older)]
+            args += ["" if chosen.most is None else chosen.most, chosen.key_prefix]
+            age = chosen.older_than
+            args.append("" if age is None else milliseconds("older_than", age))
             args.append(self._now())
             reply = yield self._command("search", args, list)
             passed, looked, left = passed + reply[0], looked + reply[1], reply[2]

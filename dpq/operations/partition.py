@@ -8,7 +8,7 @@ reader of each reply. An operation is a generator that yields commands and is se
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic_core import to_json
 
 from dpq.model.cost import write_spent
-from dpq.model.errors import ConfigurationError, LeaseLostError
+from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.interrupts import expected
 from dpq.model.priority import encode_priority
 from dpq.model.schedule import Later, claim
@@ -38,6 +38,8 @@ from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
 from dpq.operations.pushing import Checked, Options, needs_clock, with_times
 from dpq.operations.repair import RepairOperations
+from dpq.operations.results import ResultOperations
+from dpq.operations.room import RoomOperations
 from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
@@ -82,6 +84,8 @@ class Partition(
     WorkerOperations,
     StoredOperations[P],
     RepairOperations[P],
+    RoomOperations[P],
+    ResultOperations,
 ):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
@@ -108,11 +112,11 @@ class Partition(
         for checked in pushes:
             size += len(checked[1])
             if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
-                ids += yield from self._push(batch)
+                ids += yield from self._push(batch, ids)
                 batch, size = [], len(checked[1])
             batch.append(checked)
         if batch:
-            ids += yield from self._push(batch)
+            ids += yield from self._push(batch, ids)
         return ids
 
     def push_one(self, checked: Checked) -> Steps[str]:
@@ -120,7 +124,8 @@ class Partition(
         ids: list[str] = yield from self._push((checked,))
         return ids[0]
 
-    def _push(self, batch: Sequence[Checked]) -> Steps[list[str]]:
+    def _push(self, batch: Sequence[Checked], stored: Sequence[str] = ()) -> Steps[list[str]]:
+        """Add a batch; `stored` are the ids of the batches before it, for the error."""
         ids = new_ids(len(batch), self._mark if self._count > 1 else None)
         args: list[Any] = [self._now()]
         keys: dict[int, str] = {}
@@ -148,8 +153,12 @@ class Partition(
             self._short_push.refuse()
             self._short_push.expect(True)  # try the short way again after a while
         command = self._command("push", args, partial(replies.read_ids, self.queue_name, ids, keys))
-        while (yield command):  # there is no queue yet, or it was dropped meanwhile
-            yield from self._make()
+        try:
+            while (yield command):  # there is no queue yet, or it was dropped meanwhile
+                yield from self._make()
+        except QueueFullError as full:
+            full.partition, full.stored = self._index, dict(enumerate(stored))
+            raise
         return ids
 
     def _is_new_cost(self, options: Options) -> bool:
@@ -189,9 +198,9 @@ class Partition(
         buried: list[tuple[str, str]] = []
         failed: Exception | None = None
         size = 0
-        restored = False
+        restored = helped = False
         # A waiter that has watched means a nearly empty queue.
-        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted
+        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted and not self._family
         short = known and self._short_pop.is_open()
         while True:
             count = min(most - len(tasks), POP_BATCH)
@@ -234,6 +243,14 @@ class Partition(
             if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
                 short = False  # pop may find more tasks, which pop_plain refuses
                 continue
+            if batch.joined:  # another queue has joined the family, or left it
+                yield from self._make()
+                continue
+            if batch.overdue and not tasks and not helped:
+                helped = True
+                for conf in batch.overdue:
+                    yield from self._promote_kin(conf)
+                continue
             if batch.lost and not tasks:
                 restored = yield from self._restore(restored)
             if batch.again or ((batch.lost or batch.unreadable) and not tasks):
@@ -242,6 +259,10 @@ class Partition(
                 return batch._replace(
                     tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried
                 )
+
+    def _promote_kin(self, conf: bytes) -> Steps[None]:
+        """Do upkeep that is due in another queue of the family, whose consumers may be gone."""
+        yield self._kin_of(conf.decode())._command("promote", [self._now(), UPKEEP_BATCH, 0], same)
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
         """Check the arguments of a pop; return the ms of its leases."""
@@ -262,20 +283,22 @@ class Partition(
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
-        """Finish a task; `cost` is what it has spent.
+    def ack(self, task: Task[P], cost: Cost | None = None, result: str = "") -> Steps[bool]:
+        """Finish a task; `cost` is what it has spent, `result` the line of its result, or "".
 
         If a cron task has run longer than its period, the script answers `Later`. Then a second
         call names the next time after that.
         """
         later, told = None, write_spent(cost)
-        if not told and self._short_ack.is_open():
+        if not told and not result and self._short_ack.is_open():
             args = [self._now(), leased(task).id, task.token]
             if (yield self._command("ack_plain", args, replies.is_done)):
                 return True
             self._short_ack.refuse()
         while True:
             args = [self._now(), leased(task).id, _claim(task, later, told)]
+            if result:
+                args.append(f"{result}\n")
             done = yield self._command("ack", args, partial(replies.read_ack, task.id))
             if not isinstance(done, Later):
                 self._short_ack.expect(bool(done) and _is_plain(task))
@@ -283,18 +306,27 @@ class Partition(
             later = done
 
     def ack_many(
-        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+        self,
+        tasks: Iterable[Task[P]],
+        costs: Iterable[Cost | None] | None = None,
+        results: Iterable[str] | None = None,
     ) -> Steps[list[bool]]:
-        """Finish tasks; `costs` are the units that they have spent, one entry for each task."""
+        """Finish tasks.
+
+        `costs` are the units that they have spent, `results` the lines of their results, or ""; one
+        entry for each task.
+        """
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
         if len(given) == 1:
-            return [(yield from self.ack(given[0], None if costs is None else next(iter(costs))))]
+            cost = None if costs is None else next(iter(costs))
+            line = "" if results is None else next(iter(results))
+            return [(yield from self.ack(given[0], cost, line))]
         told = [""] * len(given) if costs is None else list(map(write_spent, costs))
-        pairs = list(zip(given, told, strict=True))
-        for some in in_batches(pairs, ACK_BATCH):
-            batch = [task for task, _ in some]
+        lines = [""] * len(given) if results is None else list(results)
+        for some in _ack_batches(list(zip(given, told, lines, strict=True))):
+            batch = [task for task, _, _ in some]
             codes: list[Any] = [None] * len(batch)
             todo: Sequence[int] = range(len(batch))
             while todo:  # repeat for the cron tasks that need a later time
@@ -303,6 +335,8 @@ class Partition(
                     task = leased(batch[i])
                     args += (task.id, _claim(task, codes[i], some[i][1]))
                 read = partial(replies.read_codes, args[1::2])
+                if any(some[i][2] for i in todo):
+                    args.append("".join(f"{some[i][2]}\n" for i in todo))
                 found = yield self._command("ack", args, read)
                 for i, code in zip(todo, found, strict=True):
                     codes[i] = code
@@ -467,6 +501,22 @@ def _more(cost: Cost | None, more: tuple[str, ...]) -> tuple[str, ...]:
     """Write what a delivery has spent, and arguments behind it; nothing if there is neither."""
     told = write_spent(cost)
     return (told, *more) if told or more else ()
+
+
+def _ack_batches(
+    acks: Sequence[tuple[Task[Any], str, str]],
+) -> Iterator[list[tuple[Task[Any], str, str]]]:
+    """Cut the acks of tasks, with what they have spent and their results, into round trips."""
+    batch: list[tuple[Task[Any], str, str]] = []
+    size = 0
+    for ack in acks:
+        if batch and (len(batch) == ACK_BATCH or size + len(ack[2]) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(ack)
+        size += len(ack[2])
+    if batch:
+        yield batch
 
 
 def _goes_short(push: Checked) -> bool:

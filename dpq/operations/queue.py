@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.drain import Drain, DrainLook, Paper
-from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError, TaskNotFoundError
 from dpq.model.forecast import Forecast
 from dpq.model.history import Event, Slot, joined
 from dpq.model.limit_rules import LimitRules
@@ -27,12 +27,16 @@ from dpq.model.limit_states import LimitState
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.pace import Point, pace_of
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
+from dpq.model.producer import Producer
+from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+from dpq.model.result_data import Result
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.survey import Overview, Survey
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
 from dpq.model.verdict import Verdict, VerdictState, verdict_of
+from dpq.model.verdict_facts import UNATTENDED
 from dpq.operations import foresight, history
 from dpq.operations.base import PAGE
 from dpq.operations.description import Description
@@ -40,11 +44,13 @@ from dpq.operations.limit_replies import changes_at, explain
 from dpq.operations.partition import PUSH_BATCH, Partition
 from dpq.operations.pop import PartitionPop
 from dpq.operations.pushing import Checked, PushChecker
+from dpq.operations.results import Outcome, joined_results
+from dpq.operations.room import bounds_of, named_bounds
 from dpq.operations.settings import partition_count
 from dpq.operations.stored import spacing_of
 from dpq.operations.survey import Explained, read_survey
 from dpq.operations.survey import joined as joined_surveys
-from dpq.operations.workers import NOTHING, Doing, lease_info
+from dpq.operations.workers import NOTHING, Doing, Heard, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
 from dpq.protocol.replies import Batch, Kept, Promoted
@@ -57,6 +63,7 @@ PUSHED_AT_ONCE = 25 * PUSH_BATCH
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness", "payloads"),
     *("dead_max_tasks", "dead_max_age", "partition_count", "trail_max_events"),
+    *("max_tasks", "max_waiting", "when_full"),
 )
 """The settings of the queue that the first partition shares with all others."""
 
@@ -101,6 +108,7 @@ class QueueOperations(Generic[P]):
         if self._count == 0 and "format" in settings:
             self._divide(partition_count(settings))
         self.settings = settings if "format" in settings else None
+        self.partitions[0].belong(settings.get("family", ""))
 
     def _divide(self, count: int) -> None:
         parts = tuple(Partition(self.description, i, count, self._make) for i in range(count or 1))
@@ -173,6 +181,22 @@ class QueueOperations(Generic[P]):
             yield from first.enter()
         return settings
 
+    def set_bounds(
+        self, max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None
+    ) -> Steps[None]:
+        """Replace the named bounds; then call the producers that wait for room in the queue."""
+        named = named_bounds(max_tasks, max_waiting, when_full)
+        yield from self.open(create=True)
+        yield from all_of(
+            [part.configure(create=True, named=named, replace=True) for part in self.partitions]
+        )
+        caller = Producer(0, 0)
+        yield from all_of([part.await_room(caller, leave=True) for part in self.partitions])
+
+    def bounds(self) -> Steps[Bounds]:
+        """Read the bounds."""
+        return bounds_of((yield from self.partitions[0].stored_settings()))
+
     def _make(self) -> Steps[dict[str, str]]:
         """Create the queue, with the number of partitions that this client knows."""
         return self.open(create=True)
@@ -209,11 +233,16 @@ class QueueOperations(Generic[P]):
 
     # Adding
 
-    def push(self, push: Push[P], trace: str = "") -> Steps[str]:
-        """Add one task to the partition of its group, of its key, or to the next in turn."""
+    def push(self, push: Push[P], trace: str = "", home: int | None = None) -> Steps[str]:
+        """Add one task to the partition of its group, of its key, or to the next in turn.
+
+        `home` is the partition in which its producer has waited for room.
+        """
         checked = self._pushes.check(push, trace)
         if push.batch is not None:
             self._require_one_partition("batch", push.batch)
+        if home is not None and home < len(self.partitions):
+            return self.partitions[home].push_one(checked)
         return self._home(push.group, push.key).push_one(checked)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
@@ -239,11 +268,24 @@ class QueueOperations(Generic[P]):
                 if push.batch is not None:
                     self._require_one_partition("batch", push.batch)
                 batches[self._home(push.group, push.key)][index] = checked
-            found = yield from all_of(
+            found = yield from together(
                 [part.push_all(few.values()) for part, few in batches.items()]
             )
+            failed = next((each for each in found if isinstance(each, Exception)), None)
+            if isinstance(failed, QueueFullError):
+                failed.stored = dict(enumerate(ids)) | _stored(len(ids), batches.values(), found)
+            if failed:
+                raise failed
             ids += _in_order(len(window), zip(batches.values(), found, strict=True))
         return ids
+
+    def await_room(self, producer: Producer) -> Steps[bool]:
+        """Let a producer whose push was refused stand in the line; True if it is to wait."""
+        return self.partitions[producer.partition or 0].await_room(producer)
+
+    def leave_line(self, producer: Producer) -> Steps[bool]:
+        """Let a producer wait no more; the next one is called."""
+        return self.partitions[producer.partition or 0].await_room(producer, leave=True)
 
     # Batches
 
@@ -289,43 +331,56 @@ class QueueOperations(Generic[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
-        """Finish a task; `cost` is what it has spent."""
-        return self._of(leased(task).id).ack(task, cost)
+    def ack(self, task: Task[P], cost: Cost | None = None, result: str = "") -> Steps[bool]:
+        """Finish a task; `cost` is what it has spent, `result` the line of its result, or ""."""
+        return self._of(leased(task).id).ack(task, cost, result)
 
     def ack_many(
-        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+        self,
+        tasks: Iterable[Task[P]],
+        costs: Iterable[Cost | None] | None = None,
+        results: Iterable[str] | None = None,
     ) -> Steps[list[bool]]:
-        """Finish tasks; `costs` are the units that they have spent."""
+        """Finish tasks; `costs` are the units that they have spent, `results` their lines."""
         parts, given = self.partitions, list(tasks)
         told = None if costs is None else list(costs)
-        if told is not None and len(told) != len(given):
-            raise ConfigurationError(
-                f"costs has {len(told)} entries for {len(given)} tasks: give one for each, or None"
-            )
+        lines = None if results is None else list(results)
+        for name, entries in (("costs", told), ("results", lines)):
+            if entries is not None and len(entries) != len(given):
+                raise ConfigurationError(
+                    f"{name} has {len(entries)} entries for {len(given)} tasks: give one for each, "
+                    "or None"
+                )
         if len(parts) == 1:
-            return parts[0].ack_many(given, told)
-        return self._ack_spread(given, told)
+            return parts[0].ack_many(given, told, lines)
+        return self._ack_spread(given, told, lines)
 
     def _ack_spread(
-        self, given: Sequence[Task[P]], costs: Sequence[Cost | None] | None
+        self,
+        given: Sequence[Task[P]],
+        costs: Sequence[Cost | None] | None,
+        lines: Sequence[str] | None,
     ) -> Steps[list[bool]]:
         batches = self._by_partition([leased(task).id for task in given], given)
-        results = yield from together(
+        answers = yield from together(
             [
-                part.ack_many(batch.values(), costs and [costs[index] for index in batch])
+                part.ack_many(
+                    batch.values(),
+                    costs and [costs[index] for index in batch],
+                    lines and [lines[index] for index in batch],
+                )
                 for part, batch in batches.items()
             ]
         )
         lost = [
-            id_ for error in results if isinstance(error, LeaseLostError) for id_ in error.task_ids
+            id_ for error in answers if isinstance(error, LeaseLostError) for id_ in error.task_ids
         ]
-        for result in results:
-            if isinstance(result, Exception) and not isinstance(result, LeaseLostError):
-                raise result
+        for answer in answers:
+            if isinstance(answer, Exception) and not isinstance(answer, LeaseLostError):
+                raise answer
         if lost:
             raise LeaseLostError("ack", lost)
-        return _in_order(len(given), zip(batches.values(), results, strict=True))
+        return _in_order(len(given), zip(batches.values(), answers, strict=True))
 
     def extend(self, task: Task[P], seconds: float) -> Steps[int]:
         """Keep a lease alive."""
@@ -394,16 +449,20 @@ class QueueOperations(Generic[P]):
         return self._of(leased(task).id).bury(task, reason, cost, priority)
 
     def finish(
-        self, task: Task[P], error: BaseException | None, cost: Cost | None = None
+        self,
+        task: Task[P],
+        error: BaseException | None,
+        cost: Cost | None = None,
+        result: str = "",
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent. A signal says how the task goes on. Other errors fail
-        the task. KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back,
-        uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "". A signal says
+        how the task goes on. Other errors fail the task. KeyboardInterrupt, SystemExit and a
+        cancelled asyncio task give the task back, uncounted.
         """
         if error is None:
-            return self.ack(task, cost)
+            return self.ack(task, cost, result)
         if isinstance(error, RateLimited):
             return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
         if isinstance(error, Reject):
@@ -415,6 +474,24 @@ class QueueOperations(Generic[P]):
         if isinstance(error, Exception):
             return self.fail(task, error_line(error), None, cost)
         return self.release(task, 0, None, cost)
+
+    # Results and progress
+
+    def outcome(self, id_: str) -> Steps[Outcome]:
+        """Read what has become of a task."""
+        return self._of(task_id(id_)).outcome(id_)
+
+    def results(self, after: str, limit: int) -> Steps[list[Result]]:
+        """Read the results behind a position, or from the oldest on."""
+        return joined_results(self.partitions, after, limit)
+
+    def tell_progress(self, told: Sequence[tuple[Task[Any], str]]) -> Steps[list[bool]]:
+        """Store how far the work on tasks is; False if a delivery is not the live one."""
+        batches = self._by_partition([leased(task).id for task, _ in told], told)
+        kept = yield from all_of(
+            [part.tell_progress(list(batch.values())) for part, batch in batches.items()]
+        )
+        return _in_order(len(told), zip(batches.values(), kept, strict=True))
 
     # Looking and changing
 
@@ -764,7 +841,7 @@ class QueueOperations(Generic[P]):
         unattended = ""
         if found.state in (TaskState.READY, TaskState.WAITING):
             verdict = yield from self.verdict()
-            unattended = verdict.because * (verdict.state is VerdictState.NO_CONSUMER)
+            unattended = verdict.because * (verdict.state in UNATTENDED)
         sentence = explain(found, limits, now_ms, unattended)
         if len(parts) > 1:
             sentence += f" (in partition {parts.index(part) + 1} of {len(parts)})"
@@ -862,18 +939,25 @@ class QueueOperations(Generic[P]):
         concurrency: int,
         age: float,
         doing: Doing = NOTHING,
-    ) -> Steps[list[int]]:
-        """Report that a worker lives, and what it does; return the tokens of cancelled tasks."""
+        quiet: bool = False,
+    ) -> Steps[Heard]:
+        """Report that a worker lives, and what it does; return what the queue says to it."""
         doing = doing._replace(partitions=len(self.partitions))
-        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, doing)
+        return self.partitions[0].beat(
+            worker, name, host, pid, running, concurrency, age, doing, quiet
+        )
 
-    def leave(self, worker: str) -> Steps[list[int]]:
+    def leave(self, worker: str) -> Steps[Heard]:
         """Report that a worker has ended."""
         return self.partitions[0].leave(worker)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""
         return self.partitions[0].workers()
+
+    def quiet(self, worker: str, by: str | None, quiet: bool = True) -> Steps[int]:
+        """Tell a worker to take no new tasks, or to take tasks again."""
+        return self.partitions[0].quiet(worker, by, quiet)
 
     def held(
         self, count: int, worker: str | None, older_than: float | None
@@ -911,6 +995,24 @@ class QueueOperations(Generic[P]):
                 raise ConfigurationError(f"a lease is {lease!r}: it must be one that held returned")
         batches = self._by_partition([task_id(lease.id) for lease in given], given)
         return _total([part.release_held(list(batch.values())) for part, batch in batches.items()])
+
+
+def _stored(
+    first: int, batches: Iterable[Mapping[int, Any]], found: Sequence[Any]
+) -> dict[int, str]:
+    """List the tasks of one round trip that are stored, by their index, which counts from `first`.
+
+    For each partition, `batches` has its tasks by their index in the round trip, and `found` its
+    ids or its error.
+    """
+    stored: dict[int, str] = {}
+    for batch, result in zip(batches, found, strict=True):
+        indices = list(batch)
+        if isinstance(result, QueueFullError):
+            stored |= {first + indices[place]: id_ for place, id_ in result.stored.items()}
+        elif not isinstance(result, Exception):
+            stored |= {first + index: id_ for index, id_ in zip(indices, result, strict=True)}
+    return stored
 
 
 def _in_order(count: int, answers: Iterable[tuple[dict[int, Any], Sequence[T]]]) -> list[T]:

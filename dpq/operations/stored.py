@@ -15,11 +15,16 @@ from dpq.model.reports import QueueStats
 from dpq.model.task import Cost, DeadTask, P, Task, TaskState
 from dpq.model.validation import delay_milliseconds, number, whole_number
 from dpq.operations.base import BATCH_BYTES, PAGE, PartitionBase, in_batches
+from dpq.operations.results import read_outcome
 from dpq.protocol import replies
-from dpq.protocol.command import Command, Steps, same, task_id, task_name
+from dpq.protocol.command import Command, Steps, once, same, task_id, task_name
 from dpq.protocol.remembered import read_events, read_stats
 
 T = TypeVar("T")
+
+
+FORGOTTEN = 500
+"""Fields of results and progress that are removed in one round trip."""
 
 
 class StoredOperations(PartitionBase[P]):
@@ -37,7 +42,14 @@ class StoredOperations(PartitionBase[P]):
                 raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
             return found
 
-        return self._ask("get", [f"\t{name.key}" if name.key else name.id], read)
+        task: Task[P] = yield self._command("get", [f"\t{name.key}" if name.key else name.id], read)
+        if task.state is not TaskState.INVISIBLE:
+            return task
+        outcome = yield self._command(
+            "result", [self._now(), task.id], partial(read_outcome, task.id)
+        )
+        progress = outcome.progress if outcome.told_by == task.token else None
+        return task.model_copy(update={"progress": progress}) if progress else task
 
     def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
         """Look at the first tasks of one state, or at those behind the task `after`."""
@@ -84,6 +96,11 @@ class StoredOperations(PartitionBase[P]):
         """Read the events of one task among some of the trail; see task_trail.lua."""
         return self._ask("task_trail", [id_, before, look], list)
 
+    def server_time(self) -> Steps[int]:
+        """Read the server's clock, ms."""
+        ask = self._command("push", [self._now()], replies.read_time)
+        return once(ask._replace(needs_confirmation=False))
+
     # Changing
 
     def update(
@@ -113,7 +130,12 @@ class StoredOperations(PartitionBase[P]):
         return self._ask("cancel", args if running else [*args, "0"], read)
 
     def purge(self, state: TaskState | None) -> Steps[int]:
-        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
+        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay.
+
+        With all tasks, results and progress go as well.
+        """
+        while state is None and (yield self._command("forget_results", [FORGOTTEN], same)):
+            pass
         # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
         order = ("waiting", "ready", "delayed", "invisible", "dead")
         stats = yield from self.stats()

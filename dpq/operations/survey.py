@@ -38,7 +38,8 @@ def read_survey(reply: list[Any]) -> Survey:
     now, paused, closed, opens, limits, heads, due, order, fairness, partitions, version = values[
         :11
     ]
-    stored, lost, overdue, leases, lapsed, asked, oldest, token, reason, fault = values[11:]
+    stored, lost, overdue, leases, lapsed, asked, oldest, token, reason, fault = values[11:21]
+    most, most_waiting, live = values[21:]
     news = {
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
         for kind, group, at, detail in zip(*(events[i::4] for i in range(4)), strict=True)
@@ -66,7 +67,15 @@ def read_survey(reply: list[Any]) -> Survey:
         (reason, fault),
         tuple(_read_held(held, states, holders, news)),
         news.get(("paused", "")),
+        _bound(most),
+        _bound(most_waiting),
+        int(live),
+        int(0 < _bound(most) <= int(live)),
     )
+
+
+def _bound(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 def _read_held(
@@ -111,7 +120,7 @@ def joined(found: Sequence[Survey]) -> Survey:
     def soonest(values: Sequence[float | None]) -> float | None:
         return min((value for value in values if value is not None), default=None)
 
-    counts = ("closed", "limits", "heads", "stored", "overdue", "leases", "lapsed")
+    counts = ("closed", "limits", "heads", "stored", "overdue", "leases", "lapsed", "live", "full")
     oldest = min(found, key=lambda each: each.oldest_ms or float("inf"))
     return found[0]._replace(
         **{name: sum(getattr(each, name) for each in found) for name in counts},
@@ -123,6 +132,7 @@ def joined(found: Sequence[Survey]) -> Survey:
         oldest_ms=oldest.oldest_ms,
         first_death=next((each.first_death for each in found if any(each.first_death)), ("", "")),
         held=_joined_held(found),
+        max_tasks=found[0].max_tasks * len(found),
     )
 
 

@@ -6,6 +6,7 @@ Lines come in this order, and docs/operations.md says what each means:
     {"dpq_export": 1, "export": "k3...", "queue": "emails", "settings": {...}, ...}
     {"limit": "queue", "rules": "0|10 1000 1"}
     {"gate": "example.com", "text": "..."}
+    {"batch": "run-7", "text": "..."}
     {"id": "...", "state": "ready", ...}
     {"end": true, "lines": 5, "tasks": 1, ...}
 
@@ -45,7 +46,10 @@ PAUSE_SECONDS = 60.0
 """Length of the pause of `export(pause=True)`, which is renewed: if the program dies, it ends."""
 
 SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
-CAPS = ("dead_max_tasks", "dead_max_age", "trail_max_events")
+CAPS = (
+    *("dead_max_tasks", "dead_max_age", "trail_max_events"),
+    *("max_tasks", "max_waiting", "when_full"),
+)
 """The settings of a queue that an export has; beside them the number of partitions."""
 
 _USUAL = {"order": "fifo", "aging": "0.0", "fairness": "none"}
@@ -67,12 +71,12 @@ class Position(NamedTuple):
     cursor: str = "0"
 
 
-SECTIONS = ("limits", "gates", "tasks")
+SECTIONS = ("limits", "gates", "batches", "tasks")
 """The parts of an export, in the order of its lines, as the script `export` names them.
 
 To export another key of a queue: add its part here and in lua/export.lua, make its lines in
-`Export.page`, and read them in `Import.add`. Until then docs/operations.md names it among what an
-export has not."""
+`Export.page`, and read them in `Import.add`. tests/contract/test_export.py lists the parts that are
+left out, and docs/operations.md says so."""
 
 
 class Export:
@@ -146,6 +150,10 @@ class Export:
 
     def _others(self, at: Position, found: dict[str, str], lines: list[str]) -> None:
         """Add the lines of limits, or of gates; those of the queue and of all groups once."""
+        if at.section == "batches":  # beside them stands the list of those without tasks
+            found = {name: text for name, text in found.items() if name[:1] != "\t"}
+            lines += [self._line({"batch": n, "text": text}) for n, text in sorted(found.items())]
+            return
         if at == Position(at.section):
             name = "queue_rules" if at.section == "limits" else "queue_gate"
             if name in self._settings:
@@ -323,7 +331,10 @@ class Import:
                     yield batch
                 self._require_count(line)
                 return
-            kind_now = next((k for k in ("limit", "gate", "damaged") if k in line.fields), "task")
+            kind_now = "task"
+            if "id" not in line.fields:
+                kinds = ("limit", "gate", "batch", "damaged")
+                kind_now = next((kind for kind in kinds if kind in line.fields), "task")
             if kind_now == "damaged":
                 self._seen["damaged"] += 1
                 continue
@@ -392,6 +403,12 @@ class Import:
     ) -> Iterator[tuple[Partition[Any], list[Any]]]:
         """Say where a line goes, as the arguments of the script `import`."""
         count, entry = len(parts), line.entry
+        if "batch" in line.fields or "seals" in line.fields:
+            self._require_one(line, count)
+        if entry is None and "batch" in line.fields:
+            name, text = str(line.fields["batch"]), str(line.fields.get("text"))
+            yield parts[0], [line.number, "batch", name, 0, text, ""]
+            return
         if entry is None:
             scope, text = str(line.fields["gate"]), str(line.fields.get("text"))
             # A gate is a text of the storage format. That of the queue is one for each partition.
@@ -413,6 +430,15 @@ class Import:
         aging = f"{aging}@{settings.get('aging_since', '0')}" if float(aging) else "0"
         record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
         yield parts[home], [line.number, entry.state, id_, entry.when, record, entry.payload]
+
+    def _require_one(self, line: Line, count: int) -> None:
+        """Refuse batches in several partitions."""
+        if count > 1:
+            raise ConfigurationError(
+                f"line {line.number}: the export has batches, and queue "
+                f"{self._operations.description.name!r} has {count} partitions, which cannot count "
+                "them: import into a queue of one partition"
+            )
 
     def _import(
         self, part: Partition[Any], last: int, told: str, items: list[Any], highest: int

@@ -4,11 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dpq.model.errors import ConfigurationError
 from dpq.model.interrupts import raise_interruption
 from dpq.model.moments import moment_of
 from dpq.model.reports import LeaseInfo, WorkerInfo
 from dpq.model.task import Task, TaskState
-from dpq.model.validation import MAX_NAME_BYTES, one_line
+from dpq.model.validation import MAX_NAME_BYTES, label, one_line
 from dpq.protocol import replies
 from dpq.protocol.command import CommandMaker, Steps, same, together
 from dpq.protocol.placement import partition_of
@@ -24,11 +25,16 @@ MOST_NAMED = 1000
 RELEASED_AT_ONCE = 100
 """Leases that are given back in one round trip: about 3 ms of server time."""
 
+TOLD_AT_ONCE = 1000
+"""Workers of one name that are told in one round trip: about 3 ms of server time."""
+
 _COUNT = r"(\d{1,15})"  # Python may refuse to make an int of more digits
 
 _STORED = re.compile(
     rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT}\t([^\t]*)\t(.*)", re.DOTALL | re.ASCII
 )
+
+_QUIET = re.compile(rf"{_COUNT}\t{_COUNT}\t(.*)", re.DOTALL | re.ASCII)
 
 _DOING = re.compile(rf"{_COUNT} {_COUNT} (-?\d{{1,15}}) (\S+)(?:\t([\d :]*))?", re.ASCII)
 
@@ -64,6 +70,22 @@ class Doing(NamedTuple):
 NOTHING = Doing()
 
 
+class Heard(NamedTuple):
+    """The answer of a queue to a heartbeat.
+
+    Attributes:
+        quiet: The worker is to take no new tasks.
+        cancelled: The tokens of its deliveries whose tasks were cancelled.
+    """
+
+    quiet: bool
+    cancelled: list[int]
+
+
+def _heard(reply: Any) -> Heard:
+    return Heard(int(reply[0]) == 1, [*map(int, reply[1:])])
+
+
 class _Told(NamedTuple):
     """The heartbeats of a queue: its workers by id, and the worker of each delivery."""
 
@@ -84,8 +106,9 @@ class WorkerOperations(CommandMaker):
         concurrency: int,
         age: float,
         doing: Doing = NOTHING,
-    ) -> Steps[list[int]]:
-        """Send a heartbeat of a worker; return the tokens of its deliveries that were cancelled.
+        quiet: bool = False,
+    ) -> Steps[Heard]:
+        """Send a heartbeat of a worker; return what the queue says to it.
 
         Args:
             worker: The id of its run.
@@ -96,23 +119,38 @@ class WorkerOperations(CommandMaker):
             concurrency: The number of handlers that may run.
             age: Seconds that it has been running.
             doing: What it does for the queue.
+            quiet: The last answer was 1.
         """
         texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
-        return self._beat(worker, round(age * 1000), about, doing.text())
+        return self._beat(worker, round(age * 1000), about, doing.text(), "1" if quiet else "")
 
-    def leave(self, worker: str) -> Steps[list[int]]:
+    def leave(self, worker: str) -> Steps[Heard]:
         """Report that a worker has ended."""
-        return self._beat(worker, 0, "", "")
+        return self._beat(worker, 0, "", "", "")
 
-    def _beat(self, worker: str, age_ms: int, about: str, doing: str) -> Steps[list[int]]:
-        args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000), doing]
-        return self._ask("beat", args, lambda reply: list(map(int, reply)))
+    def _beat(self, worker: str, age_ms: int, *texts: str) -> Steps[Heard]:
+        about, doing, quiet = texts
+        args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000), doing, quiet]
+        return self._ask("beat", args, _heard)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""
         told = yield from self.told("")
         return sorted(told.workers.values(), key=lambda worker: (worker.since, worker.name))
+
+    def quiet(self, worker: str, by: str | None, quiet: bool = True) -> Steps[int]:
+        """Tell the runs of a worker to take no new tasks, or to take tasks again; count them."""
+        if not isinstance(worker, str) or not worker:
+            raise ConfigurationError(f"worker is {worker!r}: it must be the name or id of a worker")
+        who = "" if by is None else label("by", by)
+        told = yield from self.told("")
+        ids = sorted(each.id for each in told.workers.values() if worker in (each.id, each.name))
+        there = 0
+        for first in range(0, len(ids), TOLD_AT_ONCE):
+            args = [self._now(), "1" if quiet else "", who, *ids[first : first + TOLD_AT_ONCE]]
+            there += yield from self._ask("quiet", args, same)
+        return there
 
     def told(self, what: str = "leases") -> Steps[_Told]:
         """Read the heartbeats; with "leases" or a token also who has each delivery, or that one."""
@@ -170,6 +208,7 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
             seen, since, running, concurrency, pid, host, name = told.groups()
             doing = _DOING.fullmatch(stored.get(f"{worker}\t", ""))
             _, holds, longest_ms, task, tokens = doing.groups() if doing else ("", 0, -1, "", None)
+            quiet = _QUIET.fullmatch(stored.get(f"{worker}\tquiet", ""))
             workers[worker] = WorkerInfo(
                 id=worker,
                 name=name,
@@ -184,6 +223,8 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
                 holds=int(holds),
                 longest_seconds=None if int(longest_ms) < 0 else int(longest_ms) / 1000,
                 longest_task=None if int(longest_ms) < 0 else task,
+                quiet_since=moment_of(int(quiet[2])) if quiet else None,
+                quiet_by=quiet[3] if quiet else "",
             )
             holders |= dict.fromkeys((tokens or "").split(), worker)
     return _Told(workers, holders)

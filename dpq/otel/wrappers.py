@@ -59,10 +59,13 @@ class Wrappers:
 
         @wraps(verb)
         def ack_many(
-            queue: QueueOperations[Any], tasks: Iterable[Task[Any]], costs: Any = None
+            queue: QueueOperations[Any],
+            tasks: Iterable[Task[Any]],
+            costs: Any = None,
+            results: Any = None,
         ) -> Steps[Any]:
             given = list(tasks)
-            steps = verb(queue, given, costs)
+            steps = verb(queue, given, costs, results)
             known = [task for task in given if isinstance(task, Task)]
             call = begin(self._telemetry, queue, "ack", "settle", known, count=len(given))
             return call.follow(steps) if call else steps
@@ -73,11 +76,13 @@ class Wrappers:
         """Wrap `push`."""
 
         @wraps(verb)
-        def push(queue: QueueOperations[Any], given: Push[Any]) -> Steps[str]:
+        def push(
+            queue: QueueOperations[Any], given: Push[Any], home: int | None = None
+        ) -> Steps[str]:
             call = begin(self._telemetry, queue, "push", "send", pushed=given)
             if call is None:
-                return verb(queue, given)
-            steps = call.checked(verb, given, call.traceparent, sent=1)
+                return verb(queue, given, home=home)
+            steps = call.checked(verb, given, call.traceparent, home, sent=1)
             return call.follow(steps, sent=1)
 
         return push

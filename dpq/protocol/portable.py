@@ -18,6 +18,7 @@ from dpq.model.cost import read_cost, write_cost
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import decode_priority, encode_priority
 from dpq.protocol.records import (
+    BATCH,
     COMMON_ATTEMPTS,
     OPTIONS,
     PIN,
@@ -35,9 +36,12 @@ LIFO = 999_999_999_999_999
 OF_A_DELIVERY = (SPENT, RUNS_AS)
 """The notes that count for one delivery only: its lease is not exported, and neither are they."""
 
-NAMED = (OPTIONS, PIN)
+NAMED = (OPTIONS, PIN, BATCH)
 """The notes that have fields with names. Any other note is in `notes`, by the number of its mark.
 If a note needs more than that, such as a key of the queue: SECTIONS in transfer.py."""
+
+SEALS = "\x01"
+"""The sign before a batch that the task waits for, in place of a batch that it is of."""
 
 MOST_TEXT = 8192
 """Bytes of the longest text of a line, beside its payload: an error has a few thousand at most."""
@@ -103,6 +107,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     encode_priority(decode_priority(priority))  # raises if it is no priority
     requests, costs = read_cost(cost)
     visibility, _, limit = notes.get(OPTIONS, "0 0").partition(" ")
+    batch = notes.get(BATCH, "")
     moment = "died_ms" if state == "dead" else "due_ms"
     found = {
         "id": id_,
@@ -128,6 +133,8 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "time_limit_ms": int(limit.partition(" ")[0]),
         "trace": read_trace(notes.get(OPTIONS, "")),
         "member": notes.get(PIN),
+        "batch": None if batch[:1] in ("", SEALS) else batch,
+        "seals": batch[1:] if batch[:1] == SEALS else None,
         "schedule": schedule if recurs else None,
         "notes": {
             str(ord(mark)): text
@@ -226,8 +233,8 @@ def _notes(value: Any) -> str:
     if not isinstance(value, dict):
         raise ValueError("must be an object")  # noqa: TRY004 - the caller names the field
     found = sorted(((int(mark), _text(text)) for mark, text in value.items()), reverse=True)
-    if any(not 16 <= mark <= 29 for mark, _ in found):
-        raise ValueError("must have marks from 16 to 29")
+    if any(mark not in (25, 26) for mark, _ in found):
+        raise ValueError("must have marks 25 or 26, which have no names yet")
     return "".join(chr(mark) + text for mark, text in found)
 
 
@@ -238,7 +245,7 @@ def _bool(value: Any) -> bool:
 
 
 _USUAL: dict[str, Any] = {
-    **dict.fromkeys(("due_ms", "died_ms", "trace", "member", "schedule")),
+    **dict.fromkeys(("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals")),
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
@@ -253,7 +260,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
     **dict.fromkeys(("visibility_ms", "time_limit_ms"), _count),
     **{"cost": write_cost, "group": _name, "key": _name, "reason": _text, "error": _text},
-    **{"trace": _text, "member": _name, "schedule": _schedule},
+    **{"trace": _text, "member": _name, "batch": _name, "seals": _name, "schedule": _schedule},
 }
 
 
@@ -292,6 +299,8 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
         trace = f" {read['trace']}" if read["trace"] else ""
         notes = f"{OPTIONS}{read['visibility_ms']} {read['time_limit_ms']}{trace}"
     notes += f"{PIN}{read['member']}" if read["member"] is not None else ""
+    if read["batch"] or read["seals"]:
+        notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
     notes += read["notes"] or ""
     schedule = "" if read["schedule"] is None else f"\t{read['schedule']}"
     if read["max_attempts"] < 1:

@@ -26,6 +26,8 @@ class Code(IntEnum):
     SETTINGS_LOST = -9
     BATCH_FINISHED = -10
     CANCELLED = -13
+    QUEUE_FULL = -15
+    OTHER_FAMILY = -20
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))

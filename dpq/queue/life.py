@@ -60,6 +60,9 @@ class QueueLife(QueueBase[P]):
         self._several: dict[tuple[str, ...], Waiters] = {}  # of several queues, by markers
         self._sleep = sleep
         self._listener = Listener(connections.nodes, self._operations.markers[0])
+        self._ends = Listener(
+            connections.nodes, self._operations.markers[0], f"{{{self.queue_name}}}"
+        )
         if self._described.named:
             self._session.open()
 

@@ -72,6 +72,9 @@ class AsyncQueueLife(QueueBase[P]):
         self._several: dict[tuple[str, ...], AsyncWaiters] = {}  # of several queues, by markers
         self._sleep = sleep
         self._listener = AsyncListener(connections, self._operations.markers[0])
+        self._ends = AsyncListener(
+            connections, self._operations.markers[0], f"{{{self.queue_name}}}"
+        )
         self._background: set[asyncio.Task[Any]] = set()
 
     @property

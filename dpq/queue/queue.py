@@ -32,6 +32,7 @@ from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
+from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
@@ -50,9 +51,11 @@ if TYPE_CHECKING:
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
+    from dpq.model.queue_settings import Bounds, WhenFull
     from dpq.model.quota import Quota
     from dpq.model.rate_headers import Headers
     from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.result_data import Result
     from dpq.model.task import Task
     from dpq.model.verdict import Verdict
     from dpq.operations.bulk import BulkAction
@@ -132,6 +135,7 @@ class DPQ(QueueLife[P]):
         for waiters in (self._waiters, *self._several.values()):
             waiters.close()
         self._listener.close()
+        self._ends.close()
         session.close()
         if self._opened:
             self._opened.close()
@@ -170,6 +174,7 @@ class DPQ(QueueLife[P]):
         time_limit: float | None = None,
         member: str | None = None,
         batch: str | None = None,
+        timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -210,6 +215,9 @@ class DPQ(QueueLife[P]):
                 that come after this one wait, too. It means nothing for a group without members.
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
+            timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
+                task, on the server and without polling; 0 does not wait, None waits for ever.
+                Whoever makes room, an ack for example, calls the producer that has waited longest.
 
         Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
         are spent, the run is given up, and the task waits for its next time. An `update` without
@@ -225,6 +233,8 @@ class DPQ(QueueLife[P]):
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
+            QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
+                stored. A push that meets the task of its key needs no room.
             BatchFinishedError: The batch is finished. Nothing changed.
 
         Source: docs/design.md, "Order" and "Keys".
@@ -248,7 +258,13 @@ class DPQ(QueueLife[P]):
             member=member,
             batch=batch,
         )
-        return self._session.run(self._operations.push, given)
+        if timeout == 0:
+            return self._session.run(self._operations.push, given)
+        from dpq.queue.room import push_in_time
+
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        return push_in_time(self, given, timeout)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.
@@ -260,7 +276,8 @@ class DPQ(QueueLife[P]):
             The ids, in the order given.
 
         Raises:
-            As `push`. The batches before the refused one stay.
+            As `push`. The batches before the refused one stay; `QueueFullError.stored` names their
+                tasks.
         """
         if isinstance(pushes, Iterator):  # an iterator can be read only once
             self._session.require_open()
@@ -521,7 +538,14 @@ class DPQ(QueueLife[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P], cost: Cost | None = None) -> bool:
+    def ack(
+        self,
+        task: Task[P],
+        cost: Cost | None = None,
+        *,
+        result: Any = NO_RESULT,
+        keep: float = DEFAULT_KEEP,
+    ) -> bool:
         """Finish a task: it is removed, whatever its state, while its token is the live one.
 
         A recurring task comes back at its next time, as a new task with the same id.
@@ -529,23 +553,37 @@ class DPQ(QueueLife[P]):
         Args:
             task: What pop returned.
             cost: The units that the task has spent, as in `spent`; None for the reserved units.
+            result: What the task has returned, for `result` and `results`: JSON of at most 1 MiB.
+                None is kept, too. Without it, nothing is kept.
+            keep: Seconds that the result is kept, from 0.001 to 2 592 000 (30 days).
 
         Returns:
-            False if the task was gone already (a retried ack).
+            False if the task was gone already (a retried ack, whose result is kept).
 
         Raises:
             LeaseLostError: Another delivery has the task. Nothing changed.
+            PayloadError: The result has no JSON form, or is too long. Nothing changed: the lease
+                goes on, and the task can be acked in another way.
         """
-        return self._end(self._operations.ack, task, cost)
+        line = result_line(result, keep, task.id)
+        return self._end(self._operations.ack, task, cost, line)
 
     def ack_many(
-        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+        self,
+        tasks: Iterable[Task[P]],
+        costs: Iterable[Cost | None] | None = None,
+        *,
+        results: Iterable[Any] | None = None,
+        keep: float = DEFAULT_KEEP,
     ) -> list[bool]:
         """Finish tasks, up to 250 in a round trip.
 
         Args:
             tasks: What pop returned.
             costs: For each task the units that it has spent, as in `spent`; or None for all.
+            results: For each task what it has returned, as in `ack`, or `NO_RESULT`; or None for
+                all. If one of them cannot be kept, nothing changes.
+            keep: Seconds that the results are kept.
 
         Returns:
             For each task what `ack` returns.
@@ -553,8 +591,13 @@ class DPQ(QueueLife[P]):
         Raises:
             LeaseLostError: Other deliveries have some of the tasks; all others are finished.
         """
-        told = None if costs is None else list(costs)
-        return self._session.run(self._operations.ack_many, list(tasks), told)
+        given, told = list(tasks), None if costs is None else list(costs)
+        lines = None
+        if results is not None:
+            kept = list(results)
+            ids = [task.id for task in given] + [""] * (len(kept) - len(given))
+            lines = [result_line(result, keep, id_) for result, id_ in zip(kept, ids, strict=False)]
+        return self._session.run(self._operations.ack_many, given, told, lines)
 
     def extend(self, task: Task[P], seconds: float) -> datetime:
         """Extend a lease: it now ends `seconds` (0.001 to 10 years) from now.
@@ -675,6 +718,77 @@ class DPQ(QueueLife[P]):
                 Nothing changed.
         """
         self._end(self._operations.bury, task, reason, cost, priority)
+
+    # Results and progress
+
+    def result(self, task_id: str, *, timeout: float | None = 0) -> Any:
+        """Return what a task has returned, once it has ended; wait for that on the server.
+
+        It is the `result` that its ack has named. There are three more answers, and each is an
+        error of its own. Of a task that has come back (recurring, or pushed again with `rerun`),
+        the newest result counts; `results` has all of them. While such a task is a dead letter,
+        that counts. All callers of one queue object wait on one connection. Each asks again every
+        5 s by itself, so an end that nobody tells (an ack without a result, a purge) takes so long
+        to be noticed.
+
+        Args:
+            task_id: The id that `push` returned.
+            timeout: Seconds to wait; 0 does not wait, None waits for ever.
+
+        Raises:
+            TaskDeadError: The task is a dead letter; the error has its reason.
+            TaskNotFoundError: Nothing is known of the task: it was finished without a result, its
+                result is no longer kept, it was cancelled, or it was never pushed here.
+            ResultTimeoutError: The task has not ended within the timeout.
+        """
+        from dpq.queue.ends import wait_for_outcome
+
+        return wait_for_outcome(self, task_id, timeout)
+
+    def results(
+        self, after: str = "", limit: int = 100, *, timeout: float | None = 0
+    ) -> list[Result]:
+        """Return kept results in the order in which their tasks were finished, the oldest first.
+
+        Any number of readers may read them: each keeps the `id` of the last result that it has
+        seen, and nothing is stored for it. A result whose time is over is left out. Deaths are not
+        among them; `events` has those.
+
+        Args:
+            after: The `id` of the last result that is known; "" begins with the oldest one.
+            limit: Results at most (1 to 1000); a call returns up to 4 MiB of them.
+            timeout: Seconds to wait for a first result; 0 does not wait, None waits for ever.
+
+        Raises:
+            ConfigurationError: `after` is no id of a result, or `limit` is out of its bounds.
+
+        Source: docs/results.md.
+        """
+        from dpq.queue.ends import wait_for_results
+
+        return wait_for_results(self, after, limit, timeout)
+
+    def progress(
+        self, task: Task[P], done: float, total: float | None = None, text: str = ""
+    ) -> None:
+        """Tell how far the work on a task is: `get`, `dpq watch` and the task's page show it.
+
+        The newest call counts. It is shown while this delivery is the live one. In a worker,
+        `Context.progress` costs no round trip.
+
+        Args:
+            task: What pop returned.
+            done: The units of work that are done, from 0.
+            total: All units of work; None if that is not known.
+            text: What the work does now; up to 200 bytes of it are kept.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+        """
+        told = [(task, progress_text(done, total, text))]
+        if not (self._session.run(self._operations.tell_progress, told))[0]:
+            raise LeaseLostError("tell the progress of", [task.id])
 
     # Looking and changing
 
@@ -999,6 +1113,39 @@ class DPQ(QueueLife[P]):
         self._operations.forget()
 
     # Limits and groups
+
+    def set_bounds(
+        self,
+        *,
+        max_tasks: int | None = None,
+        max_waiting: int | None = None,
+        when_full: WhenFull | None = None,
+    ) -> None:
+        """Bound the queue, for all producers together, also for those that run already.
+
+        What is not named stays as it is. So every process may set the same bounds at its start. A
+        bound refuses new tasks only: a task that comes back (a retry, a delay or a lease that is
+        over, a next run, a replay) and a push that meets the task of its key need no room. So a
+        queue may hold more than its bound, until consumers have worked it down.
+
+        Args:
+            max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0 for no
+                bound. In a partitioned queue it counts for each partition.
+            max_waiting: The most tasks of each group that are due and that no consumer has, 1 to
+                10^9; 0 for no bound. Tasks without a group do not count.
+            when_full: For a group that is full: `"refuse"` (a new queue) raises `QueueFullError`;
+                `"drop_worst"` takes the task, and makes the worst of the group, which may be the
+                new one, a dead letter with the reason `group full`.
+
+        Raises:
+            ConfigurationError: A bound is out of its own bounds, or none is named.
+        """
+        operation = self._operations.set_bounds
+        self._session.run(operation, max_tasks, max_waiting, when_full)
+
+    def bounds(self) -> Bounds:
+        """Read the bounds of the queue."""
+        return self._session.run(self._operations.bounds)
 
     def set_limit(
         self,
@@ -1369,6 +1516,27 @@ class DPQ(QueueLife[P]):
         for up to 60 s more.
         """
         return self._session.run(self._operations.workers)
+
+    def quiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
+
+        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
+        tasks that it has not begun, and it goes on with its other queues. It stays quiet until
+        `unquiet`, or until it ends. A worker that is started later is not quiet, whatever its
+        name. Safe to call again.
+
+        Args:
+            worker: The name of a worker, or the id of one run: `workers` lists both.
+            by: The person or program that does so: `workers` and the event say it.
+
+        Returns:
+            The number of running workers of that name or id; 0 if there is none.
+        """
+        return self._session.run(self._operations.quiet, worker, by)
+
+    def unquiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker that is quiet to take tasks again; see `quiet`."""
+        return self._session.run(self._operations.quiet, worker, by, quiet=False)
 
     def held(
         self, n: int = 100, *, worker: str | None = None, older_than: float | None = None

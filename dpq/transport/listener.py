@@ -1,11 +1,14 @@
 """Listeners receive calls: messages that tell a waiting caller of a queue object to ask again.
 
-`queue/permits` uses them. A queue object has one connection for all its threads. When a script ends
-a lease, it publishes the id of the caller that comes first (Redis Pub/Sub). Nothing is stored for
-that. If a message is lost, no caller is: each caller asks again by itself every 2 s.
+`queue/permits` and `queue/ends` use them. A listener has one connection for all threads of a queue
+object. When a script ends a lease, it publishes the id of the caller that comes first (Redis
+Pub/Sub); when it keeps a result or buries a task, the id of the task. Nothing is stored for that.
+If a message is lost, no caller is: each caller asks again by itself.
 
-    SUBSCRIBE dpq:calls:9Xk0_a3T   once, for all threads
+    SUBSCRIBE dpq:calls:9Xk0_a3T   once, for all threads that wait for permits
     message   dpq:calls:9Xk0_a3T   the id of a caller, which asks now
+    SUBSCRIBE dpq:calls:{emails}   once, for all threads that wait for ends of tasks
+    message   dpq:calls:{emails}   the id of a task that has ended
 
 A listener has no thread. One of the waiting threads reads for all. If that thread is called,
 another waiting thread goes on reading. A listener must not decide which caller may go.
@@ -17,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -52,12 +56,15 @@ class Ear:
 class Subscription:
     """The name of a listener's channel, and when it may subscribe. Both listeners have one.
 
+    Args:
+        name: The name without the prefix; "" makes one that no other listener has.
+
     Attributes:
         channel: Its name without the prefix, while the listener hears; else "".
     """
 
-    def __init__(self) -> None:
-        self.name = secrets.token_urlsafe(9)
+    def __init__(self, name: str) -> None:
+        self.name = name or secrets.token_urlsafe(9)
         self.channel = ""
         self._not_before = 0.0
 
@@ -83,17 +90,19 @@ class Listener:
     Args:
         nodes: The servers behind a client; its pool is not used.
         key: A key of the queue. In a cluster all nodes pass messages on.
+        name: The name of its channel, which other listeners may have as well; "" makes one.
     """
 
-    def __init__(self, nodes: Nodes, key: str) -> None:
-        self._nodes, self._key = nodes, key
+    def __init__(self, nodes: Nodes, key: str, name: str = "") -> None:
+        self._nodes, self._key, self._name = nodes, key, name
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._subscription = Subscription()
-        self._ears: dict[str, Ear] = {}
-        self._reading = threading.Lock()
+        self._subscription = Subscription(self._name)
+        self._ears: dict[str, list[Ear]] = {}
+        self._changing = threading.Lock()
+        self._beginning, self._reading = threading.Lock(), threading.Lock()
         self._connection: Any = None
 
     @property
@@ -101,17 +110,31 @@ class Listener:
         """The channel that callers name to the server; "" without a subscription."""
         return self._subscription.channel
 
+    @property
+    def direct(self) -> bool:
+        """True if there is a server to subscribe to, and not a double such as fakeredis."""
+        return bool(self._nodes.direct)
+
     @contextmanager
     def ear(self, caller: str) -> Iterator[Ear]:
-        """Receive the calls of one caller, from before its first question to the server."""
+        """Receive the calls of one caller, from before its first question to the server.
+
+        Several threads may have the same caller, and "" receives the calls of all.
+        """
         if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
             self._start()
-        ears, ear = self._ears, Ear()
-        ears[caller] = ear
+        ears, changing, ear = self._ears, self._changing, Ear()
+        with changing:
+            ears[caller] = [*ears.get(caller, ()), ear]
         try:
             yield ear
         finally:
-            ears.pop(caller, None)
+            with changing:
+                rest = [each for each in ears[caller] if each is not ear]
+                if rest:
+                    ears[caller] = rest
+                else:
+                    del ears[caller]
 
     def subscribe(self) -> bool:
         """Subscribe, if that is due. If the result is True, the caller must ask once more.
@@ -121,14 +144,12 @@ class Listener:
         """
         if not (self._nodes.direct and self._subscription.due):
             return False
-        with self._reading:
+        with self._beginning:  # not `_reading`, which the reader then holds as long as it waits
             if not self._subscription.due:  # another thread has subscribed meanwhile
                 return bool(self.channel)
             try:
-                _, self._connection = connection_to(self._nodes, self._key, Retry)
-                self._connection.connect()
-                self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
-                self._connection.read_response(disable_decoding=True)
+                with self._reading:
+                    self._begin()
             except RedisError as error:
                 raise_interruption(error)
                 self._lost(refused=isinstance(error, ResponseError))
@@ -138,6 +159,12 @@ class Listener:
                 raise
             self._subscription.begun()
         return True
+
+    def _begin(self) -> None:
+        _, self._connection = connection_to(self._nodes, self._key, Retry)
+        self._connection.connect()
+        self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
+        self._connection.read_response(disable_decoding=True)
 
     def wait(self, ear: Ear, seconds: float) -> None:
         """Wait until a caller is called, at most so long."""
@@ -173,14 +200,14 @@ class Listener:
             raise
 
     def _call(self, caller: str) -> None:
-        if ear := self._ears.get(caller):
+        for ear in (*self._ears.get(caller, ()), *self._ears.get("", ())):
             ear.called = True
             ear.woken.set()
 
     def _appoint(self) -> None:
         """Let another caller read, if no thread reads."""
         if self.channel and not self._reading.locked():
-            for ear in list(self._ears.values()):
+            for ear in chain(*list(self._ears.values())):
                 if ear.asleep and not ear.woken.is_set():
                     ear.woken.set()
                     break

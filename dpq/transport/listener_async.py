@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
 from redis.asyncio.retry import Retry
@@ -21,12 +22,13 @@ class AsyncListener:
     Args:
         connections: The shared connections of the queue.
         key: As for `Listener`.
+        name: As for `Listener`.
     """
 
-    def __init__(self, connections: AsyncConnections, key: str) -> None:
+    def __init__(self, connections: AsyncConnections, key: str, name: str = "") -> None:
         self._nodes, self._key = connections.nodes, key
-        self._subscription = Subscription()
-        self._ears: dict[str, asyncio.Event] = {}
+        self._subscription = Subscription(name)
+        self._ears: dict[str, set[asyncio.Event]] = {}
         self._beginning: asyncio.Lock | None = None
         self._reading: asyncio.Task[None] | None = None
         self._connection: Any = None
@@ -38,14 +40,23 @@ class AsyncListener:
             self._subscription.lost()  # the event loop of the connection has ended
         return self._subscription.channel
 
+    @property
+    def direct(self) -> bool:
+        """True if there is a server to subscribe to, and not a double such as fakeredis."""
+        return bool(self._nodes.direct)
+
     @contextmanager
     def ear(self, caller: str) -> Iterator[asyncio.Event]:
-        """Receive the calls of one caller, from before its first question to the server."""
-        ear = self._ears[caller] = asyncio.Event()
+        """Receive the calls of one caller, or with "" of all, as `Listener.ear` does."""
+        ear = asyncio.Event()
+        ears = self._ears.setdefault(caller, set())
+        ears.add(ear)
         try:
             yield ear
         finally:
-            self._ears.pop(caller, None)
+            ears.discard(ear)
+            if not ears:
+                self._ears.pop(caller, None)
 
     async def subscribe(self) -> bool:
         """Async `Listener.subscribe`."""
@@ -86,7 +97,8 @@ class AsyncListener:
         try:
             while True:
                 reply = await connection.read_response(disable_decoding=True)
-                if ear := self._ears.get(reply[2].decode()):
+                called = reply[2].decode()
+                for ear in (*self._ears.get(called, ()), *self._ears.get("", ())):
                     ear.set()
         except (RedisError, OSError) as error:
             raise_interruption(error)
@@ -97,7 +109,7 @@ class AsyncListener:
         if self._connection is not None:
             with suppress(RedisError, OSError):
                 await self._connection.disconnect(nowait=True)
-        for ear in self._ears.values():
+        for ear in chain(*self._ears.values()):
             ear.set()
 
     async def aclose(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from dpq import Drain, Event, Forecast, TaskState
 from dpq.model.rates import span
-from dpq.model.verdict import ASKED_SECONDS, VerdictState
+from dpq.model.verdict_facts import UNATTENDED, VerdictState, busy_handlers, is_attended
 from dpq.operations.survey import Explained
 from dpq.views.event_text import event_text
 from dpq.views.limits import drain_ms
@@ -114,7 +114,7 @@ def begins(
     if any(not each.open and not each.opens_at and each.reason in STAY for each in why.limits):
         return Begins("unknown", None, None, why.sentence)
     at, kind, because, before = _by_limits(task, why, coming, snapshot)
-    idle = _idle(snapshot, why.now_ms)
+    idle = _idle(snapshot)
     if idle:
         return Begins("unknown", at if at > why.now_ms else None, None, idle)
     done = snapshot.pace.done
@@ -128,7 +128,7 @@ def begins(
         over = span(snapshot.pace.seconds)
         rate = "no rate is known yet" if done is None else f"nothing has ended in the last {over}"
         return Begins("unknown", None, None, rate)
-    elif at <= why.now_ms and (busy := _busy(snapshot)):
+    elif at <= why.now_ms and (busy := busy_handlers(snapshot.workers)):
         because = f"it is next, when one of {number(busy)} busy handlers is free"
         return Begins("unknown", None, None, because)
     latest = None
@@ -164,24 +164,16 @@ def _by_limits(
     return at, "about", "", before
 
 
-def _idle(snapshot: Snapshot, now_ms: float) -> str:
+def _idle(snapshot: Snapshot) -> str:
     """Say that no consumer is seen, or that all are stuck; "" if one is seen."""
-    verdict, asked_ms = snapshot.verdict, snapshot.survey.asked_ms
-    if verdict.state in (VerdictState.NO_CONSUMER, VerdictState.HANDLERS_BUSY):
+    verdict = snapshot.verdict
+    if verdict.state in (*UNATTENDED, VerdictState.HANDLERS_BUSY):
         return verdict.because
-    if snapshot.workers or snapshot.stats.invisible or snapshot.pace.done:
-        return ""
-    if asked_ms is not None and now_ms - asked_ms < ASKED_SECONDS * 1000:
+    if is_attended(snapshot.survey, snapshot.workers):
         return ""
     return (
         "no consumer is seen: no worker reports, and none has asked for a task in the last minute"
     )
-
-
-def _busy(snapshot: Snapshot) -> int:
-    """Return the number of all handlers if none of them is free; else, or without workers, 0."""
-    free = any(worker.running < worker.concurrency for worker in snapshot.workers)
-    return 0 if free else sum(worker.concurrency for worker in snapshot.workers)
 
 
 def steps_of(events: Sequence[Event]) -> list[Step]:

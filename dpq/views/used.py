@@ -1,22 +1,39 @@
 """The share of a limit that was used in each minute of the last hour, and what hosts refused.
 
-The pages about limits call it on what the queue's history holds of grants. A share is measured by
-the rate that stands now: a window of 1000 in an hour gives each minute a sixtieth of that, so a
-burst uses more than all of a minute. Concurrency and quotas have no share. No I/O, no clock.
+The pages about limits and the page of a queue call it on what the queue's history holds of grants.
+A share is measured by the rate that stands now: a window of 1000 in an hour gives each minute a
+sixtieth of that, so a burst uses more than all of a minute. Concurrency and quotas have no share.
+No I/O, no clock.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import pairwise
 from typing import NamedTuple
 
 from dpq import LimitState, MemberState, RateLimit
 from dpq.model.history import Granted
-from dpq.views.charts import counted, scaled
+from dpq.views.charts import Chart, Line, counted, scaled
 from dpq.views.limits import window_text
+from dpq.views.words import cut
 
 MINUTES = 60
 """Minutes that a picture shows, which the history keeps."""
 
 STEP_MS = 60_000
+
+BUSIEST = 4
+"""Groups with a colour of their own in a chart; more would not be told apart."""
+
+KINDS = ("k2", "k3", "k1", "k0", "k4")
+"""The classes of the busiest groups in the style sheet, and of all others."""
+
+WHOLE_BYTES = 6000
+"""Bytes of a slot that has room for one more scope: it ends at 8000. Source: lua/lib/grants.lua."""
+
+REQUESTS = re.compile(r"\d+_?")
+"""The names of windows that count requests; any other unit is a part of the name."""
 
 
 class Used(NamedTuple):
@@ -73,6 +90,81 @@ def hour_text(found: Sequence[Used]) -> str:
     return Used("", [], [sum(used.hits) for used in found], share, "").words
 
 
+def by_group(found: Sequence[Sequence[Granted]], now_ms: float) -> list[Chart]:
+    """Make two charts of the last hour, by group: what was granted in each minute, and the 429s.
+
+    Each has the `BUSIEST` groups of its own, and all others together; [] if nothing is known.
+
+    Args:
+        found: What the limits of groups had granted, of each partition.
+        now_ms: The time.
+    """
+    edges = _edges(now_ms)
+    granted, met = dict[str, list[float | None]](), dict[str, list[float | None]]()
+    for scope in {scope for part in found for slot in part for scope in slot.totals} - {""}:
+        group = scope.partition("\t")[0]
+        for part in found:
+            at, hits, units = _totals(part, scope)
+            counts = counted(at, hits, edges, whole=True), counted(at, units, edges, whole=True)
+            for into, each in zip((met, granted), counts, strict=True):
+                into[group] = _added(into.get(group, [None] * MINUTES), each)
+    charts = [
+        ("Requests granted in a minute, by group", granted),
+        ("Rate limited in a minute, by group", met),
+    ]
+    return [
+        Chart(title, "", lines, edges[0], STEP_MS, bars=True)
+        for title, groups in charts
+        if (lines := _busiest(groups))
+    ]
+
+
+def _totals(part: Sequence[Granted], scope: str) -> tuple[list[float], list[int], list[int]]:
+    """Return moments, 429s and granted requests of a scope; of several windows each has all.
+
+    A slot before the first grant of a scope has nothing of it; unless slots are so long that this
+    scope may have been left out.
+    """
+    first = next((n for n, slot in enumerate(part) if scope in slot.totals), 0)
+    if first and _length(part[first - 1]) < WHOLE_BYTES:
+        first -= 1
+    slots = [slot for slot in part[first:] if scope in slot.totals or slot is part[first]]
+    totals = [slot.totals.get(scope, (0, {})) for slot in slots]
+    sums = [0]
+    for (_, before), (_, after) in pairwise(totals):
+        grown = [
+            units - before.get(name, 0) if units >= before.get(name, 0) else units
+            for name, units in after.items()
+            if REQUESTS.fullmatch(name)
+        ]
+        sums.append(sums[-1] + max(grown, default=0))
+    return [float(slot.at_ms) for slot in slots], [hits for hits, _ in totals], sums
+
+
+def _length(slot: Granted) -> int:
+    """Return about how many bytes a slot takes on the server."""
+    return sum(
+        len(f"{hits} {scope}".encode())
+        + sum(len(f"{name} {count}  ") for name, count in of.items())
+        for scope, (hits, of) in slot.totals.items()
+    )
+
+
+def _busiest(groups: Mapping[str, list[float | None]]) -> list[Line]:
+    """Make the lines of the busiest groups, and one of all others."""
+    ranked = sorted(groups, key=lambda group: (-sum(each or 0 for each in groups[group]), group))
+    lines = [Line(cut(group), "", groups[group]) for group in ranked if any(groups[group])]
+    if lines[BUSIEST:]:
+        rest = reduce(_added, (line.values for line in lines[BUSIEST:]))
+        lines[BUSIEST:] = [Line(f"{len(lines) - BUSIEST} others", "", rest)]
+    return [line._replace(kind=kind) for line, kind in zip(lines, KINDS, strict=False)]
+
+
+def _edges(now_ms: float) -> list[float]:
+    first = (now_ms // STEP_MS + 1 - MINUTES) * STEP_MS
+    return [first + STEP_MS * n for n in range(MINUTES + 1)]
+
+
 def _used(
     found: Sequence[Sequence[Granted]],
     scope: str,
@@ -80,8 +172,7 @@ def _used(
     windows: Sequence[RateLimit],
     now_ms: float,
 ) -> Used | None:
-    first = (now_ms // STEP_MS + 1 - MINUTES) * STEP_MS
-    edges = [first + STEP_MS * n for n in range(MINUTES + 1)]
+    edges = _edges(now_ms)
     parts = [[slot for slot in part if scope in slot.totals] for part in found]
     met: list[float | None] = [None] * MINUTES
     for part in parts:

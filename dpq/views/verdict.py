@@ -57,6 +57,7 @@ WORST_FIRST = (
     VerdictState.RATE_LIMITED,
     VerdictState.PACED,
     VerdictState.BY_HAND,
+    VerdictState.ALL_QUIET,
     VerdictState.PAUSED,
     VerdictState.ONLY_DEAD,
     VerdictState.ONLY_DELAYED,

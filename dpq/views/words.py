@@ -11,7 +11,7 @@ from dpq.model.rates import span
 from dpq.model.validation import label
 from dpq.views.event_text import event_text
 from dpq.views.sampler import Snapshot
-from dpq.views.workers import Working
+from dpq.views.workers import Working, say_quiet
 
 NONE = "-"
 
@@ -108,8 +108,9 @@ def worker(each: Working) -> str:
         longest = f", {'HANGS: ' if each.hangs else ''}the longest for {span(info.longest_seconds)}"
         longest += f" (99 of 100 within {span(each.p99)})" if each.p99 is not None else ""
         longest += f": {info.longest_task}" if each.hangs else ""
+    quiet = f", {say_quiet(each.quiet, each.queues)}" if each.quiet else ""
     late = f", silent for {span(info.seen_seconds)}" if each.late else ""
-    return shown(f"{info.name}: {info.running} of {info.concurrency} run{late}{longest}")
+    return shown(f"{info.name}: {info.running} of {info.concurrency} run{quiet}{late}{longest}")
 
 
 def this_user(program: str) -> str:

@@ -22,6 +22,7 @@ class Working(NamedTuple):
         p99: The seconds within which 99 of 100 runs of that queue end; None if none has ended.
         late: It has sent no heartbeat for too long.
         hangs: Its longest run is far longer than others.
+        quiet: The names of the queues of which it is to take no new tasks.
     """
 
     info: WorkerInfo
@@ -31,6 +32,14 @@ class Working(NamedTuple):
     p99: float | None
     late: bool
     hangs: bool
+    quiet: list[str]
+
+
+def say_quiet(quiet: Sequence[str], queues: Sequence[str]) -> str:
+    """Say of which of its queues a worker takes no new tasks: `quiet`, or `quiet in a, b`."""
+    if not quiet:
+        return ""
+    return "quiet" if len(quiet) == len(queues) else f"quiet in {', '.join(sorted(quiet))}"
 
 
 def working(snapshots: Sequence[Snapshot]) -> list[Working]:
@@ -52,6 +61,7 @@ def working(snapshots: Sequence[Snapshot]) -> list[Working]:
                 run.p99 if run else None,
                 min(each.seen_seconds for each, _ in few) > LATE_SECONDS,
                 any(hangs(seen.stats, each.longest_seconds or 0.0) for each, seen in few),
+                sorted(each.queue for each, _ in few if each.quiet_since),
             )
         )
     return sorted(

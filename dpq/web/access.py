@@ -45,10 +45,12 @@ HEADERS = {
 ACTIONS = {
     "pause": "pause the queue",
     "resume": "resume the queue",
-    "cancel": "remove live tasks",
+    "cancel": "cancel live tasks",
     "update": "change priorities",
     "run": "make delayed tasks due now",
     "release": "give leases back, so that the tasks may run again at once",
+    "quiet": "let a worker take no new tasks",
+    "unquiet": "let a quiet worker take tasks again",
     "bury": "make running tasks dead letters",
     "replay": "make dead letters live again",
     "purge": "remove dead letters, or all tasks of a state",

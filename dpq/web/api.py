@@ -21,7 +21,7 @@ from dpq.views.workers import Working, working
 from dpq.web import server_pages
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import BY, act_on_ids, begin_job, give_back, value_of
+from dpq.web.forms import BY, act_on_ids, act_on_worker, begin_job, value_of
 from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of
 from dpq.web.render import plain
@@ -66,6 +66,9 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "closed_groups": survey.closed,
         "workers": len(snapshot.workers),
         "partitions": survey.partitions,
+        "live": survey.live,
+        "max_tasks": survey.max_tasks or None,
+        "max_waiting": survey.max_waiting or None,
         "a_second": {total: snapshot.a_second(total) for total in ("pushed", "acked", "deferred")},
         "pace": {
             name: None if value == math.inf else value
@@ -130,6 +133,9 @@ def task(call: Call) -> Response:
         "trail": [event.model_dump(mode="json") for event in seen.trail.events],
         "trail_searched": seen.trail.looked,
         "trail_whole": seen.trail.whole,
+        "result": seen.result.model_dump(mode="json")
+        if seen.result and call.site.guard.access.payloads
+        else None,
     }
     return call.answer(fields | told)
 
@@ -275,9 +281,9 @@ def resume(call: Call) -> Response:
     return call.answer({"paused": False})
 
 
-def worker_release(call: Call) -> Response:
-    """Give back all leases of a worker."""
-    done, missed = give_back(call)
+def worker_act(call: Call) -> Response:
+    """Give back all leases of a worker; or let it be quiet, or take tasks again."""
+    done, missed = act_on_worker(call, call.path.rpartition(":")[2], [call.name])
     return call.answer({"done": done, "missed": missed})
 
 

@@ -1,5 +1,6 @@
 """The forms of pages, which change something. Each form checks its right first: `Call.allow`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -15,6 +16,7 @@ from dpq.web.actions import DESTROYS, Job, act
 from dpq.web.checks import Check
 from dpq.web.limit_pages import question, rules_of
 from dpq.web.pages import filter_of
+from dpq.web.server_pages import queues_of
 from dpq.web.site import Call, read_number, read_whole
 
 BY = "the dashboard"
@@ -121,35 +123,60 @@ def resume(call: Call) -> Response:
     return call.go("q", call.name)
 
 
-def give_back(call: Call) -> tuple[int, int]:
-    """Give back the leases of the worker in the path, at most 1000 at once.
+OF_WORKERS = {
+    "release": "Give back all tasks that worker {worker} holds of {queues}?",
+    "quiet": "Let worker {worker} take no new tasks of {queues}?",
+    "unquiet": "Let worker {worker} take tasks of {queues} again?",
+}
+"""The actions on a worker, and what is asked before each."""
+
+
+def act_on_worker(call: Call, action: str, names: Sequence[str]) -> tuple[int, int]:
+    """Do an action on the worker in the path, in some queues, once it is allowed in all of them.
 
     Returns:
-        The number of leases that were given back, and of those that had ended meanwhile.
+        The number of leases that were given back, and of those that had ended meanwhile; at most
+        1000 at once. Or the number of workers that were told, and of queues that know none.
     """
     worker = call.part("id")
-    call.allow("release", f"worker={worker!r}")
-    held = call.queue.held(IDS_AT_ONCE, worker=worker)
-    done = call.queue.release_held(held)
-    return done, len(held) - done
+    queues = [call.queue_of(name) for name in names]
+    by = [call.allow(action, f"worker={worker!r}", name) for name in names]
+    done = missed = 0
+    for queue in queues:
+        if action == "release":
+            held = queue.held(IDS_AT_ONCE, worker=worker)
+            some = queue.release_held(held)
+            left = len(held) - some
+        else:
+            some = (queue.quiet if action == "quiet" else queue.unquiet)(worker, by=by[0])
+            left = not some
+        done, missed = done + some, missed + left
+    return done, missed
 
 
-def release(call: Call) -> Response:
-    """Give back all leases of a worker, after a question."""
-    here = call.url("q", call.name, "workers")
+def worker(call: Call) -> Response:
+    """Act on a worker after a question: in the queue of the path, or in all of its queues."""
+    action, worker = call.part("action"), call.part("id")
+    if action not in OF_WORKERS:
+        raise Refused(404, "there is no such page")
+    where = [] if call.request.path_params.get("queue") is None else ["q", call.name]
+    names = [call.name] if where else queues_of(call, worker)
+    back = call.url(*where, "workers")
     if not call.field("sure"):
-        if not call.may("release"):
-            call.allow("release")  # raises if the action is not allowed
+        for name in names:
+            if not call.may(action, name):
+                call.allow(action, queue=name)  # raises if the action is not allowed
+        said = {"worker": call.field("name") or worker, "queues": ", ".join(map(repr, names))}
         return call.render(
             "confirm.html",
-            question=f"Give back all tasks that worker {call.field('name') or call.part('id')} "
-            f"holds of {call.name!r}?",
-            action="release",
+            question=OF_WORKERS[action].format(**said),
+            action=action,
             fields=[("token", call.field("token"))],
-            target=call.url("q", call.name, "workers", call.part("id"), "release"),
-            back=here,
+            target=call.url(*where, "workers", worker, action),
+            back=back,
         )
-    return call.render("done.html", told=_told("release", *give_back(call)), back=here)
+    told = _told(action, *act_on_worker(call, action, names))
+    return call.render("done.html", told=told, back=back)
 
 
 def _told(action: str, done: int, missed: int) -> str:

@@ -39,6 +39,7 @@ def queue(call: Call) -> Response:
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
+        by_group=call.site.by_group(call.name) if chosen == "1h" else [],
     )
 
 
@@ -79,7 +80,7 @@ def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
         value = first(name)
         return "" if value is None else str(value).strip()
 
-    least, most, older, fault = text("least"), text("most"), text("older"), first("fault")
+    least, most, older, fault = text("least"), text("most"), text("older_than"), first("fault")
     return Filter(
         task_state(state or text("state") or "ready"),
         group=text("group"),
@@ -90,8 +91,8 @@ def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
         recurring=text("recurring") in ("1", "true", "True"),
         payloads=call.site.guard.access.payloads,
         most=None if most == "" else read_number(most, "priority"),
-        key=text("key"),
-        older=None if older == "" else read_number(older, "older"),
+        key_prefix=text("key_prefix"),
+        older_than=None if older == "" else read_number(older, "older_than"),
     )
 
 
@@ -102,8 +103,8 @@ def query_of(chosen: Filter) -> dict[str, Any]:
         "group": chosen.group,
         "least": "" if chosen.least is None else str(chosen.least),
         "most": "" if chosen.most is None else str(chosen.most),
-        "key": chosen.key,
-        "older": "" if chosen.older is None else str(chosen.older),
+        "key_prefix": chosen.key_prefix,
+        "older_than": "" if chosen.older_than is None else str(chosen.older_than),
         "text": chosen.text,
         "reason": chosen.reason,
         "recurring": "1" if chosen.recurring else "",

@@ -15,14 +15,15 @@ from pydantic_core import to_jsonable_python
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
-from dpq.model.schedule import say_schedule
 from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
+from dpq.views.schedule_text import say_schedule
 from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import held_text, number
+from dpq.views.workers import say_quiet
 from dpq.web.svg import day, draw, hour, lanes, life_line, spark
 
 NODES_SHOWN = 500
@@ -102,7 +103,7 @@ def schedule(task: Any) -> Markup:
     words = say_schedule(task.every, task.cron)
     if not task.cron or words == task.cron:
         return Markup("<code>{}</code>").format(words) if task.cron else escape(words)
-    return Markup('{} <code class="soft">{}</code>').format(words, task.cron)
+    return Markup('{} <code class="soft">{}</code>').format(words, task.cron.rpartition(" ")[0])
 
 
 def plain(payload: Any) -> Any:
@@ -222,4 +223,5 @@ def environment() -> Environment:
     }
     made.globals |= {"used_by": used_by, "hour_text": hour_text}
     made.globals |= {"say_state": say_state, "say_drain": say_drain, "severity": severity}
+    made.globals["say_quiet"] = say_quiet
     return made

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from dpq import Event, Task, TaskState, Verdict, VerdictState
 from dpq.model.filter import Filter
+from dpq.model.verdict_facts import UNATTENDED
 from dpq.model.verdict_limits import kind_of
 from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.operations.queue import QueueOperations
@@ -18,6 +19,7 @@ from dpq.transport.cluster import forbidden
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import worst_first
 from dpq.views.workers import Working, working
+from dpq.web.access import Refused
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call
 
@@ -113,7 +115,7 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
         if held and held.holder:
             found.append(Way("Look at its task", call.url("q", name, "tasks", held.holder)))
         found.append(limit)
-    if state in (VerdictState.NO_CONSUMER, VerdictState.HANDLERS_BUSY):
+    if state in (*UNATTENDED, VerdictState.HANDLERS_BUSY):
         found.append(Way("Go to its workers", call.url("q", name, "workers")))
     if state is VerdictState.ONLY_DEAD:
         if call.may("replay", name):
@@ -135,7 +137,26 @@ def _is(held: Any, state: VerdictState) -> bool:
 def workers(call: Call) -> Response:
     """Show the workers of all queues: those that hang or are late come first."""
     found, bound = all_workers(call)
-    return call.render("all_workers.html", found=found[:ROWS], total=len(found), bound=bound)
+
+    def may(action: str, names: list[str]) -> bool:
+        return all(call.may(action, name) for name in names)
+
+    return call.render(
+        "all_workers.html", found=found[:ROWS], total=len(found), bound=bound, may_all=may
+    )
+
+
+def queues_of(call: Call, worker: str) -> list[str]:
+    """Return the names of the queues of the worker of an id.
+
+    Raises:
+        Refused: 404, no queue knows it.
+    """
+    found, _ = all_workers(call)
+    names = next((each.queues for each in found if each.info.id == worker), None)
+    if names is None:
+        raise Refused(404, "there is no such worker any more")
+    return names
 
 
 def all_workers(call: Call) -> tuple[list[Working], Bound]:

@@ -19,9 +19,10 @@ from dpq.model.verdict import no_such_queue
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.queue.inside import operations_of, session_of
-from dpq.views.charts import Span, Story, story
+from dpq.views.charts import Chart, Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
+from dpq.views.used import by_group
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
 from dpq.web.checks import Checks
@@ -117,6 +118,12 @@ class Site:
             return session_of(watch.queue).run(watch.browser.granted)
 
         return self.shared.get(("granted", name), read, STORY_SECONDS)
+
+    def by_group(self, name: str) -> list[Chart]:
+        """Return charts of the last hour by group; [] if no group has a limit of its own."""
+        if not self.snapshot(name).survey.limits:
+            return []
+        return by_group(self.granted(name), self.now_ms())
 
     def snapshot(self, name: str) -> Snapshot:
         """Return the snapshot of a queue, at most a second old."""
@@ -223,9 +230,13 @@ class Call:
     @property
     def queue(self) -> DPQ[Any]:
         """Return the queue in the path; for a page that only shows, an object that only reads."""
-        watch = self.site.watch(self.name)
+        return self.queue_of(self.name)
+
+    def queue_of(self, name: str) -> DPQ[Any]:
+        """Return the queue of a name, as `queue`."""
+        watch = self.site.watch(name)
         changes = self.request.method not in SAFE
-        return (changes and self.site.directory.get(self.name)) or watch.queue
+        return (changes and self.site.directory.get(name)) or watch.queue
 
     def part(self, name: str) -> str:
         """Return another name in the path."""
@@ -245,13 +256,13 @@ class Call:
         key = (verb, self.name, *map(repr, args))
         return self.site.shared.get(key, lambda: self.browse(verb, *args))
 
-    def allow(self, action: str, about: str = "") -> str:
-        """Check an action on the queue of the path, and note it in the audit log.
+    def allow(self, action: str, about: str = "", queue: str | None = None) -> str:
+        """Check an action on the queue, or on that of the path; note it in the audit log.
 
         Returns:
             The name of who does it, for events.
         """
-        self.site.guard.allow(self.request, action, self.name, about)
+        self.site.guard.allow(self.request, action, self.name if queue is None else queue, about)
         self.site.shared.forget()
         user, address = self.site.guard.who(self.request)
         return f"{address if user == '-' else user} (dashboard)"

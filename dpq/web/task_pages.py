@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, LeaseInfo, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
 from dpq.model.filter import Filter
 from dpq.model.limit_words import rules_words
 from dpq.model.task import task_state
@@ -144,6 +144,10 @@ def tasks(call: Call) -> Response:
     )
 
 
+KEPT = ("group", "least", "most", "key_prefix", "older_than")
+"""The fields of a filter that a search in all states keeps."""
+
+
 def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
     """Go to the task of an id or a key; if there is none, search all states for the text."""
     looks: list[dict[str, str]] = [{"key": asked}]
@@ -155,7 +159,9 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
         except (TaskNotFoundError, ConfigurationError):
             continue
         return RedirectResponse(call.url("q", call.name, "tasks", found.id), 303)
-    kept = {name: query[name] for name in ("group", "least") if query.get(name)}
+    kept = {
+        name: query[name] for name in ("group", "least", "most", "key", "older") if query.get(name)
+    }
     return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
 
 
@@ -168,6 +174,7 @@ class Seen(NamedTuple):
         begins: When it begins.
         holder: Its lease; None if it is not running.
         trail: What has happened to it, as far as that is kept and was looked at.
+        result: What its last finished run has returned, if that is kept, and the task comes back.
     """
 
     task: Any
@@ -175,6 +182,7 @@ class Seen(NamedTuple):
     begins: Begins
     holder: LeaseInfo | None
     trail: Trail
+    result: Result | None = None
 
 
 def see(call: Call, id_: str) -> Seen:
@@ -194,7 +202,13 @@ def see(call: Call, id_: str) -> Seen:
     coming = next_tasks(call) if waits and is_near else ()
     drain = call.site.drain(call.name) if waits and not is_near else None
     moment = begins(found, why, coming, call.site.snapshot(call.name), drain)
-    return Seen(found, why, moment, held, trail)
+    return Seen(found, why, moment, held, trail, _result(call, id_))
+
+
+def _result(call: Call, id_: str) -> Result | None:
+    outcome = session_of(call.queue).run(operations_of(call.queue).outcome, id_)
+    result: Result | None = outcome.result
+    return result
 
 
 def read_trail(call: Call, id_: str, task: Any = None) -> Trail:
@@ -243,14 +257,22 @@ def task(call: Call) -> Response:
 
 
 def _gone(call: Call, id_: str) -> Response | None:
-    """Show what the trail has of a task that is gone; None if it has nothing."""
-    trail = read_trail(call, id_)
-    if not trail.events:
+    """Show what the trail has of a task that is gone, and its result; None if there is neither."""
+    trail, result = read_trail(call, id_), _result(call, id_)
+    if not trail.events and result is None:
         return None
     steps, left_out = shown_steps(steps_of(trail.events))
     now_ms = call.site.now_ms()
     return call.render(
-        "gone.html", 404, id=id_, trail=trail, steps=steps, left_out=left_out, now_ms=now_ms
+        "gone.html",
+        200 if result else 404,
+        id=id_,
+        trail=trail,
+        steps=steps,
+        left_out=left_out,
+        now_ms=now_ms,
+        result=result,
+        payloads=shows_payloads(call),
     )
 
 

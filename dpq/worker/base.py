@@ -16,7 +16,16 @@ from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase
 from dpq.queue.inside import leases_of, operations_of, process_name
-from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
+from dpq.worker.handlers import (
+    ASYNC_HANDLER,
+    Context,
+    Handlers,
+    Q,
+    awaits,
+    by_name,
+    finder,
+    kept_for,
+)
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
 
@@ -60,6 +69,7 @@ class WorkerBase(Generic[Q]):
         order: QueueOrder = "strict",
         visibility: float | None = None,
         time_limit: float | None = None,
+        keep_result: bool | float = False,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
@@ -88,6 +98,10 @@ class WorkerBase(Generic[Q]):
                 a limit of its own (`push(time_limit=)`), that holds. After the limit the attempt
                 has failed. An async handler is cancelled. A thread cannot be cancelled: its
                 context says `lost`, and it counts as running until it returns.
+            keep_result: Keep what handlers return, for `result` and `results` of the queue: True
+                for an hour, or seconds up to 2 592 000 (30 days). A named task may have its own
+                (`@tasks.task(keep_result=)`). A value that is no JSON, or longer than 1 MiB, makes
+                the task a dead letter.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.
@@ -157,6 +171,7 @@ class WorkerBase(Generic[Q]):
             before=before,
             after=after,
             on_error=on_error,
+            keep=kept_for(keep_result),
         )
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)
@@ -168,6 +183,7 @@ class WorkerBase(Generic[Q]):
         self._prepare()
 
     _blocking = False
+    _fetcher: Any
 
     def _prepare(self) -> None:
         """Set up the rest of a worker, once its arguments are checked."""
@@ -199,13 +215,35 @@ class WorkerBase(Generic[Q]):
         """Take in the answers to heartbeats."""
         from redis.exceptions import RedisError, ResponseError
 
+        from dpq.operations.workers import Heard
+
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))
-        for queue, tokens in zip(self.queues, answers, strict=False):
-            if isinstance(tokens, list):  # the tasks of the worker that were cancelled
-                leases_of(queue).cancel(tokens, operations_of(queue).in_first)
+        for queue, heard in zip(self.queues, answers, strict=False):
+            if isinstance(heard, Heard):
+                leases_of(queue).cancel(heard.cancelled, operations_of(queue).in_first)
+        if not self._state.stopping:
+            quiet = (each.quiet if isinstance(each, Heard) else None for each in answers)
+            self._heed([*quiet][: len(self.queues)])
         if self._on_beat:
             self._on_beat()
+
+    def _heed(self, answers: Sequence[bool | None]) -> None:
+        """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
+        state, before = self._state, self._state.quiet
+        state.quiet = frozenset(
+            index
+            for index, quiet in enumerate(answers)
+            if (index in before if quiet is None else quiet)
+        )
+        for index in state.quiet ^ before:
+            queue, quiet = self.queues[index].queue_name, index in state.quiet
+            does = "is quiet, and takes no new tasks" if quiet else "takes tasks again"
+            event = "worker_quiet" if quiet else "worker_unquiet"
+            about = fields(event, worker=self.name, queue=queue)
+            log.info("%s: %s of %r", self.name, does, queue, extra=about)
+        if state.quiet or before:  # each time: with `until_empty`, only a look shows the end
+            self._fetcher.heed()
 
     def _end(self) -> None:
         """Let the run end: set its state, and wake whatever waits."""

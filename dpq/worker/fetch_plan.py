@@ -66,7 +66,7 @@ class FetchPlan:
 
     Attributes:
         operations: The operations of each queue.
-        order: Returns the indexes of all queues, in the order to ask them.
+        quiet: The indexes of the queues that are not asked: `turn` follows `RunState.quiet`.
         confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
             run out meanwhile: whoever called the ended handler sends them and waits.
         pause: Seconds of the last wait after an error; 0 once the server has answered.
@@ -91,13 +91,34 @@ class FetchPlan:
         self.pause = 0.0
         self.operations: list[QueueOperations[Any]] = [operations_of(each) for each in queues]
         self._name = name
-        self.order = order.queue_indexes
+        self.quiet: frozenset[int] = frozenset()
+        self._order = order.queue_indexes
         self._charge = order.charge
         self._visibility = visibility
         self._allowed: set[int] = set()  # indexes of the queues that have allowed a pop
         self._complained = -math.inf  # the time of the last log line about a refused permission
 
     # Which queue
+
+    @property
+    def is_turning(self) -> bool:
+        """True if a queue has told the worker to be quiet, or to go on, since the last `turn`."""
+        return self.quiet is not self.state.quiet and self.quiet != self.state.quiet
+
+    def turn(self) -> bool:
+        """Ask other queues from now on; return True if there is one to ask."""
+        self.quiet = self.state.quiet
+        return not self.all_quiet
+
+    @property
+    def all_quiet(self) -> bool:
+        """True if no queue is to be asked."""
+        return len(self.quiet) == len(self.queues)
+
+    def order(self) -> Sequence[int]:
+        """Return the indexes of the queues to ask, in their order."""
+        every = self._order()
+        return [index for index in every if index not in self.quiet] if self.quiet else every
 
     def pop(self, queue_index: int, room: int, waiter: str = NO_WAITER) -> Steps[Batch[Any]]:
         """Make a pop for so many tasks, but no more than one call may take."""
@@ -122,23 +143,31 @@ class FetchPlan:
 
     def markers(self) -> list[str]:
         """List the markers to block on: of each queue those of all its partitions."""
-        return [marker for operations in self.operations for marker in operations.markers]
+        return [marker for markers in self._markers() for marker in markers]
+
+    def _markers(self) -> list[Sequence[str]]:
+        """List the markers of each queue: none of a quiet one, which others are to take."""
+        return [
+            () if index in self.quiet else operations.markers
+            for index, operations in enumerate(self.operations)
+        ]
 
     def unknown_queues(self) -> list[Any]:
         """List the queues that did not exist yet: they may have partitions once they do."""
-        known = zip(self.queues, self.operations, strict=True)
-        return [queue for queue, operations in known if operations.settings is None]
+        return [
+            self.queues[index] for index in self.order() if self.operations[index].settings is None
+        ]
 
     def by_queue(self, watches: Sequence[Watch]) -> list[list[Watch]]:
         """Divide the watches of all queues, or an empty list, into one list for each queue."""
         if not watches:
             return [[]] * len(self.queues)
         rest = iter(watches)
-        return [list(islice(rest, len(operations.markers))) for operations in self.operations]
+        return [list(islice(rest, len(markers))) for markers in self._markers()]
 
     def owed(self, by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
         """List the wake-ups to pass on when this worker stops waiting."""
-        return owned_of_queues(by_queue, [len(each.markers) for each in self.operations])
+        return owned_of_queues(by_queue, [len(markers) for markers in self._markers()])
 
     # How long to wait, and when it is over
 

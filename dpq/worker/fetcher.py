@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
+from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.model.signals import RateLimited
 from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.queue.inside import session_of
@@ -28,7 +29,7 @@ from dpq.worker.outcomes import Done, GivenBack, hits_limit
 from dpq.worker.run_state import EXCHANGE, LEAVE_SECONDS, STOP_CHECK_SECONDS
 from dpq.worker.wakeups import WakeUps
 
-Step = Literal["end", "take", "ask", "wait for wake-up", "stop waiting", "wait for threads"]
+Step = Literal["end", "turn", "take", "ask", "wait for wake-up", "stop waiting", "wait for threads"]
 """The next step of a thread that wants a task."""
 
 
@@ -72,7 +73,8 @@ class Fetcher:
         """Return the next task to handle, or None at a stop; wait or ask the server as needed."""
         with self._lock:
             plenty = 0 < self._ahead.size < len(self._taken)
-            if plenty and not (self._wakeups.watches or self._state.stopping):
+            busy = self._wakeups.watches or self._state.stopping or self._plan.is_turning
+            if plenty and not busy:
                 return self._taken.popleft()
             self._idle += 1
             self._look = self._look or not self._prefetch  # the exchange takes the acks along
@@ -80,6 +82,8 @@ class Fetcher:
                 while (step := self._next_step()) != "take":
                     if step == "ask":
                         self._exchange()
+                    elif step == "turn":
+                        self._turn()
                     elif step == "wait for threads":
                         self._changed.wait()
                     elif step == "wait for wake-up":
@@ -100,9 +104,12 @@ class Fetcher:
             return "end"
         watching = bool(self._wakeups.watches)
         asking = self._asker.taken
+        if self._plan.is_turning and not (asking or self._sleeper.taken):
+            return "ask" if self._ahead.sent else "turn"
         if self._taken:
             return "stop waiting" if watching and self._idle == 1 and not asking else "take"
-        self._look = self._look or not watching or self._ahead.sent is not None
+        calls = bool(self.ends) if self._plan.all_quiet else not watching
+        self._look = self._look or calls or self._ahead.sent is not None
         if self._look and not asking:
             return "ask"
         if watching and not (asking or self._sleeper.taken):
@@ -123,6 +130,34 @@ class Fetcher:
                 self._wakeups.stop()
         finally:
             self._changed.notify_all()
+
+    def _turn(self) -> None:
+        """Ask other queues from now on; the lock is free meanwhile."""
+        self._give_back_quiet()
+        try:
+            with self._asker:
+                self._wakeups.stop()
+                if self._plan.turn():
+                    self._wakeups.follow(self._plan.markers())
+        finally:
+            self._look = True
+            self._changed.notify_all()
+
+    def _give_back_quiet(self) -> None:
+        """Let the tasks be given back that no handler has begun, of queues that say "quiet"."""
+        quiet = self._state.quiet
+        taken, self._taken = self._taken, deque()
+        self._taken.extend(each for each in taken if each.queue_index not in quiet)
+        back = [each for each in taken if each.queue_index in quiet]
+        self.ends += self._deliveries.claim_back(back)
+
+    def heed(self) -> None:
+        """Follow what queues say by their answers to heartbeats: `RunState.quiet`."""
+        with self._lock:
+            self._give_back_quiet()
+            self._look = True
+            self._changed.notify_all()
+        self.send_ends()
 
     def look_again(self) -> None:
         """Let an idle thread ask the server: perhaps no task is left to wait for."""
@@ -175,8 +210,11 @@ class Fetcher:
                 exchange.done = self._send(exchange.done)
                 self._pause(error)
                 return
-        if hits_limit(exchange.done):
+        if hits_limit(exchange.done) or self._plan.all_quiet:
             exchange.done = self._send(exchange.done)
+            if exchange.done and self._plan.all_quiet:  # no pop fails, which would pause
+                with self._lock:
+                    self._end_added.wait(0 if self._state.stopping else FIRST_PAUSE_SECONDS)
         wakeups, deliveries = self._wakeups, self._deliveries
         # `run_all` opens the queue.
         send = self._session.send_all if waits else self._session.run_all
@@ -210,7 +248,7 @@ class Fetcher:
 
     def _ask_ahead(self) -> None:
         """Send the next exchange while there are tasks to begin; its reply is read later."""
-        if self._state.stopping or hits_limit(self.ends):
+        if self._state.stopping or self._plan.is_turning or hits_limit(self.ends):
             return
         done = [] if self._confirms else self.ends
         self._ahead.send(done)

@@ -108,16 +108,33 @@ class AsyncFetcher:
 
     async def step(self, free: int) -> None:
         """Ask for tasks for so many free handlers; or wait, if there is no room or no task."""
+        if self._plan.is_turning:
+            await self._turn()
         if self.change.forget():
             self._look = True
         room = free + self._prefetch - len(self._taken)
-        if room == 0 or len(self._taken) > self._prefetch // 2:
+        idle = self._plan.all_quiet and not self._look
+        if idle or room == 0 or len(self._taken) > self._prefetch // 2:
             await self._wait_for_room()
         elif self._look:
             self._look = False
             await self._ask(min(room, self._at_once))
         else:
             self._look = await self._wakeups.wait(self.change.future)
+
+    def heed(self) -> None:
+        """Follow what queues say by their answers to heartbeats, at the next step."""
+        self.change.note()
+
+    async def _turn(self) -> None:
+        """Ask other queues from now on; give back what was taken of those that are quiet."""
+        quiet = self._state.quiet
+        self.give_back([each for each in self._taken if each.queue_index in quiet])
+        self._taken = deque(each for each in self._taken if each.queue_index not in quiet)
+        await self._wakeups.stop()
+        if self._plan.turn():
+            await self._wakeups.follow(self._plan.markers())
+        self._look = True
 
     async def _wait_for_room(self) -> None:
         """Wait for a change; send ends of deliveries before they have waited too long."""
@@ -138,7 +155,7 @@ class AsyncFetcher:
                 await self._pause(error)
                 self._look = True
                 return
-        if hits_limit(self.ends) or self._confirms:
+        if hits_limit(self.ends) or self._confirms or self._plan.all_quiet:
             await self.send_ends()
         wakeups = self._wakeups
         round_ = PopRound(self._plan, room, wakeups.watches)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q
+from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, keep_of, kept_line
+from dpq.worker.progress_notes import ProgressNotes
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class HandlerCalls(Generic[Q]):
         before: The hook that is called before each handler, or None.
         hooked: There is a hook.
         handled: The number of handlers that have ended, by their end.
+        progress: What handlers have told of their progress, until it is sent.
         traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
             sets it, for all workers.
     """
@@ -68,8 +70,11 @@ class HandlerCalls(Generic[Q]):
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
+        keep: float = 0.0,
     ) -> None:
         self.find = find
+        self.progress = ProgressNotes()
+        self._keep, self._told_of_results = keep, False
         self._named = named
         self.time_limit = time_limit
         self.before = before
@@ -81,11 +86,42 @@ class HandlerCalls(Generic[Q]):
 
     def context(self, queue_index: int, lease: Lease, state: RunState) -> Context[Q]:
         """Make the context of a handler; it says `lost` from the moment when the lease is lost."""
-        context: Context[Q] = Context(self._queues[queue_index], lease.task, lambda: state.stopping)
+        task = lease.task
+        context: Context[Q] = Context(
+            self._queues[queue_index],
+            task,
+            lambda: state.stopping,
+            lambda text: self.progress.note(queue_index, task, text),
+        )
         lease.lost = partial(tell_lost, context, lease)
         if not lease.alive:  # the lease was lost before `lease.lost` was set
             lease.lost()
         return context
+
+    def kept(self, queue_index: int, handler: Handler, task: Task[Any], result: Any) -> str:
+        """Return the line of a handler's result, or "" if it is not to be kept.
+
+        The first result that is dropped is logged. An answer of an HTTP client is read by the
+        worker itself.
+
+        Raises:
+            Reject: The result cannot be kept.
+        """
+        named = keep_of(handler) if self._named else None
+        keep = self._keep if named is None else named
+        if keep:
+            return kept_line(result, keep, task)
+        dropped = result is not None and getattr(result, "headers", None) is None
+        if dropped and not self._told_of_results:
+            self._told_of_results = True
+            queue, name = self._queues[queue_index].queue_name, self._name_of(task)
+            log.info(
+                "%s: task %s has returned a %s, which is dropped, as later results are: "
+                "keep_result of the worker or of a named task keeps them",
+                *(queue, in_words(task, name), type(result).__name__),
+                extra=about("result_dropped", self.name, queue, task, task=name),
+            )
+        return ""
 
     def trace(self, queue_index: int, task: Task[Any]) -> Tracing | None:
         """Begin to follow a handler, if anything does."""

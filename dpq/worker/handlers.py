@@ -27,7 +27,8 @@ from typing_extensions import TypeVar
 
 from dpq.model.budget import read_answer
 from dpq.model.cost import write_spent
-from dpq.model.errors import ConfigurationError
+from dpq.model.errors import ConfigurationError, PayloadError
+from dpq.model.results import DEFAULT_KEEP, keep_seconds, progress_text, result_line
 from dpq.model.signals import Reject
 from dpq.model.validation import MAX_SECONDS, number
 
@@ -66,9 +67,25 @@ class Context(Generic[Q]):
         told: The units that the calls of `spent` have named, by unit; None before the first call.
     """
 
-    __slots__ = ("_news", "_stopping", "budgets", "lost", "queue", "reason", "task", "told")
+    __slots__ = (
+        "_news",
+        "_stopping",
+        "_tell",
+        "budgets",
+        "lost",
+        "queue",
+        "reason",
+        "task",
+        "told",
+    )
 
-    def __init__(self, queue: Q, task: Task[Any], stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        queue: Q,
+        task: Task[Any],
+        stopping: Callable[[], bool],
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.queue = queue
         self.task = task
         self.lost = False
@@ -77,6 +94,23 @@ class Context(Generic[Q]):
         self.told: dict[str, int] | None = None
         self.budgets: dict[str, Budget] = {}
         self._stopping = stopping
+        self._tell = tell
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Tell how far the work is: `get`, `dpq watch` and the task's page show it.
+
+        The call sends nothing, so it may come a thousand times a second, and is no coroutine in an
+        `AsyncWorker` either. The newest call counts. The worker sends it within a second.
+
+        Args:
+            done: The units of work that are done, from 0.
+            total: All units of work; None if that is not known.
+            text: What the work does now; up to 200 bytes of it are kept.
+
+        Raises:
+            ConfigurationError: A number is out of its bounds.
+        """
+        self._tell(progress_text(done, total, text))
 
     def observe(
         self, response: Any = None, *, status: int | None = None, headers: Headers | None = None
@@ -300,3 +334,32 @@ def check_result(handler: Handler, result: Any) -> None:
         raise ConfigurationError(f"handler {handler.call!r} {ASYNC_HANDLER}")
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise ConfigurationError(f"handler {handler.call!r} {GENERATOR_HANDLER}")
+
+
+def kept_for(keep_result: bool | float | None) -> float:
+    """Return the seconds that the results of handlers are kept; 0 for no results.
+
+    Raises:
+        ConfigurationError: The number is out of its bounds.
+    """
+    if keep_result is None or isinstance(keep_result, bool):
+        return DEFAULT_KEEP if keep_result else 0.0
+    return keep_seconds(keep_result, "keep_result")
+
+
+def keep_of(handler: Handler) -> float | None:
+    """Return the seconds that the task of a handler names for its results; None for none."""
+    keep: float | None = getattr(getattr(handler.call, "__self__", None), "kept", None)
+    return keep
+
+
+def kept_line(result: Any, keep: float, task: Task[Any]) -> str:
+    """Write the result of a handler as ack sends it.
+
+    Raises:
+        Reject: It cannot be kept: to run the handler again would not help.
+    """
+    try:
+        return result_line(result, keep, task.id)
+    except PayloadError as error:
+        raise Reject(f"its result cannot be kept: {error}") from error

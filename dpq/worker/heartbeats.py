@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpq.operations.workers import Doing
@@ -53,19 +53,24 @@ class Heartbeats:
         self._run_id = secrets.token_urlsafe(9)
         self._remembered = -REMEMBER_SECONDS
 
-    def beat(self, holdings: Iterable[Holding]) -> list[Steps[Any]]:
-        """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
+    def beat(self, holdings: Iterable[Holding], quiet: Collection[int] = ()) -> list[Steps[Any]]:
+        """Make a heartbeat for each queue, with the tasks that the worker holds of it.
+
+        Args:
+            holdings: The tasks that the worker holds.
+            quiet: The indexes of the queues of which it takes no new tasks.
+        """
         by_queue: list[list[Holding]] = [[] for _ in self._operations]
         for each in holdings:
             by_queue[each.queue_index].append(each)
         host, pid, now = socket.gethostname(), os.getpid(), time.monotonic()
         beats: list[Steps[Any]] = []
-        for operations, held in zip(self._operations, by_queue, strict=True):
+        for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
             running = [(each.began, each.task.id) for each in held if each.began is not None]
             counts = (len(running), self._concurrency)
             doing = _doing(held, running, now)
             about = (self._run_id, self._name, host, pid, *counts, now - self.began)
-            beats.append(operations.beat(*about, doing))
+            beats.append(operations.beat(*about, doing, index in quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
             beats += [operations.remember() for operations in self._operations]

@@ -42,6 +42,7 @@ class Done(NamedTuple):
         alone: Its end is sent in an operation of its own.
         budgets: The budgets that its host named; they are sent once, before its end.
         cost: What it has spent, or None.
+        kept: The line of its result, or "".
     """
 
     queue_index: int
@@ -50,6 +51,7 @@ class Done(NamedTuple):
     alone: bool = False
     budgets: Sequence[Budget] = ()
     cost: Cost | None = None
+    kept: str = ""
 
     def closes(self, queue_index: int, task: Task[Any]) -> bool:
         """Return True if `task` would hit the limit that this handler has hit."""
@@ -90,7 +92,12 @@ def endings(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> lis
         else:
             others.append(_end(each, queues[each.queue_index]))
     together = [
-        Ending(queues[queue_index].ack_many([each.task for each in some], _costs(some)), some)
+        Ending(
+            queues[queue_index].ack_many(
+                [each.task for each in some], _costs(some), _results(some)
+            ),
+            some,
+        )
         for queue_index, some in acks.items()
     ]
     return told + together + others
@@ -101,13 +108,18 @@ def _costs(done: Sequence[Done]) -> list[Cost | None] | None:
     return None if costs.count(None) == len(costs) else costs
 
 
+def _results(done: Sequence[Done]) -> list[str] | None:
+    lines = [each.kept for each in done]
+    return lines if any(lines) else None
+
+
 def _end(done: Done, queue: QueueOperations[Any]) -> Ending:
     """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
             decides = None if isinstance(error, GivenBack) else error
-            return Ending(queue.finish(done.task, error, done.cost), [done], decides)
+            return Ending(queue.finish(done.task, error, done.cost, done.kept), [done], decides)
     except Exception as nonsense:
         error = nonsense
     return Ending(queue.fail(done.task, error_line(error), None, done.cost), [done], error)
@@ -141,7 +153,9 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
             extra=fields("not_ended", worker=name, count=len(done), error=error_line(result)),
         )
         if isinstance(result, RedisError):
-            again += (each._replace(budgets=()) for each in done)
+            # Without memory a server refuses a result, and nothing else of an ack.
+            full = "maxmemory" in str(result)
+            again += (each._replace(budgets=(), kept="" if full else each.kept) for each in done)
         elif len(done) > 1:
             again += (each._replace(alone=True, budgets=()) for each in done)
         # If a second ending failed, the lease may run out.

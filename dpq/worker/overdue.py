@@ -34,6 +34,7 @@ class HandlerRun:
         limit: Seconds that it may run, or None.
         ended: The handler has ended, and its thread is about to note the result.
         overdue: The error, if the handler ran too long and its attempt has failed.
+        kept: The line of its result, or "".
     """
 
     queue_index: int
@@ -42,6 +43,7 @@ class HandlerRun:
     context: Context[Any] | None = None
     ended: bool = False
     overdue: BaseException | None = None
+    kept: str = ""
 
 
 class OverdueWatch:

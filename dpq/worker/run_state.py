@@ -30,10 +30,12 @@ class RunState:
         until_empty: The run is to end when no live task is left in any of the queues.
         end: The function of the worker that ends the run.
         stopping: The run is to end: no handler begins any more.
+        quiet: The indexes of the queues that have told the worker to take none of their tasks.
         pulse: Which loops of the run move.
     """
 
     until_empty: bool
     end: Callable[[], None]
     stopping: bool = field(default=False, init=False)
+    quiet: frozenset[int] = field(default=frozenset(), init=False)
     pulse: Pulse = field(default_factory=lambda: Pulse(2.5 * BEAT_SECONDS), init=False)

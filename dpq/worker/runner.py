@@ -89,6 +89,8 @@ class Runner:
                 for hook, args in calls.hooks_at_end(context, error):
                     calls.call_hook(hook, *args)
             done = done._replace(budgets=tuple(context.budgets.values()), cost=context.told)
+        if run.kept:
+            done = done._replace(kept=run.kept)
         if tracing:
             tracing.end(error)
         run.ended = True
@@ -122,6 +124,7 @@ class Runner:
                 if heard := budgets_in(result):
                     run.context = run.context or calls.context(run.queue_index, lease, self._state)
                     run.context.hear(heard)
+            run.kept = calls.kept(run.queue_index, handler, task, result)
         except BaseException as raised:  # the error decides how the task goes on
             error = signal_of(raised)
             calls.log_failure(run.queue_index, task, error)

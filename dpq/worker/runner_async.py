@@ -104,7 +104,7 @@ class AsyncRunner:
             return
         began = self._began[handling] = time.monotonic()
         tracing = self._calls.traced and self._calls.trace(queue_index, lease.task)
-        error = await self._call(context)
+        error, kept = await self._call(queue_index, context)
         try:
             if self._calls.hooked:
                 for hook, args in self._calls.hooks_at_end(context, error):
@@ -114,13 +114,17 @@ class AsyncRunner:
                 tracing.end(error)
             try:
                 budgets = tuple(context.budgets.values())
-                done = Done(queue_index, lease.task, error, budgets=budgets, cost=context.told)
+                done = Done(
+                    queue_index, lease.task, error, budgets=budgets, cost=context.told, kept=kept
+                )
                 await self._finish(handling, lease, done, began)
             finally:
                 self._leave(handling)  # a done callback would run after all others that are due
 
-    async def _call(self, context: Context[Any]) -> BaseException | None:
-        """Call the handler within its time limit; return its error."""
+    async def _call(
+        self, queue_index: int, context: Context[Any]
+    ) -> tuple[BaseException | None, str]:
+        """Call the handler within its time limit; return its error, and the line of its result."""
         task = context.task
         limit: asyncio.Timeout | None = None
         seconds = task.time_limit or self._calls.time_limit
@@ -138,11 +142,11 @@ class AsyncRunner:
                 if result is not None:
                     check_result(handler, result)
                     context.hear(budgets_in(result))
+            return None, self._calls.kept(queue_index, handler, task, result)
         except BaseException as raised:  # the error decides how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
-                return TimeoutError(f"ran longer than {seconds:g} s")
-            return signal_of(raised)
-        return None
+                return TimeoutError(f"ran longer than {seconds:g} s"), ""
+            return signal_of(raised), ""
 
     async def _finish(
         self, handling: "asyncio.Task[Any]", lease: Lease, done: Done, began: float

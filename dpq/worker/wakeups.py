@@ -48,7 +48,7 @@ class WakeUps:
 
     def follow(self, markers: Sequence[str]) -> None:
         """Wait on these markers from now on, which may be the same."""
-        if len(markers) != len(self._waiter.markers):
+        if tuple(markers) != self._waiter.markers:
             self.close()
             self._waiter = _Patient(self._nodes, markers)
 

@@ -28,7 +28,7 @@ class AsyncWakeUps:
 
     async def follow(self, markers: Sequence[str]) -> None:
         """Async `WakeUps.follow`."""
-        if len(markers) != len(self._waiter.markers):
+        if tuple(markers) != self._waiter.markers:
             await self.close()
             self._waiter = AsyncWaiter(self._connections, markers)
 

@@ -21,6 +21,7 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
+from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import (
     BEAT_SECONDS,
     HEARTBEAT,
@@ -214,6 +215,8 @@ class Worker(WorkerBase[DPQ[Any]]):
         # An Event does not fit: a signal handler that sets it needs its lock, and the interrupted
         # thread may hold this lock.
         self._gone = threading.Event()
+        self._noted = threading.Event()
+        self._calls.progress.wake = self._noted.set
         self._cut_short = threading.Event()
         self._leaving_by: threading.Thread | None = None
         self._fault: BaseException | None = None
@@ -305,6 +308,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._guarded(lambda: self._finish(threads))
         finally:
             self._gone.set()
+            self._noted.set()
 
     def _finish(self, threads: list[threading.Thread]) -> None:
         """Wait for the running handlers, then give back the tasks that are left."""
@@ -328,9 +332,25 @@ class Worker(WorkerBase[DPQ[Any]]):
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
             self._state.pulse.move(HEARTBEAT)
-            self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
-            self._gone.wait(BEAT_SECONDS)
+            held = self._runner.running + self._fetcher.held
+            self._send_beat(self._heartbeats.beat(held, self._state.quiet))
+            next_beat = time.monotonic() + BEAT_SECONDS
+            while not self._gone.is_set() and (left := next_beat - time.monotonic()) > 0:
+                if not self._noted.wait(left):
+                    break
+                self._noted.clear()
+                self._send_progress()
+                self._gone.wait(SEND_SECONDS)
         self._send_beat(self._heartbeats.leave())
+
+    def _send_progress(self) -> None:
+        """Send what handlers have told of their progress."""
+        if told := self._calls.progress.take(self._operations):
+            try:
+                session_of(self.queues[0]).send_all(told)
+            except Exception:  # the next note is sent all the same
+                about = fields("progress_not_told", worker=self.name)
+                log.debug("%s: cannot tell of progress", self.name, exc_info=True, extra=about)
 
     def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:

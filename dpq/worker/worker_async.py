@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -17,6 +18,7 @@ from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
+from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
 
 if TYPE_CHECKING:
@@ -131,6 +133,10 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
         self._change = Change()
         self._gone = asyncio.Event()
+        self._noted = asyncio.Event()
+        loop, noted = asyncio.get_running_loop(), self._noted
+        # A handler may tell its progress from a thread of its own.
+        self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
         self._grace_left = self.grace
         state = RunState(until_empty=until_empty, end=self._end)
         self._begin_run(state)
@@ -204,6 +210,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         await runner.wait_for_confirmations()
         await fetcher.close()
         self._gone.set()
+        self._noted.set()
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
         self._log_totals()
@@ -215,10 +222,27 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         while not self._gone.is_set():
             # The main loop is the event loop, which runs all handlers.
             self._state.pulse.move(MAIN_LOOP)
-            await self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
+            held = self._runner.running + self._fetcher.held
+            await self._send_beat(self._heartbeats.beat(held, self._state.quiet))
+            next_beat = time.monotonic() + BEAT_SECONDS
+            while not self._gone.is_set() and (left := next_beat - time.monotonic()) > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._noted.wait(), left)
+                if self._noted.is_set():
+                    self._noted.clear()
+                    await self._send_progress()
         await self._send_beat(self._heartbeats.leave())
+
+    async def _send_progress(self) -> None:
+        """Send what handlers have told of their progress, then pause."""
+        if told := self._calls.progress.take(self._operations):
+            try:
+                await session_of(self.queues[0]).send_all(told)
+            except Exception:  # the next note is sent all the same
+                about = fields("progress_not_told", worker=self.name)
+                log.debug("%s: cannot tell of progress", self.name, exc_info=True, extra=about)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._gone.wait(), SEND_SECONDS)
 
     async def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:

@@ -82,7 +82,7 @@ BLOCKING_ONLY = {
     "test_no_timeout_waits_until_there_is_a_task": "has a twin below",
 }
 
-for _name in ("test_api.py", "test_waiting.py"):
+for _name in ("test_results.py", "test_api.py", "test_waiting.py"):
     _module = over_asyncio(Path(__file__).parent / _name, DPQ=Awaited)
     globals().update(awaited_tests(_module, *BLOCKING_ONLY))
 start, waiting = _module.start, _module.waiting

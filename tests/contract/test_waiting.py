@@ -20,7 +20,9 @@ from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from dpq import DPQ, Push, Task
+from dpq import DPQ, Push, QueueFullError, Task
+from dpq.model import producer
+from dpq.protocol.keys import key_of
 from dpq.server import Server
 from dpq.transport import waiter as waiters
 from dpq.transport import watches
@@ -33,6 +35,7 @@ engines = pytest.mark.fakeredis
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(producer, "ASK_AGAIN_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -443,3 +446,104 @@ def test_a_queue_begins_while_a_waiter_looks(
         for n in range(4):
             other.push(n)
         assert sorted(the_task(future).payload for future in popped) == [0, 1, 2, 3]
+
+
+# Producers that wait for room
+
+
+def wait_for_producers(q: DPQ[Any], redis: Redis, count: int) -> None:
+    """Until so many stand in the line of a full queue, and will hear a call."""
+    tracked = key_of(q.queue_name, "tracked")
+
+    def standing() -> bool:
+        entries = redis.zrange(tracked, 0, -1)
+        deaf = type(redis) is not Redis
+        return sum(deaf or not entry.endswith(b" ") for entry in entries) == count
+
+    wait_until(f"{count} producers in the line", standing)
+
+
+@engines
+def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """A push into a full queue returns once a task of it is finished."""
+    waiting.set_bounds(max_tasks=1)
+    waiting.push("a")
+    pushed = start(waiting.push, "b", timeout=LONG)
+    wait_for_producers(waiting, redis, 1)
+
+    waiting.pop(timeout=LONG).on_success()
+
+    assert waiting.get(pushed.result(PATIENCE)).payload == "b"
+    assert not redis.exists(key_of(waiting.queue_name, "tracked"))
+
+
+@engines
+def test_a_push_waits_for_room_in_its_group(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """A push into a full group returns once a consumer has taken a task of the group."""
+    waiting.set_bounds(max_waiting=1)
+    waiting.push("a", group="g")
+    pushed = start(waiting.push, "b", group="g", timeout=None)
+    wait_for_producers(waiting, redis, 1)
+
+    waiting.pop(timeout=LONG)
+
+    assert waiting.get(pushed.result(PATIENCE)).payload == "b"
+
+
+def test_each_room_calls_one_producer(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """Many producers come in one after the other; the queue never holds more than its bound."""
+    waiting.set_bounds(max_tasks=2)
+    waiting.push_many([Push(0), Push(0)])
+    pushed = [start(waiting.push, i, timeout=LONG) for i in range(8)]
+    wait_for_producers(waiting, redis, 8)
+
+    for _ in range(10):
+        waiting.pop(timeout=LONG).on_success()
+        assert waiting.size() <= 2
+
+    assert len({future.result(PATIENCE) for future in pushed}) == 8
+
+
+def test_a_purge_calls_all(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """Room for all producers at once lets all of them in: each one that leaves calls the next."""
+    waiting.set_bounds(max_tasks=20)
+    waiting.push_many(Push(0) for _ in range(20))
+    pushed = [start(waiting.push, i, timeout=LONG) for i in range(16)]
+    wait_for_producers(waiting, redis, 16)
+    waiting.purge()
+    assert len({future.result(PATIENCE) for future in pushed}) == 16
+
+
+def test_a_higher_bound_calls(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """A producer that waits hears of a higher bound."""
+    waiting.set_bounds(max_tasks=1)
+    waiting.push("a")
+    pushed = start(waiting.push, "b", timeout=LONG)
+    wait_for_producers(waiting, redis, 1)
+    waiting.set_bounds(max_tasks=2)
+    assert pushed.result(PATIENCE)
+
+
+@engines
+def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
+    """If there is no room within the timeout, the push is refused, and nothing is left of it."""
+    waiting.set_bounds(max_tasks=1)
+    waiting.push("a")
+    with pytest.raises(QueueFullError):
+        waiting.push("b", timeout=0.05)
+    assert waiting.size() == 1
+    assert not redis.exists(key_of(waiting.queue_name, "tracked"))
+
+
+def test_a_lost_call_costs_no_push(
+    waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer whose call is lost, as when another one dies, asks again by itself."""
+    monkeypatch.setattr(producer, "ASK_AGAIN_SECONDS", 0.3)
+    waiting.set_bounds(max_tasks=1)
+    waiting.push("a")
+    pushed = start(waiting.push, "b", timeout=LONG)
+    wait_for_producers(waiting, redis, 1)
+    redis.delete(key_of(waiting.queue_name, "tracked"))
+    waiting.pop(timeout=LONG).on_success()
+    assert pushed.result(PATIENCE)

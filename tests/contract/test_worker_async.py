@@ -49,7 +49,14 @@ Opened = Callable[..., Queue]
 
 HERE = Path(__file__).parent
 FACES = {"DPQ": AwaitedOfOneClient}
-for name in ("heartbeats", "worker_told", "worker_ends", "worker_refused", "worker"):
+for name in (
+    "heartbeats",
+    "worker_told",
+    "worker_ends",
+    "worker_refused",
+    "worker_results",
+    "worker",
+):
     shared = over_asyncio(HERE / f"test_{name}.py", Worker=AwaitedWorker, **FACES)
     globals().update(awaited_tests(shared, *getattr(shared, "THREADS_ONLY", ())))
 q = shared.q

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,7 +148,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     (push,) = (command for words, command in commands() if words == ("push",))
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
-    elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at"}  # tests of their own
+    elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
     assert known - where - elsewhere == options.keys()
 
     result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
@@ -213,6 +214,36 @@ def test_push_reads_payloads_line_by_line(run: Run, q: DPQ) -> None:
     assert [task.payload for task in tasks] == [{"n": 1}, "zwölf", None, 4]
     assert {(task.priority, task.group) for task in tasks} == {(7, "g")}
     assert told(result) == f"pushed 4 tasks to '{q.queue_name}'"
+
+
+def test_bounds_are_shown_and_set(run: Run, q: DPQ) -> None:
+    """`dpq bounds` changes what it names, and shows how full the queue is."""
+    q.push(1)
+    assert run("bounds").stdout == "1 tasks, without a bound\ngroups: no bound\n"
+    shown = run("bounds", "--max-tasks", 2, "--max-waiting", 5).stdout
+    assert shown == "1 of at most 2 tasks\ngroups: at most 5 waiting tasks, then refuse\n"
+    found = one(run("bounds", "--when-full", "drop_worst", "--json"))
+    assert found | {"queue": ""} == {
+        **{"queue": "", "size": 1, "max_tasks": 2, "max_waiting": 5},
+        "when_full": "drop_worst",
+    }
+    run("bounds", "--max-tasks", -1, code=2)
+
+
+def test_push_into_a_full_queue(run: Run, q: DPQ) -> None:
+    """A full queue refuses with its size and bound; with --timeout, after that time."""
+    q.set_bounds(max_tasks=130)
+    failed = run("push", lines="1\n" * 260, code=1)
+    assert (len(failed.stdout.split()), q.size()) == (125, 125)
+    said = " ".join(failed.stderr.split())
+    assert "lines 126 to " in said
+    assert "holds 125 of at most 130 tasks" in said
+    assert "none of these was pushed; 125 tasks before were pushed" in said
+    failed = run("push", "--timeout", 0.01, lines="1\n" * 10, code=1)
+    assert (len(failed.stdout.split()), q.size()) == (5, 130)
+    assert "lines 6 to 10: " in failed.stderr
+    run("push", 1, "--timeout", 0.01, code=1)
+    assert q.size() == 130
 
 
 def test_push_reads_a_file(run: Run, q: DPQ, tmp_path: Path) -> None:
@@ -460,7 +491,19 @@ def test_ids_may_begin_with_dashes(run: Run, q: DPQ) -> None:
 # Looking
 
 
-LOOKS = ("stats", "peek", "get x", "why x", "forecast", "events", "history", "trail", "leases")
+LOOKS = (
+    "result x",
+    "watch x",
+    "stats",
+    "peek",
+    "get x",
+    "why x",
+    "forecast",
+    "events",
+    "history",
+    "trail",
+    "leases",
+)
 CHANGES = ("cancel x", "update x --delay 1", "purge --yes", "promote", "ack x 1", "fail x 1")
 OF_PARTS = ("limit list", "group list", "dead list", "dead replay --all", "check")
 
@@ -1382,3 +1425,39 @@ def test_export_and_import(run, q, url, name, tmp_path):
     assert f"dpq resume --queue {other}" in run("import", other, lines=lines).stderr
     DPQ[Any](q.redis, other).drop()
     assert "there is no queue" in run("export", f"{name}-c", code=1).stderr
+
+
+# Results and progress
+
+
+def test_results(run: Run, q: DPQ) -> None:
+    """An ack names a result, and `dpq result` and `dpq watch` print it; each other answer is 1."""
+    task_id = q.push(1)
+    assert "has not ended" in run("result", task_id, code=1).stderr
+    task = q.pop().task
+    assert task
+    said = run("ack", task_id, str(task.token), "--result", "{", code=2).stderr
+    assert "no JSON" in said
+    run("ack", task_id, str(task.token), "--result", '{"a": [1]}', "--keep", "60")
+    assert run("result", task_id).stdout == '{"a":[1]}\n'
+    assert run("watch", task_id).stdout == '{"a":[1]}\n'
+    assert "knows nothing" in run("result", "x", code=1).stderr
+    dead = q.push(1)
+    q.bury(q.pop().task, "broken")
+    for command in ("result", "watch"):
+        assert "is dead (broken)" in run(command, dead, code=1).stderr
+
+
+def test_watch(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from a terminal each change is a line, and the result comes last."""
+    monkeypatch.setattr("dpq.cli._progress.LINE_SECONDS", 0.01)
+    task_id = q.push(1)
+    task = q.pop().task
+    assert task
+    q.progress(task, 1, 4, "page 1")
+    later = threading.Timer(0.5, lambda: q.ack(task, result="end"))
+    later.start()
+    found = run("watch", task_id)
+    later.join()
+    assert found.stdout == '"end"\n'
+    assert found.stderr == f"{task_id} running (attempt 1 of 10) 1 of 4 (25%): page 1\n"

@@ -715,6 +715,41 @@ def test_workers_are_one_row_each(url: str, q: DPQ, name: str) -> None:
     second.close()
 
 
+def test_a_worker_is_made_quiet_in_all_its_queues(url: str, q: DPQ, name: str) -> None:
+    """By its name or id, in all queues that know it or in the named one; the table says so."""
+    second = DPQ(q.redis, f"{name}-2")
+    for each in (q, second):
+        tell(each, "a", "bees", 2)
+        tell(each, "b", "wasps", 0)
+    both = ["--queue", name, "--queue", second.queue_name]
+
+    def quiet() -> list[list[str]]:
+        return [[w.name for w in each.workers() if w.quiet_since] for each in (q, second)]
+
+    run(url, "--quiet", "bees", *both)
+    assert quiet() == [["bees"], ["bees"]]
+    run(url, "--unquiet", "a", "--queue", second.queue_name)
+    assert quiet() == [["bees"], []]
+    rows = [json.loads(line) for line in run(url, *both, "--json").stdout.splitlines()]
+    assert {row["name"]: row["quiet_queues"] for row in rows} == {"bees": [name], "wasps": []}
+    assert "quiet in" in run(url, *both).stdout
+    assert [event.detail.split(",")[0] for event in q.events()] == ["worker bees"]
+    second.drop()
+
+
+def test_a_worker_that_is_not_there_is_not_made_quiet(url: str, q: DPQ, name: str) -> None:
+    """A wrong name is an error that names the workers that are there; both options are one."""
+    tell(q, "a", "bees", 2)
+    for words, code, says in (
+        (["--quiet", "bee"], 1, "there is no worker 'bee'; there are 'bees'"),
+        (["--quiet", "bees", "--unquiet", "bees"], 2, "goes with no --quiet"),
+    ):
+        result = CliRunner().invoke(app, ["--url", url, "workers", *words, "--queue", name])
+        assert result.exit_code == code
+        assert says in result.stderr
+    assert q.events() == []
+
+
 def test_all_known_queues_are_asked(url: str, q: DPQ, name: str) -> None:
     """Without --queue the workers of every known queue are shown, and those of the default one."""
     q.push(1)

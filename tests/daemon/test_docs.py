@@ -200,9 +200,10 @@ def test_the_plain_form_runs(url, session):
 
 def test_every_block_of_usage_runs(url, session, capsys):
     """The page's loop takes the best first, each task once, and ends."""
-    (code,) = blocks(USAGE, "python")
+    code, bounds = blocks(USAGE, "python")
     run(code, session, url)
     assert capsys.readouterr().out == "fetch https://b.example/1\nfetch https://a.example/1\n"
+    run(bounds, session, url)
     assert session["q"].check() == []
 
 
@@ -407,13 +408,20 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
     [shop] = [code for code in blocks(WORKERS, "python") if code.startswith(SHOP)]
     (tmp_path / "shop.py").write_text(shop)
     lines = "".join(blocks(WORKERS, "sh")).splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 13
     with DPQ.from_url(url, "mails") as mails:
         for line in lines:
             name, command, *words = shlex.split(line, comments=True)
             if command == "worker":
                 mails.push({"task": "mail", "args": {"to": "ada"}})
                 words = [*(word for word in words if word != "--reload"), "--drain"]
+            if {"--quiet", "--unquiet"} & {*words}:  # as a worker of that name
+                beat = mails._operations.beat
+                mails._session.run(beat, "id", words[1], "web-1", 77, 0, 8, 9.0)
+                shown = CliRunner().invoke(app, [command, *words])
+                mails._session.run(mails._operations.leave, "id")
+                assert (name, shown.exit_code) == ("dpq", 0), shown.stderr
+                continue
             if command in ("workers", "leases", "release"):
                 shown = CliRunner().invoke(app, [command, *words])
                 assert (name, shown.exit_code, shown.stdout) == ("dpq", 0, ""), shown.stderr

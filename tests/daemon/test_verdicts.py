@@ -294,9 +294,62 @@ def only_dead(q: DPQ, clock: Clock) -> None:
         q.bury(q.pop().task, f"no page {n}")
 
 
+def all_quiet(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    beat(q, worker="w2")
+    q.quiet("w1")
+    clock.advance(5)
+    q.quiet("w2", by="ann@box7")
+    clock.advance(9)
+    beat(q, running=1, longest=100, holds=1)
+    q.pop()  # as a quiet worker that has not heard it yet
+
+
+def only_worker_quiet_and_a_429(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.rate_limited(q.pop().task, 3600)
+    q.quiet("crawler")
+
+
+def quiet_and_other_consumers(q: DPQ, clock: Clock) -> None:
+    fill(q, group=None)
+    beat(q)
+    q.quiet("w1")
+    clock.advance(11)
+    beat(q)
+    q.ack(q.pop().task)
+
+
+def all_hang_but_a_quiet_one(q: DPQ, clock: Clock) -> None:
+    all_hang(q, clock)
+    beat(q, worker="w2")
+    q.quiet("w2")
+
+
+def one_quiet(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    beat(q, worker="w2")
+    q.quiet("w2")
+
+
 def moving(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q, running=1, longest=100)
+
+
+def full_and_paused(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    beat(q)
+    q.set_bounds(max_tasks=4)
+    q.pause()
+
+
+def full_and_moving(q: DPQ, clock: Clock) -> None:
+    moving(q, clock)
+    q.set_bounds(max_tasks=3)
 
 
 def waiting_pops(q: DPQ, clock: Clock) -> None:
@@ -325,6 +378,8 @@ PLANTED = [
     Planted(settings_lost, S.SETTINGS_LOST, "has lost its setting 'format'", True),
     Planted(limits_lost, S.SETTINGS_LOST, "limits of the queue are lost", True),
     Planted(unreadable, S.SETTINGS_LOST, "the stored limit of group 'api' cannot be read", True),
+    Planted(full_and_paused, S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True),
+    Planted(full_and_moving, S.MOVING, "running; full: 4 of 3 tasks, so new tasks are refused"),
     Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
     Planted(
         paused_for_a_time,
@@ -332,6 +387,20 @@ PLANTED = [
         "it is paused until 22:23:20 UTC; the pause began at 22:13:20 UTC, by ann@box7",
     ),
     Planted(paused_and_no_consumer, S.PAUSED, "also: no consumer", True, (S.NO_CONSUMER,)),
+    Planted(
+        *(all_quiet, S.ALL_QUIET),
+        "3 tasks are due, and all 2 workers are quiet, the last one since 22:13:25 UTC: crawler on "
+        "box7 (pid 4711), told by ann@box7",
+        True,
+    ),
+    Planted(
+        *(only_worker_quiet_and_a_429, S.ALL_QUIET),
+        "and its only worker is quiet since 22:13:20 UTC: crawler on box7 (pid 4711) (also: held",
+        *(True, (S.RATE_LIMITED,)),
+    ),
+    Planted(quiet_and_other_consumers, S.MOVING, "and 0 are running; 1 of 1 workers is quiet"),
+    Planted(one_quiet, S.MOVING, "1 of 2 workers is quiet"),
+    Planted(all_hang_but_a_quiet_one, S.HANDLERS_BUSY, "2 of 2 handlers are busy", True),
     Planted(never_a_consumer, S.NO_CONSUMER, "4 tasks are due, and no consumer has ever", True),
     Planted(
         *(the_last_pop_is_long_ago, S.NO_CONSUMER),

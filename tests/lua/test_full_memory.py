@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
 from dpq.model.filter import Filter
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
+from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
@@ -213,6 +214,15 @@ def caller(group: str | None) -> Caller:
     return made
 
 
+def waits_for_room(q: DPQ[Any]) -> list[bool]:
+    """A producer that stands in the line of a full queue, and leaves it."""
+    q.set_bounds(max_tasks=1)
+    producer = Producer(0, 0)
+    producer.id = "producer"
+    operations = q._operations
+    return [q._session.run(ask, producer) for ask in (operations.await_room, operations.leave_line)]
+
+
 GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "acquire": [
         lambda q: asked(q, "a"),
@@ -233,6 +243,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         ),
     ],
     "ack": [each_held(lambda q, task: q.ack(task))],
+    "await_room": [waits_for_room],
     "beat": [
         lambda q: q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
         lambda q: q._session.run(q._operations.leave, "w"),
@@ -269,6 +280,12 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "ack_plain": [each_held(lambda q, task: _short(q, "ack_plain", task.id, task.token))],
     "pop_plain": [lambda q: _short(q, "pop_plain", 3, 30_000, 10**6, 0)],
+    "quiet": [
+        lambda q: (
+            q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
+            [q.quiet("w"), q.unquiet("w"), q.quiet("w")],
+        ),
+    ],
     "pause": [lambda q: q.pause(), lambda q: q.pause(60), lambda q: q.resume()],
     "pop": [
         lambda q: payloads(q.pop_many(1)),
@@ -287,6 +304,9 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
+    "forget_results": [
+        lambda q: q._session.run(q._operations.partitions[0]._ask, "forget_results", [9], int)
+    ],
     "rate_limited": [
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
         for scope in ("group", "queue", "task")
@@ -356,6 +376,8 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "peek": lambda q: [payloads(q.peek(5, state)) for state in TaskState],
     "scopes": lambda q: len(q.groups()),
     "stats": lambda q: q.stats(),
+    "result": lambda q: q._session.run(q._operations.outcome, "x"),
+    "results": lambda q: q.results(),
     "task_trail": lambda q: q._session.run(task_trail, q._operations, "x").looked,
     "view": lambda q: q.limits(),
     "why": lambda q: of_first(q, TaskState.READY, lambda id_: q.why(id_)),
@@ -381,6 +403,8 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "seal_batch": [lambda q: q.seal_batch("new")],
     "import": [lambda q: q.import_(EXPORTED, follow=True)],
     "remember": [lambda q: q._session.run(q._operations.remember)],
+    "ack": [each_held(lambda q, task: q.ack(task, result="x"))],
+    "progress": [each_held(lambda q, task: q.progress(task, 1, 2, "x"))],
 }
 """By script: what may be refused, and then has changed nothing."""
 
@@ -469,6 +493,8 @@ HASHES = {
     "limits",
     "gates",
     "workers",
+    "results",
+    "progress",
     "history",
     "batches",
 }
@@ -563,5 +589,5 @@ def test_glance(stage: Stage) -> None:
 
 def test_no_verb_is_left_out() -> None:
     """Each script is asked at full memory: one that is new must be named here."""
-    named = [*GOES_ON, *LOOKS, *ADDS, "glance"]
+    named = {*GOES_ON, *LOOKS, *ADDS, "glance"}
     assert sorted(named) == script_names()

@@ -23,9 +23,10 @@ from redis.retry import Retry
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.model.filter import Filter
 from dpq.model.limit_rules import LimitRules
+from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
 from dpq.operations.one_task import Trail, task_trail
-from dpq.protocol.keys import REGISTRY
+from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.names import Sieve, glance
 from dpq.views.limit_change import make
@@ -346,6 +347,18 @@ def test_pause(server, q, probe, lossy, lose):
     assert probe.drain() == ["x"]
 
 
+def test_quiet(server, q, probe, lossy, lose):
+    """The worker is told once, or told to go on once: each has one event."""
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+    with lose("quiet"):
+        assert lossy.quiet("name") == 1
+    assert q.workers()[0].quiet_since
+    with lose("quiet"):
+        assert lossy.unquiet("name") == 1
+    assert q.workers()[0].quiet_since is None
+    assert [event.kind for event in q.events()] == ["quieted", "unquieted"]
+
+
 def test_pop(server, q, clock, probe, lossy, lose, times):
     """What was popped without an answer is leased to nobody until its lease ends; that counts."""
     for i in range(times + 1):
@@ -642,6 +655,35 @@ def test_update(server, q, lossy, lose):
     assert (task.priority, task.state, q.next_event()) == (5, "delayed", 9)
 
 
+def test_ack_with_a_result(server, q, probe, lossy, lose):
+    """The result is kept, once, though the second call finds the task gone."""
+    q.push("x")
+    task = probe.pop()
+    with lose("ack"):
+        assert lossy.ack(task, result=[1]) is False
+    assert q.result(task.id) == [1]
+    assert [result.value for result in q.results()] == [[1]]
+
+
+def test_progress(server, q, probe, lossy, lose):
+    """The progress stands."""
+    q.push("x")
+    task = probe.pop()
+    with lose("progress"):
+        lossy.progress(task, 1, 2, "page")
+    assert q.get(task.id).progress.text == "page"
+
+
+def test_forget_results(server, q, probe, lossy, lose):
+    """All results are gone."""
+    q.push("x")
+    task = probe.pop()
+    q.ack(task, result=1)
+    with lose("forget_results"):
+        lossy.purge()
+    assert q.results() == []
+
+
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "batches": (lambda q: q.batches(), []),
     "check_batches": (lambda q: q.check(), []),
@@ -662,6 +704,8 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
+    "result": (lambda q: q._session.run(q._operations.outcome, q.get(key="k").id).state, "live"),
+    "results": (lambda q: q.results(), []),
     "task_trail": (lambda q: q._session.run(task_trail, q._operations, "x"), Trail([], 0, True)),
     "view": (lambda q: q.group("g").units_left, (2,)),
     "why": (lambda q: q.why(q.get(key="k").id), "it is ready: next"),
@@ -781,3 +825,19 @@ def test_restart_forgets_scripts(server, redis, q):
     assert redis.script_exists(*shas) == [True, False]
     q.pop()
     assert redis.script_exists(*shas) == [True, True]
+
+
+def test_await_room(server, q, lossy, lose):
+    """A producer keeps its place, and stands in the line once; the next one may come twice."""
+    q.set_bounds(max_tasks=1)
+    q.push("x")
+    producer = Producer(0, None)
+    operations = lossy._operations
+    assert lossy._session.run(operations.await_room, producer)
+    place = producer.place
+    with lose("await_room"):
+        assert lossy._session.run(operations.await_room, producer)
+    assert (producer.place, q.redis.zcard(key_of(q.queue_name, "tracked"))) == (place, 1)
+    with lose("await_room"):
+        assert not lossy._session.run(operations.leave_line, producer)
+    assert not q.redis.exists(key_of(q.queue_name, "tracked"))

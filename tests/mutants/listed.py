@@ -20,6 +20,29 @@ class Mutant(Change):
 
 
 LISTED = r"""
+# Export and import, many at once
+import.lua | an import adds once more what it has added | contract/export
+- elseif tonumber(line) > upto then
++ elseif true then
+import.lua | later pushes come before imported tasks | contract/export
+- if highest > reached then
++ if false then
+import.lua | another task under the id is taken for its own | contract/export
+- (known.group ~= task.group or known.key ~= task.key) and -4
++ false
+export.lua | dead tasks are exported as ready ones | contract/export
+- { delayed = delayed, dead = dead }
++ { delayed = delayed }
+moved_id | a task keeps an id that names another partition | contract/export
+- if count == 1 or partition_of(task_id, count) == partition:
++ if count >= 1:
+Bulk.step | an action on many tasks takes more than were counted | contract/bulk
+- [: self.count - taken]
++ [:]
+passes.lua | the age of dead tasks counts from the push | contract/bulk
+- (redis.call('ZSCORE', dead, id) or task.enqueued)
++ task.enqueued
+
 # Order
 push.lua | FIFO is LIFO and the other way round | contract/order
 - lifo and 999999999999999 - place or place
@@ -451,10 +474,8 @@ push.lua | a push goes into a queue of another format
 + if refused and refused[1] ~= -8 then
 pop.lua | a pop goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
-- )
-- if refused then
-+ )
-+ if refused and refused[1] ~= -8 then
+- if refused or not format
++ if refused and refused[1] ~= -8 or not format
 promote.lua | a promote goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
 - )
@@ -462,8 +483,9 @@ promote.lua | a promote goes into a queue of another format
 + )
 + if refused and refused[1] ~= -8 then
 pop.lua | what has lost its settings or the queue's limit runs | lua/settings_lost
-- if not format and redis.call('EXISTS', meta) == 1 or noted and
-+ if false and
+- if refused or not format and redis.call('EXISTS', meta) == 1
+-   or noted and
++ if refused or false and
 pop.lua | groups that have lost their limits run | lua/settings_lost
 - redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))
 + false
@@ -1160,7 +1182,19 @@ cancel.lua | a dead task can be cancelled | lua/cancel
 purge.lua | a purge leaves heads that are gone | lua/purge
 -     leave(id, task)
 beat.lua | workers that died stay | lua/beat
--     redis.call('HDEL', workers, drawn[i])
+-     redis.call('HDEL', workers, gone, gone .. '\t', gone .. '\tquiet')
+beat.lua | a quiet worker takes tasks once its queue was dropped | lua/quiet contract/heartbeats
+- is_new and quiet == '1' and
++ false and
+FetchPlan._markers | a quiet worker takes wake-ups from others | contract/heartbeats
+- if index in self.quiet
++ if index in ()
+Fetcher._give_back_quiet | a quiet worker of threads keeps tasks | contract/heartbeats
+- self.ends += self._deliveries.claim_back(back)
++ self._taken.extend(back)
+WorkerBase._heed | a lost answer lets a quiet worker take tasks | contract/heartbeats
+- (index in before if
++ (False if
 workers.lua | a worker that was seen in a time to come is one | lua/workers
 -  and seen <= now + forget then
 +  then
@@ -1172,8 +1206,9 @@ ways | the front page offers what a user may not do | web/web_server
 worst_first | the front page lists what needs nobody | web/web_server
 - if each.needs_person
 + if True
-give_back | anybody gives the leases of a worker back | web/web_server
--     call.allow("release", f"worker={worker!r}")
+act_on_worker | anybody gives the leases of a worker back | web/web_server
+- call.allow(action, f"worker={worker!r}", name)
++ "nobody"
 working | a worker that hangs stands behind others | web/web_server top/top
 - not each.hangs,
 + each.hangs,
@@ -1352,8 +1387,8 @@ Doing.text.tokens | a heartbeat names the newest leases, without a bound | lua/h
 - in named[:MOST_NAMED])
 + in named)
 beat.lua | what a worker held stays when it ends | lua/held
-- if about == '' or doing == '' then
-+ if about ~= '' and doing == '' then
+- 'HDEL', workers, id, more, mark
++ 'HDEL', workers, id, mark
 EndLog.ended | an attempt before the last is told as a death | contract/worker_told
 - and task.attempt >= task.max_attempts
 + and task.attempt >= 1
@@ -1659,6 +1694,29 @@ Loader._remove | a finished batch is forgotten at once
 - if self._job.is_private and not missing:
 + if not missing:
 
+# Bounds
+call_producers | a full queue calls the last producer first | lua/room
+- '[' .. line, '(\14' .. group .. '\15', 'LIMIT', '0', '16'
++ '[' .. line .. '9', '(\14' .. group .. '\15', 'LIMIT', '0', '16'
+call_producers | one room calls all producers | lua/room
+- free - (heard == 0 and 0 or 1)
++ free
+call_producers | a producer that nobody hears takes the room | lua/room
+- (heard == 0 and 0 or 1)
++ 1
+await_room.lua | a producer that gives up keeps the room from others | lua/room
+- if ms == 0 then
++ if false then
+make_room | a pop makes no room in its group | lua/room
+- vacated[string.match(metas[i], GROUP) or ''] = true
++ vacated[''] = true
+drop_worst | a push pays for all tasks that have come back | lua/room
+- math.min(count, size_of(group) - most)
++ size_of(group) - most
+push_in_time | a push that is refused in time does not wait | contract/waiting::test_a_push_waits_for_room
+-         while True:
++         while producer.partition is None:
+
 # The verdict
 past | a closing that is over still counts | lua/search
 - return low
@@ -1672,15 +1730,21 @@ rest | a consumer that waits is not seen | lua/search daemon/verdicts::test_each
 oldest_of | the newest lease is named | daemon/verdicts::test_each_state_is_found
 - tonumber(token) < tonumber(first)
 + tonumber(token) > tonumber(first)
-_no_consumer | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
-- if alone or
-+ if
+is_attended | pops without a worker are no consumers | daemon/verdicts::test_each_state_is_found
+- or others_ask(survey, workers)
++ or False
 held_by_limit | a queue whose other groups move is held | daemon/verdicts::test_each_state_is_found
 - if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
 + if not groups:
-_handlers_busy | one free handler does not count | daemon/verdicts::test_each_state_is_found
-- any(w.running < w.concurrency for w in facts.workers) or not
-+ not
+busy_handlers | one free handler does not count | daemon/verdicts::test_each_state_is_found
+- 0 if free else
++ 0 if False else
+busy_handlers | a quiet worker has free handlers | daemon/verdicts::test_each_state_is_found
+- few = awake(workers)
++ few = list(workers)
+_all_quiet | all workers are quiet, and others take the tasks | daemon/verdicts::test_each_state_is_found
+- or others_ask(facts.survey, facts.workers)
++ or False
 doctor | a queue that needs a person is well | daemon/verdicts::test_every_surface_says_the_same
 - verdict is not None and verdict.needs_person and not unknown
 + False

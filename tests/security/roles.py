@@ -21,6 +21,7 @@ from dpq import (
     RateLimit,
     RateLimited,
     Reserve,
+    ResultTimeoutError,
     Scheduler,
     TaskState,
     Worker,
@@ -135,6 +136,7 @@ def consumer(stage: Stage) -> None:
         verbs: list[Callable[[Any], Any]] = [
             q.ack,
             lambda task: q.ack_many([task]),
+            lambda task: q.ack(task, result=q.progress(task, 1, 2)),
             lambda task: q.extend(task, 5),
             lambda task: q.set_visibility(task, 3),
             lambda task: q.release(task, 1, priority=2**60),
@@ -369,6 +371,12 @@ ROLES: dict[str, Callable[[Stage], None]] = {
 }
 
 
+def asked_for(q: DPQ[Any], task_id: str) -> None:
+    """Ask for the result of a task that runs; a subscription may be refused."""
+    with suppress(ResultTimeoutError):
+        q.result(task_id, timeout=0.001)
+
+
 # What a client may call, for the table of docs/security.md: each on a queue that `furnished` made.
 
 CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
@@ -378,6 +386,10 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "pop": lambda q, t: q.pop(),
     "pop(timeout)": lambda q, t: q.pop(timeout=0.01),
     "ack": lambda q, t: q.ack(t),
+    "ack(result)": lambda q, t: q.ack(t, result=1),
+    "result": lambda q, t: asked_for(q, t.id),
+    "results": lambda q, t: q.results(),
+    "progress": lambda q, t: q.progress(t, 1),
     "extend": lambda q, t: q.extend(t, 5),
     "set_visibility": lambda q, t: q.set_visibility(t, 5),
     "release": lambda q, t: q.release(t),
@@ -405,6 +417,8 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
     "cancel": lambda q, t: q.cancel(t.id),
     "pause": lambda q, t: q.pause(),
+    "quiet": lambda q, t: q.quiet("w"),
+    "unquiet": lambda q, t: q.unquiet("w"),
     "resume": lambda q, t: q.resume(),
     "set_limit": lambda q, t: q.set_limit(5, 1, group="a"),
     "clear_limit": lambda q, t: q.clear_limit("a"),
@@ -428,4 +442,5 @@ def furnished(stage: Stage) -> Any:
         owner.push_many([Push(n, group="a") for n in range(3)])
         owner.push("running", 9, group="a", key="r")
         owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=60)])
+        owner._session.run(owner._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
         return owner.pop().task

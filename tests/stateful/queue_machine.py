@@ -25,9 +25,11 @@ from dpq import (
     DuplicateTaskError,
     LeaseLostError,
     Push,
+    QueueFullError,
     Task,
     TaskNotFoundError,
 )
+from dpq.protocol.keys import key_of
 
 START_MS = 1_700_000_000_000
 GROUPS = ("a", "b", "a b", "é")
@@ -37,7 +39,13 @@ BACKOFF = Backoff(base=1, factor=2, cap=4, jitter=0)
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 TOTALS = ("pushed", "popped", "acked", "failed", "deferred", "expired_leases", "buried", "replayed")
 GROUP_OF_KEY = {"k": None, "l": "a", "m": "b"}
-REFUSED = (ConfigurationError, DuplicateTaskError, LeaseLostError, TaskNotFoundError)
+REFUSED = (
+    ConfigurationError,
+    DuplicateTaskError,
+    LeaseLostError,
+    QueueFullError,
+    TaskNotFoundError,
+)
 
 small = st.integers(-2, 3)
 WILD = [
@@ -68,6 +76,10 @@ WEIGHTED: dict[str, list[Any]] = {
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
 }
+BOUNDS: list[dict[str, Any]] = [
+    *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
+    {"max_tasks": 9, "max_waiting": 2, "when_full": "drop_worst"},
+]
 EVERY = (None, 5, None, 0.25, 30, None, 5)
 """The periods of the tasks of a machine whose tasks come back, one after the other."""
 
@@ -108,6 +120,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     redis: Redis
     name_prefix: str
+    name_end: str = ""  # with "{" before the prefix: the queue of a family
     always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, recurring
 
     @initialize(
@@ -118,16 +131,25 @@ class QueueMachine(RuleBasedStateMachine):
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
+        bounds=st.sampled_from(BOUNDS),
         seed=st.integers(0, 10_000),
         limited=st.booleans(),
     )
-    def create(self, kind: dict[str, Any], caps: dict[str, Any], seed: int, limited: bool) -> None:
+    def create(
+        self,
+        kind: dict[str, Any],
+        caps: dict[str, Any],
+        bounds: dict[str, Any],
+        seed: int,
+        limited: bool,
+    ) -> None:
+        bounds = self.always.get("bounds", bounds)
         kind, limited = self.always.get("kind", kind), self.always.get("limited", limited)
         self.now = START_MS
         self.client = Twice(self.redis)
         self.q: DPQ[Any] = DPQ(
             self.client,
-            f"{self.name_prefix}-{uuid.uuid4().hex}",
+            f"{self.name_prefix}-{uuid.uuid4().hex}{self.name_end}",
             default_visibility=DEFAULT_VISIBILITY,
             default_max_attempts=DEFAULT_MAX_ATTEMPTS,
             backoff=BACKOFF,
@@ -143,7 +165,12 @@ class QueueMachine(RuleBasedStateMachine):
             in_turn="fairness" in kind,
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
+            max_tasks=bounds.get("max_tasks"),
+            max_waiting=bounds.get("max_waiting"),
+            drops="when_full" in bounds,
         )
+        if bounds:
+            self.q.set_bounds(**bounds)
         self.handed: list[Task[Any]] = []  # every delivery there ever was, stale ones too
         self.ids: list[str] = []  # every id there ever was
         self.newest_token = 0
@@ -182,7 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
         if self.has_looked:
             return
         self.has_looked = True
-        key = f"dpq:{{{self.q.queue_name}}}:closed"
+        key = key_of(self.q.queue_name, "closed")
         found = self.redis.zrange(key, 0, -1, withscores=True)
         self.model.see_closed({name.decode(): Fraction(at) for name, at in found}, self.now)
         if self.model.in_turn:
@@ -242,7 +269,7 @@ class QueueMachine(RuleBasedStateMachine):
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
         assert isinstance(task, DeadTask) is (state == DEAD)
-        assert task.model_dump() == expected
+        assert task.model_dump(exclude={"progress"}) == expected  # see the rule `result`
         assert type(task.priority) is type(entry.priority)
 
     def payload(self) -> int | str:
@@ -278,7 +305,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.ids.append(task_id)
 
     def refused(self, pushes: list[dict[str, Any]], answer: Any) -> bool:
-        expected = {"duplicate": DuplicateTaskError, "group": ConfigurationError, None: None}
+        expected = {
+            "duplicate": DuplicateTaskError,
+            "group": ConfigurationError,
+            "full": QueueFullError,
+            None: None,
+        }
         refusal = expected[self.model.refusal(pushes)]
         if refusal is None:
             assert not isinstance(answer, type), answer
@@ -290,9 +322,12 @@ class QueueMachine(RuleBasedStateMachine):
     def push(self, drawn: dict[str, Any], strange_group: bool, twice: bool) -> None:
         push = self.arguments(drawn, strange_group)
         twice = twice and push["on_duplicate"] != "error"  # sent again, it may meet itself
+        twice = twice and not self.model.drops  # or find that it was dropped, and forgotten
+        known = {*self.ids}
         answer = self.call(twice, lambda: self.q.push(**push))
         if not self.refused([push], answer):
             self.added(push, answer)
+            self.drop_worst([answer], known)
             if twice and push["key"]:  # the second one met the task of the first
                 self.added(push, answer)
 
@@ -322,10 +357,17 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(drawn=st.lists(push_arguments, max_size=6), strange_group=rarely, twice=rarely)
     def push_many(self, drawn: list[dict[str, Any]], strange_group: bool, twice: bool) -> None:
         pushes = [self.arguments(one, strange_group) for one in drawn]
+        twice, known = twice and not self.model.drops, {*self.ids}
         answer = self.call(twice, lambda: self.q.push_many(Push(**push) for push in pushes))
         if not self.refused(pushes, answer):
             for push, task_id in zip(pushes, answer, strict=True):
                 self.added(push, task_id)
+            self.drop_worst(answer, known)
+
+    def drop_worst(self, answer: list[str], known: set[str]) -> None:
+        if self.model.drops:
+            fresh = dict.fromkeys(task_id for task_id in answer if task_id not in known)
+            self.model.drop_worst(list(fresh), self.now)
 
     # Taking
 
@@ -394,15 +436,18 @@ class QueueMachine(RuleBasedStateMachine):
             self.pop_many(4, None, False)
         return task
 
-    @rule(index=delivery, twice=rarely)
-    def ack(self, index: int, twice: bool) -> None:
+    @rule(index=delivery, twice=rarely, keep=st.sampled_from([None, None, None, 1, 20, 3600]))
+    def ack(self, index: int, twice: bool, keep: int | None = None) -> None:
         task = self.hold(index)
         if task is not None:
-            self.settle(task, twice)
+            self.settle(task, twice, keep)
 
-    def settle(self, task: Task[Any], twice: bool) -> None:
-        answer = self.call(twice, lambda: self.q.ack(task))
+    def settle(self, task: Task[Any], twice: bool, keep: int | None = None) -> None:
+        result = {"result": self.steps, "keep": keep} if keep else {}
+        answer = self.call(twice, lambda: self.q.ack(task, **result))
         expected = self.model.ack(task.id, task.token, self.now)
+        if keep and expected == "done":
+            self.model.results.append((task.id, self.steps, self.now + 1000 * keep))
         if twice:
             expected = self.model.ack(task.id, task.token, self.now)
         assert answer is {"done": True, "gone": False, "lost": LeaseLostError}[expected]
@@ -429,6 +474,29 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.refusal.task_ids == lost
         else:
             assert answer == [code == "done" for code in codes.values()]
+
+    @rule(index=delivery, twice=rarely)
+    def progress(self, index: int, twice: bool) -> None:
+        """Only the live delivery tells of it, and get shows it while that runs."""
+        told = self.steps
+        entry = self.act(index, "progress", twice, lambda task: self.q.progress(task, told))
+        if entry:
+            self.model.progress[entry.id] = entry.token, told
+
+    @rule(index=recent)
+    def result(self, index: int) -> None:
+        """Of each task there ever was: dead, done, live or unknown, with what belongs to it."""
+        if not self.ids:
+            return
+        task_id = self.pick_id(index)
+        outcome = self.eyes._session.run(self.eyes._operations.outcome, task_id)
+        state, expected = self.model.outcome(task_id, self.now)
+        assert outcome.state == state
+        if state == "live":
+            progress = self.eyes.get(task_id).progress
+            assert (progress and progress.done) == expected
+        elif state:
+            assert (outcome.result.value if outcome.result else outcome.reason) == expected
 
     def act(self, index: int, verb: str, twice: bool, operation: Callable[[Task[Any]], Any]) -> Any:
         """Let a delivery act; the model's entry when it may, else None."""
@@ -656,6 +724,17 @@ class QueueMachine(RuleBasedStateMachine):
         for task_id in gone:
             del self.model.tasks[task_id]
 
+    @rule()
+    def comes_over(self) -> None:
+        """An import into another queue gives the same export again, and a sound queue."""
+        lines = list(self.eyes.export())
+        with DPQ[Any](self.redis, f"{self.eyes.queue_name}-b", clock=lambda: self.now) as other:
+            other.import_(lines)
+            assert sorted([*other.export()][1:-1]) == sorted(lines[1:-1])
+            assert other.check() == []
+            assert other.import_(lines).before == len(self.model.tasks)
+            other.drop()
+
     # After every step
 
     @invariant()
@@ -674,6 +753,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert {name: getattr(stats, name) for name in names} == {
             name: self.model.totals[name] for name in names
         }
+        kept = [(result.task_id, result.value) for result in self.eyes.results()]
+        assert kept == self.model.kept(self.now)
         ready = self.model.in_state("ready")
         assert (stats.oldest_ready_seconds is None) is (not ready)
         if ready:
@@ -687,4 +768,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.q.drop()
             self.q.close()
             self.eyes.close()
-            assert self.redis.keys(f"dpq:{{{self.q.queue_name}}}:*") == []
+            if self.name_end:
+                with DPQ(self.redis, self.q.queue_name[1:].partition("}")[0]) as head:
+                    head.drop()
+            key = key_of(self.q.queue_name, "*")
+            assert self.redis.keys(key.replace("{", "[{]")) == []

@@ -80,7 +80,16 @@ class Model:
     in_turn: bool = False  # fairness="round_robin"
     dead_max_tasks: int = 100_000
     dead_max_age: int = 90 * 86_400_000
+    max_tasks: int | None = None
+    max_waiting: int | None = None
+    drops: bool = False  # when_full="drop_worst"
     tasks: dict[str, Entry] = field(default_factory=dict)
+    results: list[tuple[str, Any, int]] = field(
+        default_factory=list
+    )  # task, value, end of its time
+    progress: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # task -> token, what it told
     closed: dict[str, Fraction] = field(default_factory=dict)  # as the server has it
     limits: dict[str | None, Rules] = field(default_factory=dict)  # None: the queue; "*": any group
     gates: dict[str | None, Gate] = field(default_factory=dict)
@@ -364,20 +373,38 @@ class Model:
     # Adding
 
     def refusal(self, pushes: list[dict[str, Any]]) -> str | None:
-        """Why a batch is refused whole: "duplicate", "group" or not at all."""
+        """Why a batch is refused whole: "duplicate", "group", "full" or not at all."""
         claims: dict[str, str | None] = {}
+        fresh = []
         for push in pushes:
             key = push["key"]
             if key is None:
+                fresh.append(push)
                 continue
             held = self.holder(key)
             if held is None and key not in claims:
                 claims[key] = push["group"]
+                fresh.append(push)
             elif push["on_duplicate"] == "error":
                 return "duplicate"
             elif claims.get(key, held and held.group) != push["group"]:
                 return "group"
-        return None
+        live = sum(entry.state != DEAD for entry in self.tasks.values())
+        full = self.max_tasks is not None and live + len(fresh) > self.max_tasks
+        if self.max_waiting is not None and not self.drops:
+            coming = Counter(push["group"] for push in fresh if push["group"] and not push["delay"])
+            for group, count in coming.items():
+                full = full or len(self.free(group)) + count > self.max_waiting
+        return "full" if full and fresh else None
+
+    def drop_worst(self, ids: list[str], now: int) -> None:
+        """Bury the worst of each group that is full, at most as many as these that have come."""
+        entries = [self.tasks[task_id] for task_id in ids]
+        coming = Counter(entry.group for entry in entries if entry.group and entry.state == FREE)
+        for group, count in coming.items():
+            surplus = len(self.free(group)) - (self.max_waiting or 10**9)
+            for entry in self.free(group)[::-1][: max(0, min(surplus, count))]:
+                self.bury(entry, now, "group full")
 
     def push(self, new_id: str, push: dict[str, Any], now: int, default_max: int) -> str:
         """Add one task, or do to the key's holder what the push says; whose id answers it."""
@@ -568,6 +595,23 @@ class Model:
         else:
             self.come_again(entry, now, None)
         return "done"
+
+    def kept(self, now: int) -> list[tuple[str, Any]]:
+        """The results whose time is not over, in their order."""
+        return [(task_id, value) for task_id, value, until in self.results if until > now]
+
+    def outcome(self, task_id: str, now: int) -> tuple[str, Any]:
+        """What has become of a task: its state, with the reason or the result."""
+        entry = self.tasks.get(task_id)
+        if entry and entry.state == DEAD:
+            return "dead", entry.reason
+        newest = [(value, until) for id_, value, until in self.results if id_ == task_id][-1:]
+        if newest and newest[0][1] > now:
+            return "done", newest[0][0]
+        if entry is None:
+            return "", None
+        token, told = self.progress.get(task_id, (-1, 0))
+        return "live", told if entry.state == INVISIBLE and token == entry.token else None
 
     def come_again(self, entry: Entry, now: int, error: str | None) -> None:
         """As a new task: at the moment that a `rerun` wanted, or at its next time."""

@@ -77,6 +77,9 @@ LEARNS = {"limited": True, "windows": LEARNING}
 FULL = {"limited": True, "windows": [[]], "concurrency": [1, 2]}
 PLAIN = {"limited": False, "kind": {}}
 RECURRING = {**PLAIN, "recurring": True}
+BOUNDED = {**PLAIN, "bounds": {"max_tasks": 6}}
+WAITING = {**PLAIN, "bounds": {"max_waiting": 2}}
+DROPPING = {**PLAIN, "bounds": {"max_waiting": 2, "when_full": "drop_worst"}}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 LIFO = {"limited": False, "kind": {"order": "lifo"}}
@@ -252,6 +255,18 @@ lead | who was served keeps its turn | IN_TURN
 enter | a better task costs its group the turn | rare IN_TURN
 - best, turn = nil, shut(group)
 + best = nil, shut(group)
+no_room | a queue takes one task too many | BOUNDED
+- size + fresh > most
++ size + fresh > most + 1
+no_room | a group is full one task too soon | rare WAITING
+- size + count > most_waiting
++ size + count >= most_waiting
+no_room | a push that meets its key needs room | rare BOUNDED
+- size + fresh > most
++ size + #ids > most
+drop_worst | the best waiting task is dropped | rare DROPPING
+- redis.call('ZREVRANGEBYLEX', waiting, from, to
++ redis.call('ZRANGEBYLEX', waiting, to, from
 """)
 
 PARTED = faults(r"""

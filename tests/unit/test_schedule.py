@@ -6,9 +6,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpq import ConfigurationError, Push
-from dpq.model.schedule import Later, claim, cron_line, next_times, require_schedule, say_schedule
+from dpq.model.schedule import Later, claim, cron_line, next_times, require_schedule
 from dpq.operations.pushing import PushChecker, with_times
 from dpq.queue.base import operations_named
+from dpq.views.schedule_text import say_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

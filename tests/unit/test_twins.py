@@ -33,7 +33,7 @@ def test_a_twin_says_what_its_source_says(twin: str) -> None:
     ("here", "elsewhere"),
     [
         ("priority: float = 0", "priority: float = 1"),  # a default
-        ("return self._end(self._operations.ack, task, cost)", "return True"),  # a body
+        ("return self._end(self._operations.ack, task, cost, line)", "return True"),  # a body
         ("Finish a task: it is", "Finish a task; it is"),  # a docstring
         ("# it works in any format", "# of any format"),  # a comment
         ("# Made from queue_async.py", "# From queue_async.py"),  # the first line

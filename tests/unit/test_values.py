@@ -39,10 +39,10 @@ def test_swaps_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_push_has_the_arguments_of_the_verb() -> None:
-    """`Push` and `DPQ.push` have the same names, order and defaults."""
+    """`Push` and `DPQ.push` have the same names, order and defaults; the verb may wait, too."""
     verb = {name: each.default for name, each in signature(dpq.DPQ.push).parameters.items()}
     made = {name: each.default for name, each in signature(dpq.Push).parameters.items()}
-    assert [("self", Parameter.empty), *made.items()] == list(verb.items())
+    assert [("self", Parameter.empty), *made.items(), ("timeout", 0)] == list(verb.items())
 
 
 def test_both_sides_know_the_same_options() -> None:

@@ -1,6 +1,7 @@
 """Charts of the history, events, and the 429s of a limit: what they count, and what they show."""
 
 import re
+from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from dpq.model.history import Granted
 from dpq.testing import Clock
 from dpq.views.charts import SPANS, counted, last_of, limited_by, read_learned, story
 from dpq.views.sampler import Watch
-from dpq.views.used import hour_text, used_by
+from dpq.views.used import by_group, hour_text, used_by
 
 MINUTE = 60_000.0
 
@@ -242,3 +243,52 @@ def test_shares_add_up_over_partitions_and_windows() -> None:
     assert used.shares[-2] == pytest.approx(3 / 20)
     assert used_by([[]], state, 0.0) == []
     assert hour_text([]) == ""
+
+
+def test_the_last_hour_by_group(look: Browser, q: DPQ, clock: Clock) -> None:
+    """The page of a queue draws what each limited group was granted, and what its host refused."""
+    q.set_limit(6, 60, group="pool", burst=6, members=["one", "two"])
+    q.set_limit([RateLimit(60, 60, burst=3), RateLimit(9, 60, 9, unit="tokens")], group="plain")
+    q.set_limit(RateLimit(9, 60, unit="tokens"), group="never used")
+    q.set_limit(60, 60, group="first")
+    q.push(0, group="first")
+    assert q.ack(q.pop().task)
+    remember(q)
+    clock.advance(60)
+    q.push_many([Push(n, group=group) for n in range(5) for group in ("pool", "plain")])
+    taken = q.pop_many(20)
+    of = Counter(task.group for task in taken)
+    assert min(of.values()) >= 3
+    q.rate_limited(next(task for task in taken if task.member), 1)
+    remember(q)
+    clock.advance(60)
+    remember(q)
+    granted, met = by_group(q._session.run(Watch(q).browser.granted), clock.ms)
+    sums = {line.name: sum(n or 0 for n in line.values) for line in granted.lines}
+    assert sums == of
+    assert [(line.name, sum(n or 0 for n in line.values)) for line in met.lines] == [("pool", 1)]
+    page = look.page(f"/q/{q.queue_name}")
+    assert "Requests granted in a minute, by group: " in page
+    assert "Rate limited in a minute, by group: pool: at most 1" in page
+    assert "by group" not in look.page(f"/q/{q.queue_name}?span=24h")
+
+
+def test_the_busiest_groups_have_a_colour() -> None:
+    """All others are one more part, so nothing is lost; of two windows none counts twice."""
+    part = [
+        Granted(
+            round(MINUTE * n),
+            {
+                f"g{g}": (n * g, {"1000": 3 * n * g, "60000_": 2 * n * g, "1000tokens": 900 * n})
+                for g in range(7)
+            },
+        )
+        for n in range(3)
+    ]
+    granted, met = by_group([part, part], MINUTE * 3)
+    for chart, factor in ((granted, 3), (met, 1)):
+        assert [line.name for line in chart.lines] == ["g6", "g5", "g4", "g3", "2 others"]
+        assert [line.kind for line in chart.lines] == ["k2", "k3", "k1", "k0", "k4"]
+        sums = [sum(n or 0 for n in line.values) for line in chart.lines]
+        assert sums == [2 * 2 * factor * g for g in (6, 5, 4, 3, 1 + 2)]
+    assert by_group([[]], 0.0) == []

@@ -27,6 +27,7 @@ POSTS = [(method, path) for method, path, _ in [*PAGES, *API] if method != "GET"
 def filled(path: str, q: DPQ) -> str:
     """A path with a queue, a task, a group and a job in it."""
     named = {"queue": q.queue_name, "id": "x", "group": "a", "job": "x"}
+    named["action"] = "quiet"
     return path.format(**named)
 
 

@@ -1,6 +1,7 @@
 """The pages over all queues: what is wrong, workers, events, recurring tasks, running actions."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,14 @@ def wrong(html: str) -> list[str]:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request reads anew."""
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
+
+
+@pytest.fixture
+def second(redis: Redis, queue_name: str) -> Iterator[DPQ]:
+    """Another queue."""
+    with DPQ[Any](redis, f"{queue_name}-2") as queue:
+        yield queue
+        queue.drop()
 
 
 def test_each_state_has_its_place() -> None:
@@ -259,6 +268,60 @@ def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: s
     assert q.stats().invisible == 2
     assert "2 done" in change.submit(f"{path}/workers/w1/release", 200, sure=1).text
     assert (q.held(), q.get(one.id).attempt) == ([], 1)
+
+
+def test_all_of_a_worker_is_given_back_in_all_its_queues(
+    dashboard: Open, q: DPQ, second: DPQ
+) -> None:
+    """The page of all workers has the same button: it asks, and names the queues."""
+    leased(q, 2)
+    change = dashboard(q, second, write=True)
+    beat(second, "w1", "crawler<", 0)
+    assert 'action="/workers/w1/release"' in change.page("/workers")
+    asked = change.submit("/workers/w1/release", 200, name="crawler<")
+    assert q.queue_name in asked.text
+    assert second.queue_name in asked.text
+    assert "2 done" in change.submit("/workers/w1/release", 200, sure=1).text
+    assert q.stats().invisible == 1
+    change.submit("/workers/nobody/release", 404, sure=1)
+    change.submit("/workers/w1/restart", 404, sure=1)
+
+
+def test_a_worker_is_made_quiet_after_a_question(
+    dashboard: Open, q: DPQ, second: DPQ, path: str
+) -> None:
+    """In one queue or in all of its queues; the pages and the API say so, and who did it."""
+    change, look = dashboard(q, second, write=True), dashboard(q, second)
+    for each in (q, second):
+        beat(each, "w1", "crawler", 0)
+
+    def quiet() -> list[bool]:
+        return [bool(each.workers()[0].quiet_since) for each in (q, second)]
+
+    asked = change.submit(f"{path}/workers/w1/quiet", 200, name="crawler")
+    assert "Let worker crawler take no new tasks" in asked.text
+    assert quiet() == [False, False]
+    assert "1 done" in change.submit(f"{path}/workers/w1/quiet", 200, sure=1).text
+    assert quiet() == [True, False]
+    [event] = q.events()
+    assert event.kind == "quieted"
+    assert "(dashboard)" in event.detail
+    [told] = change.api(f"/queues{path[2:]}/workers")["workers"]
+    assert told["quiet"] == [q.queue_name]
+    assert "(dashboard)" in told["quiet_by"]
+    assert ">quiet<" in look.page(f"{path}/workers")
+    assert f"quiet in {q.queue_name}" in look.page("/workers")
+    assert "1 quiet" in look.page(path)
+    change.submit("/workers/w1/quiet", 200, sure=1)
+    assert quiet() == [True, True]
+    change.submit("/workers/w1/unquiet", 200, sure=1)
+    assert quiet() == [False, False]
+    queue = f"/queues{path[2:]}"
+    look.call(f"{queue}/workers/w1:quiet", status=403)
+    assert "/quiet" not in look.page(f"{path}/workers") + look.page("/workers")
+    assert change.call(f"{queue}/workers/w1:quiet") == {"done": 1, "missed": 0}
+    assert change.call(f"{queue}/workers/w1:unquiet") == {"done": 1, "missed": 0}
+    assert quiet() == [False, False]
 
 
 def test_a_program_gives_leases_back(change: Browser, look: Browser, q: DPQ, path: str) -> None:

@@ -198,3 +198,29 @@ def test_a_long_life_is_cut(q: DPQ) -> None:
     assert (len(shown), left_out) == (STEPS_SHOWN, 60)
     assert [step.at_ms for step in shown] == [0, *range(61, 100)]
     assert shown_steps(steps[:3]) == (steps[:3], 0)
+
+
+def test_progress_and_result(look: Browser, q: DPQ) -> None:
+    """The page shows how far a running task is, and what a finished one has returned."""
+    id_ = q.push({"n": 1})
+    task = q.pop().task
+    assert task
+    q.progress(task, 40, 100, "page <4>")
+    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
+    assert '<progress max="100.0" value="40.0"' in page
+    assert "40 of 100 (40%): page &lt;4&gt;" in page
+    assert told(look, q, id_)["progress"]["done"] == 40
+    q.ack(task, result={"links": ["<b>"]})
+    answer = look.get(f"/q/{q.queue_name}/tasks/{id_}")
+    assert answer.status_code == 200
+    assert "Result" in answer.text
+    assert "&lt;b&gt;" in answer.text
+    assert "finished" in answer.text
+
+
+def test_the_last_result_of_a_task_that_comes_back(look: Browser, q: DPQ) -> None:
+    """A recurring task shows what its last run has returned."""
+    id_ = q.push(1, every=60)
+    q.ack(q.pop().task, result="last")
+    assert "<h2>Result</h2>" in look.get(f"/q/{q.queue_name}/tasks/{id_}").text
+    assert told(look, q, id_)["result"]["value"] == "last"

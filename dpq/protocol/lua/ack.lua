@@ -1,25 +1,29 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail batches
+--       tracked trail batches results
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
 --                     times at which the task may come back. Behind either may stand a group separator (29) and the
 --                     units that the task has spent, as in spent
+-- ARGV[last] results   only if tasks have some: for each task its line, "ms to keep JSON" or ""; each line ends with a
+--                     line feed
 --
 -- Returns {} if this call finished all tasks; else {index, code, ...} for the tasks that it did not finish. Codes:
 -- * 0: the task was gone already (a retried ack).
 -- * -1: another delivery has the task, or its record cannot be read.
 -- * "ms TAB schedule": none of the times that came with this cron task is later than `ms`. Nothing changed for it.
 -- A recurring task comes back as a new task. So does a task that was pushed again with `rerun` while it ran.
--- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
+-- A result is kept in the same step.
+-- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them. Their results are kept.
 local time, args = ARGV[1], ARGV
 
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
-local awaited, ids, reply, gone, gone_at, again, apart = there > 1, {}, {}, {}, {}, {}, false
-local reports, batched
-for i = 2, #args, 2 do ids[i / 2] = args[i] end
-local raws = redis.call('HMGET', meta, unpack(ids))
+-- Without memory, or without the right, a call with results fails before it writes.
+local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET', results, '') or '') and args[#args]
+local vacated, awaited, ids, reply, gone, gone_at, again = { [''] = true }, there > 1, {}, {}, {}, {}, {}
+for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
+local raws, apart, reports, batched = redis.call('HMGET', meta, unpack(ids)), false, nil, nil
 -- Needs: now, times, claims, marks
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
@@ -29,8 +33,7 @@ for i, id in ipairs(ids) do
     token, rerun, key, recurs, rest = string.match(raw, CLAIM)
   end
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
-    reply[#reply + 1] = i
-    reply[#reply + 1] = (not token or token == '0') and 0 or -1
+    reply[#reply + 1], reply[#reply + 2] = i, (not token or token == '0') and 0 or -1
   else
     if token ~= claim then
       reports = reports or {}
@@ -56,14 +59,13 @@ if batched then
   count_finished(gone, gone_at, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, back, anew, recur, batches
-  local settle
+  -- Needs: record, ended, place, back, anew, recur, layout, batches
+  local settle, left, over = nil, {}, {}
   if reports then
     -- Needs: true_up, true_up_all
     settle = true_up
     true_up_all(gone, gone_at, raws, reports)
   end
-  local left, over = {}, {}
   for n, id in ipairs(gone) do
     local raw = raws[gone_at[n]]
     if awaited then
@@ -71,21 +73,19 @@ if strays or awaited or #again > 0 or reports then
     end
     if strays and not left[id] then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
+      vacated[string.match(raw, GROUP) or ''] = true
     end
     left[id] = true
   end
   ended(over)
   for _, i in ipairs(again) do
-    local id = ids[i]
-    local task = read(redis.call('HGET', meta, id))
-    local at, after
+    local id, task, at, after = ids[i], read(redis.call('HGET', meta, ids[i])), nil, nil
     if task then
       at, after = next_due(task, args[2 * i + 1])
     end
-    if not task then -- its record cannot be read: the task dies when its lease ends
-      reply[#reply + 1], reply[#reply + 2] = i, -1
-    elseif task.token == '0' or task.deliveries == '0' then -- named twice, or this run has failed for good
-      reply[#reply + 1], reply[#reply + 2] = i, 0
+    if not task or task.token == '0' or task.deliveries == '0' then
+      -- Its record cannot be read: the task dies when its lease ends. Or it is named twice, or has failed for good.
+      reply[#reply + 1], reply[#reply + 2] = i, task and 0 or -1
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
     else
@@ -112,8 +112,16 @@ if #gone > 0 then
   end
 end
 store_times('r')
+if awaited then
+  -- Needs: producers
+  call_all(vacated)
+end
 if there % 2 == 1 then
   -- Needs: acked
   note_acks(ids, raws, reply)
+end
+if told then
+  -- Needs: keep_results
+  keep_results(ids, told, reply, time)
 end
 return reply

@@ -9,26 +9,33 @@
 -- ARGV[6]  doing      how many leases the worker holds, ms of its longest running handler (-1 for none), id of that
 --                     task ("-" for none), TAB, the tokens of its leases, each with ":" and its partition if that is
 --                     not the first; "" when the worker holds no lease
+-- ARGV[7]  quiet      "1" if the last answer that the worker has began with 1, else ""
 --
--- Returns the tokens of its leases whose tasks were cancelled; of several partitions, those of the first. Each call
--- checks a few other workers, chosen at random. All workers call equally often, so all get
--- checked. If no worker is left to remove the last worker, the key expires by itself.
--- Lost reply: safe to send again; the second call's time then counts.
+-- Returns {quiet, token, ...}: 1 if the worker is to take no new tasks, else 0; then the tokens of its leases whose
+-- tasks were cancelled; of several partitions, those of the first. A worker that was removed while it could not send
+-- heartbeats, or whose queue was dropped, stays quiet: nothing has told it to go on. Each call checks a few other
+-- workers, chosen at random. All workers call equally often, so all get checked. If no worker is left to remove the
+-- last worker, the key expires by itself.
+-- Lost reply: safe to send again; the second call's time then counts. The next heartbeat has the same answer.
 local time, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local doing = ARGV[6]
+local doing, quiet = ARGV[6], ARGV[7]
 
 -- Needs: now
 redis.pcall('HDEL', workers, '') -- as in go_on
-local more = id .. '\t' -- its own field: an older DPQ ignores it, and removes it after `forget` ms
-if about == '' or doing == '' then
-  redis.call('HDEL', workers, more)
-end
+local more, mark = id .. '\t', id .. '\tquiet' -- fields of their own; all of a worker have the time of one heartbeat
+local told
 if about == '' then
-  redis.call('HDEL', workers, id)
+  redis.call('HDEL', workers, id, more, mark)
 else
-  redis.call('HSET', workers, id, stamp .. string.format(' %.0f ', now - age) .. about)
+  local is_new = redis.call('HSET', workers, id, stamp .. string.format(' %.0f ', now - age) .. about) == 1
+  told = redis.call('HGET', workers, mark) or is_new and quiet == '1' and string.format('0\t%s\t', stamp)
+  if told then
+    redis.call('HSET', workers, mark, stamp .. string.match(told, '\t.*'))
+  end
   if doing ~= '' then
     redis.call('HSET', workers, more, stamp .. ' ' .. doing)
+  else
+    redis.call('HDEL', workers, more)
   end
   redis.call('PEXPIRE', workers, forget)
 end
@@ -36,10 +43,11 @@ local drawn = redis.call('HRANDFIELD', workers, 10, 'WITHVALUES') or {}
 for i = 1, #drawn, 2 do
   local seen = tonumber(string.match(drawn[i + 1], '^%d+') or 0)
   if seen + forget <= now then
-    redis.call('HDEL', workers, drawn[i])
+    local gone = string.match(drawn[i], '^[^\t]*')
+    redis.call('HDEL', workers, gone, gone .. '\t', gone .. '\tquiet')
   end
 end
-local said = {}
+local said = { told and 1 or 0 }
 if string.find(doing, '\t', 1, true) and redis.call('EXISTS', cancelled) == 1 then
   for token in string.gmatch(string.match(doing, '\t(.*)$'), '%S+') do
     said[#said + 1] = redis.call('ZSCORE', cancelled, token) and token or nil

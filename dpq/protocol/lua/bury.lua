@@ -16,7 +16,7 @@
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local priority, residual = ARGV[6], ARGV[7]
 
--- Needs: now, rank, fence, place, bury, times
+-- Needs: now, rank, fence, place, bury, times, producers
 local task, refused = fence(id, token, 'b')
 if not task then
   return refused
@@ -32,4 +32,5 @@ store_times('f')
 task.delivery = 'b'
 bury(id, task, reason)
 admit()
+call_all({ [''] = true, [task.group] = true })
 return 1

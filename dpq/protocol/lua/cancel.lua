@@ -12,7 +12,7 @@
 -- Lost reply: the second call answers -2.
 local time, id, key, cancels = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- Needs: now, record, place, cancelled, trail, batches
+-- Needs: now, record, place, cancelled, trail, batches, producers
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -23,6 +23,7 @@ end
 note_cancelled(id, task)
 leave(id, task)
 note('cancelled', task.group, '', id, '')
+redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 redis.call('HDEL', meta, id)
 redis.call('HDEL', payload, id)
 if task.key ~= '' then
@@ -30,4 +31,5 @@ if task.key ~= '' then
 end
 batching().count(batch_in(task.options), 'left', 'removed')
 admit()
+call_all({ [''] = true, [task.group] = true })
 return 1

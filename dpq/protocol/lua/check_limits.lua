@@ -30,13 +30,16 @@ end
 local function has_ended(member)
   local line, ends = string.match(member, '^([^\11]*)\11.*\11(%d+)%l[^\11]*$')
   local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
-  if line then
+  if string.byte(member) == 14 then -- a producer that waits for room (producers)
+    return tonumber(string.match(member, '\14(%d+) [^\14]*$') or 0) <= now
+  elseif line then
     local known = gate_of(line).booked
     local lost = tonumber(ends) > instant and not (known and known[2] > instant)
     return lost and problem('caller in no line', member, 'in tracked') or tonumber(ends) <= instant
   elseif id and is_permit(id) then
     return not permit_out(id)
-  elseif member == '\t' then -- waiters at a full queue
+  elseif member == '\t' or kin and (string.find(member, '\12', 1, true) or id and redis.call('HEXISTS', meta, id) == 0)
+  then -- a lease of another queue of the family, or a queue in its line -- waiters at a full queue
     return false
   end
   local task = id and read(redis.call('HGET', meta, id) or '')
@@ -47,10 +50,10 @@ local function has_ended(member)
   return not counts and problem('lease that has ended', member, 'in tracked')
 end
 
-local set = ({ limits = limits, kept = stats, tracked = tracked, invisible = invisible })[part]
+local set = ({ limits = limits, kept = copies, tracked = tracked, invisible = invisible })[part]
 local page = { '0', {} }
 if set then
-  page = redis.call((set == limits or set == stats) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+  page = redis.call((set == limits or set == copies) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 end
 reply[1] = page[1]
 if not set then
@@ -60,12 +63,12 @@ for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == limits then
     look_at_limit(name, value, mends)
-  elseif set == stats then
+  elseif set == copies then
     look_at_copy(name, value, mends)
   elseif set == tracked then
     if has_ended(name) and mends then
       redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^[^\t\11]*')] = true -- a consumer may wait for the end of this lease
+      stirred[string.match(name, '^\14?([^\t\11\14]*)')] = true -- a consumer may wait for the end of this lease
     end
   else
     local task = read(redis.call('HGET', meta, name) or '')
@@ -79,7 +82,7 @@ for i = 1, #page[2], 2 do
   end
 end
 if mends then
-  if set == stats and page[1] == '0' then
+  if set == copies and page[1] == '0' then
     note_limits(limits_there())
   end
   admit()

@@ -52,8 +52,10 @@ elseif counts then
 end
 task.delivery, task.error = 'f', message
 if spent and not at then
+  -- Needs: producers
   bury(id, task, 'attempts spent')
   admit()
+  call_all({ [''] = true, [task.group] = true })
   return 1
 end
 redis.call('HSET', meta, id, write(task))

@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail
+--       tracked events trail batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -11,7 +11,8 @@
 -- ARGV[7]  partitions that the client knows
 -- ARGV[8..]            line, state, id, when, record, payload: the number of the line; ready, delayed or dead; the
 --                     moment in delayed or dead, ms. A gate has the state "gate", its scope as its id ("" for the
---                     queue) and its text as its record: it is stored if the scope has none
+--                     queue) and its text as its record: it is stored if the scope has none. So has a batch, with its
+--                     name: it is stored if the name is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -35,7 +36,7 @@ upto = noted == export and tonumber(upto) or 0
 local fresh, claimed, met = {}, {}, 0
 for i = 8, #args, 6 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
-  if tonumber(line) > upto and state == 'gate' then
+  if tonumber(line) > upto and (state == 'gate' or state == 'batch') then
     fresh[#fresh + 1] = { at = i }
   elseif tonumber(line) > upto then
     local task = read(raw)
@@ -62,7 +63,17 @@ end
 local added, heavy_too = 0, false
 for _, each in ipairs(fresh) do
   local task, state, id, when, raw, text = each.task, unpack(args, each.at + 1, each.at + 5)
-  if not task then
+  if state == 'batch' then
+    -- Needs: batch_list
+    local batch = redis.call('HEXISTS', batches, id) == 0 and batch_list().parsed(raw)
+    if batch then
+      batch.listed = '0'
+      if tonumber(batch.left) == 0 then
+        batch_list().add(id, batch)
+      end
+      batch_list().write(id, batch)
+    end
+  elseif not task then
     redis.call('HSETNX', id == '' and conf or gates, id == '' and 'queue_gate' or id, raw)
     mark()
   else

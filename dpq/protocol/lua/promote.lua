@@ -13,7 +13,7 @@
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
--- Needs: now, refusal, go_on, bury, batch_list, next, prune, upkeep, remember
+-- Needs: now, refusal, go_on, trim, batch_list, next, prune, upkeep, remember
 local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partition_count'))
 local refused = refusal(format, stored, partitions)
 if refused then
@@ -30,6 +30,10 @@ if redis.call('EXISTS', gates) == 1 then
   pruned = prune(20)
 end
 moved = math.max(moved, trim(batch))
+if moved > 0 then
+  -- Needs: producers
+  call_producers('')
+end
 if redis.call('EXISTS', batches) == 1 then
   batch_list().prune(batch)
 end

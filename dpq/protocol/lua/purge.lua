@@ -14,9 +14,9 @@
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
--- Needs: now, record, place, cancelled, member, event, batches
+-- Needs: now, record, place, cancelled, member, event, batches, producers
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
-local members, removed = {}, 0
+local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
   members[#members + 1] = redis.call('ZSCORE', set, args[i]) and args[i] or nil
 end
@@ -31,6 +31,7 @@ for _, member in ipairs(members) do
       note_cancelled(id, task)
     end
     leave(id, task)
+    vacated[task.group] = true
     if task.key ~= '' then
       redis.call('HDEL', keys, task.key)
     end
@@ -45,4 +46,5 @@ if told and told + removed > 0 then
   tell('by_hand', '', '', '', string.format('purged %.0f %s', told + removed, state))
 end
 admit()
+call_all(vacated)
 return removed

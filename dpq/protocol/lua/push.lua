@@ -15,6 +15,7 @@
 -- * 0: done.
 -- * 1: the queue does not exist: configure it and push again.
 -- * 2: the time follows, ms.
+-- * {-15, size, bound, group, new tasks}: a bound leaves no room for them: of the group, or, if it is "", of the queue.
 -- * -10: the batch of a task is finished: the number of that task and the name of the batch follow.
 -- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another format (refusal).
@@ -29,13 +30,13 @@ end
 local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
 local ids, group_of, others_too, wrong = bounded(args)
-local options, batched = {}, false
+local options, surplus, batched = {}, nil, false
 if others_too then
   -- Needs: options
   options, wrong, batched = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
+  'partition_count', 'payloads', 'trail_max_events')
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
@@ -56,10 +57,14 @@ if keyed then
   -- Needs: claim
   holders, claims, met, refused = claim_keys(ids, options, known, refused)
 end
+fresh = fresh - met
+if settings[7] and fresh > 0 and not refused then -- a queue with bounds has `partition_count` (configure)
+  -- Needs: admission
+  refused, surplus = no_room(ids, known, holders, options, group_of, fresh)
+end
 if refused then
   return refused
 end
-fresh = fresh - met
 
 local plain, delays, others, reply = {}, {}, {}, { 0 }
 local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, setting = settings[8] }
@@ -77,13 +82,7 @@ if fresh > 0 then
         batch)
     end
   end
-  redis.call('HSET', meta, unpack(batch.metas))
-  if #batch.payloads > 0 then
-    redis.call('HSET', payload, unpack(batch.payloads))
-  end
-end
-if #plain > 0 then
-  redis.call('ZADD', ready, unpack(plain))
+  store(batch)
 end
 if batched then
   -- Needs: join
@@ -95,7 +94,7 @@ if batch.heavy then
 end
 if asks == '?' then
   -- Needs: costs
-  tell_uncounted(options, #ids, settings[10], reply)
+  tell_uncounted(options, #ids, reply)
 end
 if keyed then
   for key, made in pairs(claims) do
@@ -126,6 +125,10 @@ end
 if settings[9] then
   -- Needs: pushed
   note_pushes(args, options, known, holders, group_of)
+end
+if surplus then
+  -- Needs: drop_worst
+  drop_worst(surplus)
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')

@@ -10,7 +10,8 @@
 --   task is due, ms, or ""; order; fairness; partitions; storage format; how many fields of settings, limits and totals
 --   are stored; the names of lost settings; how many delayed tasks are due; how many leases last; how many leases have
 --   ended, but no upkeep has seen that; when a consumer has asked last, ms, or ""; id and token of the oldest of 100
---   leases, or ""; reason and last error of the first dead letter.
+--   leases, or ""; reason and last error of the first dead letter; max_tasks and max_waiting, or ""; how many
+--   live tasks are stored.
 -- * The queue as "", and the closed groups with the most due tasks; behind each, how many of its tasks are due. Empty
 --   if nothing is limited or closed.
 -- * Eight texts for each of these, as view returns them.
@@ -23,9 +24,14 @@ local time = ARGV[1]
 
 -- Needs: now, past, lost, noted, holder
 local names = { 'paused_until', 'order', 'fairness', 'partition_count', 'format', 'token', 'asked', 'queue_rules',
-  'queue_gate', 'gated', 'limited' }
-local paused, sorting, turns_kind, parts_there, format, token, asked, rules_there, gate_there, gated, limited =
+  'queue_gate', 'gated', 'limited', 'max_tasks', 'max_waiting' }
+local paused, sorting, turns_kind, parts_there, format, token, asked, rules_there, gate_there, gated, limited, most,
+  most_waiting =
   unpack(redis.call('HMGET', conf, unpack(names)))
+if shared ~= conf then
+  rules_there, gate_there, gated, limited = unpack(redis.call('HMGET', shared, 'queue_rules', 'queue_gate', 'gated',
+    'limited'))
+end
 local is_paused = paused == 'inf' or (tonumber(paused or '') or 0) > now
 
 local function whole(count)
@@ -61,7 +67,8 @@ local values = { stamp, is_paused and paused or '', whole(lasting), '', whole(re
   turns_kind or 'none', parts_there or '1', format or '',
   whole(redis.call('HLEN', conf) + redis.call('HLEN', limits) + redis.call('HLEN', stats)), lost_names(),
   whole(past(delayed)), whole(redis.call('ZCARD', invisible) - ended_leases), whole(ended_leases),
-  whole(math.max(popped, tonumber(asked or '') or 0)), oldest, oldest_token, reason or '', fault or '' }
+  whole(math.max(popped, tonumber(asked or '') or 0)), oldest, oldest_token, reason or '', fault or '',
+  most or '', most_waiting or '', whole(redis.call('HLEN', meta) - redis.call('ZCARD', dead)) }
 local held, states, holders, found = {}, {}, {}, {}
 if lasting > 0 then
   values[4] = redis.call('ZRANGE', closed, closings_over, closings_over, 'WITHSCORES')[2]

@@ -17,7 +17,7 @@
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]
 
--- Needs: now, go_on, record, place, revise, begin, refusal, recost, trail
+-- Needs: now, go_on, record, place, revise, begin, refusal, recost, trail, producers
 local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
@@ -47,4 +47,5 @@ changed[#changed + 1] = wait ~= '' and string.format('in %s ms', wait) or nil
 note('updated', task.group, '', id, table.concat(changed, ', '))
 revise(id, task, priority, residual, wait ~= '' and wait)
 admit()
+call_producers(task.group) -- a delay makes room in its group
 return 1

@@ -1,46 +1,13 @@
--- bury: move tasks to the dead letters. Their number and their age have caps.
--- Keys: payload meta dead keys conf stats
--- Needs: now, record, event, trail, layout, batches
--- Gives: forget(id, task), which removes all that is stored of a task;
---        rescue(id, raw), which buries a task whose record cannot be read;
---        bury(id, task, reason), which makes a task a dead letter;
---        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,
---        unless the queue has others. It returns how many it has dropped.
-local function forget(id, task)
-  redis.call('HDEL', payload, id)
-  redis.call('HDEL', meta, id)
-  if task.key ~= '' then
-    redis.call('HDEL', keys, task.key)
-  end
-end
-
-local function trim(most)
-  local caps = redis.call('HMGET', conf, 'dead_max_tasks', 'dead_max_age')
-  local surplus = redis.call('ZCARD', dead) - (tonumber(caps[1]) or 100000)
-  local drop = redis.call('ZRANGEBYSCORE', dead, '-inf', now - (tonumber(caps[2]) or 7776000000), 'LIMIT', 0, most)
-  if surplus > #drop then
-    drop = redis.call('ZRANGE', dead, 0, math.min(surplus, most) - 1)
-  end
-  for _, id in ipairs(drop) do
-    redis.call('ZREM', dead, id)
-    local raw = redis.call('HGET', meta, id)
-    forget(id, raw and read(raw) or { key = '' })
-    note('dropped', string.match(raw or '', GROUP) or '', '', id, '')
-  end
-  if #drop > 0 then
-    redis.pcall('HINCRBY', stats, 'dropped', #drop)
-  end
-  return #drop
-end
-
+-- bury: move tasks to the dead letters, and tell of it.
+-- Keys: meta stats
+-- Needs: now, record, event, trim, layout, batches
+-- Gives: rescue(id, raw), which buries a task whose record cannot be read;
+--        bury(id, task, reason), which makes a task a dead letter.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
 
 local function die(id, task, reason, batch)
-  task.reason = reason
-  redis.call('HSET', meta, id, write(task))
-  redis.call('ZADD', dead, stamp, id)
-  redis.pcall('HINCRBY', stats, 'buried', 1)
+  lay_down(id, task, reason)
   if CLASSES[reason] then
     redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
   end

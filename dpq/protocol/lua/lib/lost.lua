@@ -1,6 +1,6 @@
 -- lost: find lost settings by their copies. Settings and limits are stored twice: in conf and limits, and as copies in
 -- stats, where the name of a field begins with `kept.`.
--- Keys: conf stats
+-- Keys: conf stats shared copies
 -- Needs: now
 -- Gives: settings(), the names of all settings that have copies; their values in conf (false if unreadable); and their
 --        copies;
@@ -10,16 +10,26 @@
 -- here, such as aging, are not checked: the client reports them if it cannot read them.
 local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },
   order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false },
-  payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {} }
+  payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {}, max_tasks = {}, max_waiting = {},
+  when_full = { refuse = 1, drop_worst = 1, digits = false } }
 
 local function settings()
   local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partition_count',
-    'dead_max_tasks', 'dead_max_age', 'trail_max_events', 'queue_rules', 'limited', 'paused_until' }
+    'dead_max_tasks', 'dead_max_age', 'trail_max_events', 'max_tasks', 'max_waiting', 'when_full', 'queue_rules',
+    'limited', 'paused_until' }
   local fields = {}
   for i, name in ipairs(names) do
     fields[i] = 'kept.' .. name
   end
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
+  if shared ~= conf then -- the limits are those of the family
+    for i, name in ipairs(names) do
+      if name == 'queue_rules' or name == 'limited' then
+        stored[i] = redis.call('HGET', shared, name)
+        copied[i] = redis.call('HGET', copies, fields[i])
+      end
+    end
+  end
   for i, name in ipairs(names) do -- an unreadable text is lost; the number of another format is readable
     local known, text = readable[name], stored[i]
     local counts = text and known and known.digits ~= false and string.match(text, '^%d+$')

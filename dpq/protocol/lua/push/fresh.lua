@@ -1,11 +1,13 @@
 -- fresh: add a pushed task to a batch.
+-- Keys: ready payload meta
 -- Needs: now, begin, body, score, layout
 -- Gives: aging_of(rate, since), the text for records by two settings of the queue;
 --        add(id, spec, body, place, group, batch). For a plain task `spec` is its score, for any other its options, and
 --        `group` is nil. `place` is the task's place among equals. The fields of the batch: metas and payloads, the
 --        entries to store; delays and plain, the entries of delayed and ready; others (group, score, member of ready,
 --        ...), which gather stores; heavy, true if a task has another cost than 1, or a member; aging, the text for its
---        records; setting, the queue's `payloads`.
+--        records; setting, the queue's `payloads`;
+--        store(batch), which stores metas, payloads and plain.
 local function aging_of(rate, since)
   local number = tonumber(rate or 0) or 0
   if number > 0 and number <= 1000000 and #rate <= 24 and string.find(rate, '^%d[%d.e+-]*$') then
@@ -73,5 +75,15 @@ local function add(id, spec, body, place, group, batch)
     batch.plain[n + 1], batch.plain[n + 2] = spec, order .. id
   else
     place_other(batch.others, group, tonumber(spec), order .. id)
+  end
+end
+
+local function store(batch)
+  redis.call('HSET', meta, unpack(batch.metas))
+  if #batch.payloads > 0 then
+    redis.call('HSET', payload, unpack(batch.payloads))
+  end
+  if #batch.plain > 0 then
+    redis.call('ZADD', ready, unpack(batch.plain))
   end
 end

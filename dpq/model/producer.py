@@ -1,0 +1,61 @@
+"""A producer that waits for room in a full queue: its place, and how long it sleeps. No I/O.
+
+`queue/room.py` and its asyncio twin ask the server and sleep as `Producer` says.
+"""
+
+import math
+import secrets
+
+from dpq.model.errors import QueueFullError
+
+ASK_AGAIN_SECONDS = 10.0
+"""Seconds until a waiting producer asks again though it was not called: a call may be lost."""
+
+UNHEARD_SECONDS = 0.2
+"""The same for a producer that hears no calls: on fakeredis, or without the right to subscribe."""
+
+FORGOTTEN_SECONDS = 3.0
+"""Seconds after the time to ask again until the server takes a producer for dead."""
+
+
+class Producer:
+    """One push that waits for room.
+
+    Attributes:
+        id: The name by which it is called.
+        channel: Where it hears that it is called; "" if it hears nothing.
+        partition: The partition that has refused it, and where it waits; None before.
+        group: The group whose bound has refused it; "" for the bound of the queue.
+        place: Its place in the line, which it keeps; "" if it stands in none.
+    """
+
+    def __init__(self, now: float, timeout: float | None) -> None:
+        self.id = secrets.token_urlsafe(9)
+        self.channel, self.group, self.place = "", "", ""
+        self.partition: int | None = None
+        self._until = math.inf if timeout is None else now + timeout
+
+    @property
+    def pause(self) -> float:
+        """The seconds until it asks again at the latest."""
+        return ASK_AGAIN_SECONDS if self.channel else UNHEARD_SECONDS
+
+    @property
+    def wait_ms(self) -> int:
+        """The ms until the server takes it for dead, unless it asks again."""
+        return math.ceil((self.pause + FORGOTTEN_SECONDS) * 1000)
+
+    def refused(self, full: QueueFullError, now: float) -> None:
+        """Take in a refusal.
+
+        Raises:
+            QueueFullError: Its time is over.
+        """
+        if now >= self._until:
+            raise full
+        if (self.partition, self.group) != (full.partition, full.group or ""):
+            self.partition, self.group, self.place = full.partition, full.group or "", ""
+
+    def left(self, now: float) -> float:
+        """Return the seconds to sleep at most."""
+        return max(0.0, min(self.pause, self._until - now))

@@ -1,0 +1,86 @@
+"""Waits for the ends of tasks: what `AsyncDPQ.result` and `results` do until there is an answer.
+
+A caller asks, waits for a call of the server, and asks again. A caller of a lost message asks by
+itself. Nothing here decides what an end is: the scripts result and results do.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from dpq.model.errors import ResultTimeoutError, TaskDeadError, TaskNotFoundError
+from dpq.model.result_data import Result
+from dpq.model.validation import milliseconds
+from dpq.operations.results import Outcome
+
+T = TypeVar("T")
+
+ASK_AGAIN_SECONDS = 5.0
+"""Seconds until a caller asks again that was not called: a message is lost, or there was none."""
+
+ASK_UNCALLED_SECONDS = 1.0
+"""The same without a subscription: the Redis user has no right to subscribe."""
+
+ASK_DOUBLE_SECONDS = 0.02
+"""The same for a double such as fakeredis, in the caller's own process."""
+
+_UNKNOWN = (
+    "knows nothing of its end: it was finished without a result, its result is no longer kept, it "
+    "was cancelled, or it was never pushed here"
+)
+
+
+async def wait_for_outcome_async(queue: Any, task_id: str, timeout: float | None) -> Any:
+    """Return the result of a task, or raise the error that says what has become of it."""
+
+    async def ask() -> Outcome | None:
+        outcome: Outcome = await queue._session.run(queue._operations.outcome, task_id)
+        return None if outcome.state == "live" else outcome
+
+    outcome = await _wait(queue, task_id, timeout, ask)
+    if outcome is None:
+        raise ResultTimeoutError(task_id, queue.queue_name, timeout or 0.0)
+    if outcome.result is not None:
+        return outcome.result.value
+    if outcome.state == "dead":
+        raise TaskDeadError(task_id, queue.queue_name, outcome.reason, outcome.last_error)
+    raise TaskNotFoundError(task_id, queue.queue_name, "return the result of", why=_UNKNOWN)
+
+
+async def wait_for_results_async(
+    queue: Any, after: str, limit: int, timeout: float | None
+) -> list[Result]:
+    """Return results, once there is one; none after the timeout."""
+
+    async def ask() -> list[Result] | None:
+        return await queue._session.run(queue._operations.results, after, limit) or None
+
+    return await _wait(queue, "", timeout, ask) or []
+
+
+async def _wait(
+    queue: Any, caller: str, timeout: float | None, ask: Callable[[], Awaitable[T | None]]
+) -> T | None:
+    """Ask until there is an answer; None after `timeout` seconds."""
+    if timeout is not None:
+        milliseconds("timeout", timeout)
+    if (answer := await ask()) is not None or timeout == 0:
+        return answer
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    listener = queue._ends
+    with listener.ear(caller) as ear:
+        while True:  # each question comes after the subscription, so that no end is missed
+            await listener.subscribe()
+            answer, left = await ask(), until - time.monotonic()
+            if answer is not None or left <= 0:
+                return answer
+            await listener.wait(ear, min(left, _patience(listener)))
+
+
+def _patience(listener: Any) -> float:
+    if listener.channel:
+        return ASK_AGAIN_SECONDS
+    return ASK_UNCALLED_SECONDS if listener.direct else ASK_DOUBLE_SECONDS

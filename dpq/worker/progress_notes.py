@@ -1,0 +1,50 @@
+"""The progress that handlers have told, until the worker sends it. No I/O.
+
+A handler may tell it a thousand times a second. Here the newest note of each task counts; the loop
+of the heartbeats sends all notes of a queue in one call, `SEND_SECONDS` apart at least.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
+    from dpq.operations.queue import QueueOperations
+    from dpq.protocol.command import Steps
+
+SEND_SECONDS = 1.0
+"""Seconds between two calls that send progress: a person who looks does not see more."""
+
+
+class ProgressNotes:
+    """The notes of one worker; handlers in any thread add to them.
+
+    Attributes:
+        wake: A function that wakes the loop which sends; it is called for the first note after
+            `take`.
+    """
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], object] = lambda: None
+        self._lock = threading.Lock()
+        self._notes: dict[tuple[int, str, int], tuple[Task[Any], str]] = {}
+
+    def note(self, queue_index: int, task: Task[Any], text: str) -> None:
+        """Note the progress of a task, instead of what was noted before."""
+        with self._lock:
+            first = not self._notes
+            self._notes[queue_index, task.id, task.token] = task, text
+        if first:
+            self.wake()
+
+    def take(self, queues: Sequence[QueueOperations[Any]]) -> list[Steps[Any]]:
+        """Make the operations that send all notes, and forget them."""
+        with self._lock:
+            notes, self._notes = self._notes, {}
+        by_queue: dict[int, list[tuple[Task[Any], str]]] = {}
+        for (queue_index, _, _), told in notes.items():
+            by_queue.setdefault(queue_index, []).append(told)
+        return [queues[index].tell_progress(told) for index, told in by_queue.items()]

@@ -1,0 +1,198 @@
+"""Actions on many tasks at once: a filter chooses, each step is bounded, and it can be stopped."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kit.awaited import asyncio_queue
+from redis import Redis
+from typer.testing import CliRunner
+
+from dpq import DPQ, BulkProgress, ConfigurationError, Filter, Push, TaskState
+from dpq.cli import app
+from dpq.testing import Clock, QueueFactory
+
+Make = Callable[..., DPQ[Any]]
+
+
+@pytest.fixture
+def make(redis: Redis, queue_name: str, clock: Clock) -> Iterator[Make]:
+    with QueueFactory(redis, clock) as factory:
+        yield lambda **more: factory(queue_name, **more)
+
+
+def furnish(q: DPQ[Any], clock: Clock) -> None:
+    """Tasks 0 to 99 are old, 100 to 199 new; every fourth in group a, with keys, and delayed."""
+    for part in range(2):
+        q.push_many(
+            [
+                Push(
+                    n,
+                    n % 10,
+                    delay=50 if n % 4 == 3 else 0,
+                    group="a" if n % 4 == 0 else None,
+                    key=f"k{n % 3}-{n}",
+                )
+                for n in range(100 * part, 100 * part + 100)
+            ]
+        )
+        clock.advance(10)
+
+
+CASES: list[tuple[Filter, Callable[[int], bool]]] = [
+    (Filter(), lambda n: True),
+    (Filter(group="a"), lambda n: n % 4 == 0),
+    (Filter(key_prefix="k1-"), lambda n: n % 3 == 1),
+    (Filter(least=3, most=5.5), lambda n: 3 <= n % 10 <= 5.5),
+    (Filter(most=0), lambda n: n % 10 == 0),
+    (Filter(older_than=15), lambda n: n < 100),
+    (Filter(TaskState.DELAYED), lambda n: n % 4 == 3),
+    (
+        Filter(TaskState.DELAYED, least=5, key_prefix="k2", older_than=20),
+        lambda n: n % 4 == 3 and n % 10 >= 5 and n % 3 == 2 and n < 100,
+    ),
+]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("chosen", "passes"), CASES)
+def test_all_that_pass_and_no_other(make, clock, partitions, chosen, passes):
+    """Cancel takes exactly those, in whatever state they are; count says the same number before."""
+    q = make(partitions=partitions)
+    furnish(q, clock)
+    wanted = [n for n in range(200) if passes(n)]
+    assert q.count(chosen) == len(wanted)
+    made = q.bulk("cancel", chosen)
+    assert (made.count, made.done, made.missed) == (len(wanted), len(wanted), 0)
+    left = [task.payload for state in TaskState for task in q.peek(999, state)]
+    assert sorted(left) == [n for n in range(200) if not passes(n)]
+    assert q.check() == []
+
+
+def test_priorities_of_a_group(make, clock):
+    """Update reaches ready, waiting, delayed and running tasks once each; a second call none."""
+    q = make()
+    furnish(q, clock)
+    q.pop_many(3)
+    made = q.bulk("update", Filter(least=1), priority=-7.5)
+    assert made.done == 180
+    assert q.bulk("update", Filter(least=1), priority=-7.5).count == 0
+    assert q.count(Filter(most=-7.5)) == 180
+    assert q.check() == []
+
+
+def test_dead_letters_by_age(make, clock):
+    """Of dead tasks the age counts from the death; replay keeps to its rate."""
+    q = make()
+    q.push_many([Push(n, key=f"k{n}", max_attempts=1) for n in range(6)])
+    for _ in range(2):
+        for task in q.pop_many(3):
+            q.fail(task, "no")
+        clock.advance(100)
+    assert q.count(Filter(TaskState.DEAD, older_than=150)) == 3
+    assert q.bulk("replay", Filter(older_than=150), rate=100_000).done == 3
+    assert q.bulk("purge", Filter(key_prefix="k5")).done == 1
+    assert (q.stats().ready, q.stats().dead) == (3, 2)
+    told = [event.detail for event in q.events() if event.kind == "by_hand"]
+    assert told == ["replayed 3", "purged 1 dead"]
+
+
+def test_running_tasks_are_given_back_or_buried(make):
+    """Release and bury take running tasks only."""
+    q = make()
+    q.push_many([Push(n) for n in range(9)])
+    q.pop_many(6)
+    assert q.bulk("bury", Filter(key_prefix="x")).count == 0
+    assert q.bulk("release").done == 6
+    q.pop_many(2)
+    assert q.bulk("bury", reason="enough").done == 2
+    assert {task.reason for task in q.dead.list()} == {"enough"}
+    assert q.bulk("run").count == 0
+
+
+def test_a_stop_after_a_step(make):
+    """Progress is told after each step; False stops, and the next call goes on."""
+    q = make()
+    q.push_many([Push(n) for n in range(500)])
+    seen: list[BulkProgress] = []
+
+    def stop(now: BulkProgress) -> bool:
+        seen.append(now)
+        return now.done < 200
+
+    made = q.bulk("cancel", Filter(least=0), progress=stop)
+    assert (made.done, made.stopped, made.count) == (200, True, 500)
+    assert [now.done for now in seen] == [0] * (len(seen) - 1) + [200]
+    made = q.bulk("cancel", progress=lambda now: None)
+    assert (made.done, made.stopped, q.size()) == (300, False, 0)
+
+
+def test_no_more_than_were_counted(make):
+    """Tasks that come meanwhile do not keep it going."""
+    q = make()
+    q.push_many([Push(n) for n in range(300)])
+    steps: list[int] = []
+
+    def more(now: BulkProgress) -> None:
+        steps.append(now.done)
+        if 0 < now.done and len(steps) < 6:
+            q.push_many([Push(1, -9)] * 100)
+
+    made = q.bulk("cancel", progress=more)
+    assert made.done == 300
+    assert q.size() > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda q: q.bulk("kill"), "action is 'kill': it must be one of cancel"),
+        (lambda q: q.bulk("bury", Filter(TaskState.READY)), "'bury' takes no tasks that are ready"),
+        (lambda q: q.bulk("update"), "priority is None"),
+        (lambda q: q.bulk("replay", rate=0), "rate is 0"),
+        (lambda q: q.bulk("cancel", Filter(least=float("nan"))), "priority is nan"),
+        (lambda q: q.bulk("cancel", Filter(older_than=-1)), "older_than is -1"),
+        (lambda q: q.bulk("cancel", Filter("odd")), "state is 'odd'"),
+    ],
+)
+def test_bad_arguments(make, call, said):
+    """Each is named with its bounds, and nothing is changed."""
+    q = make()
+    q.push(1)
+    with pytest.raises(ConfigurationError, match=said):
+        call(q)
+    assert q.size() == 1
+
+
+def test_asyncio(redis, queue_name):
+    """The asyncio face does the same."""
+
+    async def main() -> None:
+        async with asyncio_queue(redis, queue_name) as q:
+            await q.push_many([Push(n, n) for n in range(20)])
+            made = await q.bulk("cancel", Filter(most=4))
+            assert (made.done, await q.count(Filter()), await q.size()) == (5, 15, 15)
+
+    asyncio.run(main())
+
+
+def test_the_command(live, redis):
+    """`dpq bulk` counts, asks for --yes before it removes, and prints the number of changes."""
+    where = redis.connection_pool.connection_kwargs
+    url = f"unix://{where['path']}"
+
+    def run(*words: object, code: int = 0) -> Any:
+        common = ["bulk", *map(str, words), "--url", url, "--queue", live.queue_name]
+        result = CliRunner().invoke(app, common)
+        assert result.exit_code == code, result.stderr
+        return result
+
+    live.push_many([Push(n, n, key=f"k{n % 2}-{n}") for n in range(40)])
+    assert run("cancel", "--key-prefix", "k1", "--dry-run").stdout == "20\n"
+    assert "--yes" in run("cancel", "--key-prefix", "k1", code=2).stderr
+    assert run("cancel", "--key-prefix", "k1", "--yes").stdout == "20\n"
+    assert run("update", "--least", 10, "--most", 20, "--priority", -3).stdout == "6\n"
+    assert run("update", "--least", 10, code=2).stdout == ""
+    assert run("purge", "--dry-run").stdout == "0\n"
+    assert live.count(Filter(most=-3)) == 6

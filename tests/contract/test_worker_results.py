@@ -1,0 +1,123 @@
+"""A worker keeps what handlers return, if it is told to, and tells of their progress.
+
+Here over `Worker`; test_worker_async.py runs all of it over `AsyncWorker`.
+"""
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+from kit.workers import PATIENCE, Make, Start, asked
+from redis.exceptions import ResponseError
+from support import wait_for
+
+from dpq import DPQ, ConfigurationError, Context, Task, TaskDeadError, TaskNotFoundError, Worker
+from dpq.operations.queue import QueueOperations
+
+
+@pytest.fixture
+def q(make: Make) -> DPQ[Any]:
+    return make()
+
+
+def test_kept(q: DPQ[Any]) -> None:
+    """With keep_result each return value is kept, None too."""
+    ids = [q.push(payload) for payload in (1, None, [1])]
+    Worker(q, lambda task: task.payload, keep_result=True, concurrency=2).drain()
+    assert [q.result(id_) for id_ in ids] == [1, None, [1]]
+    [first, *_] = q.results()
+    assert (first.kept_until - first.at).total_seconds() == 3600
+
+
+def test_for_its_seconds(q: DPQ[Any]) -> None:
+    """A number says for how long."""
+    q.push(1)
+    Worker(q, lambda task: 1, keep_result=60).drain()
+    [result] = q.results()
+    assert (result.kept_until - result.at).total_seconds() == 60
+    for wrong in (0, -1, 1e9, "yes"):
+        with pytest.raises(ConfigurationError, match="keep_result is"):
+            Worker(q, lambda task: 1, keep_result=wrong)  # type: ignore[arg-type]
+
+
+def test_dropped(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Without it a first value that is dropped is said once; None is nothing to say."""
+    caplog.set_level(logging.INFO, "dpq")
+    ids = [q.push(payload) for payload in (None, 1, 2)]
+    Worker(q, lambda task: task.payload).drain()
+    records = [r for r in caplog.records if getattr(r, "event", "") == "result_dropped"]
+    assert [record.task_id for record in records] == [ids[1]]  # type: ignore[attr-defined]
+    assert "keep_result" in records[0].getMessage()
+    with pytest.raises(TaskNotFoundError):
+        q.result(ids[1])
+
+
+def test_what_cannot_be_kept(q: DPQ[Any]) -> None:
+    """The task becomes a dead letter with the reason: to run it again would not help."""
+    task_id = q.push(1)
+    other = q.push(2)
+    Worker(q, lambda task: object() if task.payload == 1 else 2, keep_result=True).drain()
+    with pytest.raises(TaskDeadError, match=r"cannot be kept.* no JSON form"):
+        q.result(task_id)
+    assert q.result(other) == 2
+
+
+def test_a_server_without_memory(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the server refuses results, the tasks are finished without them."""
+    task_id = q.push(1)
+    lines: list[Any] = []
+    original = QueueOperations.ack_many
+
+    def raise_error() -> Any:
+        yield from ()
+        raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
+
+    def refused(self: Any, tasks: Any, costs: Any = None, results: Any = None) -> Any:
+        lines.append(results)
+        return raise_error() if results else original(self, tasks, costs, results)
+
+    monkeypatch.setattr(QueueOperations, "ack_many", refused)
+    Worker(q, lambda task: 1, keep_result=True).drain()
+    assert lines == [["3600000 1"], None]
+    assert q.stats().acked == 1
+    with pytest.raises(TaskNotFoundError):
+        q.result(task_id)
+
+
+def test_progress(q: DPQ[Any], start: Start) -> None:
+    """What a handler tells is seen while it runs; a thousand calls are few messages."""
+    task_id = q.push(1)
+    told, go_on = threading.Event(), threading.Event()
+    calls = asked(q)
+
+    def handler(task: Task[Any], context: Context) -> None:
+        for page in range(1000):
+            context.progress(page, 1000, f"page {page}")
+        told.set()
+        go_on.wait(PATIENCE)
+
+    worker = Worker(q, handler)
+    running = start(worker)
+    try:
+        wait_for(lambda: str(q.get(task_id).progress) == "999 of 1000 (100%): page 999", str)
+        assert sum("progress" in names for names in calls) <= 3
+    finally:
+        go_on.set()
+        worker.stop()
+    running.result(PATIENCE)
+
+
+def test_progress_that_makes_no_sense(q: DPQ[Any]) -> None:
+    """It is refused where it is told, with the name, the value and the bound."""
+    q.push(1)
+    errors: list[Exception] = []
+
+    def handler(task: Task[Any], context: Context) -> None:
+        try:
+            context.progress(-1)
+        except ConfigurationError as error:
+            errors.append(error)
+
+    Worker(q, handler).drain()
+    assert "done is -1: it must be units from 0 to" in str(errors[0])

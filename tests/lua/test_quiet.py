@@ -1,0 +1,117 @@
+"""quiet: workers are told to take no new tasks, and hear it as the answer to their heartbeat."""
+
+import pytest
+
+from dpq import ConfigurationError
+
+
+@pytest.fixture
+def beat(q):
+    """Sends a heartbeat; returns 1 if the worker is to be quiet."""
+
+    def send(worker="w", name="name", quiet=False):
+        about = (worker, name, "host", 77, 1, 2, 3.0)
+        return q._session.run(q._operations.beat, *about, quiet=quiet).quiet
+
+    return send
+
+
+def seen(q):
+    """Which workers are quiet, and who has said so."""
+    return {each.id: each.quiet_by for each in q.workers() if each.quiet_since}
+
+
+def told(q):
+    return [(each.kind, each.detail) for each in q.events() if "quiet" in each.kind]
+
+
+def test_until_it_is_told_to_go_on(q, clock, beat):
+    """Each heartbeat is answered so until `unquiet`; the list says since when, and by whom."""
+    assert beat() == 0
+    since = clock.ms
+    assert q.quiet("name", by="ann") == 1
+    for _ in range(3):
+        clock.advance(10)
+        assert beat(quiet=True) == 1
+        [worker] = q.workers()
+        assert (worker.quiet_since.timestamp() * 1000, worker.quiet_by) == (since, "ann")
+    assert q.unquiet("name") == 1
+    assert seen(q) == {}
+    assert [beat(quiet=True), beat()] == [0, 0]
+    assert told(q) == [("quieted", "worker name, by ann"), ("unquieted", "worker name")]
+
+
+def test_all_runs_of_a_name_or_one_by_its_id(q, beat):
+    """A name stands for all its runs, in one event; an id for one."""
+    for id_, name in {"1": "a", "2": "a", "3": "b"}.items():
+        beat(id_, name)
+    assert q.quiet("a") == 2
+    assert seen(q).keys() == {"1", "2"}
+    assert q.unquiet("2", by="bob") == 1
+    assert seen(q).keys() == {"1"}
+    assert told(q) == [
+        ("quieted", "2 workers, the last is a"),
+        ("unquieted", "worker a, by bob"),
+    ]
+
+
+def test_a_second_call_changes_nothing(q, clock, probe, beat):
+    """A call that is sent again, as after a lost reply, keeps the moment, and adds no event."""
+    beat()
+    q.quiet("w", by="ann")
+    before = probe.stored()["workers"]
+    clock.advance(5)
+    assert q.quiet("w", by="bob") == 1
+    assert probe.stored()["workers"] == before
+    q.unquiet("w")
+    assert q.unquiet("w") == 1
+    assert [kind for kind, _ in told(q)] == ["quieted", "unquieted"]
+
+
+def test_nobody_of_that_name(q, probe, clock, beat):
+    """A worker that is not there is told nothing; nothing is written for it."""
+    assert (q.quiet("w"), q.unquiet("w")) == (0, 0)
+    beat()
+    clock.advance(60)
+    assert q.quiet("w") == 0
+    assert told(q) == []
+    assert probe.call("quiet", "", "1", "", "gone") == 0
+    assert set(probe.stored()["workers"]) == {b"w"}
+    for wrong in ("", None, 7):
+        with pytest.raises(ConfigurationError, match="it must be the name or id of a worker"):
+            q.quiet(wrong)
+
+
+def test_an_end_takes_it_along(q, probe, beat):
+    """A worker that ends leaves nothing; a later run of the same name is not quiet."""
+    beat()
+    q.quiet("w")
+    q._session.run(q._operations.leave, "w")
+    assert probe.stored().keys() <= {"events"}
+    assert beat("w2") == 0
+
+
+def test_a_dead_worker_takes_it_along(q, clock, probe, beat):
+    """A quiet worker that dies is forgotten after a minute, with its mark."""
+    beat("dead")
+    q.quiet("dead")
+    clock.advance(60)
+    beat("alive")
+    assert set(probe.stored()["workers"]) == {b"alive"}
+
+
+@pytest.mark.parametrize("how", ["dropped", "silent"])
+def test_what_the_queue_forgets_the_worker_knows(q, clock, beat, how):
+    """After a drop of its queue, or a minute without a heartbeat, a quiet worker stays quiet."""
+    beat()
+    q.quiet("w")
+    assert beat() == 1
+    if how == "dropped":
+        q.drop()
+    else:
+        clock.advance(60)
+        beat("other")
+    assert beat(quiet=True) == 1
+    assert seen(q) == {"w": ""}
+    assert q.unquiet("w") == 1
+    assert beat(quiet=True) == 0

@@ -1,0 +1,319 @@
+"""Results: what an ack names is kept for its time, in order, within caps; a dead task says why."""
+
+import pytest
+
+from dpq import DPQ, NO_RESULT, ResultTimeoutError, TaskDeadError, TaskNotFoundError
+from dpq.protocol.scripts import script
+
+FIELDS = 3
+"""Fields of a result, beside the one of all results."""
+
+
+def finish(q, probe, value, *, keep=3600.0, **push):
+    """Push a task, pop it, and ack it with a result; return its id."""
+    q.push("x", **push)
+    task = probe.pop()
+    assert q.ack(task, result=value, keep=keep)
+    return task.id
+
+
+def test_what_an_ack_names(q, probe):
+    """Any JSON comes back as it was, None too; without `result=` nothing is kept."""
+    for value in (None, 0, "", [1, {"a": None}], 1.5, "ü\n\x1d\t", True):
+        assert q.result(finish(q, probe, value)) == value
+    q.push("x")
+    task = probe.pop()
+    q.ack(task)
+    with pytest.raises(TaskNotFoundError, match="finished without a result"):
+        q.result(task.id)
+
+
+def test_nothing_is_written_without_one(q, probe):
+    """A queue that keeps no results has no key for them."""
+    q.push("x", group="g")
+    q.ack(probe.pop())
+    q.push_many([])
+    q.push("x")
+    q.push("y")
+    q.ack_many(q.pop_many(2), results=[NO_RESULT, NO_RESULT])
+    assert not {"results", "progress"} & probe.stored().keys()
+
+
+def test_its_time(q, clock, probe):
+    """A result is known until its time is over, and no longer."""
+    short, long = finish(q, probe, 1, keep=10), finish(q, probe, 2, keep=20)
+    clock.advance(9.999)
+    assert q.result(short) == 1
+    clock.advance(0.001)
+    with pytest.raises(TaskNotFoundError, match="no longer kept"):
+        q.result(short)
+    assert [result.value for result in q.results()] == [2]
+    assert q.result(long) == 2
+
+
+def test_over_times_are_removed(q, clock, probe):
+    """Each ack with a result removes some whose time is over, wherever they stand."""
+    kept = finish(q, probe, "kept", keep=1000)
+    for _ in range(10):
+        finish(q, probe, "over", keep=1)
+    clock.advance(2)
+    for _ in range(60):
+        finish(q, probe, "new", keep=1000)
+    stored = probe.redis.hvals(probe.key("results"))
+    assert stored.count(b'"over"') < 3
+    assert q.result(kept) == "kept"
+
+
+def test_the_key_goes(redis, queue_name):
+    """The key ends by itself with the longest time in it, by the server's own clock."""
+    with DPQ(redis, queue_name) as q:
+        for keep in (5000, 50):
+            q.push("x")
+            assert q.pop().on_success(result=1, keep=keep)
+        assert 4_000_000 < redis.pttl(f"dpq:{{{queue_name}}}:results") <= 5_000_000
+        q.drop()
+
+
+@pytest.fixture
+def capped(probe):
+    """Call keep_results with smaller caps: 9 results, 100 bytes, 12 numbers."""
+    text = script("ack").text
+    for before, after in (("300000, 67108864, 1000000, 6", "28, 100, 12, 6"),):
+        assert text.count(before) == 1
+        text = text.replace(before, after)
+
+    def ack(task, lines):
+        keys = [probe.key(part) for part in script("ack").parts]
+        now = probe.q._operations.partitions[0]._now()
+        return probe.redis.eval(text, len(keys), *keys, now, task.id, task.token, lines)
+
+    return ack
+
+
+def values_of(q):
+    return [result.value for result in q.results()]
+
+
+def test_a_cap_of_number(q, probe, capped):
+    """Over the cap of their number, the oldest results go first."""
+    for i in range(30):
+        q.push(i)
+        capped(probe.pop(), f"60000 {i}\n")
+    assert values_of(q) == list(range(21, 30))
+    assert probe.redis.hlen(probe.key("results")) == 9 * FIELDS + 1
+
+
+def test_a_cap_of_bytes(q, probe, capped):
+    """Over the cap of bytes the oldest go, also many at once for one long result."""
+    for i in range(9):
+        q.push(i)
+        capped(probe.pop(), f"60000 {i}\n")
+    q.push("x")
+    capped(probe.pop(), f'60000 "{"x" * 93}"\n')
+    assert values_of(q) == [4, 5, 6, 7, 8, "x" * 93]
+
+
+def test_a_cap_of_numbers(q, clock, probe, capped):
+    """A result that is kept for long goes early if too many come after it."""
+    for i in range(30):
+        q.push(i)
+        capped(probe.pop(), f"{1000 if i else 10**7} {i}\n")
+        clock.advance(2)
+    assert 0 not in values_of(q)
+
+
+def test_each_end_of_a_task_that_comes_back(q, clock, probe):
+    """Each run keeps a result of its own; by its id the newest counts."""
+    task_id = q.push("x", every=10)
+    for value in (1, 2, 3):
+        q.ack(probe.pop(), result=value)
+        clock.advance(10)
+    assert q.result(task_id) == 3
+    assert [(result.task_id, result.value) for result in q.results()] == [
+        (task_id, value) for value in (1, 2, 3)
+    ]
+
+
+def test_a_rerun(q, probe):
+    """A task that was pushed again with rerun has a result for each run."""
+    task_id = q.push("x", key="k")
+    first = probe.pop()
+    q.push("y", key="k", on_duplicate="rerun")
+    q.ack(first, result="first")
+    assert q.result(task_id) == "first"
+    q.ack(probe.pop(), result="second")
+    assert q.result(task_id) == "second"
+
+
+def test_a_cron_task_that_ran_too_long(q, clock, probe):
+    """If an ack is asked once more for a later time, its result is kept once."""
+    task_id = q.push("x", cron="* * * * *")
+    clock.advance(60)
+    task = probe.pop(visibility=3600)
+    clock.advance(200)
+    assert q.ack(task, result="late")
+    assert q.result(task_id) == "late"
+    assert values_of(q) == ["late"]
+
+
+def test_many(q, probe):
+    """Of several tasks each has its own result, or none; those that are not finished have none."""
+    for i in range(5):
+        q.push(i, group="g" if i % 2 else None)
+    tasks = q.pop_many(5)
+    q.set_visibility(tasks[1], 0)
+    again = probe.pop()
+    assert again.id == tasks[1].id
+    with pytest.raises(Exception, match="cannot ack task"):
+        q.ack_many(tasks, results=["a", "b", NO_RESULT, "d", "e"])
+    assert values_of(q) == ["a", "d", "e"]
+    assert q.ack_many([*tasks[:1], again, again], results=["new", "b", "c"])[0] is False
+    assert values_of(q) == ["a", "d", "e", "b"]
+
+
+def test_an_ack_from_the_dead_letters(q, clock, probe):
+    """Work that was done after its last lease ran out has its result, though the task had died."""
+    task_id = q.push("x", max_attempts=1)
+    task = probe.pop()
+    clock.advance(31)
+    q.promote()
+    with pytest.raises(TaskDeadError, match="lease expired"):
+        q.result(task_id)
+    q.ack(task, result=1)
+    assert q.result(task_id) == 1
+
+
+@pytest.mark.parametrize("reason", ["by hand", "lease expired", "expired", "attempts spent"])
+def test_each_death(q, clock, probe, reason):
+    """A dead task is told with its reason, whatever it died of."""
+    task_id = q.push(
+        "x",
+        max_attempts=1,
+        expires_in=5 if reason == "expired" else None,
+        delay=6 if reason == "expired" else 0,
+    )
+    if reason == "expired":
+        clock.advance(7)
+        q.promote()
+    else:
+        task = probe.pop()
+        if reason == "by hand":
+            q.bury(task, reason)
+        elif reason == "attempts spent":
+            q.fail(task, "no luck")
+        else:
+            clock.advance(31)
+            q.promote()
+    with pytest.raises(TaskDeadError) as caught:
+        q.result(task_id)
+    assert (caught.value.task_id, caught.value.reason) == (task_id, reason)
+    assert caught.value.last_error == ("no luck" if reason == "attempts spent" else None)
+    q.dead.replay([task_id])
+    with pytest.raises(ResultTimeoutError, match="has not ended"):
+        q.result(task_id)
+
+
+def test_a_death_after_a_result(q, clock, probe):
+    """While a task that had a result is a dead letter, its death is what counts."""
+    task_id = q.push("x", every=10, max_attempts=1)
+    q.ack(probe.pop(), result=1)
+    clock.advance(10)
+    q.bury(probe.pop(), "broken")
+    with pytest.raises(TaskDeadError, match="broken"):
+        q.result(task_id)
+
+
+def test_pages(q, clock, probe):
+    """A reader goes on behind the last result that it has seen, and misses and repeats none."""
+    for i in range(25):
+        finish(q, probe, i, keep=1 if i % 5 == 2 else 100)
+    clock.advance(2)
+    seen, after = [], ""
+    while page := q.results(after, 4):
+        seen += [result.value for result in page]
+        after = page[-1].id
+    assert seen == [i for i in range(25) if i % 5 != 2]
+    assert q.results(after) == []
+    finish(q, probe, "new")
+    assert [result.value for result in q.results(after)] == ["new"]
+
+
+def test_a_cursor_outlives_the_key(q, clock, probe):
+    """After all results are gone, new ones come behind every cursor that a reader may have."""
+    finish(q, probe, "old")
+    [old] = q.results()
+    probe.redis.delete(probe.key("results"))
+    clock.advance(0.001)
+    finish(q, probe, "new")
+    assert [result.value for result in q.results(old.id)] == ["new"]
+
+
+def test_purge_removes_all(q, probe):
+    """A purge of all tasks takes results and progress along; a purge of one state does not."""
+    finish(q, probe, 1)
+    q.push("x")
+    q.progress(probe.pop(), 1)
+    q.purge("ready")
+    assert values_of(q) == [1]
+    q.purge()
+    assert not {"results", "progress"} & probe.stored().keys()
+
+
+@pytest.mark.damaged
+def test_what_others_wrote(q, probe):
+    """Junk in the key neither stops an ack nor a reader."""
+    key = probe.key("results")
+    probe.redis.hset(key, mapping={"": "junk", "=x": "junk", "7": "junk", "7.": "junk", "y": "z"})
+    task_id = finish(q, probe, 1)
+    assert q.result(task_id) == 1
+    assert values_of(q) == [1]
+    with pytest.raises(TaskNotFoundError):
+        q.result("x")
+
+
+# Progress
+
+
+def test_progress(q, clock, probe):
+    """The live delivery's newest progress is seen by get, with its time."""
+    q.push("x")
+    task = probe.pop()
+    assert q.get(task.id).progress is None
+    q.progress(task, 1)
+    q.progress(task, 40, 100, "page\t4\n" + "x" * 300)
+    progress = q.get(task.id).progress
+    assert (progress.done, progress.total, progress.share) == (40, 100, 0.4)
+    assert progress.text == ("page 4 " + "x" * 300)[:200]
+    assert str(progress).startswith("40 of 100 (40%): page 4")
+    assert progress.at.timestamp() * 1000 == clock.ms
+
+
+@pytest.mark.parametrize("end", ["release", "fail", "bury", "ack", "lease"])
+def test_progress_ends_with_its_delivery(q, clock, probe, end):
+    """After its end a delivery tells nothing, and what it has told is not shown."""
+    q.push("x", max_attempts=5)
+    task = probe.pop()
+    q.progress(task, 1, 2)
+    if end == "lease":
+        clock.advance(31)
+    else:
+        getattr(q, end)(*(task, "why")[: 1 + (end == "bury")])
+    if end == "bury":
+        assert q.get(task.id).progress is None
+    elif end != "ack":
+        clock.advance(60)
+        again = probe.pop()
+        assert (again.id, q.get(task.id).progress) == (task.id, None)
+    with pytest.raises(Exception, match="cannot tell the progress of task"):
+        q.progress(task, 2, 2)
+
+
+def test_progress_of_ended_deliveries_is_removed(q, probe):
+    """However many deliveries have told of progress, few of them are stored after their end."""
+    for i in range(100):
+        q.push(i)
+        task = probe.pop()
+        q.progress(task, i)
+        q.ack(task)
+    assert probe.redis.hlen(probe.key("progress")) <= 5
+    assert probe.redis.pttl(probe.key("progress")) > 0
