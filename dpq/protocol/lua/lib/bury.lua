@@ -1,5 +1,5 @@
 -- bury: move tasks to the dead letters, and tell of it.
--- Keys: stats
+-- Keys: meta stats
 -- Needs: now, record, event, trim, layout, batches
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason), which makes a task a dead letter.
@@ -15,7 +15,6 @@ local function die(id, task, reason, batch)
   if batch then
     batching().count(batch, 'left', 'dead')
   end
-  redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 end
 
 local function bury(id, task, reason)
