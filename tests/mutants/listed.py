@@ -20,6 +20,29 @@ class Mutant(Change):
 
 
 LISTED = r"""
+# Export and import, many at once
+import.lua | an import adds once more what it has added | contract/export
+- elseif tonumber(line) > upto then
++ elseif true then
+import.lua | later pushes come before imported tasks | contract/export
+- if highest > reached then
++ if false then
+import.lua | another task under the id is taken for its own | contract/export
+- (known.group ~= task.group or known.key ~= task.key) and -4
++ false
+export.lua | dead tasks are exported as ready ones | contract/export
+- { delayed = delayed, dead = dead }
++ { delayed = delayed }
+moved_id | a task keeps an id that names another partition | contract/export
+- if count == 1 or partition_of(task_id, count) == partition:
++ if count >= 1:
+Bulk.step | an action on many tasks takes more than were counted | contract/bulk
+- [: self.count - taken]
++ [:]
+passes.lua | the age of dead tasks counts from the push | contract/bulk
+- (redis.call('ZSCORE', dead, id) or task.enqueued)
++ task.enqueued
+
 # Order
 push.lua | FIFO is LIFO and the other way round | contract/order
 - lifo and 999999999999999 - place or place
@@ -434,10 +457,8 @@ push.lua | a push goes into a queue of another format
 + if refused and refused[1] ~= -8 then
 pop.lua | a pop goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
-- )
-- if refused then
-+ )
-+ if refused and refused[1] ~= -8 then
+- if refused or not format
++ if refused and refused[1] ~= -8 or not format
 promote.lua | a promote goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
 - )
@@ -445,8 +466,9 @@ promote.lua | a promote goes into a queue of another format
 + )
 + if refused and refused[1] ~= -8 then
 pop.lua | what has lost its settings or the queue's limit runs | lua/settings_lost
-- if not format and redis.call('EXISTS', meta) == 1 or noted and
-+ if false and
+- if refused or not format and redis.call('EXISTS', meta) == 1
+-   or noted and
++ if refused or false and
 pop.lua | groups that have lost their limits run | lua/settings_lost
 - redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))
 + false
@@ -1689,6 +1711,29 @@ Loader._remove | a finished batch is forgotten at once
 | daemon/cli_run::test_a_machine_that_comes_late_sends_nothing
 - if self._job.is_private and not missing:
 + if not missing:
+
+# Bounds
+call_producers | a full queue calls the last producer first | lua/room
+- '[' .. line, '(\14' .. group .. '\15', 'LIMIT', '0', '16'
++ '[' .. line .. '9', '(\14' .. group .. '\15', 'LIMIT', '0', '16'
+call_producers | one room calls all producers | lua/room
+- free - (heard == 0 and 0 or 1)
++ free
+call_producers | a producer that nobody hears takes the room | lua/room
+- (heard == 0 and 0 or 1)
++ 1
+await_room.lua | a producer that gives up keeps the room from others | lua/room
+- if ms == 0 then
++ if false then
+make_room | a pop makes no room in its group | lua/room
+- vacated[string.match(metas[i], GROUP) or ''] = true
++ vacated[''] = true
+drop_worst | a push pays for all tasks that have come back | lua/room
+- math.min(count, size_of(group) - most)
++ size_of(group) - most
+push_in_time | a push that is refused in time does not wait | contract/waiting::test_a_push_waits_for_room
+-         while True:
++         while producer.partition is None:
 
 # The verdict
 past | a closing that is over still counts | lua/search

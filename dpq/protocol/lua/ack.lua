@@ -83,10 +83,9 @@ if strays or awaited or #again > 0 or reports then
     if task then
       at, after = next_due(task, args[2 * i + 1])
     end
-    if not task then -- its record cannot be read: the task dies when its lease ends
-      reply[#reply + 1], reply[#reply + 2] = i, -1
-    elseif task.token == '0' or task.deliveries == '0' then -- named twice, or this run has failed for good
-      reply[#reply + 1], reply[#reply + 2] = i, 0
+    if not task or task.token == '0' or task.deliveries == '0' then
+      -- Its record cannot be read: the task dies when its lease ends. Or it is named twice, or has failed for good.
+      reply[#reply + 1], reply[#reply + 2] = i, task and 0 or -1
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
     else
