@@ -174,7 +174,9 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
         if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
             known = False  # the pace depends on how long tasks run
             if not rates:
-                slowest = slowest or scope.words("as many tasks run as may, however long they do")
+                run = "in order: one task runs, or waits for its retry," if gate.in_order else ""
+                run = run or "as many tasks run as may,"
+                slowest = slowest or scope.words(f"{run} however long they do")
     covered = covered or held >= COVERED * look.backlog
     if known and all(len(scope.wanted) == scope.waiting for scope in look.scopes):
         latest, words = _last_start(look, latest)

@@ -75,6 +75,10 @@ def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()
     )
 
 
+SILENT = "no answer"
+"""The first words of what is said of a server that takes a connection, but does not answer."""
+
+
 def full_text(survey: Survey) -> str:
     """Say that the queue takes no new tasks, whatever holds it; "" if it has room."""
     if not survey.full:
@@ -86,14 +90,22 @@ def full_text(survey: Survey) -> str:
 
 
 def server_away(queue: str, error: object, since_ms: float) -> Verdict:
-    """Make the verdict on a queue whose server does not answer since a moment."""
-    since = moment_of(since_ms)
+    """Make the verdict on a queue whose server does not answer since a moment.
+
+    Args:
+        queue: Its name.
+        error: What was seen; it begins with `SILENT` if the server takes connections.
+        since_ms: The moment.
+    """
+    since, what_to_do = moment_of(since_ms), "Start the server, or look at its log"
+    if str(error).startswith(SILENT):
+        what_to_do = "Its process is there: look whether it is stopped, or busy with a long command"
     return Verdict(
         queue=queue,
         state=VerdictState.SERVER_AWAY,
         because=f"the server has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: {error}",
         since=since,
-        what_to_do="Start the server, or look at its log: `dpq health` says when it answers again.",
+        what_to_do=f"{what_to_do}. `dpq health` says when it answers again.",
         needs_person=True,
     )
 

@@ -305,7 +305,9 @@ class LimitMachine(QueueMachine):
                 self.see_limit(state)
 
 
-def machine_on(redis: Redis, name_prefix: str, **always: Any) -> type[LimitMachine]:
+def machine_on(
+    redis: Redis, name_prefix: str, name_end: str = "", **always: Any
+) -> type[LimitMachine]:
     """The machine on one server, in queues whose names begin with the prefix."""
-    given = {"redis": redis, "name_prefix": name_prefix, "always": always}
+    given = {"redis": redis, "name_prefix": name_prefix, "name_end": name_end, "always": always}
     return type("Machine", (LimitMachine,), given)

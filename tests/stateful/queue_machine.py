@@ -30,6 +30,7 @@ from dpq import (
     Task,
     TaskNotFoundError,
 )
+from dpq.protocol.keys import key_of
 
 START_MS = 1_700_000_000_000
 GROUPS = ("a", "b", "a b", "é")
@@ -118,6 +119,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     redis: Redis
     name_prefix: str
+    name_end: str = ""  # with "{" before the prefix: the queue of a family
     always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, recurring
 
     @initialize(
@@ -146,7 +148,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.client = Twice(self.redis)
         self.q: DPQ[Any] = DPQ(
             self.client,
-            f"{self.name_prefix}-{uuid.uuid4().hex}",
+            f"{self.name_prefix}-{uuid.uuid4().hex}{self.name_end}",
             default_visibility=DEFAULT_VISIBILITY,
             default_max_attempts=DEFAULT_MAX_ATTEMPTS,
             backoff=BACKOFF,
@@ -206,7 +208,7 @@ class QueueMachine(RuleBasedStateMachine):
         if self.has_looked:
             return
         self.has_looked = True
-        key = f"dpq:{{{self.q.queue_name}}}:closed"
+        key = key_of(self.q.queue_name, "closed")
         found = self.redis.zrange(key, 0, -1, withscores=True)
         self.model.see_closed({name.decode(): Fraction(at) for name, at in found}, self.now)
         if self.model.in_turn:
@@ -260,6 +262,7 @@ class QueueMachine(RuleBasedStateMachine):
             "time_limit": entry.time_limit,
             "member": None,
             "pinned": None,
+            "batch": None,
             "batch": entry.batch,
             "trace": None,
         }
@@ -775,6 +778,17 @@ class QueueMachine(RuleBasedStateMachine):
         for task_id in gone:
             self.model.remove(self.model.tasks[task_id])
 
+    @rule()
+    def comes_over(self) -> None:
+        """An import into another queue gives the same export again, and a sound queue."""
+        lines = list(self.eyes.export())
+        with DPQ[Any](self.redis, f"{self.eyes.queue_name}-b", clock=lambda: self.now) as other:
+            other.import_(lines)
+            assert sorted([*other.export()][1:-1]) == sorted(lines[1:-1])
+            assert other.check() == []
+            assert other.import_(lines).before == len(self.model.tasks)
+            other.drop()
+
     # After every step
 
     @invariant()
@@ -808,4 +822,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.q.drop()
             self.q.close()
             self.eyes.close()
-            assert self.redis.keys(f"dpq:{{{self.q.queue_name}}}:*") == []
+            if self.name_end:
+                with DPQ(self.redis, self.q.queue_name[1:].partition("}")[0]) as head:
+                    head.drop()
+            key = key_of(self.q.queue_name, "*")
+            assert self.redis.keys(key.replace("{", "[{]")) == []

@@ -60,13 +60,12 @@ if batched then
 end
 if strays or awaited or #again > 0 or reports then
   -- Needs: record, ended, place, back, anew, recur, layout
-  local settle
+  local settle, left, over = nil, {}, {}
   if reports then
     -- Needs: true_up, true_up_all
     settle = true_up
     true_up_all(gone, gone_at, raws, reports)
   end
-  local left, over = {}, {}
   for n, id in ipairs(gone) do
     local raw = raws[gone_at[n]]
     if awaited then
@@ -80,15 +79,13 @@ if strays or awaited or #again > 0 or reports then
   end
   ended(over)
   for _, i in ipairs(again) do
-    local id, at, after = ids[i], nil, nil
-    local task = read(redis.call('HGET', meta, id))
+    local id, task, at, after = ids[i], read(redis.call('HGET', meta, ids[i])), nil, nil
     if task then
       at, after = next_due(task, args[2 * i + 1])
     end
-    if not task then -- its record cannot be read: the task dies when its lease ends
-      reply[#reply + 1], reply[#reply + 2] = i, -1
-    elseif task.token == '0' or task.deliveries == '0' then -- named twice, or this run has failed for good
-      reply[#reply + 1], reply[#reply + 2] = i, 0
+    if not task or task.token == '0' or task.deliveries == '0' then
+      -- Its record cannot be read: the task dies when its lease ends. Or it is named twice, or has failed for good.
+      reply[#reply + 1], reply[#reply + 2] = i, task and 0 or -1
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
     else

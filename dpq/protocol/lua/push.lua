@@ -36,7 +36,7 @@ if others_too then
   options, wrong, batched = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
+  'partition_count', 'payloads', 'trail_max_events')
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
@@ -94,7 +94,7 @@ if batch.heavy then
 end
 if asks == '?' then
   -- Needs: costs
-  tell_uncounted(options, #ids, settings[10], reply)
+  tell_uncounted(options, #ids, reply)
 end
 if keyed then
   for key, made in pairs(claims) do
