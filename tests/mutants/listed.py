@@ -1748,7 +1748,8 @@ make_room | a pop makes no room in its group | lua/room
 drop_worst | a push pays for all tasks that have come back | lua/room
 - math.min(count, size_of(group) - most)
 + size_of(group) - most
-push_in_time | a push that is refused in time does not wait | contract/waiting::test_a_push_waits_for_room
+push_in_time | a push that is refused in time does not wait
+| contract/waiting::test_a_push_waits_for_room
 -         while True:
 +         while producer.partition is None:
 
