@@ -91,7 +91,9 @@ class PartitionBase(CommandMaker, Generic[P]):
         args = [self._now(), STORAGE_FORMAT, mode, *flat]
         command = self._command("configure", args, read)
         # `Confirmation` confirms settings with the first task.
-        return once(command._replace(needs_confirmation=False))
+        settings: dict[str, str] = yield command._replace(needs_confirmation=False)
+        self.belong(settings.get("family", ""))
+        return settings
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""
