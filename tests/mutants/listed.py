@@ -36,7 +36,7 @@ export.lua | dead tasks are exported as ready ones | contract/export
 moved_id | a task keeps an id that names another partition | contract/export
 - if count == 1 or partition_of(task_id, count) == partition:
 + if count >= 1:
-Bulk.step | an action on many tasks takes more than were counted | contract/bulk
+Bulk.step | an action on many tasks takes more than were counted | contract/bulk web/web_actions
 - [: self.count - taken]
 + [:]
 passes.lua | the age of dead tasks counts from the push | contract/bulk
@@ -1274,14 +1274,8 @@ _endpoint.endpoint.body | a login of the dashboard is of any length | web/web_sa
 + BODY_BYTES
 pages.py | the dashboard searches payloads that it does not show | web/web_pages
 -         payloads=call.site.guard.access.payloads,
--     )
--
--
-- def query_of
-+     )
-+
-+
-+ def query_of
+-         most=
++         most=
 holds | a search that is blind reads payloads | lua/search
 - string.match(raw, '^[^\n]*')
 + raw
@@ -1291,7 +1285,7 @@ task.fields | the API of the dashboard sends payloads that pages do not show | w
 Call.__init__ | the API of the dashboard takes a form for no argument | web/web_safety
 - elif body and self.path.startswith("/api/"):
 + elif not body and not self.path:
-Job.__init__ | an action of the dashboard begins at any rate | web/web_safety
+Bulk.__init__ | an action of the dashboard begins at any rate | web/web_safety
 - number("rate", rate, "tasks per second", 0.001, 1_000_000)
 + pass
 Guard.require_same_origin | a token of the dashboard is good without its session | web/web_safety
@@ -1318,9 +1312,6 @@ Guard.session_of | a session of the dashboard never ends | web/web_safety
 environment.made | the dashboard does not escape | web/web_pages
 - autoescape=True
 + autoescape=False
-Job.run.ids | an action of the dashboard takes more than was counted | web/web_actions
-- [: self.count - taken]
-+ [:]
 Shared._is_old | each tab of the dashboard reads by itself | web/web_pages
 - return self._clock() - reading.at >= seconds
 + return self._clock() - reading.at >= 0
