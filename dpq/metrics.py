@@ -284,6 +284,7 @@ class Exporter:
         self._unread: set[str] = set()
         self._looking: threading.Thread | None = None
         self._found: list[Metric] = []
+        self._names: Sequence[str] = ("",)  # the queues of the last scrape
         self._at = -math.inf
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
@@ -297,7 +298,10 @@ class Exporter:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics, at most a second old; `dpq_up` is 0 if the server does not answer."""
+        """Return the metrics, at most a second old.
+
+        If the server does not answer, `dpq_up` is 0, and the verdict on each queue `server away`.
+        """
         with self._lock:
             if self._clock() - self._at >= FRESH_SECONDS:
                 self._found = [self._of_server(each) for each in self._within(WITHIN_SECONDS)]
@@ -314,14 +318,21 @@ class Exporter:
                 try:
                     found.append(self._read())
                 except (RedisError, OSError, DPQError):
-                    found.append([_up(0)])
+                    found.append(self._away())
                 except Exception:  # log a fault of this program: a scrape must not end by it
                     log.exception("metrics: a scrape failed")
 
             self._looking = threading.Thread(target=look, name="dpq-metrics", daemon=True)
             self._looking.start()
             self._looking.join(seconds)
-        return found[0] if found else [_up(0)]
+        return found[0] if found else self._away()
+
+    def _away(self) -> list[Metric]:
+        """Say that the server does not answer, of each queue that the last scrape has read."""
+        table = _Table()
+        for name in self._names:
+            _fill_verdict(table, name, VerdictState.SERVER_AWAY, needs_person=True)
+        return [_up(0), *(family for family in _families(table) if family.samples)]
 
     def _of_server(self, family: Metric) -> Metric:
         """Give the label `server` to each sample."""
@@ -358,6 +369,7 @@ class Exporter:
             times.append((label(name), reading.snapshot.stats))
         left_out = GaugeMetricFamily("dpq_queues_left_out", "Queues that this scrape has not read.")
         left_out.add_metric([], len(names) - read)
+        self._names = [name for name, _ in times] or ("",)
         return [_up(1), left_out, *self._server(names), *_families(table), *_histograms(times)]
 
     def _server(self, names: Sequence[str]) -> Iterator[Metric]:
@@ -420,9 +432,8 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
         table.set("dpq_drain_seconds", drain.seconds, queue)
     elif drain.state in ("stalled", "will not drain"):
         table.set("dpq_drain_seconds", math.inf, queue)
-    for each in VerdictState:
-        table.set("dpq_verdict", each is snapshot.verdict.state, queue, each.value)
-    table.set("dpq_needs_person", snapshot.verdict.needs_person, queue)
+    verdict = snapshot.verdict
+    _fill_verdict(table, queue, verdict.state, needs_person=verdict.needs_person)
     table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
     _fill_workers(table, queue, snapshot)
     closed = Counter(  # a spent limit closes its group as soon as a task waits
@@ -450,6 +461,12 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     named = sum(state.waiting for state in states[1:])
     if states[0].waiting >= named:  # both were read in one step, so this holds
         table.set("dpq_group_waiting", states[0].waiting - named, queue, OTHER)
+
+
+def _fill_verdict(table: _Table, queue: str, state: VerdictState, *, needs_person: bool) -> None:
+    for each in VerdictState:
+        table.set("dpq_verdict", each is state, queue, each.value)
+    table.set("dpq_needs_person", needs_person, queue)
 
 
 def _fill_workers(table: _Table, queue: str, snapshot: Snapshot) -> None:

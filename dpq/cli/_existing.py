@@ -4,19 +4,15 @@ Commands that look at a queue, or change its tasks, open it here. Commands that 
 first push (`push`, `pop`, `worker`, `pause`, `limit set`, ...) do not.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from redis.exceptions import AuthenticationError
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError
 
 from dpq import DPQ, Verdict
-from dpq.cli._terminal import Failed, talk
-from dpq.model.verdict import server_away
-from dpq.queue.looking import looking, no_answer
+from dpq.cli._terminal import Failed, server_away_by, talk
+from dpq.queue.looking import looking
 from dpq.registry.all_queues import missing_queue
 
 
@@ -25,30 +21,10 @@ def judged(url: str, queue: str) -> Verdict:
     try:
         with DPQ[Any].from_url(url, queue) as q:
             return looking(q).why()
-    except AuthenticationError:  # the server has answered
+    except RedisError as error:
+        if away := server_away_by(error, queue):
+            return away
         raise
-    except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-        return away_now(queue, error)
-
-
-def away_now(queue: str, error: Exception) -> Verdict:
-    """Make the verdict on a queue whose server has not answered just now."""
-    return server_away(queue, no_answer(error), time.time() * 1000)
-
-
-@contextmanager
-def answering(queue: str) -> Iterator[None]:
-    """Say, by the verdict on a queue, that its server does not answer in the body of a `with`.
-
-    Raises:
-        Failed: It does not.
-    """
-    try:
-        yield
-    except AuthenticationError:  # the server has answered
-        raise
-    except (RedisConnectionError, RedisTimeoutError) as error:
-        raise Failed(str(away_now(queue, error))) from error
 
 
 @contextmanager
@@ -64,8 +40,7 @@ def existing(url: str, queue: str, *, awaited: bool = False) -> Iterator[DPQ[Any
         Failed: Nothing of a queue of this name is stored.
     """
     with DPQ[Any].from_url(url, queue) as q:
-        with answering(queue):
-            missing = missing_queue(q)
+        missing = missing_queue(q)
         if missing and not awaited:
             raise Failed(missing)
         if missing:

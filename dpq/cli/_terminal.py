@@ -12,17 +12,22 @@ import traceback
 import warnings
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from pydantic_core import to_json
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from dpq.model.display import shown, shown_json
 from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
 from dpq.model.masking import mask
+
+if TYPE_CHECKING:
+    from dpq.model.verdict import Verdict
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -140,8 +145,23 @@ class Program(TyperGroup):
         except ConfigurationError as error:
             _report(ctx, error, USAGE)
         except (DPQError, RedisError, OSError, Failed) as error:
-            _report(ctx, error, FAILED)
+            away: Exception = error
+            if said := server_away_by(error):
+                away = Failed(f"{str(said).rstrip('.')}. {said.what_to_do}")
+                away.__cause__ = error
+            _report(ctx, away, FAILED)
         return result
+
+
+def server_away_by(error: BaseException, queue: str = "") -> "Verdict | None":
+    """Make the verdict `server away` of an error which says that a server does not answer."""
+    from dpq.model.verdict import server_away
+    from dpq.queue.looking import no_answer
+
+    silent = isinstance(error, RedisConnectionError | RedisTimeoutError)
+    if not silent or isinstance(error, AuthenticationError):  # then the server has answered
+        return None
+    return server_away(queue, no_answer(error), time.time() * 1000)
 
 
 def _takers(command: Any) -> set[str]:

@@ -7,7 +7,6 @@ import typer
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, DPQError, Problem, Verdict
-from dpq.cli._existing import answering
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import clock_problems, explain
@@ -35,7 +34,7 @@ def doctor(
     queue does not go on by itself; with --repair, if some are left. It is safe while the queue is
     in use, and safe to repeat.
     """
-    with answering(queue), DPQ[Any].from_url(url, queue, partitions=partitions) as q:
+    with DPQ[Any].from_url(url, queue, partitions=partitions) as q:
         mended = q.repair() if repair else []
         left = q.check()
         of_server, missing = inspect_server(q)

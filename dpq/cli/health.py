@@ -13,7 +13,7 @@ import typer
 
 from dpq import QueueStats, WorkerInfo
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
-from dpq.cli._terminal import FAILED, say
+from dpq.cli._terminal import FAILED, say, server_away_by
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
 from dpq.operations.queue import QueueOperations
@@ -97,7 +97,7 @@ def _within(seconds: float, look: Callable[[], list[Check]], url: str) -> list[C
         try:
             found.append(look())
         except Exception as error:
-            text = error_line(error).replace(url, mask(url))
+            text = str(server_away_by(error) or error_line(error)).replace(url, mask(url))
             found.append([Check("server", None, ok=False, detail=text)])
 
     looking = threading.Thread(target=run, name="dpq-look", daemon=True)

@@ -6,13 +6,11 @@ from contextlib import closing
 from typing import Annotated, Any
 
 import typer
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.console import Group
 from rich.live import Live
 
 from dpq import DPQ, Drain, TaskState, Verdict, VerdictState
-from dpq.cli._existing import away_now, existing, judged
+from dpq.cli._existing import existing, judged
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -215,10 +213,7 @@ def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
     opened = open_url(url)
     with closing(opened):
         client = looking_client(opened.client)
-        try:
-            found = dict(ask_queues(client, all_names(client), QueueOperations.judged))
-        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-            raise Failed(away_now("", error)) from error
+        found = dict(ask_queues(client, all_names(client), QueueOperations.judged))
     errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
         talk("this server knows no queue: a queue is known after its first push")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from dpq.model.pace import Pace
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.rates import span
 from dpq.model.survey import Overview, Survey
 from dpq.model.verdict_facts import (
@@ -74,6 +75,10 @@ def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()
     )
 
 
+SILENT = "no answer"
+"""The first words of what is said of a server that takes a connection, but does not answer."""
+
+
 def full_text(survey: Survey) -> str:
     """Say that the queue takes no new tasks, whatever holds it; "" if it has room."""
     if not survey.full:
@@ -85,14 +90,22 @@ def full_text(survey: Survey) -> str:
 
 
 def server_away(queue: str, error: object, since_ms: float) -> Verdict:
-    """Make the verdict on a queue whose server does not answer since a moment."""
-    since = moment_of(since_ms)
+    """Make the verdict on a queue whose server does not answer since a moment.
+
+    Args:
+        queue: Its name.
+        error: What was seen; it begins with `SILENT` if the server takes connections.
+        since_ms: The moment.
+    """
+    since, what_to_do = moment_of(since_ms), "Start the server, or look at its log"
+    if str(error).startswith(SILENT):
+        what_to_do = "Its process is there: look whether it is stopped, or busy with a long command"
     return Verdict(
         queue=queue,
         state=VerdictState.SERVER_AWAY,
         because=f"the server has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: {error}",
         since=since,
-        what_to_do="Start the server, or look at its log: `dpq health` says when it answers again.",
+        what_to_do=f"{what_to_do}. `dpq health` says when it answers again.",
         needs_person=True,
     )
 
@@ -260,6 +273,11 @@ def _only_delayed(facts: Facts) -> Finding | None:
     if facts.due or facts.survey.leases or not stats.delayed:
         return None
     because = f"{tasks_are(stats.delayed, 'delayed')}, the next one is due at {facts.say(due)}"
+    if due is not None and due >= UNTIL_OPENED_MS:
+        because = (
+            f"{tasks_are(stats.delayed, 'delayed')} until a batch is finished, and none of the "
+            "queue's tasks is due"
+        )
     return Finding(VerdictState.ONLY_DELAYED, because, until=due)
 
 

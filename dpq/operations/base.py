@@ -14,7 +14,6 @@ from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import tags_of
 from dpq.protocol.refusals import read_settings
-from dpq.protocol.replies import read_time
 
 T = TypeVar("T")
 
@@ -70,11 +69,6 @@ class PartitionBase(CommandMaker, Generic[P]):
     ) -> Command[T]:
         """Make a command for an operation that stands elsewhere."""
         return self._command(name, args, read)
-
-    def server_time(self) -> Steps[int]:
-        """Read the server's clock, ms."""
-        ask = self._command("push", [self._now()], read_time)
-        return once(ask._replace(needs_confirmation=False))
 
     # Settings
 

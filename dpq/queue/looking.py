@@ -17,6 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from dpq.model.validation import one_line
+from dpq.model.verdict import SILENT
 from dpq.transport.ahead import AheadSession
 from dpq.transport.cluster import HeedfulRetry
 from dpq.transport.connections import Connections
@@ -76,4 +77,4 @@ def looking(queue: DPQ[P]) -> DPQ[P]:
 def no_answer(error: BaseException) -> str:
     """Say in one line why a server does not answer, for the verdict `server away`."""
     silent = isinstance(error, RedisTimeoutError) and "Timeout connecting" not in str(error)
-    return f"no answer for {LOOK_SECONDS:g} s" if silent else one_line(error)
+    return f"{SILENT} for {LOOK_SECONDS:g} s" if silent else one_line(error)

@@ -94,7 +94,9 @@ def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert answer.status_code == 503, path
                 assert said in answer.text, path
                 assert "erver away: " in answer.text
-            assert plain.get("/metrics").text.endswith(f'dpq_up{{server="localhost:{port}"}} 0.0\n')
+            metrics = plain.get("/metrics").text
+            assert f'dpq_up{{server="localhost:{port}"}} 0.0\n' in metrics
+            assert 'state="server away"} 1.0\n' in metrics
         assert Reader(Named(queues), print).read(["q1"], "q1").fault == said[6:]
         assert Reader(Known(client), print).read([], "").fault == said[6:]
         for words in (["queues"], ["why", "--queue", "q1"]):

@@ -45,8 +45,9 @@ local function has_ended(member)
   local task = id and read(redis.call('HGET', meta, id) or '')
   local runs_as = task and live_note(task, RUNS_AS)
   local fits = task and (scope == '' or task.group == scope or runs_as and scope == task.group .. '\t' .. runs_as)
-  local holds = task and redis.call('ZSCORE', delayed, id) and task.deliveries ~= '0' -- it waits for its retry (hold)
-  return not (fits and (holds or redis.call('ZSCORE', invisible, id))) and problem('lease that has ended', member, 'in tracked')
+  local waits = task and task.deliveries ~= '0' and redis.call('ZSCORE', delayed, id) -- for its retry (hold)
+  local counts = fits and (waits or redis.call('ZSCORE', invisible, id))
+  return not counts and problem('lease that has ended', member, 'in tracked')
 end
 
 local set = ({ limits = limits, kept = copies, tracked = tracked, invisible = invisible })[part]

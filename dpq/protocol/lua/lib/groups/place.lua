@@ -36,7 +36,7 @@ local function leave(id, task, lapsed)
   if redis.call('ZREM', invisible, id) == 1 then
     ended({ id, group, live_note(task, RUNS_AS) or false }, lapsed)
   elseif redis.call('ZREM', delayed, id) == 1 then
-    stirred[group] = let_go(id, task) or stirred[group]
+    stirred[group] = unhold(id, task) or stirred[group]
   elseif redis.call('ZREM', dead, id) == 1 then
     return
   elseif group == '' then
