@@ -87,6 +87,23 @@ Leases.cancel | a heartbeat tells nobody of a cancelled task
 - if key[1] in tokens and of(key[0]):
 + if False:
 
+# Order of a group over retries
+back | the next task runs while the first one waits for its retry | lua/in_order
+- if not free then
++ if false then
+back | a replayed task holds its group | lua/in_order
+- if not free then
++ if true then
+unhold | a group is held for ever once its first task is cancelled | lua/in_order
+- return true
++ return false
+upkeep | a task that comes back goes on holding its group | lua/in_order
+- stirred[task.group] = unhold(id, task) or stirred[task.group]
++ stirred[task.group] = stirred[task.group]
+in_order_of_one | a group in order runs two tasks at once | lua/in_order
+- if in_order and concurrency not in (None, 1):
++ if False:
+
 # Fencing
 ack.lua | any token acks | lua/refused
 - token ~= claim and token ~= string.match(claim, '^%d+')
@@ -1153,9 +1170,44 @@ draw | places of partitions do not sort by time
 - if timed and reached - count < math.floor(instant * 100) then
 + if false then
 
+# Results and progress
+keep_results | a result outlives its time where others are kept | lua/results
+-     if number and tonumber(expires) <= now then
++     if false then
+keep_results | results have no cap of bytes | lua/results
+- and bytes <= MOST_BYTES
++ and true
+keep_results | results that are gone come before the cursors of readers | lua/results
+- or now * 1000
++ or 0
+keep_results | nobody is called | contract/results
+-     redis.pcall('PUBLISH', channel, found[i])
++     do end
+results_in | what was not finished has a result | lua/results
+- and not passed[i] and not
++ and not
+result.lua | a result is known for ever | lua/results
+- if number and tonumber(expires) > now then
++ if number then
+result.lua | a death after a result is not told | lua/results
+- if died then
++ if false then
+progress.lua | an old delivery tells of progress | lua/results
+-   if task then
++   if true then
+progress.lua | the progress of ended deliveries stays for ever | lua/results
+-       redis.call('HDEL', progress, drawn[i])
++       do end
+StoredOperations.get | the progress of an earlier delivery is shown | lua/results
+- outcome.progress if outcome.told_by == task.token else None
++ outcome.progress
+kept_line | a result that cannot be kept fails the attempt | contract/worker_results
+-         raise Reject(f"its result cannot be kept: {error}") from error
++         raise
+
 # Unsettled
 to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
--             again += (each._replace(budgets=()) for each in done)
+-             again += (each._replace(budgets=(), kept="" if full else each.kept) for each in done)
 +             pass
 cancel.lua | the key of a task that is cancelled stays | lua/cancel
 -   redis.call('HDEL', keys, task.key)
