@@ -52,7 +52,8 @@ class Loader:
     ) -> None:
         self._job, self._reader, self._batch, self._results = job, reader, batch, results
         self._queue, self._progress = queue, progress
-        self._marks = AsyncDPQ[Any](queue.redis, f"{job.queue}.batch")
+        name = job.queue.replace("{", "").replace("}", ".")  # in no family: its keys expire
+        self._marks = AsyncDPQ[Any](queue.redis, f"{name}.batch")
         self._owns = False  # nothing of the queue was stored before this batch
 
     async def load(self) -> None:

@@ -169,6 +169,10 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
             f"`dpq limit set --concurrency N {_scope_words(held)}{queue}` lets N of them run."
         )
         return why, None, "callers of `acquire`", todo
+    if not held.holder:
+        why += ", and tasks of other queues of its family hold it"
+        todo = f"`dpq limit set --concurrency N {_scope_words(held)}{queue}` lets N of them run."
+        return why, None, "other queues of the family", todo
     seconds = facts.seconds_since(held.held_ms)
     holder = next((w for w in facts.workers if w.longest_task == held.holder), None)
     who = worker_name(holder) if holder else f"task {held.holder}"

@@ -14,7 +14,6 @@ from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import tags_of
 from dpq.protocol.refusals import read_settings
-from dpq.protocol.replies import read_time
 
 T = TypeVar("T")
 
@@ -71,11 +70,6 @@ class PartitionBase(CommandMaker, Generic[P]):
         """Make a command for an operation that stands elsewhere."""
         return self._command(name, args, read)
 
-    def server_time(self) -> Steps[int]:
-        """Read the server's clock, ms."""
-        ask = self._command("push", [self._now()], read_time)
-        return once(ask._replace(needs_confirmation=False))
-
     # Settings
 
     def configure(
@@ -97,7 +91,9 @@ class PartitionBase(CommandMaker, Generic[P]):
         args = [self._now(), STORAGE_FORMAT, mode, *flat]
         command = self._command("configure", args, read)
         # `Confirmation` confirms settings with the first task.
-        return once(command._replace(needs_confirmation=False))
+        settings: dict[str, str] = yield command._replace(needs_confirmation=False)
+        self.belong(settings.get("family", ""))
+        return settings
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""

@@ -61,6 +61,11 @@ class Description(Generic[P]):
         self.backoff = backoff
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
         self.named = named_settings(**shared)
+        if self.name.startswith("{") and self.named.get("partition_count", "1") != "1":
+            raise ConfigurationError(
+                f"partitions is {self.named['partition_count']} for queue {self.name!r}: a queue "
+                "of a family has no partitions; leave it out, or take a name without braces"
+            )
         self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         if not isinstance(backoff, Backoff):
             raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")

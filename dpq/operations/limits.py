@@ -54,16 +54,20 @@ class LimitOperations(CommandMaker):
     def _set(
         self, group: str | None, rules: list[Any], more: list[Any], expected: str | None
     ) -> Steps[None]:
-        walk, cursor = "set", "0"
         more = more if expected is None else [*more, expected]
-        while walk != "done":
-            args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
-            command = self._command("set_limit", args, read_texts)
-            walk, cursor, *costs = yield command
-            if walk == "changed":
-                from dpq.model.limit_words import rules_words
+        costs: list[str] = []
+        makers: list[CommandMaker] = [self, *self._kin()]
+        for maker in makers:  # other queues of the family count their running tasks
+            walk, cursor = "set" if maker is self else "leases", "0"
+            while walk != "done":
+                args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
+                command = maker._command("set_limit", args, read_texts)
+                walk, cursor, *texts = yield command
+                costs = texts if maker is self else costs
+                if walk == "changed":
+                    from dpq.model.limit_words import rules_words
 
-                raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
+                    raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
         warn_of_costs(self.queue_name, costs)
 
     def delay_group(
@@ -148,12 +152,12 @@ class LimitOperations(CommandMaker):
 
     def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
         running: Counter[str] = Counter()
-        cursor = "0"
-        while True:
-            cursor, *page = yield self._command("in_flight", [cursor], read_texts)
-            running.update(page)
-            if cursor == "0":
-                break
+        makers: list[CommandMaker] = [self, *self._kin()]
+        for maker in makers:
+            cursor, page = "", list[str]()
+            while cursor != "0":
+                cursor, *page = yield maker._command("in_flight", [cursor or "0"], read_texts)
+                running.update(page)
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):
             page = groups[start : start + 100]

@@ -198,9 +198,9 @@ class Partition(
         buried: list[tuple[str, str]] = []
         failed: Exception | None = None
         size = 0
-        restored = False
+        restored = helped = False
         # A waiter that has watched means a nearly empty queue.
-        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted
+        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted and not self._family
         short = known and self._short_pop.is_open()
         while True:
             count = min(most - len(tasks), POP_BATCH)
@@ -243,6 +243,14 @@ class Partition(
             if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
                 short = False  # pop may find more tasks, which pop_plain refuses
                 continue
+            if batch.joined:  # another queue has joined the family, or left it
+                yield from self._make()
+                continue
+            if batch.overdue and not tasks and not helped:
+                helped = True
+                for conf in batch.overdue:
+                    yield from self._promote_kin(conf)
+                continue
             if batch.lost and not tasks:
                 restored = yield from self._restore(restored)
             if batch.again or ((batch.lost or batch.unreadable) and not tasks):
@@ -251,6 +259,10 @@ class Partition(
                 return batch._replace(
                     tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried
                 )
+
+    def _promote_kin(self, conf: bytes) -> Steps[None]:
+        """Do upkeep that is due in another queue of the family, whose consumers may be gone."""
+        yield self._kin_of(conf.decode())._command("promote", [self._now(), UPKEEP_BATCH, 0], same)
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
         """Check the arguments of a pop; return the ms of its leases."""

@@ -108,6 +108,7 @@ class QueueOperations(Generic[P]):
         if self._count == 0 and "format" in settings:
             self._divide(partition_count(settings))
         self.settings = settings if "format" in settings else None
+        self.partitions[0].belong(settings.get("family", ""))
 
     def _divide(self, count: int) -> None:
         parts = tuple(Partition(self.description, i, count, self._make) for i in range(count or 1))

@@ -53,6 +53,8 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     stored_format = settings.get("format", STORAGE_FORMAT)
     if stored_format != STORAGE_FORMAT:
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
+    if "family_refused" in settings:
+        raise ConfigurationError(f"queue {queue_name!r}: {settings['family_refused']}")
     has = settings.get("partition_count", "1") if settings else ""
     if has and named.get("partition_count", has) != has:
         raise other_partitions(queue_name, named["partition_count"], has)

@@ -17,7 +17,7 @@ from dpq.model.validation import delay_milliseconds, number, whole_number
 from dpq.operations.base import BATCH_BYTES, PAGE, PartitionBase, in_batches
 from dpq.operations.results import read_outcome
 from dpq.protocol import replies
-from dpq.protocol.command import Command, Steps, same, task_id, task_name
+from dpq.protocol.command import Command, Steps, once, same, task_id, task_name
 from dpq.protocol.remembered import read_events, read_stats
 
 T = TypeVar("T")
@@ -95,6 +95,11 @@ class StoredOperations(PartitionBase[P]):
     def task_trail(self, id_: str, before: str, look: int) -> Steps[list[Any]]:
         """Read the events of one task among some of the trail; see task_trail.lua."""
         return self._ask("task_trail", [id_, before, look], list)
+
+    def server_time(self) -> Steps[int]:
+        """Read the server's clock, ms."""
+        ask = self._command("push", [self._now()], replies.read_time)
+        return once(ask._replace(needs_confirmation=False))
 
     # Changing
 

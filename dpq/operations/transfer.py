@@ -75,8 +75,8 @@ SECTIONS = ("limits", "gates", "batches", "tasks")
 """The parts of an export, in the order of its lines, as the script `export` names them.
 
 To export another key of a queue: add its part here and in lua/export.lua, make its lines in
-`Export.page`, and read them in `Import.add`. Until then docs/operations.md names it among what an
-export has not."""
+`Export.page`, and read them in `Import.add`. tests/contract/test_export.py lists the parts that are
+left out, and docs/operations.md says so."""
 
 
 class Export:

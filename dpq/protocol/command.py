@@ -20,7 +20,7 @@ from dpq.model.schedule import Later
 from dpq.model.task import Task, TaskName
 from dpq.model.validation import MAX_NAME_BYTES, label
 from dpq.protocol.durability import Unconfirmed
-from dpq.protocol.keys import key_of
+from dpq.protocol.keys import MEMBER_PARTS, family_keys, key_of, queue_of
 from dpq.protocol.refusals import require_same
 from dpq.protocol.scripts import Script, script
 
@@ -250,6 +250,24 @@ class CommandMaker:
         self._tag = tag  # the text between the braces of the keys
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
+        self._family = family_keys(tag, "")
+
+    def _kin(self) -> list["CommandMaker"]:
+        """Make the commands of the other queues of the family."""
+        confs = self._family[2 :: len(MEMBER_PARTS)]
+        return [self._kin_of(conf) for conf in confs if conf != key_of(self._tag, "conf")]
+
+    def _kin_of(self, conf: str) -> "CommandMaker":
+        name = queue_of(conf)
+        kin = CommandMaker(name, name, self._clock)
+        kin._family = self._family
+        return kin
+
+    def belong(self, confs: str) -> None:
+        """Take over the queues of the family, as the head's `conf.family` names them."""
+        family = family_keys(self._tag, confs)
+        if family != self._family:
+            self._family, self._keys = family, {}
 
     def _command(
         self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
@@ -258,6 +276,7 @@ class CommandMaker:
         keys = self._keys.get(name)
         if keys is None:
             keys = tuple(key_of(self._tag, part) for part in called.parts)
+            keys += self._family if called.in_family else ()
             self._keys[name] = keys
         return Command(called, keys, args, parse)
 

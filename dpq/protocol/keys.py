@@ -48,6 +48,33 @@ PARTS = (
 _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
 
 
+OF_FAMILY = frozenset({"limits", "gates", "tracked"})
+"""The parts that a queue of a family has in common with the head of the family."""
+
+MEMBER_PARTS = ("conf", "closed", "wake", "tick")
+"""The keys of each queue of a family that scripts get behind their own keys; lua/lib/family.lua
+reads them."""
+
+
+def head_of(name: str) -> str:
+    """Return the queue whose limits a queue follows: `api` for `{api}crawl`; else its own name."""
+    return name[1 : name.index("}")] if name.startswith("{") else name
+
+
+def family_keys(name: str, confs: str) -> tuple[str, ...]:
+    """Name the keys that scripts of a queue in a family get behind their own, if any.
+
+    `confs` has the keys `conf` of all queues of the family, as the head's `conf.family`.
+    """
+    if not confs and not name.startswith("{"):
+        return ()
+    head = head_of(name)
+    members = (
+        beside(conf, part) for conf in filter(None, confs.split("\n")) for part in MEMBER_PARTS
+    )
+    return (key_of(head, "conf"), key_of(head, "stats"), *members)
+
+
 def key_of(tag: str, part: str) -> str:
     """Name the key that a script's header calls `part`.
 
@@ -55,14 +82,19 @@ def key_of(tag: str, part: str) -> str:
     queues share in another slot. The tag between the braces is the queue's name, or the tag of one
     of its partitions.
     """
-    return _SHARED.get(part) or f"dpq:{{{tag}}}:{part}"
+    if part in _SHARED:
+        return _SHARED[part]
+    if tag.startswith("{"):  # a queue of a family
+        return key_of(head_of(tag), part) if part in OF_FAMILY else f"dpq:{tag}:{part}"
+    return f"dpq:{{{tag}}}:{part}"
 
 
 def queue_of(key: str) -> str:
     """Return the name of the queue that a key belongs to, whatever its partition."""
-    return key.removeprefix("dpq:{").partition("}")[0].partition("{")[0]
+    head, _, member = key.removeprefix("dpq:{").rpartition(":")[0].partition("}")
+    return f"{{{head}}}{member}" if member else head.partition("{")[0]
 
 
 def beside(key: str, part: str) -> str:
     """Name another part of the queue that a key belongs to."""
-    return f"{key[: key.index('}') + 1]}:{part}"
+    return f"{key.rpartition(':')[0]}:{part}"

@@ -27,6 +27,7 @@ class Code(IntEnum):
     BATCH_FINISHED = -10
     CANCELLED = -13
     QUEUE_FULL = -15
+    OTHER_FAMILY = -20
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))

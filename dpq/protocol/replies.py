@@ -69,6 +69,9 @@ class Batch(NamedTuple, Generic[P]):
         looks: For a partitioned queue, `now_ms`, `next_event_ms` and `recheck_ms` of each partition
             that this waiter begins or stops to watch.
         lost: Settings or limits are lost. The caller must restore them, and ask again.
+        joined: The queue's family has other queues than the client knows. It must read the
+            settings, and ask again.
+        overdue: The keys `conf` of other queues of the family whose upkeep is overdue.
         recheck_ms: The ms after which a waiter must look again at the latest; None if the queue
             does not exist. The time is shorter if an older DPQ may use the queue.
     """
@@ -83,6 +86,8 @@ class Batch(NamedTuple, Generic[P]):
     refused: Sequence[tuple[Task[Any], Exception]] = ()
     failed: Exception | None = None
     lost: bool = False
+    joined: bool = False
+    overdue: Sequence[bytes] = ()
     recheck_ms: float | None = None
     buried: Sequence[tuple[str, str]] = ()
 
@@ -155,11 +160,20 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
+    if reply[0] == Code.OTHER_FAMILY:
+        return Batch([], [], joined=True)
     if reply[0] == Code.SETTINGS_LOST:
         return Batch([], [], lost=True)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     recheck_ms = reply[3] if len(reply) > 3 else None
-    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000, recheck_ms=recheck_ms)
+    return Batch(
+        [],
+        [],
+        next_event_ms=wait_ms,
+        now_ms=reply[2] / 1000,
+        recheck_ms=recheck_ms,
+        overdue=reply[4:],
+    )
 
 
 def read_look(reply: list[Any]) -> Look:

@@ -11,15 +11,15 @@ from typing import Any
 
 from dpq.model.log_fields import fields
 from dpq.model.task import Task
-from dpq.protocol.replies import Kept
 
 log = logging.getLogger(__name__)
 
 Lost = Callable[[], object]
 """A function that is called once when a lease is lost."""
 
-Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
-"""A function that extends leases by their seconds."""
+Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[bool | None]]
+"""A function that extends leases by their seconds. It returns
+False for each that is lost, None if its task was cancelled."""
 
 Key = tuple[str, int]
 
@@ -138,7 +138,7 @@ class Leases:
             if key[1] in tokens and of(key[0]):
                 self._lose(key, lease, cancelled=True)
 
-    def _extended(self, leases: dict[Key, Lease], kept: Sequence[Kept]) -> None:
+    def _extended(self, leases: dict[Key, Lease], kept: Sequence[bool | None]) -> None:
         now = time.monotonic()
         for (key, lease), alive in zip(leases.items(), kept, strict=True):
             if alive:

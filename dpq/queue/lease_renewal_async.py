@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 from dpq.model.task import Task
-from dpq.protocol.replies import Kept
 from dpq.queue.lease_renewal import Key, Lease, Leases, wanted
 from dpq.transport.cluster import passed_on
 
-Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[Kept]]]
-"""A coroutine function that extends leases by their seconds."""
+Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool | None]]]
+"""A coroutine function that extends leases by their seconds. It returns
+False for each that is lost, None if its task was cancelled."""
 
 
 log = logging.getLogger(__name__)

@@ -45,7 +45,7 @@ HEADERS = {
 ACTIONS = {
     "pause": "pause the queue",
     "resume": "resume the queue",
-    "cancel": "remove live tasks",
+    "cancel": "cancel live tasks",
     "update": "change priorities",
     "run": "make delayed tasks due now",
     "release": "give leases back, so that the tasks may run again at once",

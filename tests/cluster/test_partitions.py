@@ -132,3 +132,28 @@ def test_a_slot_moves_under_load(cluster: Cluster, q: DPQ[Any]) -> None:
         seen = len(done)
         wait_for(lambda: len(done) > seen + 50, lambda: (seen, len(done)))
     assert_conserved(q, ids, done)
+
+
+def test_results_of_all_masters(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers on one connection hear of ends at every master, and results come in one order."""
+    monkeypatch.setattr("dpq.queue.ends.ASK_AGAIN_SECONDS", LONG)
+    ids = q.push_many(Push(n) for n in range(12))
+    heard: dict[str, Any] = {}
+
+    def hear(task_id: str) -> None:
+        heard[task_id] = q.result(task_id, timeout=LONG)
+
+    callers = [threading.Thread(target=hear, args=(task_id,)) for task_id in ids]
+    for caller in callers:
+        caller.start()
+    ears = q._ends._ears
+    wait_for(lambda: len(ears) == 12 and q._ends.channel, lambda: ears)
+    done: dict[str, Any] = {}
+    while len(done) < 12:
+        tasks = q.pop_many(5)
+        q.ack_many(tasks, results=[task.payload for task in tasks])
+        done |= {task.id: task.payload for task in tasks}
+    for caller in callers:
+        caller.join(PATIENCE_S)
+    assert heard == done
+    assert sorted(result.value for result in q.results()) == list(range(12))

@@ -57,10 +57,10 @@ def test_over_times_are_removed(q, clock, probe):
     for _ in range(10):
         finish(q, probe, "over", keep=1)
     clock.advance(2)
-    for _ in range(60):
+    for _ in range(100):
         finish(q, probe, "new", keep=1000)
     stored = probe.redis.hvals(probe.key("results"))
-    assert stored.count(b'"over"') < 3
+    assert stored.count(b'"over"') < 5  # each stays with a chance of 1 %
     assert q.result(kept) == "kept"
 
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from dpq import Bounds, ConfigurationError, Push, QueueFullError
+from dpq import DPQ, Bounds, ConfigurationError, Push, QueueFullError
 from dpq.model.producer import Producer
 
 
@@ -262,3 +262,36 @@ def test_a_free_queue_has_no_line(q, probe):
     q.push("x")
     assert not q._session.run(q._operations.await_room, Producer(0, None))
     assert line(q, probe) == []
+
+
+def test_a_producer_that_nobody_hears_takes_no_room(q, probe):
+    """If the connection of a called producer is gone, the next one is called instead."""
+    q.set_bounds(max_tasks=1)
+    q.push("x")
+    for channel in ("gone", "gone", ""):
+        producer = Producer(0, None)
+        producer.channel = channel
+        assert q._session.run(q._operations.await_room, producer)
+    q.ack(probe.pop())
+    assert line(q, probe) == []
+
+
+def test_partitions(redis, queue_name, clock):
+    """`max_tasks` counts for each partition; the error says which is full, and what is stored."""
+    with DPQ(redis, queue_name, partitions=3, clock=clock) as parted:
+        parted.set_bounds(max_tasks=20)
+        parted.set_bounds(max_waiting=30)
+        with pytest.raises(QueueFullError) as caught:
+            parted.push_many([Push(i, group="one") for i in range(21)] + [Push(99, group="x")])
+        full = caught.value
+        assert (full.size, full.bound) == (0, 20)
+        assert set(full.stored) == {21}
+        ids = parted.push_many(Push(i, group="one") for i in range(20))
+        with pytest.raises(QueueFullError) as caught:
+            parted.push("late", group="one")
+        assert caught.value.partition == parted._operations.partitions.index(
+            parted._operations._of(ids[0])
+        )
+        assert parted.bounds() == Bounds(20, 30, "refuse")
+        assert "full: 21 of 60 tasks, 1 of 3 partitions are full" in parted.why().because
+        parted.drop()

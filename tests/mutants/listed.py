@@ -20,6 +20,29 @@ class Mutant(Change):
 
 
 LISTED = r"""
+# Export and import, many at once
+import.lua | an import adds once more what it has added | contract/export
+- elseif tonumber(line) > upto then
++ elseif true then
+import.lua | later pushes come before imported tasks | contract/export
+- if highest > reached then
++ if false then
+import.lua | another task under the id is taken for its own | contract/export
+- (known.group ~= task.group or known.key ~= task.key) and -4
++ false
+export.lua | dead tasks are exported as ready ones | contract/export
+- { delayed = delayed, dead = dead }
++ { delayed = delayed }
+moved_id | a task keeps an id that names another partition | contract/export
+- if count == 1 or partition_of(task_id, count) == partition:
++ if count >= 1:
+Bulk.step | an action on many tasks takes more than were counted | contract/bulk
+- [: self.count - taken]
++ [:]
+passes.lua | the age of dead tasks counts from the push | contract/bulk
+- (redis.call('ZSCORE', dead, id) or task.enqueued)
++ task.enqueued
+
 # Order
 push.lua | FIFO is LIFO and the other way round | contract/order
 - lifo and 999999999999999 - place or place
@@ -62,6 +85,23 @@ fence | the holder of a cancelled task is told that its lease is lost | lua/canc
 Leases.cancel | a heartbeat tells nobody of a cancelled task
 | contract/worker::test_a_handler_is_told_that_its_task_is_cancelled
 - if key[1] in tokens and of(key[0]):
++ if False:
+
+# Order of a group over retries
+back | the next task runs while the first one waits for its retry | lua/in_order
+- if not free then
++ if false then
+back | a replayed task holds its group | lua/in_order
+- if not free then
++ if true then
+unhold | a group is held for ever once its first task is cancelled | lua/in_order
+- return true
++ return false
+upkeep | a task that comes back goes on holding its group | lua/in_order
+- stirred[task.group] = unhold(id, task) or stirred[task.group]
++ stirred[task.group] = stirred[task.group]
+in_order_of_one | a group in order runs two tasks at once | lua/in_order
+- if in_order and concurrency not in (None, 1):
 + if False:
 
 # Fencing
@@ -434,10 +474,8 @@ push.lua | a push goes into a queue of another format
 + if refused and refused[1] ~= -8 then
 pop.lua | a pop goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
-- )
-- if refused then
-+ )
-+ if refused and refused[1] ~= -8 then
+- if refused or not format
++ if refused and refused[1] ~= -8 or not format
 promote.lua | a promote goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
 - )
@@ -445,8 +483,9 @@ promote.lua | a promote goes into a queue of another format
 + )
 + if refused and refused[1] ~= -8 then
 pop.lua | what has lost its settings or the queue's limit runs | lua/settings_lost
-- if not format and redis.call('EXISTS', meta) == 1 or noted and
-+ if false and
+- if refused or not format and redis.call('EXISTS', meta) == 1
+-   or noted and
++ if refused or false and
 pop.lua | groups that have lost their limits run | lua/settings_lost
 - redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))
 + false
@@ -1131,9 +1170,44 @@ draw | places of partitions do not sort by time
 - if timed and reached - count < math.floor(instant * 100) then
 + if false then
 
+# Results and progress
+keep_results | a result outlives its time where others are kept | lua/results
+-     if number and tonumber(expires) <= now then
++     if false then
+keep_results | results have no cap of bytes | lua/results
+- and bytes <= MOST_BYTES
++ and true
+keep_results | results that are gone come before the cursors of readers | lua/results
+- or now * 1000
++ or 0
+keep_results | nobody is called | contract/results
+-     redis.pcall('PUBLISH', channel, found[i])
++     do end
+results_in | what was not finished has a result | lua/results
+- and not passed[i] and not
++ and not
+result.lua | a result is known for ever | lua/results
+- if number and tonumber(expires) > now then
++ if number then
+result.lua | a death after a result is not told | lua/results
+- if died then
++ if false then
+progress.lua | an old delivery tells of progress | lua/results
+-   if task then
++   if true then
+progress.lua | the progress of ended deliveries stays for ever | lua/results
+-       redis.call('HDEL', progress, drawn[i])
++       do end
+StoredOperations.get | the progress of an earlier delivery is shown | lua/results
+- outcome.progress if outcome.told_by == task.token else None
++ outcome.progress
+kept_line | a result that cannot be kept fails the attempt | contract/worker_results
+-         raise Reject(f"its result cannot be kept: {error}") from error
++         raise
+
 # Unsettled
 to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
--             again += (each._replace(budgets=()) for each in done)
+-             again += (each._replace(budgets=(), kept="" if full else each.kept) for each in done)
 +             pass
 cancel.lua | the key of a task that is cancelled stays | lua/cancel
 -   redis.call('HDEL', keys, task.key)
@@ -1657,6 +1731,29 @@ Loader._remove | a finished batch is forgotten at once
 | daemon/cli_run::test_a_machine_that_comes_late_sends_nothing
 - if self._job.is_private and not missing:
 + if not missing:
+
+# Bounds
+call_producers | a full queue calls the last producer first | lua/room
+- '[' .. line, '(\14' .. group .. '\15', 'LIMIT', '0', '16'
++ '[' .. line .. '9', '(\14' .. group .. '\15', 'LIMIT', '0', '16'
+call_producers | one room calls all producers | lua/room
+- free - (heard == 0 and 0 or 1)
++ free
+call_producers | a producer that nobody hears takes the room | lua/room
+- (heard == 0 and 0 or 1)
++ 1
+await_room.lua | a producer that gives up keeps the room from others | lua/room
+- if ms == 0 then
++ if false then
+make_room | a pop makes no room in its group | lua/room
+- vacated[string.match(metas[i], GROUP) or ''] = true
++ vacated[''] = true
+drop_worst | a push pays for all tasks that have come back | lua/room
+- math.min(count, size_of(group) - most)
++ size_of(group) - most
+push_in_time | a push that is refused in time does not wait | contract/waiting::test_a_push_waits_for_room
+-         while True:
++         while producer.partition is None:
 
 # The verdict
 past | a closing that is over still counts | lua/search

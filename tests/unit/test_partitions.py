@@ -66,6 +66,7 @@ def face(cls: type) -> dict[str, Any]:
 
 
 OF_ONE_PARTITION = {
+    "belong",
     *("configure", "stored_settings", "enter", "unregister", "close", "look", "ranked"),
     *("push_all", "push_one", "dead_replay_spaced", "lease_ms", "report", "extend_permit"),
     *("all_leases", "told", "waiting", "names", "standing", "task_trail"),

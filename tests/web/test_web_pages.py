@@ -358,7 +358,8 @@ def test_recurring_tasks_have_their_schedule(look: Browser, q: DPQ, path: str) -
     q.push("report", cron="0 6 * * *", timezone="Europe/Berlin", key="report")
     html = look.page(f"{path}/recurring")
     assert "every 30 s" in html
-    assert "0 6 * * * Europe/Berlin" in html
+    assert "at 06:00 every day (Europe/Berlin)" in html
+    assert "0 6 * * *<" in html
     assert len(rows(html)) == 2
 
 

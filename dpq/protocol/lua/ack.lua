@@ -39,13 +39,13 @@ for i, id in ipairs(ids) do
       reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
+    batched = batched or rest and string.find(raw, BATCH, 1, true)
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
       count_time(string.sub(token, 1, -3), 10)
       apart = apart or rest and rest > #raw
-      batched = batched or rest and string.find(raw, BATCH, 1, true)
       if rest and key ~= '' then
         redis.call('HDEL', keys, key)
       end
@@ -56,17 +56,16 @@ end
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if batched then
   -- Needs: finished
-  count_finished(gone, gone_at, raws)
+  count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, back, anew, recur, layout, batches
-  local settle
+  -- Needs: record, ended, place, back, anew, recur, layout
+  local settle, left, over = nil, {}, {}
   if reports then
     -- Needs: true_up, true_up_all
     settle = true_up
     true_up_all(gone, gone_at, raws, reports)
   end
-  local left, over = {}, {}
   for n, id in ipairs(gone) do
     local raw = raws[gone_at[n]]
     if awaited then
@@ -80,22 +79,19 @@ if strays or awaited or #again > 0 or reports then
   end
   ended(over)
   for _, i in ipairs(again) do
-    local id, at, after = ids[i], nil, nil
-    local task = read(redis.call('HGET', meta, id))
+    local id, task, at, after = ids[i], read(redis.call('HGET', meta, ids[i])), nil, nil
     if task then
       at, after = next_due(task, args[2 * i + 1])
     end
-    if not task then -- its record cannot be read: the task dies when its lease ends
-      reply[#reply + 1], reply[#reply + 2] = i, -1
-    elseif task.token == '0' or task.deliveries == '0' then -- named twice, or this run has failed for good
-      reply[#reply + 1], reply[#reply + 2] = i, 0
+    if not task or task.token == '0' or task.deliveries == '0' then
+      -- Its record cannot be read: the task dies when its lease ends. Or it is named twice, or has failed for good.
+      reply[#reply + 1], reply[#reply + 2] = i, task and 0 or -1
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
     else
       if reports and reports[id] then
         settle(task, reports[id])
       end
-      batching().count(redis.call('ZSCORE', dead, id) and batch_in(task.options), 'dead', 'left')
       leave(id, task)
       count_time(task.token, 1000)
       local wait = anew(task, at)

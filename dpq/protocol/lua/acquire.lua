@@ -40,22 +40,22 @@ if #group > 301 then
 end
 
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
-local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'limited', 'gated', 'queue_rules', 'queue_gate',
-  'token', 'aging', 'aging_since')
+local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'aging', 'aging_since')
+local common = redis.call('HMGET', shared, 'limited', 'gated', 'queue_rules', 'queue_gate', 'token')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
   return refused
 end
-local noted = string.match(settings[3] or '', '^q?%d+$') or string.match(settings[4] or '', '^(q?%d+)=$')
+local noted = string.match(common[1] or '', '^q?%d+$') or string.match(common[2] or '', '^(q?%d+)=$')
 if not format and redis.call('EXISTS', meta) == 1
-  or noted and string.byte(noted) == 113 and not settings[5]
+  or noted and string.byte(noted) == 113 and not common[3]
   or noted and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
   return { -9 } -- what may run is unknown
 end
 go_on()
-seen.texts, seen.lacking = { settings[5], settings[6] }, {} -- nothing is lost, see above
+seen.texts, seen.lacking = { common[3], common[4] }, {} -- nothing is lost, see above
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
-local score, place = place_in_line(standing_at, priority, id, settings[8], settings[9])
+local score, place = place_in_line(standing_at, priority, id, settings[3], settings[4])
 local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held, pin)
 if not scopes then
   return { -2, units }
@@ -133,7 +133,7 @@ if line then
   left[line] = timeout == '0' and left[line] or nil
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
-  granted = { grant(scopes, units, id, at, math.floor(at) + lease, settings[7], tells) }
+  granted = { grant(scopes, units, id, at, math.floor(at) + lease, common[5], tells) }
   changes = added and estimates().change(cost, added)
 end
 if next(left) then

@@ -38,20 +38,22 @@ local function has_ended(member)
     return lost and problem('caller in no line', member, 'in tracked') or tonumber(ends) <= instant
   elseif id and is_permit(id) then
     return not permit_out(id)
-  elseif member == '\t' then -- waiters at a full queue
+  elseif member == '\t' or kin and (string.find(member, '\12', 1, true) or id and redis.call('HEXISTS', meta, id) == 0)
+  then -- a lease of another queue of the family, or a queue in its line -- waiters at a full queue
     return false
   end
   local task = id and read(redis.call('HGET', meta, id) or '')
   local runs_as = task and live_note(task, RUNS_AS)
   local fits = task and (scope == '' or task.group == scope or runs_as and scope == task.group .. '\t' .. runs_as)
-  local holds = task and redis.call('ZSCORE', delayed, id) and task.deliveries ~= '0' -- it waits for its retry (hold)
-  return not (fits and (holds or redis.call('ZSCORE', invisible, id))) and problem('lease that has ended', member, 'in tracked')
+  local waits = task and task.deliveries ~= '0' and redis.call('ZSCORE', delayed, id) -- for its retry (hold)
+  local counts = fits and (waits or redis.call('ZSCORE', invisible, id))
+  return not counts and problem('lease that has ended', member, 'in tracked')
 end
 
-local set = ({ limits = limits, kept = stats, tracked = tracked, invisible = invisible })[part]
+local set = ({ limits = limits, kept = copies, tracked = tracked, invisible = invisible })[part]
 local page = { '0', {} }
 if set then
-  page = redis.call((set == limits or set == stats) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+  page = redis.call((set == limits or set == copies) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 end
 reply[1] = page[1]
 if not set then
@@ -61,7 +63,7 @@ for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == limits then
     look_at_limit(name, value, mends)
-  elseif set == stats then
+  elseif set == copies then
     look_at_copy(name, value, mends)
   elseif set == tracked then
     if has_ended(name) and mends then
@@ -80,7 +82,7 @@ for i = 1, #page[2], 2 do
   end
 end
 if mends then
-  if set == stats and page[1] == '0' then
+  if set == copies and page[1] == '0' then
     note_limits(limits_there())
   end
   admit()

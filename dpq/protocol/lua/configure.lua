@@ -17,6 +17,7 @@
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
+local MOST_KIN = 15
 local there = redis.pcall('HGETALL', conf)
 if there.err then -- ignore a key of another type: check and repair report it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
@@ -48,6 +49,9 @@ if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
   agreed = false
 end
 if not agreed or create == '0' and #args == 3 then
+  if shared ~= conf then
+    there[#there + 1], there[#there + 2] = 'family', redis.call('HGET', shared, 'family') or ''
+  end
   for _, text in ipairs(lost) do
     there[#there + 1] = text
   end
@@ -57,6 +61,20 @@ end
 if #there + #lost > 0 then -- full memory refuses new queues only
   -- Needs: go_on
   go_on()
+end
+if shared ~= conf then -- this queue joins the family
+  local of_head = redis.call('HMGET', shared, 'family', 'partition_count')
+  local members = of_head[1] or shared
+  if (of_head[2] or '1') ~= '1' then
+    return { 'family_refused', 'its family is a queue with partitions, which can be the head of no family' }
+  elseif not string.find('\n' .. members .. '\n', '\n' .. conf .. '\n', 1, true) then
+    local _, count = string.gsub(members, '\n', '')
+    if count >= MOST_KIN then
+      return { 'family_refused', string.format('its family has %d queues, which is the most', count + 1) }
+    end
+    redis.call('HSET', shared, 'family', members .. '\n' .. conf)
+  end
+  redis.call('HSETNX', shared, 'format', format)
 end
 restore(lost)
 -- Programs of 22 November 2026 compare only `partitions` at each call, with their number of partitions. This text is no
@@ -73,7 +91,7 @@ if bounded then
   redis.call('HSETNX', conf, 'partition_count', '1') -- so push_plain refuses each push, and push looks at the bounds
 end
 if create == '2' then -- all in a single call: no task of these groups runs before its end
-  local texts = redis.call('HGETALL', stats)
+  local texts = redis.call('HGETALL', copies)
   for i = 1, #texts, 2 do
     local field = string.match(texts[i], '^kept%.(groups)$') or string.match(texts[i], '^kept%.(group:.+)$')
     if field and redis.call('HEXISTS', limits, field) == 0 then
@@ -89,7 +107,12 @@ end
 local names, values, copied = settings()
 for i, name in ipairs(names) do
   if values[i] and not copied[i] then
-    redis.pcall('HSET', stats, 'kept.' .. name, values[i])
+    local of_family = name == 'queue_rules' or name == 'limited'
+    redis.pcall('HSET', of_family and copies or stats, 'kept.' .. name, values[i])
   end
 end
-return redis.call('HGETALL', conf)
+local reply = redis.call('HGETALL', conf)
+if shared ~= conf then
+  reply[#reply + 1], reply[#reply + 2] = 'family', redis.call('HGET', shared, 'family') or ''
+end
+return reply

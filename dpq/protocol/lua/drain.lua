@@ -20,7 +20,7 @@ local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local whose, supposed = ARGV[5], ARGV[6]
 
 -- Needs: now, groups, score, rules, gate, bare, member, record, gate_line
-seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
+seen.copies, seen.count, seen.lacking = copies, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
 local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}

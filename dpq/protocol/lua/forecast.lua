@@ -18,7 +18,7 @@
 local time, most, queued, preview = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
 -- Needs: now, groups, rules, bare, member, gate_line, layout
-seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
+seen.copies, seen.count, seen.lacking = copies, 2, {} -- as view: lost rules count
 local scopes, known, headed, tasks = { '' }, { [''] = true }, {}, {}
 
 local function know(group)

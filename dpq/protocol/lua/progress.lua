@@ -1,6 +1,6 @@
 -- progress: store how far the work on tasks is. Only the live delivery of a task may do so.
 --
--- Keys: progress meta dead
+-- Keys: progress meta dead cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            id, token and text of a task, ...
 --

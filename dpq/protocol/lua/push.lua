@@ -36,7 +36,7 @@ if others_too then
   options, wrong, batched = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partition_count', 'payloads', 'trail_max_events', 'queue_rules')
+  'partition_count', 'payloads', 'trail_max_events')
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
@@ -94,7 +94,7 @@ if batch.heavy then
 end
 if asks == '?' then
   -- Needs: costs
-  tell_uncounted(options, #ids, settings[10], reply)
+  tell_uncounted(options, #ids, reply)
 end
 if keyed then
   for key, made in pairs(claims) do
@@ -109,13 +109,8 @@ if #delays > 0 or met > 0 or others[1] then
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
   end
   admit() -- store new tasks where a later push of this batch can find them
-  for i = 1, #ids do
-    if holders[i] then
-      merge(holders[i], options[i], args[3 * i + 1])
-      admit() -- a later push of this batch may meet the same holder
-      reply[#reply + 1] = i
-      reply[#reply + 1] = holders[i]
-    end
+  if met > 0 then
+    merge_all(args, options, holders, reply)
   end
 end
 if batched then

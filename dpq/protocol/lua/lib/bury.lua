@@ -16,7 +16,6 @@ local function die(id, task, reason, batch, silent)
   if batch then
     batching().count(batch, 'left', 'dead')
   end
-  redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 end
 
 local function bury(id, task, reason, silent)

@@ -1,6 +1,6 @@
 -- lost: find lost settings by their copies. Settings and limits are stored twice: in conf and limits, and as copies in
 -- stats, where the name of a field begins with `kept.`.
--- Keys: conf stats
+-- Keys: conf stats shared copies
 -- Needs: now
 -- Gives: settings(), the names of all settings that have copies; their values in conf (false if unreadable); and their
 --        copies;
@@ -22,6 +22,14 @@ local function settings()
     fields[i] = 'kept.' .. name
   end
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
+  if shared ~= conf then -- the limits are those of the family
+    for i, name in ipairs(names) do
+      if name == 'queue_rules' or name == 'limited' then
+        stored[i] = redis.call('HGET', shared, name)
+        copied[i] = redis.call('HGET', copies, fields[i])
+      end
+    end
+  end
   for i, name in ipairs(names) do -- an unreadable text is lost; the number of another format is readable
     local known, text = readable[name], stored[i]
     local counts = text and known and known.digits ~= false and string.match(text, '^%d+$')

@@ -1,6 +1,6 @@
 -- restore: restore lost settings from their copies (lost). If all of conf is lost, the gate of the queue's own limit is
 -- lost as well, and then counts as spent. The turns are lost, too: they go on behind all others.
--- Keys: conf stats
+-- Keys: conf copies shared
 -- Needs: now, closing
 -- Gives: restore(lost), for what settings_lost (lost) gives.
 local function restore(lost)
@@ -8,14 +8,15 @@ local function restore(lost)
   for i = 1, #lost, 2 do
     known[lost[i]] = lost[i + 1]
   end
-  if lost[1] then
-    redis.call('HSET', conf, unpack(lost))
+  for i = 1, #lost, 2 do
+    local of_family = lost[i] == 'queue_rules' or lost[i] == 'limited'
+    redis.call('HSET', of_family and shared or conf, lost[i], lost[i + 1])
   end
-  if known.format then
-    local shut = redis.call('HGET', stats, 'kept.shut_until')
+  if known.format or known.queue_rules and shared ~= conf then
+    local shut = redis.call('HGET', copies, 'kept.shut_until')
     shut = (tonumber(shut or 0) or 0) > now and closing(shut, 'l', 'p') or known.queue_rules and closing(0, '-', '-')
-    if shut and not redis.call('HGET', conf, 'queue_gate') then -- "lost" is no number, so the gate counts as spent
-      redis.call('HSET', conf, 'queue_gate', shut .. (known.queue_rules and 'lost ' or ''))
+    if shut and not redis.call('HGET', shared, 'queue_gate') then -- "lost" is no number, so the gate counts as spent
+      redis.call('HSET', shared, 'queue_gate', shut .. (known.queue_rules and 'lost ' or ''))
     end
     if known.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
       redis.call('HSET', conf, 'turns', stamp)
@@ -26,7 +27,7 @@ local function restore(lost)
     end
   end
   if known.limited then
-    redis.call('HSET', conf, 'gated', known.limited .. '=') -- as note_limits (noted) stores it
+    redis.call('HSET', shared, 'gated', known.limited .. '=') -- as note_limits (noted) stores it
   end
   if known.queue_rules then
     redis.call('HDEL', conf, 'shut_until', 'watched')

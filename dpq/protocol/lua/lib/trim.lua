@@ -2,7 +2,7 @@
 -- Keys: payload meta dead keys conf stats
 -- Needs: now, record, trail, layout
 -- Gives: forget(id, task), which removes all that is stored of a task;
---        lay_down(id, task, reason), which stores a task as a dead letter, and tells nobody;
+--        lay_down(id, task, reason), which stores a task as a dead letter, and calls those who wait for its result;
 --        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,
 --        unless the queue has others. It returns how many it has dropped.
 local function forget(id, task)
@@ -37,4 +37,5 @@ local function lay_down(id, task, reason)
   redis.call('HSET', meta, id, write(task))
   redis.call('ZADD', dead, stamp, id)
   redis.pcall('HINCRBY', stats, 'buried', 1)
+  redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 end

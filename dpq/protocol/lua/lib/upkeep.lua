@@ -1,7 +1,7 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, ended, hold, place, bury, batches, next, prune, notes, trail, marks
+-- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, next, prune, notes, trail, marks
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -66,7 +66,7 @@ local function upkeep(most, quiet)
     for i, id in ipairs(ids) do
       local task = raws[i] and read(raws[i])
       if task then
-      stirred[task.group] = let_go(id, task) or stirred[task.group]
+      stirred[task.group] = unhold(id, task) or stirred[task.group]
         if task.expires ~= '0' and task.deliveries == '0' and tonumber(task.expires) <= now then
           bury(id, task, 'expired')
         else

@@ -18,7 +18,7 @@ local function take_wanted(taken, id, forced, judge, crown)
     local at = redis.call('ZSCORE', set, name)
     if at then
       redis.call('ZREM', set, name) -- as in take, so that the limits do not see it among the tasks that wait
-      local held = set == delayed and let_go(id, task)
+      local held = set == delayed and unhold(id, task)
       taken.popped = { set == ready and name or member, score_text(score) }
       take(taken, 1, 0, 1, judge and function(...)
         return judge(...) or false

@@ -1,6 +1,6 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
--- Keys: ready delayed invisible waiting closed dead conf wake
--- Needs: now, notice, groups, score, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks
+-- Keys: ready delayed invisible waiting closed dead conf wake kin
+-- Needs: now, family, notice, groups, score, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks
 -- Gives: enter(id, task), which puts a due task in its place;
 --        arrive(score, member), the same for a member of ready without a group;
 --        leave(id, task, lapsed), which takes a task out of the set that holds it;
@@ -36,7 +36,7 @@ local function leave(id, task, lapsed)
   if redis.call('ZREM', invisible, id) == 1 then
     ended({ id, group, live_note(task, RUNS_AS) or false }, lapsed)
   elseif redis.call('ZREM', delayed, id) == 1 then
-    stirred[group] = let_go(id, task) or stirred[group]
+    stirred[group] = unhold(id, task) or stirred[group]
   elseif redis.call('ZREM', dead, id) == 1 then
     return
   elseif group == '' then
@@ -63,6 +63,9 @@ local function admit(quiet)
   for group in pairs(stirred) do
     open_or_close(group)
     stirred[group] = nil
+  end
+  if kin then
+    family().tell(freed)
   end
   call_callers()
   local kept = freed and is_awaited(gate_of('')) and callers().kept_from_best(gate_of(''))

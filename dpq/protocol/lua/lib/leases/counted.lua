@@ -1,6 +1,6 @@
 -- counted: find the entry of tracked that counts a lease for the concurrency of its group, or of the member that it
 -- runs as.
--- Keys: tracked
+-- Keys: tracked kin
 -- Needs: gate, notes, marks
 -- Gives: counted_as(id, task), the entry, or nil;
 --        count_anew(id, task), which counts a lease after the rules have changed;
@@ -25,6 +25,9 @@ local function count_anew(id, task)
   end
   if entry then
     redis.call('ZADD', tracked, '0', entry)
+  end
+  if kin and gate_of('').rules.concurrency > 0 then -- a family counts the leases of all its queues in tracked
+    redis.call('ZADD', tracked, '0', '\t' .. id)
   end
 end
 

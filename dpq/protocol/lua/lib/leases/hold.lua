@@ -3,23 +3,21 @@
 -- Keys: tracked
 -- Needs: rules, gate
 -- Gives: hold(id, task), for a task that was put into delayed;
---        let_go(id, task), for a task that leaves delayed: true if it was held. Then its group may open.
-local function recount(group)
-  if seen.gates[group] then
-    seen.gates[group].out = false
-  end
-end
-
+--        unhold(id, task), for a task that leaves delayed: true if it was held. Then its group may open.
 local function hold(id, task)
-  if task.group ~= '' and tonumber(task.deliveries) > 0 and gate_of(task.group).rules.in_order then
+  local gate = task.group ~= '' and tonumber(task.deliveries) > 0 and gate_of(task.group)
+  if gate and gate.rules.in_order then
     redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
-    recount(task.group)
+    gate.out = false -- to be counted again
   end
 end
 
-local function let_go(id, task)
-  if task.group ~= '' and tonumber(task.deliveries) > 0 and redis.call('ZREM', tracked, task.group .. '\t' .. id) == 1 then
-    recount(task.group)
-    return true
+local function unhold(id, task)
+  local group, gate = task.group, seen.gates[task.group]
+  if group == '' or tonumber(task.deliveries) == 0 or redis.call('ZREM', tracked, group .. '\t' .. id) == 0 then
+    return false
+  elseif gate then
+    gate.out = false
   end
+  return true
 end

@@ -1,6 +1,6 @@
 -- gate_line: write what a scope allows as text, for a client that computes by itself when tasks may run:
 -- dpq/model/gates.py reads it, with dpq/model/windows.py.
--- Keys: invisible tracked
+-- Keys: invisible tracked kin
 -- Needs: now, gate, pace, budgets, pool, estimate, booked
 -- Gives: gate_line(scope), four parts with a TAB between them.
 --        The state is `opens why probe rate since used learned beside climb out turn`. `probe` is "-", "p", or `id@ms`:
@@ -15,12 +15,13 @@ local function line_of(gate)
   local probe, out, paid, counted, scope = gate.probe, 0, {}, {}, gate.scope
   if probe ~= '-' and probe ~= 'p' then
     local lease = redis.call('ZSCORE', invisible, probe)
+      or kin and redis.call('ZSCORE', tracked, scope .. '\t' .. probe) and stamp -- it runs in another queue
       or is_permit(probe) and permit_out(probe) and string.match(probe, '^~0*(%d+)')
     probe = lease and probe .. '@' .. lease or 'p'
   end
   if gate.rules.concurrency > 0 then
-    out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
-      or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\t~'))
+    out = running(scope) + (scope == '' and not kin and redis.call('ZCARD', invisible)
+      or redis.call('ZLEXCOUNT', tracked, (scope == '' and '(' or '[') .. scope .. '\t', '(' .. scope .. '\t~'))
     local from = '[' .. scope .. string.format('\t~%013.0f', now + 1)
     local to = '(' .. scope .. '\t\127'
     for i, entry in ipairs(redis.call('ZRANGE', tracked, from, to, 'BYLEX', 'LIMIT', '0', '100')) do

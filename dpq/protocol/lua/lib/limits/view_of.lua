@@ -1,6 +1,6 @@
 -- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
--- Keys: ready delayed waiting closed stats tracked
--- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked
+-- Keys: ready waiting closed copies
+-- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked, back_at
 -- Gives: view_of(scopes), eight texts for each scope.
 
 -- Returns `why`. For a spent gate (s) that opens at that moment: q if a quota resets then, o if its host's budget does.
@@ -13,16 +13,6 @@ local function reason_of(gate, at, why)
     why = budgets().is_moment(budget, at) and 'o' or why
   end
   return why
-end
-
--- Returns when the task comes back that holds a group in order (hold), or nil.
-local function back_at(gate)
-  local from, to, back = '[' .. gate.scope .. '\t', '(' .. gate.scope .. '\n', nil
-  for _, entry in ipairs(gate.rules.in_order and redis.call('ZRANGE', tracked, from, to, 'BYLEX', 'LIMIT', '0', '9') or {}) do
-    local due = tonumber(redis.call('ZSCORE', delayed, string.match(entry, '[^\t]*$')) or '')
-    back = due and math.max(due, back or 0) or back
-  end
-  return back
 end
 
 -- Returns when a gate opens, why it lets no task run, and the fifth text: four parts with TABs between.
@@ -49,8 +39,8 @@ local function seen_of(gate)
   elseif gate.rules.unreadable then
     why, at = 'u', 0
   elseif full(gate) then
-    local back = #gate.probe == 1 and back_at(gate) -- "-" and "p" name no running probe
-    why, at = back and 'i' or #gate.probe == 1 and 'c' or 'p', back or 0
+    at = #gate.probe == 1 and back_at(gate) -- "-" and "p" name no running probe
+    why, at = at and 'i' or #gate.probe == 1 and 'c' or 'p', at or 0
   elseif at > instant then
     why = 's'
   end
@@ -68,7 +58,7 @@ local function seen_of(gate)
 end
 
 local function view_of(scopes)
-  seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
+  seen.copies, seen.count, seen.lacking = copies, 2, {} -- lost rules are shown: no task runs until they are restored
   local texts = {}
   bare(scopes)
   for _, scope in ipairs(scopes) do
@@ -99,8 +89,7 @@ local function view_of(scopes)
     local counts = string.find('sqo', why, 1, true) and scope ~= ''
     local later = tonumber(counts and redis.call('ZSCORE', closed, scope) or 0)
     if why == '' or later > at then -- the group's best task needs more than one unit
-      at = later
-      why = reason_of(gate, at, at > instant and 's' or '')
+      at, why = later, reason_of(gate, later, later > instant and 's' or '')
     end
     local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
     if scope == '' then

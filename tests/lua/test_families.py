@@ -1,0 +1,216 @@
+"""Families: queues whose names begin with the name of a queue in braces follow its limits."""
+
+import pytest
+from kit.askers import Asker
+
+from dpq import DPQ, ConfigurationError, Push
+
+SCOPES = [None, "host"]
+
+
+@pytest.fixture
+def family(redis, queue_name, clock):
+    """The head, and two queues of its family; each is stored."""
+    names = [queue_name, f"{{{queue_name}}}crawl", f"{{{queue_name}}}web"]
+    queues = [DPQ(redis, name, clock=clock) for name in names]
+    for each in reversed(queues):
+        each._session.run(each._operations.open, create=True)
+    yield queues
+    for each in queues:
+        assert each.check() == []
+    for each in reversed(queues):
+        each.drop()
+        each.close()
+
+
+def fill(queues, count=6, **options):
+    """Push tasks into each queue."""
+    for each in queues:
+        each.push_many(Push(n, **options) for n in range(count))
+
+
+def look(q, waiter=""):
+    """What a pop of one task says."""
+    return q._session.run(q._operations.pop, 1, None, waiter)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("setter", [0, 1, 2])
+def test_a_rate_holds_for_all_queues(family, clock, scope, setter):
+    """One unit is granted in each interval, whichever queue asks, and whichever has the limit."""
+    family[setter].set_limit(4, 1, group=scope)
+    fill(family, group=scope)
+    granted = 0
+    for _ in range(8):
+        granted += sum(each.pop().task is not None for each in family)
+        clock.advance(0.25)
+    assert granted == 8
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_no_queue_starves(family, clock, scope):
+    """The queue that has waited longest is next, though another one asks more often."""
+    family[0].set_limit(4, 1, group=scope)
+    fill(family, 20, group=scope)
+    order = []
+    for _ in range(12):
+        for index in (0, 0, 0, 1, 0, 2, 0):
+            if family[index].pop().task:
+                order.append(index)
+        clock.advance(0.25)
+    assert len(order) == 12
+    assert min(order.count(index) for index in range(3)) >= 3
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_queue_whose_consumers_are_gone_costs_a_moment(family, clock, scope):
+    """A free unit is left to the queue that waits for longest for 50 ms, and not again."""
+    head, crawl, _ = family
+    head.set_limit(4, 1, group=scope)
+    fill(family, group=scope)
+    assert crawl.pop().task
+    assert not crawl.pop().task
+    clock.advance(0.001)
+    assert not head.pop().task
+    clock.advance(0.249)
+    assert not head.pop().task
+    clock.advance(0.049)
+    assert not head.pop().task
+    clock.advance(0.001)
+    assert head.pop().task
+    clock.advance(0.25)
+    assert head.pop().task
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_leases_of_all_queues_count(family, clock, scope):
+    """A concurrency counts the leases of all queues; the end of one wakes the next queue."""
+    head, crawl, web = family
+    head.set_limit(concurrency=2, group=scope)
+    fill(family, group=scope)
+    first = crawl.pop()
+    assert first.task
+    assert web.pop().task
+    assert [each.pop().task for each in family] == [None] * 3
+    assert crawl.ack(first.task)
+    assert sum(each.pop().task is not None for each in family) == 1
+
+
+def test_leases_from_before_the_limit_count(family):
+    """Leases of each queue that began before there was a limit count for it."""
+    head, crawl, _ = family
+    fill(family)
+    fill(family, group="host")
+    assert all(each.pop_many(12) for each in family[1:])
+    head.set_limit(concurrency=20)
+    head.set_limit(concurrency=12, group="host")
+    assert len(head.pop_many(12)) == 0
+    crawl.set_limit(concurrency=25)
+    assert len(head.pop_many(12)) == 1
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_a_429_closes_for_all(family, clock, scope):
+    """A 429 in one queue closes the group, or all queues; then a single task is the probe."""
+    head, crawl, web = family
+    fill(family, group="host")
+    task = crawl.pop().task
+    crawl.rate_limited(task, 30, scope=scope)
+    assert [each.pop().task for each in family] == [None] * 3
+    clock.advance(29.999)
+    assert [each.pop().task for each in family] == [None] * 3
+    clock.advance(0.051)
+    popped = [each.pop().task for each in (web, crawl, head, web, crawl, head)]
+    clock.advance(0.05)
+    popped += [each.pop().task for each in (web, crawl, head, web, crawl, head)]
+    probes = [each for each in popped if each]
+    assert len(probes) == 1
+    owner = (web, crawl, head, web, crawl, head)[popped.index(probes[0]) % 6]
+    assert owner.ack(probes[0])
+    assert sum(each.pop().task is not None for each in family) >= 1
+
+
+def test_an_opening_reaches_all(family, clock):
+    """A group that is opened in one queue runs in the others, whose consumers are woken."""
+    head, _, web = family
+    fill(family, group="host")
+    head.delay_group("host", 600)
+    assert [each.pop().task for each in family] == [None] * 3
+    for each in family:
+        look(each, "-")
+    web.delay_group("host", 0)
+    assert all(each._redis.zscore(f"dpq:{each.queue_name}:wake", "w") == 0 for each in family[1:])
+    assert all(each.pop().task for each in family)
+
+
+def test_a_permit_counts_for_all(family, clock):
+    """A unit that `acquire` takes in one queue is taken from all."""
+    head, _, web = family
+    head.set_limit(4, 1)
+    fill(family)
+    assert Asker(web, None, timeout=0).ask().code == 1
+    assert [each.pop().task for each in family] == [None] * 3
+    clock.advance(0.25)
+    assert sum(each.pop().task is not None for each in family) == 1
+
+
+def test_a_consumer_does_the_upkeep_of_the_family(family, clock):
+    """A lease of a queue whose consumers are gone ends, if another queue has a consumer."""
+    head, crawl, _ = family
+    head.set_limit(concurrency=1)
+    fill(family)
+    held = crawl.pop(visibility=10).task
+    clock.advance(12)
+    assert head.pop().task
+    assert crawl.get(held.id).state == "ready"
+    assert crawl.stats().expired_leases == 1
+
+
+def test_limits_read_the_same_everywhere(family):
+    """Each queue shows the limits of the family."""
+    family[1].set_limit(4, 1)
+    family[2].set_limit(7, 1, group="host")
+    rules = [[(state.group, state.rules) for state in each.limits()] for each in family]
+    assert rules == [[(None, "0|4 1000 1"), ("host", "0|7 1000 1")]] * 3
+    family[0].clear_limit(group="host")
+    assert all(len(each.limits()) == 1 for each in family)
+
+
+def test_lost_limits_come_back(family, redis, queue_name):
+    """No queue of a family runs without the limits that are lost: they come back first."""
+    family[1].set_limit(4, 1, group="host")
+    fill(family, group="host")
+    redis.delete(f"dpq:{{{queue_name}}}:limits")
+    assert [each.pop().task is not None for each in family] == [True, False, False]
+
+
+@pytest.mark.parametrize("name", ["{a}", "{}b", "a{b}", "{a}{b}", "{a", "a}", "{a}b}"])
+def test_braces_stand_before_the_name(redis, name):
+    """Braces are refused anywhere else in a name."""
+    with pytest.raises(ConfigurationError, match="follows the limits"):
+        DPQ(redis, name)
+
+
+def test_a_family_has_no_partitions(redis, queue_name):
+    """Neither the head nor a queue of a family has partitions."""
+    with pytest.raises(ConfigurationError, match="partitions"):
+        DPQ(redis, f"{{{queue_name}}}a", partitions=2)
+    head = DPQ(redis, queue_name, partitions=2)
+    head.push(1)
+    with pytest.raises(ConfigurationError, match="partitions"):
+        DPQ(redis, f"{{{queue_name}}}a").push(1)
+    head.drop()
+
+
+def test_a_family_is_bounded(redis, queue_name):
+    """A family has 16 queues at most."""
+    queues = [DPQ(redis, f"{{{queue_name}}}{n}") for n in range(16)]
+    for each in queues[:15]:
+        each.push(1)
+    with pytest.raises(ConfigurationError, match="16 queues"):
+        queues[15].push(1)
+    queues[3].drop()
+    queues[15].push(1)
+    for each in queues:
+        each.drop()
+    DPQ(redis, queue_name).drop()
