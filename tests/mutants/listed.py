@@ -1257,6 +1257,9 @@ ways | the front page offers what a user may not do | web/web_server
 worst_first | the front page lists what needs nobody | web/web_server
 - if each.needs_person
 + if True
+act | each task of a bulk bury is an event | contract/bulk
+- operations.bury if alone else operations.bury_silently
++ operations.bury
 act_on_worker | anybody gives the leases of a worker back | web/web_server
 - call.allow(action, f"worker={worker!r}", name)
 + "nobody"
