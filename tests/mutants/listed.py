@@ -1163,9 +1163,6 @@ keep_results | results have no cap of bytes | lua/results
 keep_results | results that are gone come before the cursors of readers | lua/results
 - or now * 1000
 + or 0
-keep_results | nobody is called | contract/results
--     redis.pcall('PUBLISH', channel, found[i])
-+     do end
 results_in | what was not finished has a result | lua/results
 - and not passed[i] and not
 + and not
