@@ -64,6 +64,7 @@ class PushOptions(TypedDict, total=False):
     visibility: float | None
     time_limit: float | None
     member: str | None
+    batch: str | None
 
 
 class Pushing(Protocol[Params, Made]):
@@ -104,6 +105,8 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, time_limit: float | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, member: str | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, batch: str | None, **values: Any) -> Made: ...
 
 
 OPTIONS = frozenset(Push._fields) - {"payload"}

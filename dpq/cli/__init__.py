@@ -13,6 +13,7 @@ import typer
 
 import dpq
 from dpq.cli import (
+    batches,
     bulk,
     change,
     consume,
@@ -120,6 +121,7 @@ for _command in (look.get, look.why, results.result, results.watch):
     _add(context_settings=TAKES_IDS)(_command)
 _add()(look.forecast)
 _add(cls=BareNumber)(look.stats)
+_add(cls=BareNumber)(batches.batch)
 _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpq import (
+    BatchState,
     DeadTask,
     Drain,
     Forecast,
@@ -300,6 +301,19 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
             made.add_row(*_cells([name, *("-" for _ in numbers), answer]))
         else:
             made.add_row(*_cells([name, *(getattr(answer, field) for field in numbers)]))
+    return made
+
+
+def batches_table(title: str, batches: Sequence[BatchState]) -> Table:
+    """Make a table of batches, one on each line."""
+    numbers = ("left", "done", "dead", "removed")
+    goes = ("removed", "changed (UTC)", "dead", "done")
+    columns = ("batch", *numbers, "state", "changed (UTC)")
+    made = _table(title, *columns, numbers=numbers, wraps=("batch",), goes=goes)
+    for each in batches:
+        state = "finished" if each.finished else "sealed" if each.sealed else "open"
+        counted = (getattr(each, name) for name in numbers)
+        made.add_row(*_cells([each.name, *counted, state, each.changed_at]))
     return made
 
 

@@ -98,6 +98,10 @@ def push(
         str | None,
         option("NAME", "The member of its group's pool to run as.", unset="", seldom=True),
     ] = None,
+    batch: Annotated[
+        str | None,
+        option("NAME", "Its batch: `dpq batch` counts what becomes of it.", unset="", seldom=True),
+    ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
@@ -115,6 +119,7 @@ def push(
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
+    options["batch"] = batch
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,
@@ -122,7 +127,7 @@ def push(
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options), timeout)
         else:
-            print(q.push(_value(payload), **options, timeout=timeout))
+            print(q.push(json_value(payload), **options, timeout=timeout))
     _tell_of_throw_away(url)
 
 
@@ -139,7 +144,7 @@ def _source(payload: str | None, file: Path | None, full: bool) -> AbstractConte
     if payload is not None:
         if full or file:
             raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
-        _value(payload)  # a bad payload is refused before a server is asked
+        json_value(payload)  # a bad payload is refused before a server is asked
         return BytesIO()
     if file and file != Path("-"):
         return file.open("rb")
@@ -148,7 +153,8 @@ def _source(payload: str | None, file: Path | None, full: bool) -> AbstractConte
     return nullcontext(sys.stdin.buffer)
 
 
-def _value(text: str) -> Any:
+def json_value(text: str) -> Any:
+    """Read JSON of the command line."""
     try:
         return from_json(text)
     except ValueError as error:

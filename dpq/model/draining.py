@@ -137,7 +137,10 @@ def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float
     left = [f"{invisible} invisible"] * (invisible > 0)
     if delayed:
         due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
-        left.append(f"{delayed} delayed, the first of them due in {due_in}")
+        first = f"the first of them due in {due_in}"
+        if wait * 1000 > UNTIL_OPENED_MS / 2:
+            first = "until a batch is finished"
+        left.append(f"{delayed} delayed, {first}")
     if not any(look.exists for look in looks):
         return "empty", "there is no such queue: the first push makes it", 0.0
     if not left:
@@ -171,7 +174,9 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
         if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
             known = False  # the pace depends on how long tasks run
             if not rates:
-                slowest = slowest or scope.words("as many tasks run as may, however long they do")
+                run = "in order: one task runs, or waits for its retry," if gate.in_order else ""
+                run = run or "as many tasks run as may,"
+                slowest = slowest or scope.words(f"{run} however long they do")
     covered = covered or held >= COVERED * look.backlog
     if known and all(len(scope.wanted) == scope.waiting for scope in look.scopes):
         latest, words = _last_start(look, latest)

@@ -26,6 +26,7 @@ from dpq.model.limits import (
     Adaptive,
     RateLimit,
     Reason,
+    is_in_order,
     read_rules,
     reason_of,
 )
@@ -61,6 +62,7 @@ class Gate:
         probe: `-`; `p` if the next task is the probe; else the id of the probe, which runs.
         probe_until: The moment when the lease of the probe ends, or 0.
         unreadable: Its rules cannot be read: it lets no task run.
+        in_order: Its group keeps its order: one task runs at a time, over its retries too.
         assumed: Its state depends on an end of a task that was assumed, or it is computed about:
             weights, estimates, and quotas beyond the running period.
         counted: Its quotas.
@@ -96,7 +98,7 @@ class Gate:
         self.permits: list[tuple[float, str]] = []
         self.members: dict[str, Gate] = {}
         self.last, self.weight = 0.0, 1.0
-        self.unreadable = self.assumed = False
+        self.unreadable = self.assumed = self.in_order = False
         self._looked_at = -1.0
         self._adaptive = windows[0].adaptive if windows else None
         self._learns_slack = next((each for each in self.windows if each.slack_ms is None), None)
@@ -258,7 +260,7 @@ class Gate:
         if self.is_full:
             if self.probe_is_out:
                 return "probe", "the first task after a rate limit runs"
-            return "concurrency", f"concurrency {self.concurrency}"
+            return "concurrency", self.words_of_full
         cost = self._with_estimates(cost)
 
         def opening(part: Part) -> float:
@@ -271,6 +273,13 @@ class Gate:
             pool = self.members.values()
             return min(pool, key=lambda each: each.last).reason(cost, rank, instant, aging)
         return (slowest.reason, slowest.words()) if slowest else ("spent", "its rate")
+
+    @property
+    def words_of_full(self) -> str:
+        """The concurrency that is used up, in words."""
+        return (
+            "in order, one task at a time" if self.in_order else f"concurrency {self.concurrency}"
+        )
 
     def clears_at(
         self, tasks: float, wanted: Sequence[Wanted], instant: float
@@ -327,6 +336,7 @@ def read_gate(line: str) -> Gate:
         member = gate.members[name] = _gate_of(*limit, *parts)
         member.last = float(last)
     gate.unreadable, gate.weight = unreadable, weight
+    gate.in_order = bool(rules) and is_in_order(rules)
     gate.assumed = bool(gate.reserved) or weight != 1
     return gate
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from dpq.model.pace import Pace
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.rates import span
 from dpq.model.survey import Overview, Survey
 from dpq.model.verdict_facts import (
@@ -272,6 +273,11 @@ def _only_delayed(facts: Facts) -> Finding | None:
     if facts.due or facts.survey.leases or not stats.delayed:
         return None
     because = f"{tasks_are(stats.delayed, 'delayed')}, the next one is due at {facts.say(due)}"
+    if due is not None and due >= UNTIL_OPENED_MS:
+        because = (
+            f"{tasks_are(stats.delayed, 'delayed')} until a batch is finished, and none of the "
+            "queue's tasks is due"
+        )
     return Finding(VerdictState.ONLY_DELAYED, because, until=due)
 
 

@@ -143,7 +143,7 @@ class PushChecker(Generic[P]):
         for refused in ("key", "batch", "every", "cron", "at"):
             if getattr(push, refused) is not None:
                 raise ConfigurationError(
-                    f"{refused} is {getattr(push, refused)!r}: the task that waits for a batch runs "
+                    f"{refused} is {getattr(push, refused)!r}: the task at the end of a batch runs "
                     "once, is in no batch, and is due at the end of that batch, or `delay` later; "
                     f"leave {refused} out"
                 )

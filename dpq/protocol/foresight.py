@@ -10,6 +10,7 @@ from dpq.model.drain import DrainLook, Scope
 from dpq.model.forecast import PREVIEW_CHARACTERS, Candidate, Running, View
 from dpq.model.gates import read_gate
 from dpq.model.interrupts import raise_interruption
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.priority import Aging
 from dpq.protocol.records import UNREADABLE, Plan, read_plan
 from dpq.protocol.values import read_texts
@@ -106,7 +107,8 @@ def _add(view: View, letter: str, score: float, member: str, plan: Plan, raw: by
     if letter == "w":
         view.waiting.setdefault(plan.group, []).append(task)
     elif letter == "d":
-        view.delayed.append(task)
+        if score < UNTIL_OPENED_MS:  # else nobody knows when its batch is finished
+            view.delayed.append(task)
     elif letter == "i":
         if not plan.is_last:
             view.returned.append(task)

@@ -113,6 +113,8 @@ def begins(
         return Begins("unknown", None, None, "the queue is paused until somebody resumes it")
     if any(not each.open and not each.opens_at and each.reason in STAY for each in why.limits):
         return Begins("unknown", None, None, why.sentence)
+    if task.state is TaskState.DELAYED and task.visible_until is None:
+        return Begins("unknown", None, None, why.sentence)
     at, kind, because, before = _by_limits(task, why, coming, snapshot)
     idle = _idle(snapshot)
     if idle:

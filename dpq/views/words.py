@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 
-from dpq import Event, Forecast, LimitState, Verdict
+from dpq import BatchState, Event, Forecast, LimitState, Verdict
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import span
@@ -28,6 +28,15 @@ def number(value: float | None) -> str:
         return "–"  # noqa: RUF001
     text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
     return text.replace(",", "\u202f")
+
+
+def batch_counts(batch: BatchState) -> str:
+    """Say what has become of the tasks of a batch: `3 left of 10: 6 done, 1 dead; sealed`."""
+    ends = [f"{number(batch.done)} done"]
+    ends += [f"{number(batch.dead)} dead"] * bool(batch.dead)
+    ends += [f"{number(batch.removed)} removed"] * bool(batch.removed)
+    state = "finished" if batch.finished else "sealed" if batch.sealed else "open"
+    return f"{number(batch.left)} left of {number(batch.pushed)}: {', '.join(ends)}; {state}"
 
 
 def count(value: int) -> str:

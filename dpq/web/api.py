@@ -23,7 +23,7 @@ from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import BY, act_on_ids, act_on_worker, begin_job, value_of
 from dpq.web.limit_pages import closed_first, group_names
-from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of
+from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of, read_batches
 from dpq.web.render import plain
 from dpq.web.server_pages import Bound
 from dpq.web.site import Call, read_number, read_whole
@@ -187,6 +187,12 @@ def events(call: Call) -> Response:
     key = ("events", call.name, after, limit)
     found = call.site.shared.get(key, lambda: call.queue.events(after, limit))
     return call.answer({"events": [event.model_dump(mode="json") for event in found]})
+
+
+def batches(call: Call) -> Response:
+    """List the batches of a queue: the 50 that changed last."""
+    found = read_batches(call)
+    return call.answer({"batches": [state.model_dump(mode="json") for state in found]})
 
 
 def dead(call: Call) -> Response:

@@ -5,7 +5,7 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.responses import Response
 
-from dpq import LeaseInfo, TaskState
+from dpq import BatchState, LeaseInfo, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.filter import Filter
 from dpq.model.task import task_state
@@ -14,6 +14,7 @@ from dpq.operations.one_task import holders
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.views.charts import SPANS
+from dpq.views.words import batch_counts
 from dpq.views.workers import working
 from dpq.web.access import Refused
 from dpq.web.site import Call, read_number
@@ -63,6 +64,19 @@ def events(call: Call) -> Response:
         allowed=call.site.watch(call.name).may_see_events,
         following=start + PAGE if start + PAGE < len(found) else None,
     )
+
+
+def read_batches(call: Call) -> list[BatchState]:
+    """Read the batches of a queue, the one that changed last first, at most once a second."""
+    found: list[BatchState] = call.site.shared.get(
+        ("batches", call.name), lambda: call.queue.batches(PAGE)
+    )
+    return found
+
+
+def batches(call: Call) -> Response:
+    """Show what has become of the tasks of each batch."""
+    return call.render("batches.html", batches=read_batches(call), batch_counts=batch_counts)
 
 
 def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:

@@ -34,6 +34,7 @@ def _workers(q: DPQ[Any]) -> Table:
         "host": "host-7.example.internal",
         "pid": 4_194_303,
         "queues": ["mails", "pages", "thumbnails"],
+        "quiet_queues": [],
         "running": 12,
         "concurrency": 12,
         "holds": 24,

@@ -61,10 +61,12 @@ class ScriptedQueue:
     def pop(self, most: int, visibility: float | None, waiter: str = "") -> Any:
         return ("pop", self, most, waiter)
 
-    def ack_many(self, tasks: Sequence[Task[Any]], costs: Any = None) -> Any:
+    def ack_many(self, tasks: Sequence[Task[Any]], costs: Any = None, results: Any = None) -> Any:
         return ("ack", self, [task.id for task in tasks])
 
-    def finish(self, task: Task[Any], error: BaseException | None, cost: Any = None) -> Any:
+    def finish(
+        self, task: Task[Any], error: BaseException | None, cost: Any = None, result: str = ""
+    ) -> Any:
         return (type(error).__name__, self, [task.id])
 
     def stats(self) -> Any:

@@ -78,7 +78,7 @@ def test_nothing_to_do(q, probe):
 
 def test_sealed_again(q, probe):
     """The first task that waits stands, however often its program seals; so does the seal."""
-    ids, callback = sealed(q, "x")
+    _, callback = sealed(q, "x")
     assert q.seal_batch("b", on_finish=Push("other")).callback == callback
     assert q.seal_batch("b").sealed
     q.ack(probe.pop())
@@ -97,7 +97,7 @@ def test_tasks_push_tasks(q, probe):
             q.push(i + 1, batch=task.batch)
         q.ack(task)
     before = probe.stored()
-    with pytest.raises(BatchFinishedError, match="'b' of queue .* is finished") as refused:
+    with pytest.raises(BatchFinishedError, match=r"'b' of queue .* is finished") as refused:
         q.push("late", batch="b")
     with pytest.raises(BatchFinishedError):
         q.push_many([Push("other"), Push("late", batch="b")])
@@ -107,7 +107,7 @@ def test_tasks_push_tasks(q, probe):
 
 @pytest.mark.parametrize("how", ["fail", "bury", "lease", "expired"])
 def test_dead(q, clock, probe, how):
-    """A task that dies is dead, by whatever reason, and the end of the batch does not wait for it."""
+    """A task that dies is dead, whatever the reason, and the end of the batch does not wait."""
     _, callback = sealed(q, "x", max_attempts=1, expires_in=50)
     if how != "expired":
         task = probe.pop()
@@ -262,7 +262,7 @@ def test_recurring(q, probe):
 
 
 def test_waits_in_its_group(q, clock, probe):
-    """The task at the end has its priority, group, delay and attempts, and ages from its release."""
+    """The task at the end has its priority, group, delay, attempts; it waits from its release."""
     q.push("x", batch="b")
     end = Push("end", 7, delay=3, group="g", max_attempts=4, visibility=9)
     callback = q.seal_batch("b", on_finish=end).callback
@@ -440,7 +440,7 @@ def test_lost(q, probe):
 @pytest.mark.damaged
 def test_not_finished(q, probe):
     """A sealed batch with nothing left that is not finished is found, and finished."""
-    (task_id,), callback = sealed(q, "x")
+    (task_id,), _ = sealed(q, "x")
     probe.redis.hdel(probe.key("meta"), task_id)
     probe.redis.zrem(probe.key("ready"), *probe.redis.zrange(probe.key("ready"), 0, -1))
     text = probe.redis.hget(probe.key("batches"), "b")

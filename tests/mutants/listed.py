@@ -87,6 +87,23 @@ Leases.cancel | a heartbeat tells nobody of a cancelled task
 - if key[1] in tokens and of(key[0]):
 + if False:
 
+# Order of a group over retries
+back | the next task runs while the first one waits for its retry | lua/in_order
+- if not free then
++ if false then
+back | a replayed task holds its group | lua/in_order
+- if not free then
++ if true then
+unhold | a group is held for ever once its first task is cancelled | lua/in_order
+- return true
++ return false
+upkeep | a task that comes back goes on holding its group | lua/in_order
+- stirred[task.group] = unhold(id, task) or stirred[task.group]
++ stirred[task.group] = stirred[task.group]
+in_order_of_one | a group in order runs two tasks at once | lua/in_order
+- if in_order and concurrency not in (None, 1):
++ if False:
+
 # Fencing
 ack.lua | any token acks | lua/refused
 - token ~= claim and token ~= string.match(claim, '^%d+')

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from limit_model import Gate, Rules, names, units_of
 from queue_machine import GROUPS, QueueMachine, delivery, rarely
-from queue_model import DELAYED, FREE, INVISIBLE
+from queue_model import DELAYED, FREE, INVISIBLE, UNTIL_RELEASED
 from redis import Redis
 
 from dpq import Adaptive, LimitState, Quota, RateLimit, Reserve
@@ -248,7 +248,7 @@ class LimitMachine(QueueMachine):
         found |= {
             Fraction(e.until) for e in self.model.tasks.values() if e.state in (DELAYED, INVISIBLE)
         }
-        return sorted({ceil(moment) for moment in found if moment > self.now})
+        return sorted({ceil(at) for at in found if self.now < at < UNTIL_RELEASED})
 
     @rule(index=st.integers(0, 3), most=st.integers(1, 3), early=st.booleans())
     def pop_at_the_moment(self, index: int, most: int, early: bool) -> None:

@@ -109,7 +109,7 @@ class PartitionMachine(RuleBasedStateMachine):
         """The next push; nothing expires here."""
         self.pushed += 1
         drawn = {**next(self.supply), "payload": self.pushed, "expires_in": None}
-        return {**drawn, "priority": drawn["priority"][1], "every": None}
+        return {**drawn, "priority": drawn["priority"][1], "every": None, "batch": None}
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
         place = partition_of(task_id, self.count)
@@ -295,7 +295,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def cancel(self, index: int) -> None:
         task_id = self.ids[-1 - index % len(self.ids)]
         answer = self.call(lambda: self.q.cancel(task_id))
-        found = self.model_of(task_id).cancel(task_id)
+        found = self.model_of(task_id).cancel(task_id, self.now)
         assert answer is (None if found else TaskNotFoundError)
 
     @rule(group=st.sampled_from(GROUPS), seconds=st.sampled_from([0, 0, 1, 5]))
@@ -318,7 +318,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule(state=st.sampled_from(STATES))
     def purge(self, state: str) -> None:
         answer = self.call(lambda: self.q.purge(state))
-        assert answer == sum(model.purge(state) for model in self.models)
+        assert answer == sum(model.purge(state, self.now) for model in self.models)
 
     @rule(some=st.booleans())
     def replay(self, some: bool) -> None:

@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from limit_model import named
-from queue_model import DEAD, DELAYED, INVISIBLE, Entry, Model
+from queue_model import DEAD, DELAYED, INVISIBLE, UNTIL_RELEASED, Entry, Model
 from redis import Redis
 
 from dpq import (
     DPQ,
     Backoff,
+    BatchFinishedError,
     ConfigurationError,
     DeadTask,
     DuplicateTaskError,
@@ -40,11 +41,8 @@ STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 TOTALS = ("pushed", "popped", "acked", "failed", "deferred", "expired_leases", "buried", "replayed")
 GROUP_OF_KEY = {"k": None, "l": "a", "m": "b"}
 REFUSED = (
-    ConfigurationError,
-    DuplicateTaskError,
-    LeaseLostError,
-    QueueFullError,
-    TaskNotFoundError,
+    *(BatchFinishedError, ConfigurationError, DuplicateTaskError),
+    *(LeaseLostError, QueueFullError, TaskNotFoundError),
 )
 
 small = st.integers(-2, 3)
@@ -75,6 +73,7 @@ WEIGHTED: dict[str, list[Any]] = {
     "cost": [1, 1, 1, 1, 2, 3, {"t": 1}, {"t": 7}, {"": 2, "t": 3, "u": 1}, {"": 0, "t": 2}],
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
+    "batch": [None, None, None, "b", "c"],
 }
 BOUNDS: list[dict[str, Any]] = [
     *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
@@ -248,7 +247,9 @@ class QueueMachine(RuleBasedStateMachine):
             "deliveries": entry.deliveries,
             "deferrals": entry.deferrals,
             "enqueued_at": datetime.fromtimestamp(entry.enqueued / 1000, UTC),
-            "visible_until": until if state in (DELAYED, INVISIBLE) else None,
+            "visible_until": until
+            if state in (DELAYED, INVISIBLE) and entry.until < UNTIL_RELEASED
+            else None,
             "last_error": entry.error,
             "state": state,
             "token": entry.token,
@@ -262,6 +263,7 @@ class QueueMachine(RuleBasedStateMachine):
             "member": None,
             "pinned": None,
             "batch": None,
+            "batch": entry.batch,
             "trace": None,
         }
         if entry.every:
@@ -293,9 +295,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.pushed += 1
         push = {**drawn, "priority": self.priority(drawn["priority"]), "payload": self.payload()}
         push["every"] = EVERY[self.pushed % len(EVERY)] if self.always.get("recurring") else None
+        if push["batch"]:  # rarely one that may be finished
+            late = self.pushed % 7 == 0
+            push["batch"] = None if push["every"] else self.batch_name(push["batch"], late)
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
         return push
+
+    def batch_name(self, letter: str, late: bool = False) -> str:
+        """The batch of a letter that is not finished, or the one before it."""
+        over = sum(name[0] == letter and b.finished for name, b in self.model.batches.items())
+        return f"{letter}{max(over - late, 0)}"
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
         held = self.model.holder(push["key"])
@@ -308,6 +318,7 @@ class QueueMachine(RuleBasedStateMachine):
         expected = {
             "duplicate": DuplicateTaskError,
             "group": ConfigurationError,
+            "batch": BatchFinishedError,
             "full": QueueFullError,
             None: None,
         }
@@ -330,6 +341,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.drop_worst([answer], known)
             if twice and push["key"]:  # the second one met the task of the first
                 self.added(push, answer)
+            self.model.settle(self.now)
 
     @rule(
         drawn=push_arguments,
@@ -363,6 +375,46 @@ class QueueMachine(RuleBasedStateMachine):
             for push, task_id in zip(pushes, answer, strict=True):
                 self.added(push, task_id)
             self.drop_worst(answer, known)
+            self.model.settle(self.now)
+
+    @rule(
+        letter=st.sampled_from("bc"),
+        drawn=st.one_of(st.none(), push_arguments),
+        late=rarely,
+        twice=rarely,
+    )
+    def seal_batch(
+        self, letter: str, drawn: dict[str, Any] | None, late: bool, twice: bool
+    ) -> None:
+        """Seal a batch, with or without a task at its end; it may be sealed or finished already."""
+        name, push = self.batch_name(letter, late), {}
+        if drawn is not None:
+            push = {**self.arguments(drawn, True), "key": None, "every": None, "batch": None}
+        end = Push(**push) if push else None
+        state = self.call(twice, lambda: self.q.seal_batch(name, on_finish=end))
+        if isinstance(state, type):  # the task at its end finds no room
+            assert state is QueueFullError
+            assert push
+            assert self.model.max_tasks or self.model.max_waiting
+            return
+        batch = self.model.batches.get(name)
+        new = state.callback if push and (batch is None or batch.callback is None) else None
+        if new:
+            self.ids.append(new)
+        self.model.seal(name, new, push, self.now, DEFAULT_MAX_ATTEMPTS)
+
+    @invariant()
+    def batches_count(self) -> None:
+        """Each batch counts what the model does."""
+        if not hasattr(self, "eyes"):
+            return
+        found = {b.name: b for b in self.eyes.batches()}
+        assert found.keys() == self.model.batches.keys()
+        for name, batch in self.model.batches.items():
+            seen = found[name]
+            assert (seen.left, seen.done, seen.dead, seen.removed) == self.model.batch_counts(name)
+            assert (seen.sealed, seen.finished) == (batch.sealed, batch.finished), name
+            assert seen.callback == batch.callback
 
     def drop_worst(self, answer: list[str], known: set[str]) -> None:
         if self.model.drops:
@@ -450,6 +502,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.results.append((task.id, self.steps, self.now + 1000 * keep))
         if twice:
             expected = self.model.ack(task.id, task.token, self.now)
+        self.model.settle(self.now)
         assert answer is {"done": True, "gone": False, "lost": LeaseLostError}[expected]
 
     @rule(indexes=st.lists(recent, max_size=4, unique=True))
@@ -467,6 +520,7 @@ class QueueMachine(RuleBasedStateMachine):
         tasks = list(chosen.values())
         self.look()
         codes = {task.id: self.model.ack(task.id, task.token, self.now) for task in tasks}
+        self.model.settle(self.now)
         lost = tuple(task_id for task_id, code in codes.items() if code == "lost")
         answer = self.call_unseen(False, lambda: self.q.ack_many(tasks))
         if lost:
@@ -625,7 +679,7 @@ class QueueMachine(RuleBasedStateMachine):
         if entry and entry.state == INVISIBLE and not running:
             assert answer is ConfigurationError
             return
-        found = self.model.cancel(task_id)
+        found = self.model.cancel(task_id, self.now)
         assert answer is (None if found and not twice else TaskNotFoundError)
 
     # The whole queue
@@ -644,7 +698,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(state=st.sampled_from([*STATES, *STATES, None]))
     def purge(self, state: str | None) -> None:
         answer = self.call(False, lambda: self.q.purge(state))
-        assert answer == self.model.purge(state)
+        assert answer == self.model.purge(state, self.now)
 
     @rule(
         index=st.integers(0, 3),
@@ -722,7 +776,7 @@ class QueueMachine(RuleBasedStateMachine):
         answer = self.call(False, lambda: self.q.dead.purge(by_id, reason=reason))
         assert answer == len(gone)
         for task_id in gone:
-            del self.model.tasks[task_id]
+            self.model.remove(self.model.tasks[task_id])
 
     @rule()
     def comes_over(self) -> None:

@@ -21,6 +21,9 @@ FREE, DELAYED, INVISIBLE, DEAD = "free", "delayed", "invisible", "dead"  # free:
 
 Number = int | float
 
+UNTIL_RELEASED = 90_000_000_000_000
+"""When a task is due that waits for the end of a batch, ms."""
+
 
 @dataclass
 class Granted:
@@ -66,9 +69,21 @@ class Entry:
     deferred: bool = False  # this delivery has been deferred
     rerun: int | None = None  # wanted once more, due then
     granted: Granted | None = None
+    batch: str | None = None
+    delay: int = 0  # from the end of the batch that it waits for
     reason: str = ""
     error: str | None = None
     holds: bool = False  # it waits for its retry, and no other of its group runs
+
+
+@dataclass
+class Batch:
+    """What has become of the tasks that are not stored any more, and whether it is over."""
+
+    sealed: bool = False
+    finished: bool = False
+    callback: str | None = None
+    gone: Counter[str] = field(default_factory=Counter)  # done, dead, removed
 
 
 @dataclass
@@ -104,6 +119,62 @@ class Model:
     paused_until: float = 0
     last_place: int = 0
     totals: Counter[str] = field(default_factory=Counter)
+    batches: dict[str, Batch] = field(default_factory=dict)
+
+    # Batches
+
+    def batch_counts(self, name: str) -> tuple[int, int, int, int]:
+        """How many tasks are left, done, dead and removed."""
+        stored = [entry.state == DEAD for entry in self.tasks.values() if entry.batch == name]
+        gone = self.batches[name].gone
+        dead = sum(stored)
+        return len(stored) - dead, gone["done"], dead + gone["dead"], gone["removed"]
+
+    def lose(self, entry: Entry, kind: str) -> None:
+        """A task of a batch is not stored any more, or not in that batch."""
+        if entry.batch is not None:
+            self.batches[entry.batch].gone[kind] += 1
+
+    def into(self, entry: Entry, name: str | None) -> None:
+        """Move a task into a batch, or into none."""
+        if entry.batch != name:
+            self.lose(entry, "removed")
+            entry.batch = name
+        if name is not None:
+            self.batches.setdefault(name, Batch())
+
+    def seal(
+        self, name: str, new_id: str | None, push: dict[str, Any], now: int, default_max: int
+    ) -> None:
+        """No more tasks are to come but from its own; a first task may wait for its end."""
+        batch = self.batches.setdefault(name, Batch())
+        if new_id is not None and batch.callback is None:
+            batch.callback = new_id
+            self.push(new_id, push, now, default_max)
+            entry = self.tasks[new_id]
+            entry.delay = round(push["delay"] * 1000)
+            self.move(entry, DELAYED, UNTIL_RELEASED)
+            if batch.finished:
+                self.release_end(new_id, now)
+        batch.sealed = True
+        self.settle(now)
+
+    def settle(self, now: int) -> bool:
+        """Finish the batches of which nothing is left; whether a task is due for that."""
+        released = False
+        for name, batch in self.batches.items():
+            if batch.sealed and not batch.finished and self.batch_counts(name)[0] == 0:
+                batch.finished = True
+                released = self.release_end(batch.callback, now) or released
+        return released
+
+    def release_end(self, task_id: str | None, now: int) -> bool:
+        """The task that waits for the end of a batch waits for nothing but its delay."""
+        entry = self.tasks.get(task_id or "")
+        if entry is None or entry.state != DELAYED or entry.until < UNTIL_RELEASED:
+            return False
+        entry.until = entry.first_due = now + entry.delay
+        return True
 
     # Looking
 
@@ -167,6 +238,7 @@ class Model:
         """Milliseconds until time alone changes what is ready."""
         moments: list[Fraction | int] = list(self.closed.values())
         moments += [e.until for e in self.tasks.values() if e.state in (DELAYED, INVISIBLE)]
+        moments = [moment for moment in moments if moment < UNTIL_RELEASED]
         return max(ceil(min(moments) - now), 0) if moments else None
 
     # Limits
@@ -326,9 +398,11 @@ class Model:
         entry.reason = reason
         self.totals["buried"] += 1
         self.trim(now, 2)
+        self.settle(now)
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: Entry, kind: str = "removed") -> None:
         """It is gone."""
+        self.lose(entry, "dead" if entry.state == DEAD and kind == "removed" else kind)
         self.move(entry, "gone")
         del self.tasks[entry.id]
 
@@ -340,6 +414,7 @@ class Model:
         if surplus > len(drop):
             drop = dead[: min(surplus, most)]
         for entry in drop:
+            self.lose(entry, "dead")
             del self.tasks[entry.id]
         self.totals["dropped"] += len(drop)
         return len(drop)
@@ -347,7 +422,7 @@ class Model:
     def upkeep(self, now: int) -> int:
         """Everything whose time has come moves; how many those are."""
         leases = [e for e in self.in_state(INVISIBLE) if e.until <= now]
-        due = [e for e in self.in_state(DELAYED) if e.until <= now]
+        moved = 0
         opened = [group for group, opens in self.closed.items() if opens <= now]
         for entry in leases:
             self.totals["expired_leases"] += 1
@@ -357,14 +432,16 @@ class Model:
                 self.bury(entry, now, "lease expired", lapsed=True)
             else:
                 self.put(entry, now, 0, lapsed=True)
-        for entry in due:
-            if self.too_late(entry, now):
-                self.bury(entry, now, "expired")
-            else:
-                self.put(entry, now, 0)
+        while due := [e for e in self.in_state(DELAYED) if e.until <= now]:
+            moved += len(due)
+            for entry in due:
+                if self.too_late(entry, now):
+                    self.bury(entry, now, "expired")
+                else:
+                    self.put(entry, now, 0)
         for group in opened:
             del self.closed[group]
-        return len(leases) + len(due) + len(opened)
+        return len(leases) + moved + len(opened)
 
     def too_late(self, entry: Entry, now: int) -> bool:
         """It should have started before now, and has not."""
@@ -375,6 +452,9 @@ class Model:
     def refusal(self, pushes: list[dict[str, Any]]) -> str | None:
         """Why a batch is refused whole: "duplicate", "group", "full" or not at all."""
         claims: dict[str, str | None] = {}
+        over = {name for name, batch in self.batches.items() if batch.finished}
+        if any(push["batch"] in over for push in pushes):
+            return "batch"
         fresh = []
         for push in pushes:
             key = push["key"]
@@ -438,6 +518,7 @@ class Model:
                 time_limit=push["time_limit"],
             )
             self.tasks[new_id] = entry
+            self.into(entry, push["batch"])
             self.put(entry, now, wait)
             self.totals["pushed"] += 1
             return new_id
@@ -453,6 +534,8 @@ class Model:
                 held.every, held.grid, held.expires = every, now + wait, expires
         elif mode == "update":
             held.every = None
+        if mode in ("update", "rerun"):
+            self.into(held, None if held.every else push["batch"] or held.batch)
         if mode == "update" and same:
             held.payload, held.cost = push["payload"], push["cost"]
             self.revise(held, now, push["priority"], None)
@@ -513,6 +596,21 @@ class Model:
         self.upkeep(now)
         self.pops += 1
         taken: list[Entry] = []
+        self.pop_best(most, now, visibility, buried, taken)
+        while not taken and any(e.until <= now for e in self.in_state(DELAYED)):
+            self.upkeep(now)  # a death has ended a batch: what waited for it is due
+            self.pop_best(most, now, visibility, buried, taken)
+        return taken
+
+    def pop_best(
+        self,
+        most: int,
+        now: int,
+        visibility: int,
+        buried: Callable[[Entry], bool],
+        taken: list[Entry],
+    ) -> None:
+        """Lease the best of those that are free."""
         passed: set[str] = set()
         while len(taken) < most:
             heads = [head for group, head in self.heads().items() if group not in passed]
@@ -533,7 +631,6 @@ class Model:
                 taken.append(entry)
             else:
                 break
-        return taken
 
     def grant(self, entry: Entry, now: int, visibility: int) -> None:
         """A pop leases the task, and charges its limits."""
@@ -591,7 +688,7 @@ class Model:
             return "gone"
         self.totals["acked"] += 1
         if entry.rerun is None and entry.every is None:
-            self.remove(entry)
+            self.remove(entry, "done")
         else:
             self.come_again(entry, now, None)
         return "done"
@@ -736,19 +833,21 @@ class Model:
         self.revise(entry, now, priority, wait)
         return None
 
-    def cancel(self, task_id: str) -> bool:
+    def cancel(self, task_id: str, now: int) -> bool:
         """Remove a live task."""
         entry = self.tasks.get(task_id)
         if entry is None or entry.state == DEAD:
             return False
         self.remove(entry)
+        self.settle(now)
         return True
 
-    def purge(self, state: str | None) -> int:
+    def purge(self, state: str | None, now: int) -> int:
         """Remove the tasks of one state, or all."""
         gone = list(self.tasks.values()) if state is None else self.in_state(state)
         for entry in gone:
             self.remove(entry)
+        self.settle(now)
         return len(gone)
 
     def replay(self, ids: list[str], now: int, spacing: float) -> int:

@@ -39,13 +39,13 @@ for i, id in ipairs(ids) do
       reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
+    batched = batched or rest and string.find(raw, BATCH, 1, true)
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
       count_time(string.sub(token, 1, -3), 10)
       apart = apart or rest and rest > #raw
-      batched = batched or rest and string.find(raw, BATCH, 1, true)
       if rest and key ~= '' then
         redis.call('HDEL', keys, key)
       end
@@ -56,10 +56,10 @@ end
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if batched then
   -- Needs: finished
-  count_finished(gone, gone_at, raws)
+  count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, back, anew, recur, layout, batches
+  -- Needs: record, ended, place, back, anew, recur, layout
   local settle, left, over = nil, {}, {}
   if reports then
     -- Needs: true_up, true_up_all
@@ -92,7 +92,6 @@ if strays or awaited or #again > 0 or reports then
       if reports and reports[id] then
         settle(task, reports[id])
       end
-      batching().count(redis.call('ZSCORE', dead, id) and batch_in(task.options), 'dead', 'left')
       leave(id, task)
       count_time(task.token, 1000)
       local wait = anew(task, at)

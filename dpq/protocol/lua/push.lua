@@ -109,13 +109,8 @@ if #delays > 0 or met > 0 or others[1] then
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
   end
   admit() -- store new tasks where a later push of this batch can find them
-  for i = 1, #ids do
-    if holders[i] then
-      merge(holders[i], options[i], args[3 * i + 1])
-      admit() -- a later push of this batch may meet the same holder
-      reply[#reply + 1] = i
-      reply[#reply + 1] = holders[i]
-    end
+  if met > 0 then
+    merge_all(args, options, holders, reply)
   end
 end
 if batched then

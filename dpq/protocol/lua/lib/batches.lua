@@ -14,13 +14,14 @@
 --        release(id), which lets a task that waits for a batch be due.
 --        of(name), the batch as a table; if it is unknown, it is new, and `new` is set.
 --        keep(name, batch), which stores a batch, and finishes it if that is due.
+--        hold() and settle(): between them tasks may come and go, and no batch is finished before settle.
 --        take_released(): how many tasks were released since the last such call in this script.
 local function batch_in(notes)
   return string.match(notes, '^[^\n]*\27([^\t\n\1\25-\31]+)')
 end
 
 local function batching()
-  local released, list = 0, batch_list()
+  local released, list, held = 0, batch_list(), nil
 
   local function of(name)
     return list.parsed(redis.call('HGET', batches, name)) or { left = 0, done = 0, dead = 0, removed = 0, state = 'o',
@@ -43,7 +44,9 @@ local function batching()
 
   local function keep(name, batch)
     batch.changed = stamp
-    if tonumber(batch.left) == 0 then
+    if held then
+      held[name] = true
+    elseif tonumber(batch.left) == 0 then
       if batch.state == 's' then
         batch.state, batch.finished = 'f', stamp
         release(batch.callback)
@@ -79,13 +82,26 @@ local function batching()
     keep(name, batch)
   end
 
+  local function hold()
+    held = held or {}
+  end
+
+  local function settle()
+    local names = held
+    held = nil
+    for name in pairs(names) do
+      keep(name, of(name))
+    end
+  end
+
   local function take_released()
     local n = released
     released = 0
     return n
   end
 
-  local made = { of = of, release = release, keep = keep, count = count, seal = seal, take_released = take_released }
+  local made = { of = of, release = release, keep = keep, count = count, seal = seal, take_released = take_released,
+    hold = hold, settle = settle }
   batching = function()
     return made
   end

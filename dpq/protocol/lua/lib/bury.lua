@@ -1,5 +1,5 @@
 -- bury: move tasks to the dead letters, and tell of it.
--- Keys: meta stats
+-- Keys: stats
 -- Needs: now, record, event, trim, layout, batches
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason), which makes a task a dead letter.

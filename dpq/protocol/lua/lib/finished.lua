@@ -1,14 +1,21 @@
 -- finished: count the tasks of batches that an ack finishes.
 -- Keys: dead
 -- Needs: batches
--- Gives: count_finished(gone, gone_at, raws), for the variables of ack with these names, before the tasks leave dead.
-local function count_finished(gone, gone_at, raws)
+-- Gives: count_finished(ids, gone_at, again, raws), for the variables of ack with these names, before the tasks leave
+--        dead. A dead task that comes back, since it was pushed again while it ran, is counted first.
+local function count_finished(ids, gone_at, again, raws)
   local counted = {} -- the call may name a task twice
-  for n, id in ipairs(gone) do
-    local batch = not counted[id] and batch_in(raws[gone_at[n]])
-    if batch then
-      counted[id] = true
-      batching().count(batch, redis.call('ZSCORE', dead, id) and 'dead' or 'left', 'done')
+  local function count_each(indexes, comes_back)
+    for _, i in ipairs(indexes) do
+      local id, batch = ids[i], not counted[ids[i]] and batch_in(raws[i])
+      local died = batch and redis.call('ZSCORE', dead, id)
+      if batch and (died or not comes_back) then
+        counted[id] = true
+        batching().count(batch, died and 'dead' or 'left', comes_back and 'left' or 'done')
+      end
     end
   end
+
+  count_each(again, true)
+  count_each(gone_at)
 end

@@ -1,9 +1,10 @@
--- merge: change the task that holds the key of a push.
+-- merge: change the tasks that hold the keys of a push.
 -- Keys: invisible payload meta dead conf
--- Needs: now, record, body, begin, renew, revise, recost, notes, marks, batches
--- Gives: merge(id, option, body), which does what on_duplicate says. Not for "error": push then changes nothing.
-local function merge(id, option, body)
-  local task = read(redis.call('HGET', meta, id) or '')
+-- Needs: now, record, body, begin, renew, revise, recost, notes, marks, batches, place
+-- Gives: merge_all(args, options, holders, reply), for the variables of push with these names. It does what
+--        on_duplicate says (not for "error": push then changes nothing), and adds the holders to the reply.
+local function merge(id, option, body) -- returns true if it has changed the counts of a batch
+  local counted, task = false, read(redis.call('HGET', meta, id) or '')
   if not task then
     return
   end
@@ -37,6 +38,8 @@ local function merge(id, option, body)
     end
     local batch = task.schedule == '' and (option.batch or was) or nil
     if was or option.batch then
+      batching().hold()
+      counted = true
       local from = died and 'dead' or 'left'
       if was and was ~= batch then
         batching().count(was, from, 'removed')
@@ -55,5 +58,21 @@ local function merge(id, option, body)
       task.token, task.delivery, task.again = 0, '-', 0
     end
     revise(id, task, priority, residual, wait)
+  end
+  return counted
+end
+
+local function merge_all(args, options, holders, reply)
+  local counted = false
+  for i = 1, (#args - 1) / 3 do
+    if holders[i] then
+      counted = merge(holders[i], options[i], args[3 * i + 1]) or counted
+      admit() -- a later push of this batch may meet the same holder
+      reply[#reply + 1] = i
+      reply[#reply + 1] = holders[i]
+    end
+  end
+  if counted then
+    batching().settle()
   end
 end
