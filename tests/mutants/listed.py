@@ -1196,9 +1196,6 @@ keep_results | results have no cap of bytes | lua/results
 keep_results | results that are gone come before the cursors of readers | lua/results
 - or now * 1000
 + or 0
-keep_results | nobody is called | contract/results
--     redis.pcall('PUBLISH', channel, found[i])
-+     do end
 results_in | what was not finished has a result | lua/results
 - and not passed[i] and not
 + and not
@@ -1208,18 +1205,15 @@ result.lua | a result is known for ever | lua/results
 result.lua | a death after a result is not told | lua/results
 - if died then
 + if false then
-progress.lua | an old delivery tells of progress | lua/results
--   if task then
-+   if true then
+progress.lua | an old delivery is not told that its lease is lost | lua/results
+- task and 1 or refused
++ 1
 progress.lua | the progress of ended deliveries stays for ever | lua/results
 -       redis.call('HDEL', progress, drawn[i])
 +       do end
 StoredOperations.get | the progress of an earlier delivery is shown | lua/results
 - outcome.progress if outcome.told_by == task.token else None
 + outcome.progress
-kept_line | a result that cannot be kept fails the attempt | contract/worker_results
--         raise Reject(f"its result cannot be kept: {error}") from error
-+         raise
 
 # Unsettled
 to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
