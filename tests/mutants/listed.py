@@ -474,8 +474,8 @@ push.lua | a push goes into a queue of another format
 + if refused and refused[1] ~= -8 then
 pop.lua | a pop goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
-- if refused or not format
-+ if refused and refused[1] ~= -8 or not format
+- if refused or strange
++ if refused and refused[1] ~= -8 or strange
 promote.lua | a promote goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
 - )
@@ -483,9 +483,9 @@ promote.lua | a promote goes into a queue of another format
 + )
 + if refused and refused[1] ~= -8 then
 pop.lua | what has lost its settings or the queue's limit runs | lua/settings_lost
-- if refused or not format and redis.call('EXISTS', meta) == 1
+- if refused or strange or not format and redis.call('EXISTS', meta) == 1
 -   or noted and
-+ if refused or false and
++ if refused or strange or false and
 pop.lua | groups that have lost their limits run | lua/settings_lost
 - redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))
 + false
@@ -1730,9 +1730,9 @@ Loader._remove | a finished batch is forgotten at once
 + if not missing:
 
 # Bounds
-call_producers | a full queue calls the last producer first | lua/room
-- '[' .. line, '(\14' .. group .. '\15', 'LIMIT', '0', '16'
-+ '[' .. line .. '9', '(\14' .. group .. '\15', 'LIMIT', '0', '16'
+call_producers | a full queue calls nobody | lua/room
+- '[' .. line, '(\14' .. scope
++ '[' .. line .. '9', '(\14' .. scope
 call_producers | one room calls all producers | lua/room
 - free - (heard == 0 and 0 or 1)
 + free
