@@ -154,10 +154,10 @@ class LimitOperations(CommandMaker):
         running: Counter[str] = Counter()
         makers: list[CommandMaker] = [self, *self._kin()]
         for maker in makers:
-            cursor, page = "", list[str]()
+            cursor, names = "", list[str]()
             while cursor != "0":
-                cursor, *page = yield maker._command("in_flight", [cursor or "0"], read_texts)
-                running.update(page)
+                cursor, *names = yield maker._command("in_flight", [cursor or "0"], read_texts)
+                running.update(names)
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):
             some = groups[start : start + 100]
