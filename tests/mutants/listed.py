@@ -1734,9 +1734,9 @@ Loader._remove | a finished batch is forgotten at once
 + if not missing:
 
 # Bounds
-call_producers | a full queue calls the last producer first | lua/room
-- '[' .. line, '(\14' .. scope .. '\15', 'LIMIT', '0', '16'
-+ '[' .. line .. '9', '(\14' .. scope .. '\15', 'LIMIT', '0', '16'
+call_producers | a full queue calls nobody | lua/room
+- '[' .. line, '(\14' .. scope
++ '[' .. line .. '9', '(\14' .. scope
 call_producers | one room calls all producers | lua/room
 - free - (heard == 0 and 0 or 1)
 + free
