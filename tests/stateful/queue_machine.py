@@ -262,7 +262,6 @@ class QueueMachine(RuleBasedStateMachine):
             "time_limit": entry.time_limit,
             "member": None,
             "pinned": None,
-            "batch": None,
             "batch": entry.batch,
             "trace": None,
         }
@@ -777,17 +776,6 @@ class QueueMachine(RuleBasedStateMachine):
         assert answer == len(gone)
         for task_id in gone:
             self.model.remove(self.model.tasks[task_id])
-
-    @rule()
-    def comes_over(self) -> None:
-        """An import into another queue gives the same export again, and a sound queue."""
-        lines = list(self.eyes.export())
-        with DPQ[Any](self.redis, f"{self.eyes.queue_name}-b", clock=lambda: self.now) as other:
-            other.import_(lines)
-            assert sorted([*other.export()][1:-1]) == sorted(lines[1:-1])
-            assert other.check() == []
-            assert other.import_(lines).before == len(self.model.tasks)
-            other.drop()
 
     # After every step
 
