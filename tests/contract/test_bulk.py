@@ -108,6 +108,7 @@ def test_running_tasks_are_given_back_or_buried(make):
     q.pop_many(2)
     assert q.bulk("bury", reason="enough").done == 2
     assert {task.reason for task in q.dead.list()} == {"enough"}
+    assert [(e.kind, e.detail) for e in q.events()] == [("by_hand", "buried 2 running: enough")]
     assert q.bulk("run").count == 0
 
 

@@ -143,6 +143,23 @@ def test_an_opening_reaches_all(family, clock):
     assert all(each.pop().task for each in family)
 
 
+def test_a_queue_that_joins_later_is_told_too(family, redis, queue_name, clock):
+    """A client learns of a new queue of the family at its next pop, and then wakes its consumers."""
+    head, crawl, _ = family
+    head.set_limit(concurrency=1)
+    fill([head, crawl], 2)
+    held = head.pop()
+    name = f"{{{queue_name}}}late"
+    with DPQ(redis, name, clock=clock) as late:
+        late.push(1)
+        assert not late.pop().task
+        assert not head.pop().task
+        redis.delete(f"dpq:{name}:wake")
+        assert head.ack(held.task)
+        assert redis.zscore(f"dpq:{name}:wake", "w") == 0
+        late.drop()
+
+
 def test_a_permit_counts_for_all(family, clock):
     """A unit that `acquire` takes in one queue is taken from all."""
     head, _, web = family

@@ -28,7 +28,7 @@ def test_a_queue_of_a_family_agrees_with_the_model(first_server: Server, queue_n
     with Redis.from_url(first_server.url) as redis:
         run_state_machine_as_test(
             machine_on(redis, f"{{{queue_name}", name_end="}a"),
-            settings=settings(max_examples=max(1, settings().max_examples // 2)),
+            settings=settings(max_examples=max(1, settings().max_examples // 8)),
         )
 
 
