@@ -777,17 +777,6 @@ class QueueMachine(RuleBasedStateMachine):
         for task_id in gone:
             self.model.remove(self.model.tasks[task_id])
 
-    @rule()
-    def comes_over(self) -> None:
-        """An import into another queue gives the same export again, and a sound queue."""
-        lines = list(self.eyes.export())
-        with DPQ[Any](self.redis, f"{self.eyes.queue_name}-b", clock=lambda: self.now) as other:
-            other.import_(lines)
-            assert sorted([*other.export()][1:-1]) == sorted(lines[1:-1])
-            assert other.check() == []
-            assert other.import_(lines).before == len(self.model.tasks)
-            other.drop()
-
     # After every step
 
     @invariant()
