@@ -262,7 +262,6 @@ class QueueMachine(RuleBasedStateMachine):
             "time_limit": entry.time_limit,
             "member": None,
             "pinned": None,
-            "batch": None,
             "batch": entry.batch,
             "trace": None,
         }
