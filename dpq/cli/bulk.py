@@ -25,7 +25,7 @@ from dpq.cli._options import (
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.cli.change import confirm
-from dpq.operations.bulk import OF_STATES
+from dpq.operations.bulk import BURIED, OF_STATES
 
 DESTROYS = ("cancel", "bury", "purge")
 """Actions that need --yes."""
@@ -71,9 +71,7 @@ def bulk(
     ] = "",
     reason: OfReason = None,
     priority: NewPriority = None,
-    because: Annotated[
-        str | None, option("TEXT", "The reason of bury.", unset="buried by hand")
-    ] = None,
+    because: Annotated[str | None, option("TEXT", "The reason of bury.", unset=BURIED)] = None,
     rate: Annotated[
         float | None, option("NUMBER", "Of replay: tasks per second.", unset="all at once")
     ] = None,

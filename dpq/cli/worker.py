@@ -125,7 +125,7 @@ def worker(
         "order": order,
         "visibility": visibility,
         "time_limit": time_limit,
-        "keep_result": keep_result or False,
+        "keep_result": keep_result,
         "grace": grace,
     }
     names = _named_queues(ctx, queue)

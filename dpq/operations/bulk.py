@@ -42,7 +42,11 @@ OF_STATES: dict[str, tuple[TaskState, ...]] = {
 """The states of the tasks that each action takes."""
 
 EVENTFUL = ("replay", "purge")
-"""Actions that add an event of their own: one at the end, whatever the number of steps."""
+"""Actions whose script adds an event of its own: one at the end, whatever the number of steps. So
+does `bury`, in another way."""
+
+BURIED = "buried by hand"
+"""The reason of `bury`, unless one is given."""
 
 
 def act(
@@ -68,6 +72,7 @@ def act(
     Raises:
         ConfigurationError: The value is out of its bounds.
     """
+    alone = len(ids) == 1 and told is not None  # its own event names it
     if action in EVENTFUL:
         done = yield from _change_dead(operations, action, list(dict.fromkeys(ids)), told)
         return done, len(ids) - done
@@ -83,7 +88,8 @@ def act(
         if action == "release":
             steps = [operations.release(task, 0, None, None) for task in running]
         else:
-            steps = [operations.bury(task, value or "buried by hand") for task in running]
+            bury = operations.bury if alone else operations.bury_silently
+            steps = [bury(task, value or BURIED) for task in running]
     else:
         raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
     done = 0
@@ -94,6 +100,8 @@ def act(
             pass  # the task runs by now
         elif not isinstance(result, TaskNotFoundError | LeaseLostError):
             raise result
+    if action == "bury" and done and told is not None and not alone:
+        yield from operations.tell_of_buried(told + done, value or BURIED)
     return done, len(ids) - done
 
 
@@ -225,3 +233,5 @@ class Bulk:
         if self.action in EVENTFUL and self.done:
             first = self._operations.partitions[0]
             yield from _change_dead(first, self.action, [], self.done)
+        elif self.action == "bury" and self.done:
+            yield from self._operations.tell_of_buried(self.done, self.value or BURIED)

@@ -160,10 +160,10 @@ class LimitOperations(CommandMaker):
                 running.update(names)
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):
-            page = groups[start : start + 100]
-            args = [self._now(), *("" if group is None else group for group in page)]
+            some = groups[start : start + 100]
+            args = [self._now(), *("" if group is None else group for group in some)]
             texts = yield self._command("view", args, read_texts)
-            states += read_limits(page, running, texts)
+            states += read_limits(some, running, texts)
         return states
 
     def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:

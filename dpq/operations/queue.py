@@ -448,6 +448,14 @@ class QueueOperations(Generic[P]):
         """Give a task up."""
         return self._of(leased(task).id).bury(task, reason, cost, priority)
 
+    def bury_silently(self, task: Task[P], reason: str) -> Steps[int]:
+        """Give one task of many up, without an event."""
+        return self._of(leased(task).id).bury_silently(task, reason)
+
+    def tell_of_buried(self, count: int, reason: str) -> Steps[int]:
+        """Add the one event of many tasks that were given up."""
+        return self.partitions[0].tell_of_buried(count, reason)
+
     def finish(
         self,
         task: Task[P],

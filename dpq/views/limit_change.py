@@ -17,6 +17,7 @@ from dpq.model.pools import MAX_MEMBERS
 from dpq.model.rates import span
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.limits import promises
+from dpq.views.verdict import say_begun
 from dpq.views.words import LONGEST
 
 
@@ -140,8 +141,6 @@ def _drain_text(drain: Drain, soonest: str) -> str:
         said = drain.because
     elif drain.seconds == 0:
         said = "all may begin now"
-    elif drain.seconds > LONGEST:
-        said = f"not before it is opened: {drain.because}"
     else:
-        said = f"all begun in {span(drain.seconds)}{soonest}: {drain.because}"
+        said = say_begun(drain, drain.seconds, f"{span(drain.seconds)}{soonest}")
     return f"{due}: {said}"

@@ -42,9 +42,13 @@ def say_drain(drain: Drain) -> str:
         return "no limit says when it is done, and too little was seen to tell"
     if drain.seconds is None:
         return f"{drain.state}: {drain.because}"
-    if drain.seconds > LONGEST:
-        return f"not before it is opened: {drain.because}"
-    return f"all begun in {drain.about}: {drain.because}"
+    return say_begun(drain, drain.seconds, drain.about)
+
+
+def say_begun(drain: Drain, seconds: float, about: str) -> str:
+    """Say that all due tasks will have begun in a time, or not before a user opens their group."""
+    late = seconds > LONGEST
+    return f"{'not before it is opened' if late else f'all begun in {about}'}: {drain.because}"
 
 
 WORST_FIRST = (

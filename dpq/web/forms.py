@@ -9,7 +9,7 @@ from dpq import ConfigurationError, TaskState
 from dpq.model.errors import LimitChangedError
 from dpq.model.limit_words import limit_words
 from dpq.model.task import task_state
-from dpq.operations.bulk import OF_STATES
+from dpq.operations.bulk import BURIED, OF_STATES
 from dpq.views.limit_change import make
 from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
 from dpq.web.actions import DESTROYS, Job, act
@@ -36,7 +36,7 @@ def value_of(action: str, priority: Any, reason: Any) -> Any:
         if priority in (None, ""):
             raise ConfigurationError("priority is missing: give a number")
         return read_number(priority, "priority")
-    return str(reason or "buried by hand") if action == "bury" else None
+    return str(reason or BURIED) if action == "bury" else None
 
 
 def act_on_ids(call: Call, action: str, ids: list[str], value: Any) -> tuple[int, int]:

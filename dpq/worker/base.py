@@ -69,7 +69,7 @@ class WorkerBase(Generic[Q]):
         order: QueueOrder = "strict",
         visibility: float | None = None,
         time_limit: float | None = None,
-        keep_result: bool | float = False,
+        keep_result: bool | float | None = None,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
@@ -99,9 +99,9 @@ class WorkerBase(Generic[Q]):
                 has failed. An async handler is cancelled. A thread cannot be cancelled: its
                 context says `lost`, and it counts as running until it returns.
             keep_result: Keep what handlers return, for `result` and `results` of the queue: True
-                for an hour, or seconds up to 2 592 000 (30 days). A named task may have its own
-                (`@tasks.task(keep_result=)`). A value that is no JSON, or longer than 1 MiB, makes
-                the task a dead letter.
+                for an hour, or seconds up to 2 592 000 (30 days); None drops it. A named task may
+                have its own (`@tasks.task(keep_result=)`). A value that is no JSON, or longer than
+                1 MiB, makes the task a dead letter.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.

@@ -108,6 +108,7 @@ def test_running_tasks_are_given_back_or_buried(make):
     q.pop_many(2)
     assert q.bulk("bury", reason="enough").done == 2
     assert {task.reason for task in q.dead.list()} == {"enough"}
+    assert [(e.kind, e.detail) for e in q.events()] == [("by_hand", "buried 2 running: enough")]
     assert q.bulk("run").count == 0
 
 
@@ -136,7 +137,7 @@ def test_no_more_than_were_counted(make):
 
     def more(now: BulkProgress) -> None:
         steps.append(now.done)
-        if 0 < now.done and len(steps) < 6:
+        if now.done and len(steps) < 6:
             q.push_many([Push(1, -9)] * 100)
 
     made = q.bulk("cancel", progress=more)

@@ -609,3 +609,25 @@ def test_batches_have_no_place_in_partitions(make):
     with pytest.raises(ConfigurationError, match=r"line 2: .* has batches"):
         other.import_(lines_of(q))
     assert other.size() == 0
+
+
+def test_a_queue_of_a_family(redis, queue_name, clock):
+    """Limits of groups, which the family shares, come with each queue; the head has its own."""
+    with QueueFactory(redis, clock) as factory:
+        head, q = factory(queue_name), factory(f"{{{queue_name}}}crawl")
+        head.set_limit(5, 60)
+        head.set_limit(2, 60, group="g")
+        q.push_many([Push(n, group="g") for n in range(4)])
+        q.ack(q.pop().task)
+        of_head, of_queue = lines_of(head), lines_of(q)
+        with (
+            QueueFactory(redis, clock) as others,
+            others(f"{queue_name}b") as new_head,
+            others(f"{{{queue_name}b}}crawl") as new,
+        ):
+            new_head.import_(of_head)
+            new.import_(of_queue)
+            assert body_of(lines_of(new)) == body_of(of_queue)
+            assert body_of(lines_of(new_head)) == body_of(of_head)
+            assert new.check() == new_head.check() == []
+            assert new.pop().task is None  # the group has its unit of this half minute

@@ -1,7 +1,7 @@
 """Results: whoever waits for the end of a task is told at once, by one of four answers.
 
-Callers trust in being called for a minute instead of 5 s, so that nothing but a call brings an
-answer in the time that a test allows. test_async.py runs all of it over `AsyncDPQ`.
+Callers trust in being called for longer than a test lasts, instead of 5 s, so that nothing but a
+call brings an answer. test_async.py runs all of it over `AsyncDPQ`.
 """
 
 import threading
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from kit.waiting import PATIENCE, wait_until
+from kit.waiting import LONG, PATIENCE, wait_until
 from redis import Redis
 
 from dpq import (
@@ -31,7 +31,7 @@ engines = pytest.mark.fakeredis
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (ends, ends_async):
-        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 60.0)
+        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", LONG)
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ SCALING = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
 TRACING = (ROOT / "docs" / "tracing.md").read_text(encoding="utf-8")
 BATCHES = (ROOT / "docs" / "llm_batches.md").read_text(encoding="utf-8")
+RUNS = (ROOT / "docs" / "batches.md").read_text(encoding="utf-8")
 SHOP = "# shop.py\n"  # begins the module that the commands of that guide run
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 URLS = ("redis://localhost", "embedded:./queue")  # as the documents write them
@@ -233,6 +234,17 @@ def test_every_block_of_key_pools_runs(url, host, session, capsys, monkeypatch):
     assert "key-b False closed by hand " in capsys.readouterr().out
     assert {task.pinned for task in queue.peek(state="waiting")} == {None, "key-a"}
     assert queue.check() == []
+
+
+def test_the_crawl_of_batches_runs(url, session, capsys):
+    """It ends, and says so; the command line shows the batch with its counts."""
+    (program,) = blocks(RUNS, "python")
+    run(program, session, url)
+    assert capsys.readouterr().out == "the crawl is over: 4 pages, 1 lost\n"
+    env = {"DPQ_URL": url, "DPQ_QUEUE": "crawl"}
+    for words in (["batch"], ["batch", "run-7", "--watch"], ["batch", "run-7", "--json"]):
+        result = CliRunner().invoke(app, words, env=env)
+        assert (result.exit_code, "finished" in result.output) == (0, True), result.output
 
 
 def test_every_command_of_key_pools_runs(url, session):

@@ -3,6 +3,7 @@
 import pytest
 
 from dpq import ConfigurationError
+from dpq.operations.workers import Doing
 
 
 @pytest.fixture
@@ -115,3 +116,14 @@ def test_what_the_queue_forgets_the_worker_knows(q, clock, beat, how):
     assert seen(q) == {"w": ""}
     assert q.unquiet("w") == 1
     assert beat(quiet=True) == 0
+
+
+def test_the_history_counts_a_worker_once(q, clock):
+    """A worker that holds tasks and is quiet has three fields, and is one worker."""
+    q.push("x")
+    for name in ("a", "b"):
+        about = (name, name, "host", 77, 1, 2, 3.0, Doing([("t", 1)], 5, "t"))
+        q._session.run(q._operations.beat, *about)
+    q.quiet("a")
+    q._session.run(q._operations.remember)
+    assert [slot.workers for slot in q.history()] == [2]

@@ -96,6 +96,16 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, Any]]] = {
         {"rate": 60, "per": 60, "members": ["key-a", "eu 1:8080", "key-c"], "weight": 0.5},
     ),
     "concurrency": ({"concurrency": 3}, {"concurrency": "5"}, {"concurrency": 5}),
+    "in order": (
+        {"rate": 10, "per": 1},
+        {"in_order": "on"},
+        {"rate": 10, "per": 1, "in_order": True},
+    ),
+    "in order as before": (
+        {"rate": 10, "per": 1, "in_order": True},
+        {"rate.0": "5/s"},
+        {"rate": 5, "per": 1, "in_order": True},
+    ),
 }
 
 

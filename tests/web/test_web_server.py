@@ -201,6 +201,20 @@ def test_events_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name:
         other.drop()
 
 
+def test_a_change_of_a_limit_is_undone_from_the_events_of_all_queues(
+    dashboard: Open, q: DPQ, second: DPQ
+) -> None:
+    """Its event leads to the question that puts back what stood before, if the user may."""
+    second.set_limit(5, 1, group="a b")
+    second.set_limit(9, 1, group="a b")
+    html = dashboard(q, second, write=True).page("/events")
+    ways = re.findall(r'class="button" href="([^"]+undo=[^"]+)">Put back', html)
+    assert len(ways) == 2
+    asked = dashboard(q, second, write=True).page(ways[0].replace("&amp;", "&"))
+    assert "It puts back what stood before this change" in asked
+    assert "undo=" not in dashboard(q, second).page("/events")
+
+
 def test_schedules_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
     """Each schedule has its last and its next run, the next one first, and a button to run it."""
     with DPQ(redis, f"{queue_name}-2") as other:

@@ -9,14 +9,20 @@
 -- ARGV[5]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[6]  priority   as text, for its replay; "" to keep it; or left out
 -- ARGV[7]  residual   what the double of the priority lost; or left out
+-- ARGV[8]  told       "" for one task of many, which has no event; how many were buried, with id "", for their one
+--                     event, and nothing else is done; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
 -- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
--- Lost reply: safe to send again, the second answer is 0.
+-- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local priority, residual = ARGV[6], ARGV[7]
+local priority, residual, told = ARGV[6], ARGV[7], ARGV[8]
 
--- Needs: now, rank, fence, place, bury, times, producers
+-- Needs: now, rank, fence, place, bury, times, producers, event
+if id == '' then
+  tell('by_hand', '', '', '', string.format('buried %s running: %s', told, reason))
+  return 1
+end
 local task, refused = fence(id, token, 'b')
 if not task then
   return refused
@@ -30,7 +36,7 @@ set_priority(task, priority, residual)
 count_time(token, 1000)
 store_times('f')
 task.delivery = 'b'
-bury(id, task, reason)
+bury(id, task, reason, told == '')
 admit()
 call_all({ [''] = true, [task.group] = true })
 return 1

@@ -74,7 +74,7 @@ for _, each in ipairs(fresh) do
       batch_list().write(id, batch)
     end
   elseif not task then
-    redis.call('HSETNX', id == '' and conf or gates, id == '' and 'queue_gate' or id, raw)
+    redis.call('HSETNX', id == '' and shared or gates, id == '' and 'queue_gate' or id, raw)
     mark()
   else
     task.inline = inline(text, settings[4])

@@ -1,24 +1,25 @@
 -- bury: move tasks to the dead letters, and tell of it.
 -- Keys: stats
--- Needs: now, record, event, trim, layout, batches
+-- Needs: now, record, event, trail, trim, layout, batches
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
---        bury(id, task, reason), which makes a task a dead letter.
+--        bury(id, task, reason, silent), which makes a task a dead letter; if silent, only the trail notes it.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
 
-local function die(id, task, reason, batch)
+local function die(id, task, reason, batch, silent)
   lay_down(id, task, reason)
   if CLASSES[reason] then
     redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
   end
-  tell('dead', task.group, '', id, reason)
+  local say = silent and note or tell
+  say('dead', task.group, '', id, reason)
   if batch then
     batching().count(batch, 'left', 'dead')
   end
 end
 
-local function bury(id, task, reason)
-  die(id, task, reason, batch_in(task.options))
+local function bury(id, task, reason, silent)
+  die(id, task, reason, batch_in(task.options), silent)
   trim(2)
 end
 

@@ -18,7 +18,10 @@ local function remember()
     return 0
   end
   local counts, buckets = tally()
-  counts.closed_groups, counts.workers = redis.call('ZCARD', closed), tonumber(redis.pcall('HLEN', workers)) or 0
+  counts.closed_groups, counts.workers = redis.call('ZCARD', closed), 0
+  for _, field in ipairs(redis.pcall('HRANDFIELD', workers, '10000') or {}) do -- all: a worker may have three
+    counts.workers = counts.workers + (string.find(field, '\t', 1, true) and 0 or 1)
+  end
   local texts = { stamp }
   for _, names in ipairs({ GAUGES, TOTALS }) do
     for i = 1, #names, 2 do

@@ -19,7 +19,8 @@ local function no_room(ids, known, holders, options, group_of, fresh)
   for i = 1, #ids do
     local option = options[i]
     local group = group_of[i] or option.group
-    if group ~= '' and not known[i] and not holders[i] and not (option and (option.delay > 0 or option.cron or option.seals)) then
+    local later = option and (option.delay > 0 or option.cron or option.seals)
+    if group ~= '' and not known[i] and not holders[i] and not later then
       coming[group] = (coming[group] or 0) + 1
     end
   end
