@@ -144,7 +144,7 @@ def test_an_opening_reaches_all(family, clock):
 
 
 def test_a_queue_that_joins_later_is_told_too(family, redis, queue_name, clock):
-    """A client learns of a new queue of the family at its next pop, and then wakes its consumers."""
+    """A client learns of a new queue of the family at its next pop, and then wakes it."""
     head, crawl, _ = family
     head.set_limit(concurrency=1)
     fill([head, crawl], 2)
