@@ -52,7 +52,8 @@ def bulk(
         ),
     ],
     state: Annotated[
-        TaskState | None, typer.Option(help="Only tasks of this state.", show_default="any")
+        TaskState | None,
+        option("STATE", "ready, delayed, invisible, waiting or dead.", unset="any"),
     ] = None,
     group: OfGroup = None,
     key_prefix: Annotated[str, option("TEXT", "Only tasks whose key begins so.", unset="any")] = "",

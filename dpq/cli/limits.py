@@ -37,7 +37,7 @@ OfGroup = Annotated[
 ]
 OfEveryGroup = Annotated[
     bool,
-    typer.Option("--every-group", help="The limit of each group that has none of its own."),
+    typer.Option("--every-group", help="The limit of each group without one of its own."),
 ]
 Sure = Annotated[
     bool, typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel=SELDOM)
@@ -88,7 +88,7 @@ def set_limit(
         bool,
         typer.Option(
             "--in-order",
-            help="Run the tasks of the group one at a time; while one waits for its retry, none.",
+            help="One task at a time; a retry holds up the rest.",
         ),
     ] = False,
     burst: Annotated[
@@ -191,7 +191,7 @@ def set_limit(
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     dpq limit set 60/m --group api --member key-a --member key-b   60/m each
     dpq limit set --weight 3 --group big       three turns where others get one
-    dpq limit set --in-order --every-group     each group one by one, also over retries
+    dpq limit set --in-order --every-group     one task of a group at a time
     """
     words: list[RateLimit | Quota] = [*(rates or [])]
     windows = _with_options(

@@ -70,7 +70,7 @@ def push(
         option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
     ] = Duplicate.KEEP,
     max_attempts: Annotated[
-        int, option("N", "Failed attempts until it is dead.", seldom=True)
+        int, option("N", "Failures until it is dead.", seldom=True)
     ] = DEFAULT_MAX_ATTEMPTS,
     expires_in: Annotated[
         float | None,
@@ -100,7 +100,7 @@ def push(
     ] = None,
     batch: Annotated[
         str | None,
-        option("NAME", "Its batch: `dpq batch` counts what becomes of it.", unset="", seldom=True),
+        option("NAME", "Its batch, which `dpq batch` counts.", unset="", seldom=True),
     ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
