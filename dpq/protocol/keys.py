@@ -1,6 +1,6 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
-STORAGE_FORMAT = "01"
+STORAGE_FORMAT = "02"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
 A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
 first release know the texts 1 to 4: docs/design.md, "Another storage format"."""

@@ -35,7 +35,7 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
 }
 
 
-@pytest.mark.parametrize("text", ["1", "2", "3", "4", "001", "02", "0", "99999999999999999999"])
+@pytest.mark.parametrize("text", ["1", "2", "3", "4", "01", "002", "0", "99999999999999999999"])
 def test_another_number_is_another_format(server, q, clock, probe, redis, text):
     """Both numbers are named, by who has the queue open and by who opens it; nothing is changed."""
     q.set_limit(2, 60, 2, group="g")
@@ -84,6 +84,16 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
 
 
 EARLIER = {
+    "f8c136f": """
+local conf, FORMAT = KEYS[1], '01'
+local format = redis.call('HGET', conf, 'format')
+if format ~= FORMAT then
+  format = format and string.match(format, '^%d+$') or false
+end
+if format and format ~= FORMAT then
+  return { -8, format, FORMAT, conf }
+end
+""",
     "63d07c0": """
 local conf, partitions = KEYS[1], ARGV[1]
 local stored = redis.call('HGET', conf, 'partitions')
@@ -119,8 +129,8 @@ def test_earlier_programs_that_run_on_are_refused(server, redis, queue_name, com
         assert bool(q.repair()) == bool(lost)
         for conf, known in product(confs, range(1, 5)):
             assert redis.eval(EARLIER[commit], 1, conf, known)[1] in (
-                b"01",
-                b"(storage format 01)",
+                b"02",
+                b"(storage format 02)",
             )
         assert q.check() == []
         q.drop()
@@ -162,7 +172,7 @@ def test_the_copy_of_another_format(q, clock, probe, redis, text):
     with DPQ(redis, q.queue_name, clock=clock) as late:
         for client in (q, late):
             if text == "5":
-                told = "format 5, and this DPQ knows format 01"
+                told = "format 5, and this DPQ knows format 02"
                 with pytest.raises(ConfigurationError, match=told):
                     client.pop()
             else:
