@@ -188,14 +188,14 @@ def test_the_command(traced, clock, probe, server):
         pytest.skip("a double has no address")
     args = ["--url", url, "--queue", traced.queue_name, "trail"]
     lines = CliRunner().invoke(app, args).stdout.splitlines()
-    assert [line.split(" ")[2:] for line in lines] == [
+    assert [line.split(" ")[3:] for line in lines] == [
         ["pushed", traced.trail()[0].task_id, "g", "priority", "0"],
         ["dead", "T", r"\x1b[2J\n"],
     ]
     lines = CliRunner().invoke(app, [*args, "--json", "-n", "1"]).stdout.splitlines()
     assert json.loads(lines[0])["detail"] == told["detail"]
     lines = CliRunner().invoke(app, [*args, "T"]).stdout.splitlines()
-    assert [line.split(" ")[2:] for line in lines] == [["dead", "T", r"\x1b[2J\n"]]
+    assert [line.split(" ")[3:] for line in lines] == [["dead", "T", r"\x1b[2J\n"]]
     assert "nothing of 'U' in the trail" in CliRunner().invoke(app, [*args, "U"]).stderr
     assert CliRunner().invoke(app, [*args, "T", "--follow"]).exit_code == 2
 

@@ -984,8 +984,8 @@ home_of | a dead task in no set comes to life | lua/repair
 -  or #states == 0 and task.reason ~= '' then
 +  then
 home_of | a repair forgets a delay | lua/repair
-- task.deliveries == '0' and task.enqueued + task.wait > now then
-+ false then
+- task.enqueued + task.wait > now or
++ false or
 oldest_ready | what waits for long is counted from its push | lua/stats
 - now - task.enqueued - task.wait
 + now - task.enqueued
@@ -1782,7 +1782,7 @@ busy_handlers | one free handler does not count | daemon/verdicts::test_each_sta
 busy_handlers | a quiet worker has free handlers | daemon/verdicts::test_each_state_is_found
 - few = awake(workers)
 + few = list(workers)
-_all_quiet | all workers are quiet, and others take the tasks | daemon/verdicts::test_each_state_is_found
+_all_quiet | all workers are quiet, others take tasks | daemon/verdicts::test_each_state_is_found
 - or others_ask(facts.survey, facts.workers)
 + or False
 doctor | a queue that needs a person is well | daemon/verdicts::test_every_surface_says_the_same

@@ -107,10 +107,10 @@ enter | among equals of a group the newcomer leads | rare
 + member > first
 release.lua | a release takes a new place | rare
 - task.delivery = 'r'
-- if priority
+- set_priority
 + task.delivery = 'r'
 + task.order = string.sub(task.order, 1, -16) .. '999999999999990'
-+ if priority
++ set_priority
 fail.lua | fail counts what the end of the lease has counted | rare
 - local counts = task.delivery == '-' or task.delivery == 'd'
 + local counts = true
