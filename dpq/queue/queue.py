@@ -565,7 +565,7 @@ class DPQ(QueueLife[P]):
             PayloadError: The result has no JSON form, or is too long. Nothing changed: the lease
                 goes on, and the task can be acked in another way.
         """
-        line = result_line(result, keep, task.id)
+        line = result_line(result, keep, getattr(task, "id", ""))
         return self._end(self._operations.ack, task, cost, line)
 
     def ack_many(

@@ -42,6 +42,14 @@ class Tracing(Protocol):
         """Take note of the end of the call, in the thread or asyncio task in which it began."""
 
 
+def _is_answer(result: object) -> bool:
+    """Say whether a result is an answer of an HTTP client, which the worker reads itself."""
+    try:
+        return getattr(result, "headers", None) is not None
+    except Exception:  # a property of its own that fails
+        return False
+
+
 class HandlerCalls(Generic[Q]):
     """The handlers, the hooks and the counts of a worker, for all its runs.
 
@@ -111,8 +119,7 @@ class HandlerCalls(Generic[Q]):
         keep = self._keep if named is None else named
         if keep:
             return kept_line(result, keep, task)
-        dropped = result is not None and getattr(result, "headers", None) is None
-        if dropped and not self._told_of_results:
+        if result is not None and not (self._told_of_results or _is_answer(result)):
             self._told_of_results = True
             queue, name = self._queues[queue_index].queue_name, self._name_of(task)
             log.info(

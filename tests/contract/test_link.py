@@ -101,20 +101,27 @@ def test_other_clients_are_used_as_they_are(server: Server, redis: Redis, queue_
         q.drop()
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
 def test_the_heartbeat_stops_when_the_lease_is_lost(
-    live: DPQ[Any], caplog: pytest.LogCaptureFixture
+    live: DPQ[Any], caplog: pytest.LogCaptureFixture, cancelled: bool
 ) -> None:
-    """A heartbeat that is refused says so once and ends."""
+    """A heartbeat that is refused says so once and ends; it tells a cancelled task apart."""
     live.push(1)
     with (
-        caplog.at_level(logging.WARNING),
+        caplog.at_level(logging.INFO),
         pytest.raises(LeaseLostError),
         live.lease(visibility=0.3) as task,
     ):
-        live.cancel(task.id)
-        wait_for(lambda: "lost" in caplog.text, lambda: caplog.text)
+        if cancelled:
+            live.cancel(task.id)
+        else:
+            with DPQ[Any](live.redis, live.queue_name) as other:
+                other.fail(task, "no", delay=0)
+                other.pop()
+        said = f"task {task.id} was cancelled" if cancelled else f"lease of task {task.id} lost: "
+        wait_for(lambda: said in caplog.text, lambda: caplog.text)
         raise LeaseLostError("finish", [task.id])
-    assert caplog.text.count(f"lease of task {task.id} lost: ") == 1
+    assert caplog.text.count(said) == 1
 
 
 def test_the_heartbeat_outlives_a_fault(

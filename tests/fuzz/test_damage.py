@@ -38,7 +38,10 @@ from dpq.testing import Clock
 NAME = "fuzz"
 NOW = 1_700_000_000_000
 
-HASHES = ("groups", "payload", "meta", "keys", "conf", "stats", "limits", "gates")
+HASHES = (
+    *("groups", "payload", "meta", "keys", "conf", "stats", "limits", "gates"),
+    *("batches", "results", "progress"),
+)
 SETS = tuple(part for part in PARTS if part not in HASHES)
 
 ALLOWED = (DPQError, RedisError)
@@ -149,7 +152,7 @@ def damage(redis: Redis, kind: str, part: str, where: Any, what: Any) -> bytes |
         return all_or_none
     if kind == "registry":
         redis.sadd(REGISTRY, where)
-    elif redis.type(key) == b"string":
+    elif redis.type(key) in (b"string", b"stream"):
         return None
     elif kind == "new field":
         redis.hset(key, where, what)

@@ -27,7 +27,7 @@ if shared ~= conf then -- the limits stay for the other queues of the family
     end
   until cursor == '0'
   return redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys, conf,
-    stats, wake, tick, workers, history, events, trail)
+    stats, wake, tick, workers, history, events, trail, batches, cancelled, results, progress)
 elseif redis.call('HGET', conf, 'family') then
   return redis.error_reply('ERR DPQ: drop the other queues of this family first')
 end
