@@ -181,7 +181,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if path.stem in SHELLS:
             others = []
         elif others and path.stem not in EVERY_SERVER:
-            others = [others[turn % len(others)]]
+            few = settings.get_current_profile_name() != "soak" and turn // 8 % 2 == 0
+            others = [] if few else [others[turn % len(others)]]
         engines = [first, *others]
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS | EVERY_SERVER
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
