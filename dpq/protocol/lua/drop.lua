@@ -26,10 +26,12 @@ if shared ~= conf then -- the limits stay for the other queues of the family
       end
     end
   until cursor == '0'
-  return redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys, conf,
-    stats, wake, tick, workers, history, events, trail, batches, cancelled, results, progress)
 elseif redis.call('HGET', conf, 'family') then
   return redis.error_reply('ERR DPQ: drop the other queues of this family first')
 end
-return redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys, conf, stats,
-  wake, tick, limits, gates, tracked, workers, history, events, trail, batches, cancelled, results, progress)
+local removed = redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys,
+  conf, stats, wake, tick, workers, history, events, trail, batches, cancelled, results, progress)
+if shared == conf then -- no other queue has these limits
+  removed = removed + redis.call('UNLINK', limits, gates, tracked)
+end
+return removed
