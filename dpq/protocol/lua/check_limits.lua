@@ -38,9 +38,10 @@ local function has_ended(member)
     return lost and problem('caller in no line', member, 'in tracked') or tonumber(ends) <= instant
   elseif id and is_permit(id) then
     return not permit_out(id)
-  elseif member == '\t' or kin and (string.find(member, '\12', 1, true) or id and redis.call('HEXISTS', meta, id) == 0)
-  then -- a lease of another queue of the family, or a queue in its line -- waiters at a full queue
+  elseif member == '\t' then -- waiters at a full queue
     return false
+  elseif kin and (string.find(member, '\12', 1, true) or id and redis.call('HEXISTS', meta, id) == 0) then
+    return false -- a queue of the family in its line, or a lease of another queue
   end
   local task = id and read(redis.call('HGET', meta, id) or '')
   local runs_as = task and live_note(task, RUNS_AS)
