@@ -88,11 +88,20 @@ class Budget:
         return cls.from_headers(headers, status)
 
 
+def is_answer(result: object) -> bool:
+    """Say whether what a handler has returned is its answer: one of any HTTP client has headers."""
+    try:
+        return getattr(result, "headers", None) is not None
+    except Exception as error:  # it is another thing, whose `headers` fail
+        raise_interruption(error)
+        return False
+
+
 def budgets_in(result: Any) -> list[Budget]:
     """Read what a host says is left, if a handler has returned its answer; else []."""
     try:
-        return Budget.from_response(result) if getattr(result, "headers", None) is not None else []
-    except Exception as error:  # it is no answer
+        return Budget.from_response(result) if is_answer(result) else []
+    except Exception as error:  # it cannot be read
         raise_interruption(error)
         return []
 

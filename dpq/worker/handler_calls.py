@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
+from dpq.model.budget import is_answer
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
 from dpq.queue.end_log import about, in_words, log_failed, name_of
@@ -40,14 +41,6 @@ class Tracing(Protocol):
 
     def end(self, error: BaseException | None) -> None:
         """Take note of the end of the call, in the thread or asyncio task in which it began."""
-
-
-def _is_answer(result: object) -> bool:
-    """Say whether a result is an answer of an HTTP client, which the worker reads itself."""
-    try:
-        return getattr(result, "headers", None) is not None
-    except Exception:  # a property of its own that fails
-        return False
 
 
 class HandlerCalls(Generic[Q]):
@@ -119,7 +112,7 @@ class HandlerCalls(Generic[Q]):
         keep = self._keep if named is None else named
         if keep:
             return kept_line(result, keep, task)
-        if result is not None and not (self._told_of_results or _is_answer(result)):
+        if result is not None and not (self._told_of_results or is_answer(result)):
             self._told_of_results = True
             queue, name = self._queues[queue_index].queue_name, self._name_of(task)
             log.info(
