@@ -325,6 +325,19 @@ class QueueBase(Generic[P]):
         return int(self._setting("trail_max_events", "0"))
 
 
+def check_one_client(queues: Sequence[QueueBase[Any]], kind: type[QueueBase[Any]]) -> None:
+    """Refuse queues with different clients, which one connection cannot serve.
+
+    Raises:
+        ConfigurationError: They have different clients.
+    """
+    if any(queue.redis is not queues[0].redis for queue in queues):
+        raise ConfigurationError(
+            "the queues have different clients: give all of them one, as in "
+            f"{kind.__name__}(first.redis, 'second')"
+        )
+
+
 def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple[str, bool] | None:
     """Check the arguments of a pop that names its task; return None if it names none.
 

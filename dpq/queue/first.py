@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import P
 from dpq.model.validation import milliseconds
+from dpq.queue.base import check_one_client
 from dpq.queue.queue import DPQ
 from dpq.transport.watches import (
     Marker,
@@ -70,11 +71,7 @@ def _checked(queues: Iterable[DPQ[P]]) -> list[DPQ[P]]:
         raise ConfigurationError(
             f"queues is {queues!r}: it must be a list of at least one {DPQ.__name__}"
         )
-    if any(queue.redis is not named[0].redis for queue in named):
-        raise ConfigurationError(
-            "the queues have different clients: give all of them one, as in "
-            f"{DPQ.__name__}(first.redis, 'second')"
-        )
+    check_one_client(named, DPQ)
     return named
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import P
 from dpq.model.validation import milliseconds
+from dpq.queue.base import check_one_client
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.transport.watches import (
     Marker,
@@ -68,11 +69,7 @@ def _checked(queues: Iterable[AsyncDPQ[P]]) -> list[AsyncDPQ[P]]:
         raise ConfigurationError(
             f"queues is {queues!r}: it must be a list of at least one {AsyncDPQ.__name__}"
         )
-    if any(queue.redis is not named[0].redis for queue in named):
-        raise ConfigurationError(
-            "the queues have different clients: give all of them one, as in "
-            f"{AsyncDPQ.__name__}(first.redis, 'second')"
-        )
+    check_one_client(named, AsyncDPQ)
     return named
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, get_args
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_SECONDS, number, whole_number
-from dpq.queue.base import QueueBase
+from dpq.queue.base import QueueBase, check_one_client
 from dpq.queue.inside import leases_of, operations_of, process_name
 from dpq.worker.handlers import (
     ASYNC_HANDLER,
@@ -129,11 +129,7 @@ class WorkerBase(Generic[Q]):
             raise ConfigurationError(
                 f"queues is {queues!r}: it must be a {self._kind().__name__}, or some of them"
             )
-        if any(queue.redis is not named[0].redis for queue in named):
-            raise ConfigurationError(
-                "the queues have different clients: give all of them one, as in "
-                f"{self._kind().__name__}(first.redis, 'second')"
-            )
+        check_one_client(named, self._kind())
         if len(waits := {queue.durability for queue in named}) > 1:
             raise ConfigurationError(
                 f"the queues differ in durability ({', '.join(sorted(waits))}): a worker ends "
