@@ -39,7 +39,7 @@ def keep_seconds(keep: float, name: str = "keep") -> float:
     return keep
 
 
-def result_line(result: Any, keep: float, task_id: str) -> str:
+def result_line(result: Any, keep: float, task: object) -> str:
     """Write a result as ack sends it; "" for `NO_RESULT`.
 
     Raises:
@@ -51,7 +51,7 @@ def result_line(result: Any, keep: float, task_id: str) -> str:
     from pydantic_core import PydanticSerializationError, from_json, to_json
 
     ms = round(keep_seconds(keep) * 1000)
-    kind = type(result).__name__
+    kind, task_id = type(result).__name__, getattr(task, "id", None)
     try:
         body = to_json(result, inf_nan_mode="constants")
         from_json(body)

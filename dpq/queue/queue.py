@@ -565,7 +565,7 @@ class DPQ(QueueLife[P]):
             PayloadError: The result has no JSON form, or is too long. Nothing changed: the lease
                 goes on, and the task can be acked in another way.
         """
-        line = result_line(result, keep, getattr(task, "id", ""))
+        line = result_line(result, keep, task)
         return self._end(self._operations.ack, task, cost, line)
 
     def ack_many(
@@ -594,9 +594,10 @@ class DPQ(QueueLife[P]):
         given, told = list(tasks), None if costs is None else list(costs)
         lines = None
         if results is not None:
-            kept = list(results)
-            ids = [task.id for task in given] + [""] * (len(kept) - len(given))
-            lines = [result_line(result, keep, id_) for result, id_ in zip(kept, ids, strict=False)]
+            lines = [
+                result_line(result, keep, given[n] if n < len(given) else None)
+                for n, result in enumerate(results)
+            ]
         return self._session.run(self._operations.ack_many, given, told, lines)
 
     def extend(self, task: Task[P], seconds: float) -> datetime:

@@ -360,6 +360,6 @@ def kept_line(result: Any, keep: float, task: Task[Any]) -> str:
         Reject: It cannot be kept: to run the handler again would not help.
     """
     try:
-        return result_line(result, keep, task.id)
+        return result_line(result, keep, task)
     except PayloadError as error:
         raise Reject(f"its result cannot be kept: {error}") from error
