@@ -314,7 +314,8 @@ def _moving(facts: Facts) -> Finding | None:
         if worker.seen_seconds > LATE_SECONDS
     ][:1]
     if quiet := [worker for worker in alive(facts.workers) if worker.quiet_since]:
-        said.append(f"{len(quiet)} of {len(facts.workers)} workers is quiet")
+        verb = "is" if len(quiet) == 1 else "are"
+        said.append(f"{len(quiet)} of {len(facts.workers)} workers {verb} quiet")
     return Finding(VerdictState.MOVING, "; ".join(said))
 
 
