@@ -167,6 +167,7 @@ class QueueMachine(RuleBasedStateMachine):
             max_tasks=bounds.get("max_tasks"),
             max_waiting=bounds.get("max_waiting"),
             drops="when_full" in bounds,
+            of_family=self.name_end != "",
         )
         if bounds:
             self.q.set_bounds(**bounds)
