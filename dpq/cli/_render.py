@@ -36,7 +36,7 @@ from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
 from dpq.views.schedule_text import say_schedule
 from dpq.views.verdict import say_drain
-from dpq.views.workers import say_quiet
+from dpq.views.workers import Working, say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -317,14 +317,14 @@ def batches_table(title: str, batches: Sequence[BatchState]) -> Table:
     return made
 
 
-def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+def workers_table(workers: Sequence[Working]) -> Table:
     """Make a table of workers, one on each line; most names contain the host already."""
-    numbers = ("pid", "running", "of", "holds")
-    columns = ("host", "pid", "queues", "running", "of", "holds", "longest")
+    numbers = ("pid", "running", "of", "holds", "p99")
+    columns = ("host", "pid", "queues", "running", "of", "holds", "longest", "p99")
     times = ("since (UTC)", "last seen")
-    wraps = ("worker", "host", "queues")
-    goes = ("since (UTC)", "host", "pid", "of", "holds", "queues", "running", "last seen")
-    quiet = ["quiet"] if any(row["quiet_queues"] for row in workers) else []
+    wraps = ("worker", "host", "queues", "longest")
+    goes = ("since (UTC)", "host", "pid", "of", "holds", "queues", "running", "last seen", "p99")
+    quiet = ["quiet"] if any(each.quiet for each in workers) else []
     made = _table(
         "workers",
         "worker",
@@ -335,14 +335,16 @@ def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
         wraps=(*wraps, *quiet),
         goes=goes,
     )
-    for row in workers:
-        longest, task = row["longest_seconds"], row["longest_task"]
-        hangs = None if longest is None else f"{span(longest)} {task}"
-        counts = (row["running"], row["concurrency"], row["holds"], hangs)
-        quiet_of = say_quiet(row["quiet_queues"], row["queues"]) or None
-        names = (row["name"], *(quiet_of for _ in quiet), row["host"], row["pid"])
-        texts = (*names, ", ".join(row["queues"]), *counts)
-        made.add_row(*_cells([*texts, row["since"], f"{span(row['seen_seconds'])} ago"]))
+    for each in workers:
+        info, p99 = each.info, None if each.p99 is None else span(each.p99)
+        longest = None if info.longest_seconds is None else span(info.longest_seconds)
+        if longest and info.longest_task not in (None, "-"):
+            longest = f"{longest}{', HANGS:' * each.hangs} {info.longest_task}"
+        counts = (each.running, info.concurrency, each.holds, longest, p99)
+        quiet_of = say_quiet(each.quiet, each.queues) or None
+        names = (info.name, *(quiet_of for _ in quiet), info.host, info.pid)
+        seen = f"{'LATE, ' * each.late}{span(info.seen_seconds)} ago"
+        made.add_row(*_cells([*names, ", ".join(each.queues), *counts, info.since, seen]))
     return made
 
 

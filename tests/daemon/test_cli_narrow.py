@@ -12,6 +12,8 @@ from rich.table import Table
 
 from dpq import DPQ, Push, TaskState
 from dpq.cli import _render as render
+from dpq.model.reports import WorkerInfo
+from dpq.views.workers import Working
 
 NAME = "文字の長い名前" * 3 + "\u202eevil" + "x" * 30
 REASON = "HTTP 404 for page 17 of the site"
@@ -29,21 +31,23 @@ def plant(q: DPQ[Any]) -> None:
 
 
 def _workers(q: DPQ[Any]) -> Table:
-    row = {
-        "name": NAME,
-        "host": "host-7.example.internal",
-        "pid": 4_194_303,
-        "queues": ["mails", "pages", "thumbnails"],
-        "quiet_queues": [],
-        "running": 12,
-        "concurrency": 12,
-        "holds": 24,
-        "longest_seconds": 480.0,
-        "longest_task": "19e5f3a7c1b-3f",
-        "since": datetime(2026, 11, 24, 3, tzinfo=UTC),
-        "seen_seconds": 2.0,
-    }
-    return render.workers_table([row])
+    at = datetime(2026, 11, 24, 3, tzinfo=UTC)
+    info = WorkerInfo(
+        id="w",
+        name=NAME,
+        host="host-7.example.internal",
+        pid=4_194_303,
+        queue="mails",
+        running=12,
+        concurrency=12,
+        since=at,
+        seen=at,
+        seen_seconds=2.0,
+        longest_seconds=480.0,
+        longest_task="19e5f3a7c1b-3f",
+    )
+    queues = ["mails", "pages", "thumbnails"]
+    return render.workers_table([Working(info, queues, 12, 24, 2.0, False, True, [])])
 
 
 TABLES: dict[str, tuple[Callable[[DPQ[Any]], Table], str, str]] = {
