@@ -104,11 +104,6 @@ def queue_label(value: Any) -> str:
     return str(value)
 
 
-def head_of(name: str) -> str:
-    """Return the queue whose limits a queue follows: `api` for `{api}crawl`; else its own name."""
-    return name[1 : name.index("}")] if name.startswith("{") else name
-
-
 def one_line(text: object) -> str:
     """Shorten a text that is stored with a task to its bound, without control characters."""
     line = "".join(

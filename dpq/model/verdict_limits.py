@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Callable, Sequence
 
+from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
 from dpq.model.survey import Held, News
-from dpq.model.validation import head_of
 from dpq.model.verdict_facts import Facts, Finding, VerdictState, tasks_are, with_queue, worker_name
 
 FLOWS_SECONDS = 60.0

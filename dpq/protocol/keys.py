@@ -1,6 +1,6 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
-from dpq.model.validation import head_of
+from dpq.model.family import head_of
 
 STORAGE_FORMAT = "02"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
