@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
+from textwrap import wrap
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -57,6 +58,10 @@ WRAPS_FROM = 16
 """Characters that a column of long texts has at least; then its texts wrap, or are cut."""
 
 
+RATE_CHARACTERS = 31
+"""Characters of a line of a rate, as in `25000000/day@Europe/Berlin`: the longest names of zones."""
+
+
 class Ranked(Table):
     """A table that leaves out columns if there is no room for all, and says which.
 
@@ -86,7 +91,8 @@ class Ranked(Table):
         """Return the least width: texts of any length wrap, and all else stands in one line."""
         widths = [0]
         for column in self.columns:
-            longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+            cells = (column.header, *column.cells)
+            longest = max(cell_len(line) for cell in cells for line in str(cell).split("\n"))
             least = longest if column.no_wrap else min(longest, WRAPS_FROM)
             widths.append(max(least, column.min_width or 0))
         return sum(widths) + 2 * len(self.columns)  # two spaces behind each
@@ -372,19 +378,30 @@ def scope_name(group: str | None) -> str:
 def limit_table(title: str, states: Sequence[LimitState]) -> Table:
     """Make a table of limits and their states, one on each line; further windows on more lines."""
     numbers = ("left", "in flight", "waiting")
-    wide = ("what", "rate", "state")
+    wide = ("what", "state")
     goes = ("in flight", "waiting", "left")
     made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide, goes=goes)
     for state in states:
         windows = [*zip_longest(_rates(state), map(_units, state.units_left), fillvalue="-")]
-        windows += [*_quotas(state), *_budgets(state)]
-        first, *others = windows or [("-", "-")]
-        made.add_row(scope_name(state.group), *first, *_counts(state), _now(state))
-        for window in others:
-            made.add_row("", *window)
+        windows += [
+            (f"{quota} (until {until})" if until else quota, left)
+            for quota, left, until in _quotas(state)
+        ]
+        windows += _budgets(state)
+        (rate, left), *others = windows or [("-", "-")]
+        made.add_row(scope_name(state.group), _lines(rate), left, *_counts(state), _now(state))
+        for rate, left in others:
+            made.add_row("", _lines(rate), left)
         for member in state.members:
             made.add_row(*_member_row(member, state.windows))
     return made
+
+
+def _lines(rate: str) -> str:
+    """Break a rate between its words, so that a narrow table cannot break it within one."""
+    if max(map(len, rate.split()), default=0) > RATE_CHARACTERS:
+        rate = rate.replace("@", " @")  # a long name of a zone has a line of its own
+    return "\n".join(wrap(rate, RATE_CHARACTERS, break_on_hyphens=False))
 
 
 def _member_row(member: MemberState, windows: Sequence[RateLimit]) -> tuple[str, ...]:
@@ -400,9 +417,9 @@ def group_sheet(title: str, state: LimitState) -> Table:
         made.add_row("rate", rate)
         if left is not None:
             made.add_row("units left", _units(left))
-    for quota, units in _quotas(state):
+    for quota, left, until in _quotas(state):
         made.add_row("quota", quota)
-        made.add_row("units left", units)
+        made.add_row("units left", f"{left} until {until}" if until else left)
     for budget in _budgets(state):
         made.add_row(*budget)
     in_flight, waiting = _counts(state)
@@ -431,13 +448,14 @@ def _rates(state: LimitState) -> list[str]:
     return texts
 
 
-def _quotas(state: LimitState) -> list[tuple[str, str]]:
-    """Write the quotas, and what is left of each until its period ends."""
+def _quotas(state: LimitState) -> list[tuple[str, str, str]]:
+    """Write the quotas, what is left of each, and when its period ends, or ""."""
     of = " (of every group)" if state.default else ""
     return [
         (
             quota_text(one.quota).replace(",", ", ") + of,
-            f"{one.left} until {_until(one.resets_at)}" if one.resets_at else "-",
+            f"{one.left}" if one.resets_at else "-",
+            _until(one.resets_at) if one.resets_at else "",
         )
         for one in state.quotas
     ]
