@@ -59,7 +59,7 @@ WRAPS_FROM = 16
 
 
 RATE_CHARACTERS = 31
-"""Characters of a line of a rate, as in `25000000/day@Europe/Berlin`: the longest names of zones."""
+"""Characters of a line of a rate: `25000000/day@Europe/Berlin` fits, and each name of a zone."""
 
 
 class Ranked(Table):
