@@ -28,7 +28,9 @@ DESTROYS = ("cancel", "bury", "purge")
 JobState = Literal["counting", "counted", "running", "done", "stopped", "failed"]
 
 
-def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any, by: str) -> tuple[int, int]:
+def act(
+    queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None, by: str = ""
+) -> tuple[int, int]:
     """Do an action on some tasks; return how many were changed, and how many had changed."""
     session, done, missed = session_of(queue), 0, 0
     alone = action == "bury" and len(ids) == 1
