@@ -193,7 +193,7 @@ class Event(BaseModel):
         task_id: The task, or "".
         detail: More about it, in a few words.
         before: Of `limit_set`, the rules that stood before, "" for no limit; None for other kinds.
-        by: Of `limit_set`, the name of who has changed the limit, as far as it is known.
+        by: Of `limit_set` and `by_hand`, the name of who has done it, as far as it is known.
     """
 
     model_config = ConfigDict(frozen=True)

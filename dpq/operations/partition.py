@@ -439,13 +439,12 @@ class Partition(
         return once(self._buried(task, reason, cost, priority))
 
     def bury_silently(self, task: Task[P], reason: str) -> Steps[int]:
-        """Give one task of many up: `tell_of_buried` adds one event for all."""
+        """Give one task of many up: `tell_by_hand` adds one event for all."""
         return once(self._of_holder("bury", "bury", task, one_line(reason), more=("", "", "")))
 
-    def tell_of_buried(self, count: int, reason: str) -> Steps[int]:
-        """Add the one event of many tasks that were given up."""
-        args = [self._now(), "", "", one_line(reason), "", "", "", count]
-        return self._ask("bury", args, same)
+    def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
+        """Add the one event of an action on many tasks; `by` names who has done it, or is ""."""
+        return self._ask("bury", [self._now(), "", "", one_line(detail), "", "", "", by], same)
 
     def _buried(
         self,

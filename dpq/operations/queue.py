@@ -452,9 +452,9 @@ class QueueOperations(Generic[P]):
         """Give one task of many up, without an event."""
         return self._of(leased(task).id).bury_silently(task, reason)
 
-    def tell_of_buried(self, count: int, reason: str) -> Steps[int]:
-        """Add the one event of many tasks that were given up."""
-        return self.partitions[0].tell_of_buried(count, reason)
+    def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
+        """Add the one event of an action on many tasks."""
+        return self.partitions[0].tell_by_hand(detail, by)
 
     def finish(
         self,

@@ -1,5 +1,7 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
+from dpq.model.family import head_of
+
 STORAGE_FORMAT = "02"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
 A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
@@ -54,11 +56,6 @@ OF_FAMILY = frozenset({"limits", "gates", "tracked"})
 MEMBER_PARTS = ("conf", "closed", "wake", "tick")
 """The keys of each queue of a family that scripts get behind their own keys; lua/lib/family.lua
 reads them."""
-
-
-def head_of(name: str) -> str:
-    """Return the queue whose limits a queue follows: `api` for `{api}crawl`; else its own name."""
-    return name[1 : name.index("}")] if name.startswith("{") else name
 
 
 def family_keys(name: str, confs: str) -> tuple[str, ...]:

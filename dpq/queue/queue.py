@@ -953,6 +953,7 @@ class DPQ(QueueLife[P]):
         reason: str | None = None,
         rate: float | None = None,
         progress: Callable[[BulkProgress], object] | None = None,
+        by: str | None = None,
     ) -> BulkProgress:
         """Do an action on all tasks that pass a filter, in steps of 200.
 
@@ -967,6 +968,7 @@ class DPQ(QueueLife[P]):
             reason: The reason of `bury`.
             rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
             progress: Called after each step; the action stops if it returns False.
+            by: The person or program that does so, for the event.
 
         Returns:
             What was done. Tasks that have changed before their turn are left, and counted. If a
@@ -978,7 +980,7 @@ class DPQ(QueueLife[P]):
         from dpq.operations.bulk import Bulk
 
         value = priority if action == "update" else reason
-        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate)
+        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate, by)
         goes_on = True
         while goes_on and self._session.run(bulk.count_some):
             goes_on = progress is None or progress(bulk.progress()) is not False
