@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic_core import to_json
 
+from dpq.model.backoff import delay_after
 from dpq.model.cost import write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.interrupts import expected
@@ -403,7 +404,7 @@ class Partition(
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
-            delay = self._backoff.delay(leased(task).attempt, chance)
+            delay = delay_after(task.backoff or self._backoff, task.attempt, chance)
         message = "" if error is None else one_line(error)
         more = _more(cost, () if priority is None else encode_priority(priority))
         return self._failed(task, (delay_milliseconds(delay), message, *more))

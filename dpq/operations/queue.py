@@ -462,12 +462,14 @@ class QueueOperations(Generic[P]):
         error: BaseException | None,
         cost: Cost | None = None,
         result: str = "",
+        delay: float | timedelta | None = None,
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent, `result` the line of its result, or "". A signal says
-        how the task goes on. Other errors fail the task. KeyboardInterrupt, SystemExit and a
-        cancelled asyncio task give the task back, uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "", and `delay`
+        the time that a failed task waits, unless a `Retry` says so. A signal says how the task goes
+        on. Other errors fail the task. KeyboardInterrupt, SystemExit and a cancelled asyncio task
+        give the task back, uncounted.
         """
         if error is None:
             return self.ack(task, cost, result)
@@ -478,9 +480,9 @@ class QueueOperations(Generic[P]):
         if isinstance(error, Release):
             return self.release(task, error.delay, None, cost)
         if isinstance(error, Retry):
-            return self.fail(task, error, error.delay, cost)
+            return self.fail(task, error, delay if error.delay is None else error.delay, cost)
         if isinstance(error, Exception):
-            return self.fail(task, error_line(error), None, cost)
+            return self.fail(task, error_line(error), delay, cost)
         return self.release(task, 0, None, cost)
 
     # Results and progress

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from dpq.model.cost import read_cost, write_cost
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import decode_priority, encode_priority
+from dpq.model.validation import listed_delays
 from dpq.protocol.records import (
     BATCH,
     COMMON_ATTEMPTS,
@@ -25,6 +26,7 @@ from dpq.protocol.records import (
     RUNS_AS,
     SPENT,
     UNREADABLE,
+    read_backoff,
     read_trace,
     record_parts,
     split_notes,
@@ -132,6 +134,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "visibility_ms": int(visibility),
         "time_limit_ms": int(limit.partition(" ")[0]),
         "trace": read_trace(notes.get(OPTIONS, "")),
+        "backoff_ms": [round(s * 1000) for s in read_backoff(notes.get(OPTIONS, "")) or ()],
         "member": notes.get(PIN),
         "batch": None if batch[:1] in ("", SEALS) else batch,
         "seals": batch[1:] if batch[:1] == SEALS else None,
@@ -238,6 +241,16 @@ def _notes(value: Any) -> str:
     return "".join(chr(mark) + text for mark, text in found)
 
 
+def _delays(value: Any) -> str:
+    if not isinstance(value, list):
+        raise ValueError("must be a list of ms")  # noqa: TRY004 - the caller names the field
+    try:
+        delays = listed_delays([_count(each) / 1000 for each in value])
+    except ConfigurationError as error:
+        raise ValueError(str(error).partition(": it ")[2]) from None
+    return " +" + ",".join(str(round(each * 1000)) for each in delays)
+
+
 def _bool(value: Any) -> bool:
     if type(value) is not bool:
         raise ValueError("must be true or false")
@@ -249,7 +262,7 @@ _USUAL: dict[str, Any] = {
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
-    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "notes": {}},
+    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "backoff_ms": [], "notes": {}},
 }
 """The values of fields that a line leaves out."""
 
@@ -259,7 +272,14 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms", "max_attempts"), _count),
     **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
     **dict.fromkeys(("visibility_ms", "time_limit_ms"), _count),
-    **{"cost": write_cost, "group": _name, "key": _name, "reason": _text, "error": _text},
+    **{
+        "backoff_ms": _delays,
+        "cost": write_cost,
+        "group": _name,
+        "key": _name,
+        "reason": _text,
+        "error": _text,
+    },
     **{"trace": _text, "member": _name, "batch": _name, "seals": _name, "schedule": _schedule},
 }
 
@@ -295,9 +315,9 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
         f"{read['max_attempts']} {priority} {read['cost']} {read['wait_ms']} {read['expires_ms']}"
     )
     notes = ""
-    if read["visibility_ms"] or read["time_limit_ms"] or read["trace"]:
-        trace = f" {read['trace']}" if read["trace"] else ""
-        notes = f"{OPTIONS}{read['visibility_ms']} {read['time_limit_ms']}{trace}"
+    if read["visibility_ms"] or read["time_limit_ms"] or read["trace"] or read["backoff_ms"]:
+        more = (f" {read['trace']}" if read["trace"] else "") + (read["backoff_ms"] or "")
+        notes = f"{OPTIONS}{read['visibility_ms']} {read['time_limit_ms']}{more}"
     notes += f"{PIN}{read['member']}" if read["member"] is not None else ""
     if read["batch"] or read["seals"]:
         notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"

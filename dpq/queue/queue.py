@@ -35,7 +35,7 @@ from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
-from dpq.model.validation import milliseconds, number
+from dpq.model.validation import Delays, milliseconds, number
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
@@ -174,6 +174,7 @@ class DPQ(QueueLife[P]):
         time_limit: float | None = None,
         member: str | None = None,
         batch: str | None = None,
+        backoff: Delays | None = None,
         timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
@@ -215,6 +216,9 @@ class DPQ(QueueLife[P]):
                 that come after this one wait, too. It means nothing for a group without members.
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
+            backoff: The delays after its failed attempts, as in `[1, 5, 30, 300]`, instead of the
+                queue's backoff: 1 to 16 numbers of seconds, or timedeltas, from 0 to 10 years. The
+                last one repeats. They are exact, without jitter.
             timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
                 task, on the server and without polling; 0 does not wait, None waits for ever.
                 Whoever makes room, an ack for example, calls the producer that has waited longest.
@@ -257,6 +261,7 @@ class DPQ(QueueLife[P]):
             time_limit=time_limit,
             member=member,
             batch=batch,
+            backoff=backoff,
         )
         if timeout == 0:
             return self._session.run(self._operations.push, given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
@@ -43,6 +44,7 @@ class Done(NamedTuple):
         budgets: The budgets that its host named; they are sent once, before its end.
         cost: What it has spent, or None.
         kept: The line of its result, or "".
+        delay: Seconds until the next attempt if this one has failed; None takes the task's backoff.
     """
 
     queue_index: int
@@ -52,6 +54,7 @@ class Done(NamedTuple):
     budgets: Sequence[Budget] = ()
     cost: Cost | None = None
     kept: str = ""
+    delay: float | timedelta | None = None
 
     def closes(self, queue_index: int, task: Task[Any]) -> bool:
         """Return True if `task` would hit the limit that this handler has hit."""
@@ -119,7 +122,8 @@ def _end(done: Done, queue: QueueOperations[Any]) -> Ending:
     try:
         if error is None or isinstance(error, Exception | GivenBack):
             decides = None if isinstance(error, GivenBack) else error
-            return Ending(queue.finish(done.task, error, done.cost, done.kept), [done], decides)
+            ended = queue.finish(done.task, error, done.cost, done.kept, done.delay)
+            return Ending(ended, [done], decides)
     except Exception as nonsense:
         error = nonsense
     return Ending(queue.fail(done.task, error_line(error), None, done.cost), [done], error)

@@ -91,6 +91,7 @@ def acts() -> st.SearchStrategy[tuple[Any, ...]]:
             "expires_in": st.sampled_from((3, 4000)),
             "visibility": st.just(7.5),
             "time_limit": st.just(2.0),
+            "backoff": st.just((1.5, 30)),
             "member": st.just("m1"),
             "batch": st.sampled_from(("run", "end")),
         },
@@ -125,7 +126,7 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
             q.promote()
         elif name == "close":
             q.delay_group("a", 70)
-        elif name == "limit":
+        elif name == "limit" and (rest[0] or q.partitions == 1):
             q.set_limit(50, 60, group=rest[0], burst=20)
         elif name == "every":
             q.push("again", every=60, expires_in=500)

@@ -74,6 +74,7 @@ WEIGHTED: dict[str, list[Any]] = {
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
     "batch": [None, None, None, "b", "c"],
+    "backoff": [None, None, None, (3,), (0.25, 5)],
 }
 BOUNDS: list[dict[str, Any]] = [
     *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
@@ -264,6 +265,7 @@ class QueueMachine(RuleBasedStateMachine):
             "member": None,
             "pinned": None,
             "batch": entry.batch,
+            "backoff": entry.backoff,
             "trace": None,
         }
         if entry.every:
@@ -605,17 +607,19 @@ class QueueMachine(RuleBasedStateMachine):
         twice=rarely,
     )
     def fail(self, index: int, error: Any, delay: float | None, drawn: Any, twice: bool) -> None:
-        attempts: list[int] = []
+        failing: list[Task[Any]] = []
         priority = self.priority(drawn)
         twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
 
         def fail(task: Task[Any]) -> None:
-            attempts.append(task.attempt)
+            failing.append(task)
             self.q.fail(task, error, delay, priority=priority)
 
         entry = self.act(index, "fail", twice, fail)
         if entry:
-            wait = min(4, 2 ** (attempts[0] - 1)) if delay is None else delay
+            n, own = failing[0].attempt, failing[0].backoff
+            wait = own[min(n, len(own)) - 1] if own else min(4, 2 ** (n - 1))
+            wait = wait if delay is None else delay
             kept = None if error is None else str(error).replace("\t", " ")
             self.model.fail(entry, self.now, round(wait * 1000), kept, priority)
 

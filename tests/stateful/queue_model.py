@@ -58,6 +58,7 @@ class Entry:
     turn: int = 0  # when it was pushed, in calls
     visibility: float | None = None  # of its own, seconds
     time_limit: float | None = None
+    backoff: tuple[float, ...] | None = None  # of its own, seconds
     state: str = "new"
     until: int = 0  # due, lease end or time of death
     token: int = 0
@@ -519,6 +520,7 @@ class Model:
                 turn=self.turn,
                 visibility=push["visibility"],
                 time_limit=push["time_limit"],
+                backoff=push["backoff"],
             )
             self.tasks[new_id] = entry
             self.into(entry, push["batch"])
@@ -531,6 +533,7 @@ class Model:
         same = every is not None and held.every == every and not wait and held.state != DEAD
         if mode in ("update", "rerun"):
             held.visibility, held.time_limit = push["visibility"], push["time_limit"]
+            held.backoff = push["backoff"]
         if mode in ("update", "rerun") and every:
             held.slack = slack
             if mode == "rerun" or not same:
