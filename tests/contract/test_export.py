@@ -236,7 +236,7 @@ def test_a_running_task_is_ready_with_its_counts(make, clock):
 
 @pytest.mark.parametrize("payloads", ["01", "10"])
 def test_a_group_in_order_is_held_there_too(make, clock, payloads):
-    """The next task of its group runs after the one that waits for its retry, as in the old queue."""
+    """The next task of its group still runs after the one that waits for its retry."""
     q, other = make(), make("b")
     q.set_limit(group="g", in_order=True)
     q.push_many([Push(n, 1 - n, group="g") for n in range(2)])

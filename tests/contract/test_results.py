@@ -31,7 +31,7 @@ engines = pytest.mark.fakeredis
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (ends, ends_async):
-        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", LONG)
+        monkeypatch.setattr(module, "ASK_FOR_END_SECONDS", LONG)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_lost_message(
 ) -> None:
     """An end that nobody tells, as that of an ack without a result, is noticed all the same."""
     for module in (ends, ends_async):
-        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 0.05)
+        monkeypatch.setattr(module, "ASK_FOR_END_SECONDS", 0.05)
     task_id = waiting.push(1)
     call = start(waiting.result, task_id, timeout=None)
     hear(waiting, redis, 1)

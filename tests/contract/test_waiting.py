@@ -35,7 +35,7 @@ engines = pytest.mark.fakeredis
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr(producer, "ASK_AGAIN_SECONDS", 60.0)
+    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -539,7 +539,7 @@ def test_a_lost_call_costs_no_push(
     waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer whose call is lost, as when another one dies, asks again by itself."""
-    monkeypatch.setattr(producer, "ASK_AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 0.3)
     waiting.set_bounds(max_tasks=1)
     waiting.push("a")
     pushed = start(waiting.push, "b", timeout=LONG)

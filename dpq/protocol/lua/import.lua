@@ -9,8 +9,8 @@
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7]  partitions that the client knows
--- ARGV[8..]            line, state, id, when, record, payload: the number of the line; ready, delayed, dead, or held, of a
---                     delayed task that holds its group in order; the moment in delayed or dead, ms. A gate has the
+-- ARGV[8..]            line, state, id, when, record, payload: the number of the line; ready, delayed, held (delayed,
+--                     and it holds its group in order) or dead; the moment in delayed or dead, ms. A gate has the
 --                     state "gate", its scope as its id ("" for the queue) and its text as its record: it is stored if
 --                     the scope has none. So has a batch, with its name: it is stored if the name is free
 --
