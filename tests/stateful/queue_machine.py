@@ -792,7 +792,8 @@ class QueueMachine(RuleBasedStateMachine):
         with DPQ[Any](self.redis, name, clock=lambda: self.now) as other:
             try:
                 other.import_(lines)
-                assert sorted([*other.export()][1:-1]) == sorted(lines[1:-1])
+                differing = {*[*other.export()][1:-1]} ^ {*lines[1:-1]}
+                assert not differing, differing
                 assert other.check() == []
                 assert other.import_(lines).before == len(self.model.tasks)
                 self.see_all(other)
