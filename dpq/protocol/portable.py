@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 
     Attributes:
         id: Its id in the export.
-        state: ready, delayed or dead.
+        state: ready, delayed, held or dead; held is delayed, and holds its group in order.
         when: The moment in delayed or dead, ms, as text.
         group: Its group, or "".
         key: Its unique key, or "".
@@ -113,7 +113,8 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     moment = "died_ms" if state == "dead" else "due_ms"
     found = {
         "id": id_,
-        "state": state,
+        "state": "delayed" if state == "held" else state,
+        "holds": state == "held",
         moment: _number(when) if state != "ready" else None,
         "priority": priority,
         "sequence": LIFO - place if lifo else place,
@@ -262,13 +263,14 @@ _USUAL: dict[str, Any] = {
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
-    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "backoff_ms": [], "notes": {}},
+    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "backoff_ms": [], "holds": False, "notes": {}},
 }
 """The values of fields that a line leaves out."""
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    **{"id": _id, "state": _state, "priority": _priority, "ages": _bool, "notes": _notes},
+    **{"id": _id, "state": _state, "priority": _priority, "ages": _bool, "holds": _bool},
     **dict.fromkeys(("due_ms", "died_ms"), _moment),
+    "notes": _notes,
     **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms", "max_attempts"), _count),
     **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
     **dict.fromkeys(("visibility_ms", "time_limit_ms"), _count),
@@ -309,6 +311,10 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
     when = {"ready": 0.0, "delayed": read["due_ms"], "dead": read["died_ms"]}[state]
     if when is None:
         raise ValueError(f"{'due_ms' if state == 'delayed' else 'died_ms'} is missing")
+    if read["holds"]:
+        if state != "delayed":
+            raise ValueError(f"holds is True, but state is {state!r}: only a delayed task holds")
+        state = "held"
     head = f"0 {read['attempts']} {read['deliveries']} {read['deferrals']} - {read['rerun_ms']} "
     residual = encode_priority(decode_priority(priority))[1]
     others = (

@@ -7,10 +7,12 @@ to make them agree: what the server has not moved yet, the model has not moved e
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from limit_model import named
@@ -32,6 +34,8 @@ from dpq import (
 )
 from dpq.protocol.keys import key_of
 
+MOVES_EVERY = 1 if settings.get_current_profile_name() == "soak" else 8
+"""Steps of a machine for one that may export the queue and import it, which takes many calls."""
 START_MS = 1_700_000_000_000
 GROUPS = ("a", "b", "a b", "é")
 DEFAULT_MAX_ATTEMPTS = 2
@@ -782,6 +786,40 @@ class QueueMachine(RuleBasedStateMachine):
         for task_id in gone:
             self.model.remove(self.model.tasks[task_id])
 
+    # Export and import
+
+    @precondition(lambda self: self.steps % MOVES_EVERY == MOVES_EVERY - 1)
+    @rule()
+    def comes_over(self) -> None:
+        """An import into another queue gives the same export again, and the tasks of the model."""
+        lines = [*self.eyes.export()]
+        name = self.eyes.queue_name.replace(self.name_prefix, f"{self.name_prefix}b", 1)
+        with DPQ[Any](self.redis, name, clock=lambda: self.now) as other:
+            try:
+                other.import_(lines)
+                differing = {*[*other.export()][1:-1]} ^ {*lines[1:-1]}
+                assert not differing, differing
+                assert other.check() == []
+                assert other.import_(lines).before == len(self.model.tasks)
+                self.see_all(other)
+            finally:
+                self.drop(other)
+
+    def see_all(self, other: DPQ[Any]) -> None:
+        """The other queue has each task, and its groups in order are held as they were."""
+        found = [task for state in STATES for task in other.peek(1000, state)]
+        assert {task.id for task in found} == self.model.tasks.keys()
+        for task in found:
+            entry = self.model.tasks[task.id]
+            if entry.state in (DELAYED, DEAD):
+                self.see(task, replace(entry, token=0))
+            else:  # a lease stays behind
+                assert task.state in ("ready", "waiting")
+        for group in GROUPS:
+            waits = [entry for entry in self.model.held(group) if entry.until > self.now]
+            if waits and self.model.rules(group).in_order:
+                assert group not in {task.group for task in other.pop_many(100)}
+
     # After every step
 
     @invariant()
@@ -810,13 +848,17 @@ class QueueMachine(RuleBasedStateMachine):
     def longest_ready(self, ready: list[Entry]) -> float:
         return max(0, *(self.now - entry.first_due for entry in ready)) / 1000
 
+    def drop(self, q: DPQ[Any]) -> None:
+        """Remove a queue, and the head of its family."""
+        q.drop()
+        if self.name_end:
+            with DPQ(self.redis, q.queue_name[1:].partition("}")[0]) as head:
+                head.drop()
+
     def teardown(self) -> None:
         if hasattr(self, "q"):
-            self.q.drop()
+            self.drop(self.q)
             self.q.close()
             self.eyes.close()
-            if self.name_end:
-                with DPQ(self.redis, self.q.queue_name[1:].partition("}")[0]) as head:
-                    head.drop()
             key = key_of(self.q.queue_name, "*")
             assert self.redis.keys(key.replace("{", "[{]")) == []
