@@ -53,6 +53,7 @@ class Options(TypedDict, total=False):
         member: The member of its group's pool that it is to run as.
         batch: Its batch.
         seals: The batch that it waits for, which its push seals.
+        max_lapses: The leases that may run out.
     """
 
     priority: Required[str]
@@ -74,6 +75,7 @@ class Options(TypedDict, total=False):
     member: str
     batch: str
     seals: str
+    max_lapses: int
 
 
 Checked = tuple[str | Options, bytes]
@@ -211,6 +213,8 @@ class PushChecker(Generic[P]):
                     "would never end; leave batch out, or let each run push a task of a batch"
                 )
             options["batch"] = label("batch", push.batch)
+        if push.max_lapses is not None:
+            options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
         return options
 
 

@@ -37,12 +37,22 @@ local function upkeep(most, quiet)
       if there % 2 == 1 then
         note('lease_expired', task.group, '', id, 'delivery ' .. task.deliveries)
       end
+      local spent = false
       if task.delivery == '-' or task.delivery == 'd' then
-        task.attempts = task.attempts + 1
+        -- Needs: keep_error
+        keep_error(id, task, 'x', 'lease expired')
+        local most, lapses = string.match(note_of(task, FAILURES), '^1 (%d+) (%d+)$')
+        if most then
+          set_note(task, FAILURES, string.format('1 %s %.0f', most, lapses + 1))
+          spent = lapses + 1 >= tonumber(most) and 'lapses spent'
+        else
+          task.attempts = task.attempts + 1
+        end
         task.delivery = task.delivery == '-' and 'x' or 'X'
       end
-      if tonumber(task.attempts) >= tonumber(task.max) then
-        bury(id, task, 'lease expired')
+      spent = spent or tonumber(task.attempts) >= tonumber(task.max) and 'lease expired'
+      if spent then
+        bury(id, task, spent)
       else
         enter(id, task)
         records[#records + 1] = id

@@ -14,7 +14,7 @@ local LONGEST = { priority = 24, residual = 4, cost = 200, group = 200, key = 20
 local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', cost = '^%d+,?[%l%d_=,]*$',
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
   trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$' }
-local LARGEST = { max_attempts = 1000000, delay = 315360000000, expires_in = 315360000000, every = 315360000000,
+local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000, every = 315360000000,
   first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
 
 local function rule_of(name)
@@ -27,7 +27,7 @@ local function rule_of(name)
   if words[name] then
     return 'must be ' .. words[name] .. ', as text of at most ' .. LONGEST[name] .. ' bytes'
   elseif LARGEST[name] then
-    local least = (name == 'every' or name == 'max_attempts') and 1 or 0
+    local least = (name == 'every' or string.find(name, '^max_')) and 1 or 0
     return string.format('must be a whole number from %d to %.0f', least, LARGEST[name])
   end
   return 'is not known'
@@ -52,7 +52,7 @@ local function wrong_option(options)
     return 'on_duplicate'
   end
   return options.every == 0 and 'every' or options.max_attempts == 0 and 'max_attempts'
-    or options.cron and not options.first and 'first'
+    or options.max_lapses == 0 and 'max_lapses' or options.cron and not options.first and 'first'
     or (options.every or options.cron) and (options.batch and 'batch' or options.seals and 'seals') or nil
 end
 
@@ -75,6 +75,9 @@ local function read_options(args)
       end
       if each.batch or each.seals then
         batched, each.notes = true, each.notes .. BATCH .. (each.batch or '\1' .. each.seals)
+      end
+      if each.max_lapses then
+        each.notes = each.notes .. string.format('%s0 %d 0', FAILURES, each.max_lapses)
       end
     end
   end
