@@ -316,7 +316,9 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
         notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
     notes += read["notes"] or ""
     if read["max_lapses"] is not None:
-        notes += f"{FAILURES}0 {read['max_lapses']} {read['lapses']}"
+        notes += f"{FAILURES}{int(read['errors'] != '')} {read['max_lapses']} {read['lapses']}"
+    elif read["errors"]:
+        notes += f"{FAILURES}1"
     schedule = "" if read["schedule"] is None else f"\t{read['schedule']}"
     if read["max_attempts"] < 1:
         raise ValueError("max_attempts is 0: it must be 1 or more")

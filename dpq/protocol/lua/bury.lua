@@ -9,7 +9,7 @@
 -- ARGV[5]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[6]  priority   as text, for its replay; "" to keep it; or left out
 -- ARGV[7]  residual   what the double of the priority lost; or left out
--- ARGV[8]  source     where the error comes from, as in keep_error; "" or left out
+-- ARGV[8]  source     where the error comes from, as in keep_error; ""; or left out
 -- ARGV[9]  told       "" for one task of many, which has no event; how many were buried, with id "", for their one
 --                     event, and nothing else is done; or left out
 --

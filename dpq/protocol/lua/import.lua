@@ -10,9 +10,9 @@
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7]  partitions that the client knows
 -- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed or dead;
---                     the moment in delayed or dead, ms; the errors as they are stored, or "". A gate has the state "gate", its scope as its id ("" for the
---                     queue) and its text as its record: it is stored if the scope has none. So has a batch, with its
---                     name: it is stored if the name is free
+--                     the moment in delayed or dead, ms; the errors as they are stored, or "". A gate has the state
+--                     "gate", its scope as its id ("" for the queue) and its text as its record: it is stored if the
+--                     scope has none. So has a batch, with its name: it is stored if the name is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -24,7 +24,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, notice, event, trail, mark, marks, notes
+-- Needs: now, refusal, record, body, place, notice, event, trail, mark, marks
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -77,10 +77,7 @@ for _, each in ipairs(fresh) do
     redis.call('HSETNX', id == '' and shared or gates, id == '' and 'queue_gate' or id, raw)
     mark()
   else
-    if kept ~= '' then
-      redis.call('HSET', errors, id, kept)
-      set_note(task, FAILURES, '1' .. string.sub(note_of(task, FAILURES) or '', 2))
-    end
+    if kept ~= '' then redis.call('HSET', errors, id, kept) end
     task.inline = inline(text, settings[4])
     redis.call('HSET', meta, id, write(task))
     if task.inline == '' then

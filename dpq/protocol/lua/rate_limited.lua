@@ -11,7 +11,7 @@
 --                     (no scope: only this task waits). If the task has no member, its group closes; if it has no
 --                     group, the queue
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
--- ARGV[7]  status     of the answer, three digits, if it was not 429; "" or left out if it was
+-- ARGV[7]  status     of the answer, three digits, if it was not 429, else ""; or left out
 -- ARGV[8]  source     where the error comes from, as in keep_error; or left out
 --
 -- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
@@ -21,7 +21,7 @@
 -- spent; other units that `report` does not name count as not spent.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local report, status, source = ARGV[6], ARGV[7] ~= '' and ARGV[7], ARGV[8]
+local report, status, source = ARGV[6], ARGV[7], ARGV[8]
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
@@ -30,7 +30,7 @@ local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
-report = report ~= '' and report
+report, status = report ~= '' and report, status ~= '' and status
 if report or string.find(task.cost .. task.options, '[,' .. SPENT .. ']') then
   -- Needs: true_up
   local reported = true_up(task, report or '')

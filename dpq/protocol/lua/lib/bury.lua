@@ -4,7 +4,8 @@
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason, silent), which makes a task a dead letter; if silent, only the trail notes it.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
-  ['lapses spent'] = 'buried_lapses_spent', expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
+  ['lapses spent'] = 'buried_lapses_spent', expired = 'buried_expired',
+  ['payload missing'] = 'buried_payload_missing' } -- totals
 
 local function die(id, task, reason, batch, silent)
   lay_down(id, task, reason)

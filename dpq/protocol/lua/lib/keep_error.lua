@@ -1,7 +1,7 @@
--- keep_error: keep the last errors of a task. They are lines, the newest first: "ms attempt kind TAB worker TAB text TAB
--- frames". The kind is f (fail), b (bury), x (the lease ran out) or d (a 429). If two errors of a kind in a row say the
--- same, the older line has "=" instead of text and frames. Of several 429s in a row only the newest stays. A task with
--- errors has the note FAILURES (notes). docs/storage.md, "Errors".
+-- keep_error: keep the last errors of a task. They are lines, the newest first: "ms attempt kind TAB worker TAB text
+-- TAB frames". The kind is f (fail), b (bury), x (the lease ran out) or d (a 429). If two errors of a kind in a row say
+-- the same, the older line has "=" instead of text and frames. Of several 429s in a row only the newest stays. A task
+-- with errors has the note FAILURES (notes). docs/storage.md, "Errors".
 -- Keys: errors
 -- Needs: now, notes, marks
 -- Gives: keep_error(id, task, kind, text, source), to be called before the delivery is counted. The source is "worker

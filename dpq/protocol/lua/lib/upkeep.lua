@@ -1,7 +1,8 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, next, prune, notes, trail, marks
+-- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, next, prune, notes, trail, marks,
+--   keep_error
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -39,12 +40,11 @@ local function upkeep(most, quiet)
       end
       local spent = false
       if task.delivery == '-' or task.delivery == 'd' then
-        -- Needs: keep_error
         keep_error(id, task, 'x', 'lease expired')
-        local most, lapses = string.match(note_of(task, FAILURES), '^1 (%d+) (%d+)$')
-        if most then
-          set_note(task, FAILURES, string.format('1 %s %.0f', most, lapses + 1))
-          spent = lapses + 1 >= tonumber(most) and 'lapses spent'
+        local bound, lapses = string.match(note_of(task, FAILURES), '^1 (%d+) (%d+)$')
+        if bound then
+          set_note(task, FAILURES, string.format('1 %s %.0f', bound, lapses + 1))
+          spent = lapses + 1 >= tonumber(bound) and 'lapses spent'
         else
           task.attempts = task.attempts + 1
         end

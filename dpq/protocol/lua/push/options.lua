@@ -14,8 +14,8 @@ local LONGEST = { priority = 24, residual = 4, cost = 200, group = 200, key = 20
 local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', cost = '^%d+,?[%l%d_=,]*$',
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
   trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$' }
-local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000, every = 315360000000,
-  first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
+local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000,
+  every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
 
 local function rule_of(name)
   local words = { priority = 'a finite number such as 5, -1.5 or 2e+16', residual = '0 or 2, and three digits',
