@@ -273,6 +273,7 @@ def test_a_late_failure_counts_once(q, probe, clock):
     q.promote()
     q.fail(task, "late", delay=0)
     assert (q.get(task_id).attempt, q.get(task_id).lapses) == (1, 1)
+    assert [attempt for _, attempt, _ in told(q, task_id)] == [1, 1]
 
 
 @pytest.mark.parametrize("state", ["live", "running", "dead"])

@@ -9,10 +9,12 @@
 local MOST_ERRORS, MOST_TEXT, MOST_FRAMES = 8, 500, 600
 
 local function keep_error(id, task, kind, text, source)
-  local open = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended
+  local note = note_of(task, FAILURES) or ''
+  local open = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended,
+    or string.find(note, ' ', 1, true) -- unless lapses are counted apart
   local worker, frames = string.match(source or '', '^([^\t]*)\t?(.*)$')
   local body = string.sub(text, 1, MOST_TEXT) .. '\t' .. string.sub(frames, 1, MOST_FRAMES)
-  local lines = { string.format('%s %.0f %s\t%s\t%s', stamp, task.attempts + (open and 1 or 0), kind,
+  local lines = { string.format('%s %.0f %s\t%s\t%s', stamp, math.max(task.attempts + (open and 1 or 0), 1), kind,
     string.sub(worker, 1, 100), body) }
   for line in string.gmatch(redis.call('HGET', errors, id) or '', '[^\n]+') do
     local of, said = string.match(line, '^%d+ %d+ (%l)\t[^\t]*()')
@@ -25,5 +27,5 @@ local function keep_error(id, task, kind, text, source)
     end
   end
   redis.call('HSET', errors, id, table.concat(lines, '\n'))
-  set_note(task, FAILURES, '1' .. string.sub(note_of(task, FAILURES) or '', 2))
+  set_note(task, FAILURES, '1' .. string.sub(note, 2))
 end
