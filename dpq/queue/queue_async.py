@@ -174,6 +174,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         member: str | None = None,
         batch: str | None = None,
         backoff: Delays | None = None,
+        max_lapses: int | None = None,
         timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
@@ -218,6 +219,9 @@ class AsyncDPQ(AsyncQueueLife[P]):
             backoff: The delays after its failed attempts, as in `[1, 5, 30, 300]`, instead of the
                 queue's backoff: 1 to 16 numbers of seconds, or timedeltas, from 0 to 10 years. The
                 last one repeats. They are exact, without jitter.
+            max_lapses: Leases that may run out (the consumer died or hung) until it is dead, with
+                the reason `lapses spent`: 1 to 1 000 000. Then only `fail` counts towards
+                `max_attempts`. None counts both as failed attempts.
             timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
                 task, on the server and without polling; 0 does not wait, None waits for ever.
                 Whoever makes room, an ack for example, calls the producer that has waited longest.
@@ -261,6 +265,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             member=member,
             batch=batch,
             backoff=backoff,
+            max_lapses=max_lapses,
         )
         if timeout == 0:
             return await self._session.run(self._operations.push, given)
@@ -698,7 +703,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Args:
             task: What pop returned.
-            error: The text to keep as `last_error`, up to 1000 characters.
+            error: The text to keep as `last_error`, up to 1000 characters; or an exception: then
+                `get` shows its last frames as well.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
             cost: The units that the delivery has spent, as in `spent`.
             priority: A new priority, so that retries come first, or last; None keeps it.
@@ -804,8 +810,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
     async def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
         """Look at one task. A dead task is a `DeadTask`; an unreadable payload is its stored text.
 
-        Name the task by its id or its key. In a partitioned queue a key may name a task in each
-        group: then the call returns one of them.
+        `errors` has its last 8 errors. Name the task by its id or its key. In a partitioned queue a
+        key may name a task in each group: then the call returns one of them.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id or key.

@@ -607,7 +607,17 @@ def test_bounds_come_over(make):
         other.push("more")
 
 
-OF_TASKS = {"ready", "delayed", "invisible", "waiting", "groups", "closed", "payload", "meta"}
+OF_TASKS = {
+    "ready",
+    "delayed",
+    "invisible",
+    "waiting",
+    "groups",
+    "closed",
+    "payload",
+    "meta",
+    "errors",
+}
 """The parts that an import makes anew of the tasks; with `dead` and `keys`."""
 
 NOT_EXPORTED = {

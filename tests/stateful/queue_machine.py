@@ -73,6 +73,7 @@ WEIGHTED: dict[str, list[Any]] = {
     "key": [None, None, None, "k", "l", "m"],
     "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
     "max_attempts": [None, None, 1, 3],
+    "max_lapses": [None, None, None, 1, 2],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3, {"t": 1}, {"t": 7}, {"": 2, "t": 3, "u": 1}, {"": 0, "t": 2}],
     "visibility": [None, None, None, None, None, None, 0.25, 30],
@@ -271,13 +272,17 @@ class QueueMachine(RuleBasedStateMachine):
             "batch": entry.batch,
             "backoff": entry.backoff,
             "trace": None,
+            "max_lapses": entry.max_lapses,
+            "lapses": entry.lapses,
         }
         if entry.every:
             expected["scheduled_at"] = datetime.fromtimestamp(entry.first_due / 1000, UTC)
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
         assert isinstance(task, DeadTask) is (state == DEAD)
-        assert task.model_dump(exclude={"progress"}) == expected  # see the rule `result`
+        assert (
+            task.model_dump(exclude={"progress", "errors"}) == expected
+        )  # see the rules `result`, `get`
         assert type(task.priority) is type(entry.priority)
 
     def payload(self) -> int | str:
@@ -647,6 +652,7 @@ class QueueMachine(RuleBasedStateMachine):
         entry = self.model.tasks.get(task_id)
         if entry:
             self.see(answer, entry)
+            assert [(each.kind, each.attempt, each.text) for each in answer.errors] == entry.errors
             self.handed.append(answer)  # whoever looks at a task may act for its live delivery
         else:
             assert answer is TaskNotFoundError

@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches
+--       tracked events trail batches errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -9,10 +9,12 @@
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7]  partitions that the client knows
--- ARGV[8..]            line, state, id, when, record, payload: the number of the line; ready, delayed, held (delayed,
---                     and it holds its group in order) or dead; the moment in delayed or dead, ms. A gate has the
---                     state "gate", its scope as its id ("" for the queue) and its text as its record: it is stored if
---                     the scope has none. So has a batch, with its name: it is stored if the name is free
+-- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held (delayed,
+--                     and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors as they are stored, or "". A gate has the
+--                     state
+--                     "gate", its scope as its id ("" for the queue) and its text as its record: it is stored if
+--                     the
+--                     scope has none. So has a batch, with its name: it is stored if the name is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -34,7 +36,7 @@ local noted, upto = string.match(settings[5] or '', '^(%S+) (%d+)$')
 upto = noted == export and tonumber(upto) or 0
 
 local fresh, claimed, met = {}, {}, 0
-for i = 8, #args, 6 do
+for i = 8, #args, 7 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
   if tonumber(line) > upto and (state == 'gate' or state == 'batch') then
     fresh[#fresh + 1] = { at = i }
@@ -62,7 +64,7 @@ end
 
 local added, heavy_too = 0, false
 for _, each in ipairs(fresh) do
-  local task, state, id, when, raw, text = each.task, unpack(args, each.at + 1, each.at + 5)
+  local task, state, id, when, raw, text, kept = each.task, unpack(args, each.at + 1, each.at + 6)
   if state == 'batch' then
     -- Needs: batch_list
     local batch = redis.call('HEXISTS', batches, id) == 0 and batch_list().parsed(raw)
@@ -77,6 +79,7 @@ for _, each in ipairs(fresh) do
     redis.call('HSETNX', id == '' and shared or gates, id == '' and 'queue_gate' or id, raw)
     mark()
   else
+    if kept ~= '' then redis.call('HSET', errors, id, kept) end
     task.inline = inline(text, settings[4])
     redis.call('HSET', meta, id, write(task))
     if task.inline == '' then
