@@ -101,6 +101,11 @@ token = last and last > token and last < 9e15 and last or token -- a larger numb
 -- Needs: take
 local metas, rotten = {}, {}
 local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token }
+function taken.spend(...)
+  -- Needs: spend
+  taken.spend, taken.tidy = spend, tidy_shares
+  spend(...)
+end
 if wanted then
   -- Needs: wanted
   take_wanted(taken, wanted, forced, judge, crown)
@@ -110,6 +115,9 @@ end
 
 if after_all then
   after_all()
+end
+if taken.tidy then
+  taken.tidy()
 end
 if taken.changes then
   -- Needs: change
