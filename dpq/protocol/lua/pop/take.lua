@@ -10,7 +10,7 @@
 --        store; long, by id, the payloads that have a field of their own; bytes, the size of all payloads; rotten,
 --        tasks for the dead letters; passed, how many tasks pop does not return; token, the newest token so far;
 --        changes, the tables of changes to a record that a judge returned instead of true (change); popped, a member
---        and its score to decide about instead of the best tasks (wanted); spend, the function of the file spend.
+--        and its score to decide about instead of the best tasks (wanted); spend, as in the file spend.
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
   taken.size = taken.size or crown and most > 1 and takes_turns(redis.call('HGET', conf, 'fairness')) and 1 or 16
@@ -40,7 +40,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
         rest = counted and rest + 1 -- where the payload begins
         reason = reason or expires and expires ~= '0' and tonumber(expires) <= now and 'expired'
       end
-      local shared = crown and string.byte(member, residual_in(member) + 1) == 57 -- its place is what its group has spent
+      local shared = crown and string.byte(member, residual_in(member) + 1) == 57 -- as shares makes places
       local size = body and #body or counted and #raw - rest + 1 or 0
       if taken.bytes + size > max_bytes and #metas > 0 then
         may = nil

@@ -2,7 +2,7 @@
 -- robin, the order of a head is its turn: a group that was served goes to the end. Or it is what its group has spent.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: ready waiting groups conf
--- Needs: hash_table, order, shares
+-- Needs: hash_table, order, shares, next_turn
 -- Gives: score_text(score); behind(group, score, member); heir_of(group); head_of(group); head_in(text);
 --        lead(group, score, member, turn), which makes a member the head of its group. `turn` is that of its last head,
 --          or nil; by what groups spend (shares) it may be true;
@@ -68,20 +68,8 @@ local function lead(group, score, member, turn)
     fairness = fairness or 'none'
   end
   if fairness == 'round_robin' then
-    turn = turn ~= true and turn
-    if timed and not turn then -- as in draw: turns are compared with those of other partitions
-      local time, reached = redis.call('TIME'), tonumber(redis.call('HGET', conf, 'turns') or '') or 0
-      reached = math.max(reached, time[1] * 100000 + math.floor(time[2] / 10))
-      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
-    end
-    local reached = not turn and redis.pcall('HINCRBY', conf, 'turns', '1')
-    if reached and not tonumber(reached) then -- if it is no number, turns start again at the time, as in draw
-      local time = redis.call('TIME')
-      reached = time[1] * 1000 + math.floor(time[2] / 1000)
-      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
-    end
-    turn = turn or string.format('%015.0f', reached)
-  elseif by_share(fairness) then
+    turn = turn and turn ~= true and turn or next_turn(timed)
+  elseif fairness ~= 'none' and by_share(fairness) then
     turn = shares().place(group, score, member, turn)
   else
     turn = nil

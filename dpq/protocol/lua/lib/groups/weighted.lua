@@ -1,5 +1,4 @@
 -- weighted: say what a task takes of its group's share, if groups take turns by units.
--- Keys: limits
 -- Needs: rules
 -- Gives: unit_of(fairness), the unit that counts for that setting, "" for requests; nil if none does;
 --        weight_of(group).
