@@ -266,6 +266,16 @@ def test_take_one_by_its_id(fair):
     assert fair.check() == []
 
 
+def test_take_a_head_by_its_id(fair):
+    """It is charged as well, and its group goes on behind that."""
+    fill(fair, "b", 99, 10)
+    wanted = fair.push("wanted", group="a", cost={"tokens": 50})
+    fill(fair, "a", 2, 1)
+    assert fair.pop(id=wanted).task.payload == "wanted"
+    assert order(fair, 7) == "bbbbbba"
+    assert fair.check() == []
+
+
 def test_older_and_better_tasks(fair):
     """A task that comes back to its place before the head takes the place of that head."""
     fill(fair, "a", 3, 10)

@@ -2,7 +2,8 @@
 -- Keys: ready waiting groups conf
 -- Needs: weighted, shares
 -- Gives: spend(group, cost, in_turn), for the cost of the task as text; `in_turn` is true if the task was the head of
---        the group. It also forgets what two other groups have spent, if all others have spent as much.
+--        the group, false if it was that but was taken by its id, nil if the head is another task. It also forgets what
+--        two other groups have spent, if all others have spent as much.
 local function spend(group, cost, in_turn)
   local unit = unit_of(redis.call('HGET', conf, 'fairness'))
   local units = unit and string.match(cost, unit == '' and '^%d+' or ',' .. unit .. '[=~](%d+)')
@@ -10,7 +11,7 @@ local function spend(group, cost, in_turn)
     redis.call('UNLINK', groups)
   elseif unit then
     shares().spend(group, math.max(tonumber(units) or 1, 1) / weight_of(group), in_turn)
-    if not in_turn then
+    if in_turn == nil then
       shares().correct(group, 0)
     end
   end

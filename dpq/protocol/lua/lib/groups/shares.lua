@@ -103,9 +103,8 @@ local function shares()
   local function correct(group, amount)
     spend(group, amount)
     local score, shown, member = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (%S+) (%S+)$')
-    if shown and place_in(shown) then
+    if shown and place_in(shown) and redis.call('ZREM', ready, shown) == 1 then
       local moved = string.sub(member, 1, residual_in(member)) .. digits_of((state_of(group))) .. id_of(member)
-      redis.call('ZREM', ready, shown)
       redis.call('ZADD', ready, score, moved)
       redis.call('HSET', groups, group, score .. ' ' .. moved .. ' ' .. member)
     end
