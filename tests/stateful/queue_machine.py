@@ -132,7 +132,7 @@ class QueueMachine(RuleBasedStateMachine):
         kind=st.sampled_from(
             [
                 *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
-                *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
+                *({"fairness": "round_robin"}, {"fairness": "round_robin"}, {"fairness": "units"}),
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
@@ -168,6 +168,7 @@ class QueueMachine(RuleBasedStateMachine):
             lifo=kind.get("order") == "lifo",
             aging=kind.get("aging", 0),
             in_turn="fairness" in kind,
+            by_share=kind.get("fairness") == "units",
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
             max_tasks=bounds.get("max_tasks"),
@@ -219,7 +220,8 @@ class QueueMachine(RuleBasedStateMachine):
         found = self.redis.zrange(key, 0, -1, withscores=True)
         self.model.see_closed({name.decode(): Fraction(at) for name, at in found}, self.now)
         if self.model.in_turn:
-            self.model.see_ready([task.id for task in self.eyes.peek(100)])
+            see = self.model.see_shares if self.model.by_share else self.model.see_ready
+            see([task.id for task in self.eyes.peek(100)])
         self.model.turn += 1
 
     def priority(self, drawn: Any) -> Any:
@@ -458,6 +460,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(visibility=st.one_of(st.none(), leases), twice=rarely)
     def pop(self, visibility: float | None, twice: bool) -> None:
         self.before_pop()
+        twice = twice and not self.model.by_share  # the model does not know who comes second
         popped = self.call(twice, lambda: self.q.pop(visibility=visibility))
         if twice:
             self.lose(self.pop_from_model(1, visibility))
@@ -466,6 +469,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(most=st.integers(1, 4), visibility=st.one_of(st.none(), leases), twice=rarely)
     def pop_many(self, most: int, visibility: float | None, twice: bool) -> None:
         self.before_pop()
+        most, twice = (1, False) if self.model.by_share else (most, twice)
         tasks = self.call(twice, lambda: self.q.pop_many(most, visibility=visibility))
         if twice:
             self.lose(self.pop_from_model(most, visibility))

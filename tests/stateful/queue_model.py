@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations, pairwise
 from math import ceil
 from typing import Any
 
@@ -20,6 +21,9 @@ from dpq import Cost
 FREE, DELAYED, INVISIBLE, DEAD = "free", "delayed", "invisible", "dead"  # free: ready or waiting
 
 Number = int | float
+
+MOST_REQUESTS = 3
+"""The most requests that a task takes, of those that the machine pushes."""
 
 UNTIL_RELEASED = 90_000_000_000_000
 """When a task is due that waits for the end of a batch, ms."""
@@ -98,7 +102,8 @@ class Model:
 
     lifo: bool = False
     aging: float = 0
-    in_turn: bool = False  # fairness="round_robin"
+    in_turn: bool = False  # groups take turns
+    by_share: bool = False  # fairness="units"
     dead_max_tasks: int = 100_000
     dead_max_age: int = 90 * 86_400_000
     max_tasks: int | None = None
@@ -123,6 +128,10 @@ class Model:
         default_factory=dict
     )  # a group's, since when: from, to
     line: list[str] = field(default_factory=list)  # who stands where, as last seen
+    shares: Counter[str] = field(default_factory=Counter)  # requests of each group
+    beside: dict[tuple[str, str], list[int]] = field(
+        default_factory=dict
+    )  # of two groups beside each other: what one has taken more than the other, least and most
     paused_until: float = 0
     last_place: int = 0
     totals: Counter[str] = field(default_factory=Counter)
@@ -346,6 +355,26 @@ class Model:
                 assert place < entry.place, f"{entry} stands behind a later push"
                 place = entry.place
         self.line = [self.in_line(self.tasks[task_id]) for task_id in ids]
+
+    def see_shares(self, ids: list[str]) -> None:
+        """The order in ready, where groups take turns by units: tasks without a group come first,
+        and groups that stand beside each other take the same, within one task of each.
+        """
+        tasks = [self.tasks[task_id] for task_id in ids]
+        for one, other in pairwise(tasks):
+            if one.priority == other.priority and other.group is None:
+                assert one.group is None, f"{other} stands behind a group"
+                assert one.place < other.place, f"{other} stands behind a later push"
+        heads = sorted((str(e.group), e.priority) for e in tasks if e.group is not None)
+        pairs = [(a, b) for (a, level), (b, same) in combinations(heads, 2) if level == same]
+        before, self.beside = self.beside, {}
+        for pair in pairs:
+            ahead = self.shares[pair[0]] - self.shares[pair[1]]
+            least, most = before.get(pair, (ahead, ahead))
+            self.beside[pair] = [min(least, ahead), max(most, ahead)]
+            bound = 2 * MOST_REQUESTS
+            assert max(most, ahead) - min(least, ahead) <= bound, f"{pair} share unequally"
+        self.line = [self.in_line(task) for task in tasks]
 
     def since(self, entry: Entry) -> tuple[int, int]:
         """When it took its turn, or its group did: not before, not after."""
@@ -666,6 +695,8 @@ class Model:
         own = entry.visibility
         self.take(entry, now + (visibility if own is None else round(own * 1000)))
         self.grants += 1
+        if entry.group is not None:
+            self.shares[entry.group] += max(1, named(entry.cost)[""])
         entry.granted = Granted(self.grants, Fraction(now), entry.cost, self.changes)
         for scope in {None, entry.group}:
             self.gate(scope).charge(entry.id, entry.cost, now, self.grants, self.pops)
@@ -673,6 +704,7 @@ class Model:
 
     def pop_task(self, task_id: str, force: bool, now: int, visibility: int) -> list[Entry]:
         """Lease this task, wherever it stands, if its limits let it run."""
+        self.beside.clear()  # its group may be ahead then
         if self.paused_until > now:
             return []
         self.upkeep(now)
@@ -780,6 +812,7 @@ class Model:
 
     def spent(self, entry: Entry, told: dict[str, int], now: int) -> bool:
         """What a delivery has spent, once for each unit; False if it has told all before."""
+        self.beside.clear()  # a group may move by that
         granted = entry.granted
         assert granted
         fresh = {unit: units for unit, units in told.items() if unit not in granted.told}
