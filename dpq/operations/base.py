@@ -95,6 +95,12 @@ class PartitionBase(CommandMaker, Generic[P]):
         self.belong(settings.get("family", ""))
         return settings
 
+    def learn_kin(self, *, join: bool = False) -> Steps[None]:
+        """Learn which queues are in the family; with `join`, see that a stored queue is one."""
+        settings = yield from self.configure(named={})
+        if join and "format" in settings:
+            yield from self.configure(create=True, named={})
+
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""
         command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)

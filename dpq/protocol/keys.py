@@ -56,6 +56,11 @@ MEMBER_PARTS = ("conf", "closed", "wake", "tick")
 reads them."""
 
 
+LEASE_PARTS = ("meta", "invisible", "delayed")
+"""The keys of each queue of a family that `check_limits` gets behind these, to know whose lease an
+entry of `tracked` is."""
+
+
 def head_of(name: str) -> str:
     """Return the queue whose limits a queue follows: `api` for `{api}crawl`; else its own name."""
     return name[1 : name.index("}")] if name.startswith("{") else name
