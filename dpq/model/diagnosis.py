@@ -144,11 +144,6 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "its family: one task too many could run.",
         "{repair} counts it.",
     ),
-    "queue in no line": (
-        "A queue that is not in the family waits for its turn at a limit ({subject!r}). It costs "
-        "the other queues 50 ms, once.",
-        "{repair} removes it from the line.",
-    ),
     "not in its family": (
         "The head of the family does not list this queue ({subject}). The other queues do not wake "
         "its consumers when a limit opens.",

@@ -13,7 +13,7 @@ from dpq.operations.settings import agree
 from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import tags_of
-from dpq.protocol.refusals import read_settings
+from dpq.protocol.refusals import Code, read_settings, still_head
 
 T = TypeVar("T")
 
@@ -123,9 +123,19 @@ class PartitionBase(CommandMaker, Generic[P]):
         """Remove the queue from the registry."""
         return self._ask("unregister", [self.queue_name], same)
 
-    def drop(self) -> Steps[Any]:
-        """Remove the whole partition."""
-        return self._ask("drop", [], same)
+    def drop(self) -> Steps[None]:
+        """Remove the whole partition; in a family first many tasks that may hold its limits.
+
+        Raises:
+            ConfigurationError: It is the head of a family with other queues. Nothing changed.
+        """
+        while (reply := (yield self._command("drop", [self._now()], same))) == Code.AGAIN:
+            for state in ("invisible", "delayed"):
+                while (yield self._command("purge", [self._now(), state, PAGE, ""], same)):
+                    pass
+        if reply == Code.HEAD:
+            settings = yield from self.stored_settings()
+            raise still_head(self.queue_name, settings.get("family", ""))
 
     def _restore(self, restored: bool) -> Steps[bool]:
         """Restore lost settings and limits, before a task runs without them.

@@ -28,6 +28,7 @@ class Code(IntEnum):
     CANCELLED = -13
     QUEUE_FULL = -15
     OTHER_FAMILY = -20
+    HEAD = -21
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))

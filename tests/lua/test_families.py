@@ -1,9 +1,12 @@
 """Families: queues whose names begin with the name of a queue in braces follow its limits."""
 
+from contextlib import suppress
+
 import pytest
 from kit.askers import Asker
 
 from dpq import DPQ, ConfigurationError, Push
+from dpq.protocol.command import once
 
 SCOPES = [None, "host"]
 
@@ -244,7 +247,8 @@ def planted(family):
 
 def tracked(redis, family):
     """All leases of a family that count."""
-    return {*redis.zrange(f"dpq:{{{family[0].queue_name}}}:tracked", 0, -1)} - {b"\t"}
+    entries = redis.zrange(f"dpq:{{{family[0].queue_name}}}:tracked", 0, -1)
+    return {entry for entry in entries if entry != b"\t" and b"\x0c" not in entry}
 
 
 def found(q):
@@ -259,11 +263,10 @@ def test_a_lease_of_no_queue_is_found_by_each(family, redis, queue_name):
     assert len(sound) == 3 * 6
     waiting = family[1].push("not popped")
     wrong = {"\tgone", "host\tgone", f"\t{waiting}", f"other\t{tasks[2][0].id}"}
-    wrong_line = f"\x0c0000000000000001 dpq:{{{queue_name}}}left:conf "
+    left = f"\x0c0000000000000001 dpq:{{{queue_name}}}left:conf "
     for mender in family:
-        redis.zadd(f"dpq:{{{queue_name}}}:tracked", dict.fromkeys(wrong | {wrong_line}, 0))
+        redis.zadd(f"dpq:{{{queue_name}}}:tracked", dict.fromkeys(wrong | {left}, 0))
         expected = {("lease that has ended", entry) for entry in wrong}
-        expected.add(("queue in no line", wrong_line))
         assert [found(each) for each in family] == [expected] * 3
         assert {(each.kind, each.subject) for each in mender.repair()} == expected
         assert tracked(redis, family) == sound
@@ -338,6 +341,64 @@ def test_a_wait_does_not_make_a_dropped_queue(family, redis, queue_name):
     assert crawl.pop().task is None
     assert not redis.exists(f"dpq:{crawl.queue_name}:conf")
     assert b"crawl" not in redis.hget(f"dpq:{{{queue_name}}}:conf", "family")
+
+
+def test_a_drop_gives_back_what_its_tasks_held(family, redis, queue_name, clock):
+    """The leases of a dropped queue end in the limits, and the others are woken at once."""
+    head, crawl, web = family
+    head.set_limit(concurrency=2)
+    head.set_limit(concurrency=1, group="host", in_order=True)
+    head.set_limit(concurrency=1, group="other")
+    fill(family, 2, group="host")
+    crawl.fail(crawl.pop().task, delay=60)  # it holds its group until its retry
+    crawl.push(1, 9, group="other")
+    crawl.rate_limited(crawl.pop().task, 1)
+    clock.advance(1)
+    assert crawl.pop().task.group == "other"  # the probe
+    assert web.pop().task is head.pop().task is None
+    redis.delete(*(f"dpq:{each.queue_name}:wake" for each in family[2:]))
+    crawl.drop()
+    assert tracked(redis, family) == set()
+    assert redis.zscore(f"dpq:{web.queue_name}:wake", "w") == 0
+    web.push(1, group="other")
+    groups = [task.group for task in web.pop_many(3)]
+    clock.advance(0.05)  # what was left to the dropped queue, which waited for longest
+    groups += [task.group for each in (head, web, head) for task in each.pop_many(3)]
+    assert sorted(groups) == ["host", "other"]
+
+
+def test_a_large_drop_goes_in_steps(family, redis, queue_name):
+    """Each step is bounded; if its client dies, what is left is a sound queue."""
+    head, crawl, web = family
+    head.set_limit(concurrency=1000)
+    for each in (crawl, web):
+        each.push_many(Push(n) for n in range(400))
+        each.push_many(Push(n, delay=60) for n in range(150))
+        assert len(each.pop_many(250)) == 250
+    steps, called, reply = crawl._operations.partitions[0].drop(), [], None
+    with suppress(StopIteration):
+        while True:
+            command = steps.send(reply)
+            called.append(command.script.name)
+            reply = crawl._session.send(once(command))
+            assert all(each.check() == [] for each in family)
+    assert called == ["drop", *["purge"] * 7, "drop"]
+    assert not redis.keys(f"dpq:{crawl.queue_name}:*")
+    assert len(tracked(redis, family)) == 250
+
+
+def test_the_head_is_dropped_last(family):
+    """A head with other queues is refused, by their names, and nothing changes."""
+    head, crawl, web = family
+    fill(family)
+    with pytest.raises(ConfigurationError) as refused:
+        head.drop()
+    assert all(repr(each.queue_name) in str(refused.value) for each in family)
+    assert head.stats().ready == 6
+    crawl.drop()
+    web.drop()
+    head.drop()
+    assert head.size() == 0
 
 
 def test_a_task_that_runs_again_counts_again(family, redis, clock):

@@ -1,8 +1,8 @@
--- stale: find the entries of tracked that are to go: ended leases and permits, and who stands in a line in vain. A
+-- stale: find the entries of tracked that are to go: ended leases and permits, and places in lines. A
 -- lease may be that of a task of any queue of the family; `theirs` has three keys of each (LEASE_PARTS of keys.py).
 -- Keys: invisible meta delayed kin theirs
 -- Needs: now, record, problem, gate, booked, notes, marks
--- Gives: is_stale(member), true if the entry is to go. It reports that, unless its time is over, which is no problem.
+-- Gives: is_stale(member), true if the entry is to go. It reports that, unless its time is over, or its queue dropped.
 
 -- Returns true if a task of this queue counts as `scope TAB id`: it runs, or it waits for its retry (hold).
 local function counts_in(queue_meta, queue_invisible, queue_delayed, scope, id)
@@ -35,7 +35,7 @@ local function is_stale(member)
     for i = 1, kin and #kin or 0, 4 do
       listed = listed or kin[i] == queue
     end
-    return not listed and problem('queue in no line', member, 'in tracked')
+    return not listed
   elseif id and is_permit(id) then
     return not permit_out(id)
   elseif member == '\t' then -- waiters at a full queue
