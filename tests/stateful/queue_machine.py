@@ -803,7 +803,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert 0 <= stats.oldest_ready_seconds <= self.longest_ready(ready)
 
     def longest_ready(self, ready: list[Entry]) -> float:
-        return max(self.now - entry.first_due for entry in ready) / 1000
+        return max(0, *(self.now - entry.first_due for entry in ready)) / 1000
 
     def teardown(self) -> None:
         if hasattr(self, "q"):

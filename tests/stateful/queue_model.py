@@ -843,8 +843,10 @@ class Model:
         return True
 
     def purge(self, state: str | None, now: int) -> int:
-        """Remove the tasks of one state, or all."""
+        """Remove the tasks of one state, or all, with the results that are kept."""
         gone = list(self.tasks.values()) if state is None else self.in_state(state)
+        if state is None:
+            self.results.clear()
         for entry in gone:
             self.remove(entry)
         self.settle(now)
