@@ -246,7 +246,7 @@ class Partition(
                 short = False  # pop may find more tasks, which pop_plain refuses
                 continue
             if batch.joined:  # another queue has joined the family, or left it
-                yield from self._make()
+                yield from self.learn_kin(join=True)
                 continue
             if batch.overdue and not tasks and not helped:
                 helped = True

@@ -59,6 +59,11 @@ MEMBER_PARTS = ("conf", "closed", "wake", "tick")
 reads them."""
 
 
+LEASE_PARTS = ("meta", "invisible", "delayed")
+"""The keys of each queue of a family that `check_limits` gets behind these, to know whose lease an
+entry of `tracked` is."""
+
+
 def family_keys(name: str, confs: str) -> tuple[str, ...]:
     """Name the keys that scripts of a queue in a family get behind their own, if any.
 

@@ -1119,7 +1119,15 @@ class DPQ(QueueLife[P]):
         return importing.report
 
     def drop(self) -> None:
-        """Remove the whole queue: tasks, settings, totals and its name in the registry."""
+        """Remove the whole queue: tasks, settings, totals and its name in the registry.
+
+        Of a queue in a family the limits stay for the others. Units that tasks have taken stay
+        spent, and running tasks count no more. If many run or are delayed, they are removed first,
+        in steps; a drop that ended early leaves a queue with fewer tasks: drop it again.
+
+        Raises:
+            ConfigurationError: It is the head of a family with other queues. Nothing changed.
+        """
         self._session.require_open()
         if not self._session.checked:
             self._session.check_server()

@@ -1122,7 +1122,15 @@ class AsyncDPQ(AsyncQueueLife[P]):
         return importing.report
 
     async def drop(self) -> None:
-        """Remove the whole queue: tasks, settings, totals and its name in the registry."""
+        """Remove the whole queue: tasks, settings, totals and its name in the registry.
+
+        Of a queue in a family the limits stay for the others. Units that tasks have taken stay
+        spent, and running tasks count no more. If many run or are delayed, they are removed first,
+        in steps; a drop that ended early leaves a queue with fewer tasks: drop it again.
+
+        Raises:
+            ConfigurationError: It is the head of a family with other queues. Nothing changed.
+        """
         self._session.require_open()
         if not self._session.checked:
             await self._session.check_server()
