@@ -115,8 +115,9 @@ class Slot(BaseModel):
             `_other` likewise; all others are 429s.
         lease_expired: Total of leases that ran out.
         buried: Total of tasks that became dead letters.
-        buried_attempts_spent: Of these: by the last attempt. `buried_lease_expired`, `_expired` and
-            `_payload_missing` likewise, as in `QueueStats`; all others by `bury`.
+        buried_attempts_spent: Of these: by the last attempt. `buried_lease_expired`,
+            `_lapses_spent`, `_expired` and `_payload_missing` likewise, as in `QueueStats`; all
+            others by `bury`.
         replayed: Total of dead tasks made live again.
         dropped: Total of dead letters removed by the limits on their number and age.
         ready: Tasks that could be popped (of each group, only the first).
@@ -149,6 +150,7 @@ class Slot(BaseModel):
     buried: int = 0
     buried_attempts_spent: int = 0
     buried_lease_expired: int = 0
+    buried_lapses_spent: int = 0
     buried_expired: int = 0
     buried_payload_missing: int = 0
     replayed: int = 0

@@ -42,6 +42,7 @@ PARTS = (
     "events",  # STREAM: the last thousand or so events that people want to see
     "trail",  # STREAM: the events of each task, if the queue keeps a trail
     "batches",  # HASH: batch -> how many of its tasks are left, done and dead
+    "errors",  # HASH: id -> the last errors of a task that has failed
     "cancelled",  # ZSET: token of a delivery whose task was cancelled -> until it is forgotten, ms
 )
 """The keys of a queue. Their number does not grow with its tasks or groups."""
@@ -56,6 +57,11 @@ OF_FAMILY = frozenset({"limits", "gates", "tracked"})
 MEMBER_PARTS = ("conf", "closed", "wake", "tick")
 """The keys of each queue of a family that scripts get behind their own keys; lua/lib/family.lua
 reads them."""
+
+
+LEASE_PARTS = ("meta", "invisible", "delayed")
+"""The keys of each queue of a family that `check_limits` gets behind these, to know whose lease an
+entry of `tracked` is."""
 
 
 def family_keys(name: str, confs: str) -> tuple[str, ...]:
