@@ -244,7 +244,7 @@ class TaskFunction(Generic[Params, Result]):
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`, `batch`,
+                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`,
                 `max_lapses`.
 
         Returns:

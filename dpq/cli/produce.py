@@ -134,7 +134,7 @@ def push(
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
-    options |= {"batch": batch, "backoff": backoff}, "max_lapses": max_lapses}
+    options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,

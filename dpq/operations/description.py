@@ -26,7 +26,8 @@ from dpq.model.validation import (
     milliseconds,
     number,
     queue_label,
-    unit_name, whole_number,
+    unit_name,
+    whole_number,
 )
 from dpq.protocol.placement import MAX_PARTITIONS
 

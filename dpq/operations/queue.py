@@ -487,7 +487,14 @@ class QueueOperations(Generic[P]):
         if isinstance(error, Release):
             return self.release(task, error.delay, None, cost)
         if isinstance(error, Retry):
-            return self.fail(task, error, delay if error.delay is None else error.delay, cost, None, source_of(error, worker))
+            return self.fail(
+                task,
+                error,
+                delay if error.delay is None else error.delay,
+                cost,
+                None,
+                source_of(error, worker),
+            )
         if isinstance(error, Exception):
             source = source_of(error, worker)
             return self.fail(task, error_line(error), delay, cost, None, source)

@@ -275,7 +275,14 @@ _USUAL: dict[str, Any] = {
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
-    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "backoff_ms": [], "holds": False, "notes": {}},
+    **{
+        "max_attempts": COMMON_ATTEMPTS,
+        "cost": 1,
+        "ages": False,
+        "backoff_ms": [],
+        "holds": False,
+        "notes": {},
+    },
 }
 """The values of fields that a line leaves out."""
 

@@ -69,7 +69,8 @@ class ScriptedQueue:
         task: Task[Any],
         error: BaseException | None,
         cost: Any,
-        result: str, worker: str,
+        result: str,
+        worker: str,
         delay: Any = None,
     ) -> Any:
         return (type(error).__name__, self, [task.id])
