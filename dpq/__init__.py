@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from dpq.model.task import (
         Cost,
         DeadTask,
+        OnDead,
         OnDuplicate,
         Popped,
         Push,
@@ -119,6 +120,7 @@ __all__ = [
     "LimitTimeoutError",
     "MemberState",
     "NotConfirmedError",
+    "OnDead",
     "OnDuplicate",
     "Order",
     "PayloadError",
@@ -210,6 +212,7 @@ _HOMES = {
     "model.task": (
         "Cost",
         "DeadTask",
+        "OnDead",
         "OnDuplicate",
         "Popped",
         "Push",

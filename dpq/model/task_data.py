@@ -40,6 +40,7 @@ class Task(BaseModel, Generic[P]):
         visibility: Seconds of its leases; None takes those of its consumers.
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
         batch: The name of its batch, or None.
+        after: The ids of the tasks whose end it waits for, or None.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
         progress: How far the work on it is, if it runs and its handler has said so. Only `get`
             reads it; else None.
@@ -77,6 +78,7 @@ class Task(BaseModel, Generic[P]):
     member: str | None = None
     pinned: str | None = None
     batch: str | None = None
+    after: list[str] | None = None
     trace: str | None = None
     progress: Progress | None = None
 

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 from dpq.model.cost import read_cost, write_cost
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import decode_priority, encode_priority
+from dpq.model.task import MOST_AFTER
 from dpq.protocol.records import (
+    AFTER,
     BATCH,
     COMMON_ATTEMPTS,
     OPTIONS,
@@ -25,6 +27,7 @@ from dpq.protocol.records import (
     RUNS_AS,
     SPENT,
     UNREADABLE,
+    read_after,
     read_trace,
     record_parts,
     split_notes,
@@ -36,7 +39,7 @@ LIFO = 999_999_999_999_999
 OF_A_DELIVERY = (SPENT, RUNS_AS)
 """The notes that count for one delivery only: its lease is not exported, and neither are they."""
 
-NAMED = (OPTIONS, PIN, BATCH)
+NAMED = (OPTIONS, PIN, BATCH, AFTER)
 """The notes that have fields with names. Any other note is in `notes`, by the number of its mark.
 If a note needs more than that, such as a key of the queue: SECTIONS in transfer.py."""
 
@@ -107,7 +110,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     encode_priority(decode_priority(priority))  # raises if it is no priority
     requests, costs = read_cost(cost)
     visibility, _, limit = notes.get(OPTIONS, "0 0").partition(" ")
-    batch = notes.get(BATCH, "")
+    batch, (after, on_dead) = notes.get(BATCH, ""), read_after(notes.get(AFTER, ""))
     moment = "died_ms" if state == "dead" else "due_ms"
     found = {
         "id": id_,
@@ -135,6 +138,8 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "member": notes.get(PIN),
         "batch": None if batch[:1] in ("", SEALS) else batch,
         "seals": batch[1:] if batch[:1] == SEALS else None,
+        "after": after,
+        "on_dead": on_dead,
         "schedule": schedule if recurs else None,
         "notes": {
             str(ord(mark)): text
@@ -195,6 +200,18 @@ def _id(value: Any) -> str:
     return str(value)
 
 
+def _ids(value: Any) -> list[str]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_AFTER:
+        raise ValueError(f"must be a list of 1 to {MOST_AFTER} ids")
+    return [_id(each) for each in value]
+
+
+def _on_dead(value: Any) -> str:
+    if value not in ("bury", "run"):
+        raise ValueError("must be bury or run")
+    return str(value)
+
+
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MOST_NUMBER:
         raise ValueError(f"must be a whole number from 0 to {MOST_NUMBER}")
@@ -245,11 +262,13 @@ def _bool(value: Any) -> bool:
 
 
 _USUAL: dict[str, Any] = {
-    **dict.fromkeys(("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals")),
+    **dict.fromkeys(
+        ("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals", "after")
+    ),
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
-    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "notes": {}},
+    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "notes": {}, "on_dead": "bury"},
 }
 """The values of fields that a line leaves out."""
 
@@ -261,6 +280,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("visibility_ms", "time_limit_ms"), _count),
     **{"cost": write_cost, "group": _name, "key": _name, "reason": _text, "error": _text},
     **{"trace": _text, "member": _name, "batch": _name, "seals": _name, "schedule": _schedule},
+    **{"after": _ids, "on_dead": _on_dead},
 }
 
 
@@ -301,6 +321,8 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
     notes += f"{PIN}{read['member']}" if read["member"] is not None else ""
     if read["batch"] or read["seals"]:
         notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
+    if read["after"] is not None:
+        notes += f"{AFTER}{read['on_dead'][0]}\x01" + "\x01".join(read["after"])
     notes += read["notes"] or ""
     schedule = "" if read["schedule"] is None else f"\t{read['schedule']}"
     if read["max_attempts"] < 1:

@@ -34,7 +34,7 @@ from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
-from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
+from dpq.model.task import Cost, OnDead, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds, number
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
@@ -174,6 +174,8 @@ class DPQ(QueueLife[P]):
         time_limit: float | None = None,
         member: str | None = None,
         batch: str | None = None,
+        after: Sequence[str] | None = None,
+        on_dead: OnDead = "bury",
         timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
@@ -215,6 +217,10 @@ class DPQ(QueueLife[P]):
                 that come after this one wait, too. It means nothing for a group without members.
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
+            after: The ids of up to 16 tasks. This task cannot run until all of them have ended; its
+                `delay` counts from then. A task that is not stored has ended.
+            on_dead: What to do if one of these tasks dies or is cancelled: `bury` this task, too,
+                with a reason that names the other one; or `run` it once all of them have ended.
             timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
                 task, on the server and without polling; 0 does not wait, None waits for ever.
                 Whoever makes room, an ack for example, calls the producer that has waited longest.
@@ -257,6 +263,8 @@ class DPQ(QueueLife[P]):
             time_limit=time_limit,
             member=member,
             batch=batch,
+            after=after,
+            on_dead=on_dead,
         )
         if timeout == 0:
             return self._session.run(self._operations.push, given)

@@ -1,6 +1,6 @@
--- finished: count the tasks of batches that an ack finishes.
+-- finished: count the tasks of batches that an ack finishes, and note the end of tasks for which others wait.
 -- Keys: dead
--- Needs: batches
+-- Needs: batches, followed
 -- Gives: count_finished(ids, gone_at, again, raws), for the variables of ack with these names, before the tasks leave
 --        dead. A dead task that comes back, since it was pushed again while it ran, is counted first.
 local function count_finished(ids, gone_at, again, raws)
@@ -8,6 +8,9 @@ local function count_finished(ids, gone_at, again, raws)
   local function count_each(indexes, comes_back)
     for _, i in ipairs(indexes) do
       local id, batch = ids[i], not counted[ids[i]] and batch_in(raws[i])
+      if not comes_back then
+        end_followed(id, raws[i], 'done')
+      end
       local died = batch and redis.call('ZSCORE', dead, id)
       if batch and (died or not comes_back) then
         counted[id] = true
