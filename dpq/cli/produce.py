@@ -29,7 +29,7 @@ from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
 
 
 class Dead(StrEnum):
-    """What becomes of a task if one that it waits for dies; typer needs an enum."""
+    """The fate of a task if one that it waits for dies; typer needs an enum."""
 
     BURY = "bury"
     RUN = "run"

@@ -38,7 +38,7 @@ OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
 """The action of a push whose key is taken."""
 
 OnDead = Literal["bury", "run"]
-"""What becomes of a task if one of the tasks that it waits for dies or is cancelled."""
+"""The fate of a task if one of the tasks that it waits for dies or is cancelled."""
 
 MOST_AFTER = 16
 """Tasks that one task may wait for; lua/push/options.lua has the same number."""

@@ -248,7 +248,7 @@ def _after(push: Push[Any]) -> list[str | int]:
                 f"{name} is {getattr(push, name)!r}, and after is given: a task that waits for "
                 f"others is due once, when they have ended, or `delay` later; leave {name} out"
             )
-    if push.on_duplicate in ("update", "rerun"):
+    if push.key is not None and push.on_duplicate in ("update", "rerun"):
         raise ConfigurationError(
             f"on_duplicate is {push.on_duplicate!r}, and after is given: the tasks that a stored "
             "task waits for cannot change; use keep, raise_priority or error"

@@ -435,9 +435,9 @@ class Import:
         """Refuse batches, and tasks that wait for others, in several partitions."""
         if count > 1:
             raise ConfigurationError(
-                f"line {line.number}: the export has tasks that wait for others, or batches, and queue "
-                f"{self._operations.description.name!r} has {count} partitions, which cannot follow "
-                "them: import into a queue of one partition"
+                f"line {line.number}: the export has batches, or tasks that wait for others, "
+                f"and queue {self._operations.description.name!r} has {count} partitions, which "
+                "cannot follow them: import into a queue of one partition"
             )
 
     def _import(

@@ -35,12 +35,12 @@ if part == 'events' then
       problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
     end
   end
-  local ended = redis.call('ZRANGEBYLEX', followers, '[\t', '(\n', 'LIMIT', '0', '1')[1]
-  if ended and bound > now then
-    problem('event not noticed', string.match(ended, '[^\t]*$'), 'a task that has ended, and for which others wait')
+  local over = redis.call('ZRANGEBYLEX', followers, '[\t', '(\n', 'LIMIT', '0', '1')[1]
+  if over and bound > now then
+    problem('event not noticed', string.match(over, '[^\t]*$'), 'a task that has ended, and for which others wait')
   end
   if mends and reply[2] then
-    notice(ended and 0 or next_event() - now)
+    notice(over and 0 or next_event() - now)
   end
   return reply
 end

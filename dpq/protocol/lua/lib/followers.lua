@@ -1,5 +1,5 @@
 -- followers: release or bury the tasks that wait for a task that has ended (followed).
--- Keys: followers delayed meta dead
+-- Keys: followers delayed meta
 -- Needs: now, notice, record, notes, marks, followed, bury, until_opened
 -- Gives: free_followers(most), which looks at `most` entries of followers, and returns at how many it has looked. A
 --        buried task may have followers of its own: they come later in the same call, or in the next one;
@@ -8,7 +8,7 @@ local function forget_waits(task)
   set_note(task, AFTER, string.find(task.options, FOLLOWED) and '+' or nil)
 end
 
--- A task that somebody has released by hand waits for nothing any more: it has another moment, or is in another set.
+-- A task that somebody has released by hand waits for no task: it has another moment, or is in another set.
 local function let_go(id, follower, how)
   local task = read(redis.call('HGET', meta, follower) or '')
   local fate, ids = waits_in(task and task.options or '')
@@ -16,19 +16,16 @@ local function let_go(id, follower, how)
   for each in string.gmatch(ids or '', '[^\1]+') do
     left = left .. (each == id and '' or '\1' .. each)
   end
-  if left == ids or not ids then
+  if not ids or left == ids or tonumber(due or 0) < UNTIL_OPENED then
     return
   end
-  if tonumber(due or 0) < UNTIL_OPENED then
-    unfollow(follower, task.options)
-    forget_waits(task)
-  elseif how ~= 'done' and fate == 'b' then
+  if how ~= 'done' and fate == 'b' then
     unfollow(follower, task.options)
     forget_waits(task)
     redis.call('ZREM', delayed, follower)
     task.delivery = 'b'
-    return bury(follower, task, string.format('task %s, which came before it, %s', id,
-      how == 'dead' and 'died' or 'was cancelled'))
+    return bury(follower, task, string.format('task %s, which it waited for, %s', id, how == 'dead' and 'died'
+      or 'was cancelled'))
   elseif left ~= '' then
     local plus = string.find(task.options, FOLLOWED) and '+' or ''
     set_note(task, AFTER, plus .. fate .. left)

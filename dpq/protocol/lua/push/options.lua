@@ -11,6 +11,7 @@ local USUAL = { residual = '1', max_attempts = 10, cost = '1', delay = 0, expire
   on_duplicate = 'keep', notes = '' }
 local LONGEST = { priority = 24, residual = 4, cost = 200, group = 200, key = 200, on_duplicate = 14, cron = 400,
   trace = 55, member = 100, batch = 200, seals = 200, on_dead = 4 }
+local MOST = { after = 16 } -- ids
 local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', cost = '^%d+,?[%l%d_=,]*$',
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
   trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$',
@@ -29,7 +30,7 @@ local function rule_of(name)
   if words[name] then
     return 'must be ' .. words[name] .. ', as text of at most ' .. LONGEST[name] .. ' bytes'
   elseif name == 'after' then
-    return 'must be a list of 1 to 16 ids, of a task without a schedule that updates no other'
+    return 'must be a list of 1 to 16 ids, for a task without a schedule that updates no other'
   elseif LARGEST[name] then
     local least = (name == 'every' or name == 'max_attempts') and 1 or 0
     return string.format('must be a whole number from %d to %.0f', least, LARGEST[name])
@@ -39,7 +40,7 @@ end
 
 local function wrong_after(options)
   local ids = options.after
-  local wrong = type(ids) ~= 'table' or #ids < 1 or #ids > 16 or options.every or options.cron or options.seals
+  local wrong = type(ids) ~= 'table' or #ids < 1 or #ids > MOST.after or options.every or options.cron or options.seals
     or options.on_duplicate == 'update' or options.on_duplicate == 'rerun'
   for _, id in pairs(wrong and {} or ids) do
     wrong = wrong or type(id) ~= 'string' or #id > 200 or not string.find(id, '^%C+$')
@@ -51,7 +52,7 @@ end
 local function wrong_option(options)
   for name, value in pairs(options) do
     local longest = LONGEST[name]
-    if name == 'after' then
+    if MOST[name] then
       if wrong_after(options) then
         return name
       end
