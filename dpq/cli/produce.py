@@ -23,6 +23,7 @@ from dpq.cli._options import (
     Url,
     option,
     read_cost,
+    read_delays,
 )
 from dpq.cli._terminal import talk
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
@@ -116,6 +117,20 @@ def push(
     on_dead: Annotated[
         Dead, option("MODE", "If such a task dies: bury this one, or run it.", seldom=True)
     ] = Dead.BURY,
+    backoff: Annotated[
+        Any,
+        option(
+            "SECONDS",
+            "Delays after failures, as 1,5,30.",
+            unset="",
+            seldom=True,
+            parser=read_delays,
+        ),
+    ] = None,
+    max_lapses: Annotated[
+        int | None,
+        option("N", "Leases that may run out until it is dead.", unset="", seldom=True),
+    ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
@@ -133,7 +148,8 @@ def push(
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
-    options |= {"batch": batch, "after": after, "on_dead": on_dead.value}
+    options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
+    options |= {"after": after, "on_dead": on_dead.value}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,

@@ -19,6 +19,7 @@ from dpq.model.task_state import TaskState
 
 if TYPE_CHECKING:
     from dpq.model.task_data import DeadTask, Task
+    from dpq.model.validation import Delays
 
 __all__ = [
     "Cost",
@@ -97,6 +98,8 @@ class Push(NamedTuple, Generic[P]):
     batch: str | None = None
     after: Sequence[str | int] | None = None
     on_dead: OnDead = "bury"
+    backoff: Delays | None = None
+    max_lapses: int | None = None
 
 
 class TaskName(NamedTuple):

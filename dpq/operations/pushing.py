@@ -21,6 +21,7 @@ from dpq.model.validation import (
     MAX_SECONDS,
     delay_milliseconds,
     label,
+    listed_delays,
     milliseconds,
     whole_number,
 )
@@ -53,10 +54,12 @@ class Options(TypedDict, total=False):
         trace: The traceparent of the span that pushed it.
         member: The member of its group's pool that it is to run as.
         batch: Its batch.
+        backoff: Its own delays after failures, with commas.
         seals: The batch that it waits for, which its push seals.
         after: The ids of the tasks that it waits for. A number stands for an earlier push of the
             same call; `with_ids` replaces it before it is sent.
         on_dead: `run`, or left out for `bury`.
+        max_lapses: The leases that may run out.
     """
 
     priority: Required[str]
@@ -77,9 +80,11 @@ class Options(TypedDict, total=False):
     trace: str
     member: str
     batch: str
+    backoff: str
     seals: str
     after: list[str | int]
     on_dead: OnDead
+    max_lapses: int
 
 
 Checked = tuple[str | Options, bytes]
@@ -202,6 +207,9 @@ class PushChecker(Generic[P]):
             options["visibility"] = milliseconds("visibility", push.visibility, least=0.001)
         if push.time_limit is not None:
             options["time_limit"] = milliseconds("time_limit", push.time_limit, least=0.001)
+        if push.backoff is not None:
+            delays = listed_delays(push.backoff)
+            options["backoff"] = ",".join(str(round(each * 1000)) for each in delays)
         if trace:
             options["trace"] = trace
         if push.member is not None:
@@ -226,6 +234,8 @@ class PushChecker(Generic[P]):
             options["after"] = after
             if push.on_dead != "bury":
                 options["on_dead"] = push.on_dead
+        if push.max_lapses is not None:
+            options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
         return options
 
 
