@@ -97,9 +97,7 @@ for _, each in ipairs(fresh) do
       notice(tonumber(when) - now)
       follow_again(id, task.options)
     end
-    if state == 'held' then
-      hold(id, task)
-    end
+    if state == 'held' then hold(id, task) end
     note('pushed', task.group, '', id, 'priority ' .. task.priority .. ', imported')
     added = added + 1
   end
