@@ -9,7 +9,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
-from dpq.protocol.refusals import other_format, other_partitions, read_settings
+from dpq.protocol.refusals import no_member, other_format, other_partitions, read_settings
 
 
 def partition_count(settings: dict[str, str]) -> int:
@@ -54,7 +54,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     if stored_format != STORAGE_FORMAT:
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
     if "family_refused" in settings:
-        raise ConfigurationError(f"queue {queue_name!r}: {settings['family_refused']}")
+        raise no_member(queue_name, settings["family_refused"])
     has = settings.get("partition_count", "1") if settings else ""
     if has and named.get("partition_count", has) != has:
         raise other_partitions(queue_name, named["partition_count"], has)

@@ -62,6 +62,7 @@ class Entry:
     turn: int = 0  # when it was pushed, in calls
     visibility: float | None = None  # of its own, seconds
     time_limit: float | None = None
+    backoff: tuple[float, ...] | None = None  # of its own, seconds
     state: str = "new"
     until: int = 0  # due, lease end or time of death
     token: int = 0
@@ -77,6 +78,11 @@ class Entry:
     delay: int = 0  # from the end of the batch that it waits for
     reason: str = ""
     error: str | None = None
+    max_lapses: int | None = None
+    lapses: int = 0
+    errors: list[tuple[str, int, str]] = field(
+        default_factory=list
+    )  # kind, attempt, text; the newest first
     holds: bool = False  # it waits for its retry, and no other of its group runs
 
 
@@ -103,6 +109,7 @@ class Model:
     max_tasks: int | None = None
     max_waiting: int | None = None
     drops: bool = False  # when_full="drop_worst"
+    of_family: bool = False  # its limits are those of the queue named in its braces
     tasks: dict[str, Entry] = field(default_factory=dict)
     results: list[tuple[str, Any, int]] = field(
         default_factory=list
@@ -159,7 +166,7 @@ class Model:
         batch = self.batches.setdefault(name, Batch())
         if new_id is not None and batch.callback is None:
             batch.callback = new_id
-            self.push(new_id, push, now, default_max)
+            self.push(new_id, {**push, "delay": 1}, now, default_max)  # it takes no turn
             entry = self.tasks[new_id]
             entry.delay = round(push["delay"] * 1000)
             self.move(entry, DELAYED, UNTIL_RELEASED)
@@ -325,9 +332,11 @@ class Model:
                     f"{group!r} is closed, and has a head in ready"
                 )
             elif at <= now:
-                assert self.closed.get(group) == at, f"{group!r} could be open"
+                assert self.of_family or self.closed.get(group) == at, f"{group!r} could be open"
             elif not self.full(group):
-                assert at == self.moment(group, head, now), f"{group!r} opens at another moment"
+                moment = self.moment(group, head, now)
+                early = self.of_family and at < moment  # its head does not know the cost of a task
+                assert early or at == moment, f"{group!r} opens at another moment"
         self.closed = closed
 
     def see_ready(self, ids: list[str]) -> None:
@@ -456,8 +465,15 @@ class Model:
         for entry in leases:
             self.totals["expired_leases"] += 1
             if not entry.counted:
-                entry.attempts, entry.counted = entry.attempts + 1, True
-            if entry.attempts >= entry.max_attempts:
+                self.keep_error(entry, "lease expired", "lease expired")
+                entry.counted = True
+                if entry.max_lapses:
+                    entry.lapses += 1
+                else:
+                    entry.attempts += 1
+            if entry.max_lapses and entry.lapses >= entry.max_lapses:
+                self.bury(entry, now, "lapses spent", lapsed=True)
+            elif entry.attempts >= entry.max_attempts:
                 self.bury(entry, now, "lease expired", lapsed=True)
             else:
                 self.put(entry, now, 0, lapsed=True)
@@ -471,6 +487,13 @@ class Model:
         for group in opened:
             del self.closed[group]
         return len(leases) + moved + len(opened)
+
+    def keep_error(self, entry: Entry, kind: str, text: str) -> None:
+        """The last eight, but of several 429s in a row the last."""
+        if kind == "rate limited" and entry.errors and entry.errors[0][0] == kind:
+            del entry.errors[0]
+        attempt = entry.attempts + (not entry.counted or entry.max_lapses is not None)
+        entry.errors = [(kind, max(attempt, 1), text), *entry.errors][:8]
 
     def too_late(self, entry: Entry, now: int) -> bool:
         """It should have started before now, and has not."""
@@ -545,6 +568,8 @@ class Model:
                 turn=self.turn,
                 visibility=push["visibility"],
                 time_limit=push["time_limit"],
+                backoff=push["backoff"],
+                max_lapses=push["max_lapses"],
             )
             self.tasks[new_id] = entry
             self.into(entry, push["batch"])
@@ -557,6 +582,7 @@ class Model:
         same = every is not None and held.every == every and not wait and held.state != DEAD
         if mode in ("update", "rerun"):
             held.visibility, held.time_limit = push["visibility"], push["time_limit"]
+            held.backoff = push["backoff"]
         if mode in ("update", "rerun") and every:
             held.slack = slack
             if mode == "rerun" or not same:
@@ -575,11 +601,14 @@ class Model:
             if held.state == DEAD:
                 self.start_over(held, now)
                 held.first_due, held.max_attempts, held.expires = now + wait, most, expires
-                held.reason, held.error = "", None
+                held.reason, held.error, held.max_lapses = "", None, push["max_lapses"]
                 self.put(held, now, wait)
             elif held.state == INVISIBLE:
                 if mode == "rerun":
                     held.rerun, held.max_attempts, held.expires = now + wait, most, expires
+                    if push["max_lapses"] is None:
+                        held.lapses = 0
+                    held.max_lapses = push["max_lapses"]
             else:
                 if mode == "rerun":
                     self.disown(held)
@@ -588,7 +617,7 @@ class Model:
 
     def start_over(self, entry: Entry, now: int) -> None:
         """As a new task: nothing has been tried, and no old token is live."""
-        entry.attempts = entry.deliveries = entry.deferrals = 0
+        entry.attempts = entry.deliveries = entry.deferrals = entry.lapses = 0
         entry.enqueued = now
         self.disown(entry)
 
@@ -802,6 +831,8 @@ class Model:
         assert entry.granted
         self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
         first = self.defer(entry)
+        if first:
+            self.keep_error(entry, "rate limited", f"429: retry after {wait / 1000:.14g} s")
         self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
         self.hold(entry)
         if scope != "task":
@@ -828,6 +859,7 @@ class Model:
         """One attempt is spent, unless the end of the lease has counted it."""
         if priority is not None:
             entry.priority = priority
+        self.keep_error(entry, "failed", error or "")
         if not entry.counted:
             entry.attempts, entry.counted = entry.attempts + 1, True
         entry.settled, entry.error = "fail", error
@@ -846,6 +878,7 @@ class Model:
         """The holder buries it."""
         if priority is not None:
             entry.priority = priority
+        self.keep_error(entry, "buried", reason)
         entry.settled = "bury"
         self.bury(entry, now, reason)
 
@@ -893,6 +926,7 @@ class Model:
             if entry is None or entry.state != DEAD:
                 continue
             entry.attempts, entry.expires, entry.reason, entry.rerun = 0, None, "", None
+            entry.lapses = 0
             self.put(entry, now, int(done * spacing))
             done += 1
         self.totals["replayed"] += done

@@ -64,21 +64,23 @@ if #there + #lost > 0 then -- full memory refuses new queues only
   -- Needs: go_on
   go_on()
 end
-if shared ~= conf then -- this queue joins the family
-  local of_head = redis.call('HMGET', shared, 'family', 'partition_count')
-  local members = of_head[1] or shared
-  if (of_head[2] or '1') ~= '1' then
-    return { 'family_refused', 'its family is a queue with partitions, which can be the head of no family' }
-  elseif not string.find('\n' .. members .. '\n', '\n' .. conf .. '\n', 1, true) then
-    local _, count = string.gsub(members, '\n', '')
-    if count >= MOST_KIN then
-      return { 'family_refused', string.format('its family has %d queues, which is the most', count + 1) }
-    end
-    redis.call('HSET', shared, 'family', members .. '\n' .. conf)
+local members = shared ~= conf and (redis.call('HGET', shared, 'family') or copy_of.family or shared)
+if members then -- this queue joins the family
+  local _, kin_count = string.gsub(members, '\n', '')
+  local joins = not string.find('\n' .. members .. '\n', '\n' .. conf .. '\n', 1, true)
+  if (redis.call('HGET', shared, 'partition_count') or '1') ~= '1' then
+    return { 'family_refused', 'partitions' }
+  elseif joins and kin_count >= MOST_KIN then
+    return { 'family_refused', members }
   end
+  members = joins and members .. '\n' .. conf
   redis.call('HSETNX', shared, 'format', format)
 end
 restore(lost)
+if members then
+  redis.call('HSET', shared, 'family', members)
+  redis.call('HSET', copies, 'kept.family', members)
+end
 -- Programs of 22 November 2026 compare only `partitions` at each call, with their number of partitions. This text is no
 -- number, so each call of theirs is refused (docs/design.md, "Another storage format"). The number of partitions stands
 -- in `partition_count`.
@@ -109,8 +111,8 @@ end
 local names, values, copied = settings()
 for i, name in ipairs(names) do
   if values[i] and not copied[i] then
-    local of_family = name == 'queue_rules' or name == 'limited'
-    redis.pcall('HSET', of_family and copies or stats, 'kept.' .. name, values[i])
+    local _, home = setting_keys(name)
+    redis.pcall('HSET', home, 'kept.' .. name, values[i])
   end
 end
 local reply = redis.call('HGETALL', conf)
