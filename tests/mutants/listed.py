@@ -89,9 +89,12 @@ shares | far places do not sort | lua/shares
 spend | weights do not count | lua/shares
 - / weight_of(group)
 + / 1
-spend | a task out of turn leaves the head of its group in front | lua/shares
-- if in_turn == nil then
-+ if false then
+take_wanted | a task out of turn is charged to nobody | lua/shares
+- taken.charged = { task.group
++ local _ = { task.group
+spend | what is left is no clean beginning | lua/shares
+- and not idle then
++ then
 spend | what groups have spent stays for ever | lua/shares
 - idle and '100' or '2'
 + '0'
