@@ -111,6 +111,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs.",
         "{repair} makes the best of its waiting tasks the head.",
     ),
+    "bad share": (
+        "What group {subject!r} has spent cannot be read: {detail!r}. The group has begun anew.",
+        "{repair} removes the text.",
+    ),
     # Keys
     "key lost": (
         "Task {subject} has the unique key {detail!r}, but a push with that key would not find it.",

@@ -1222,7 +1222,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 granted least recently (`task.member`). Members that stay keep what they were
                 granted. Give names, never secrets.
             weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
-                `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue. In a
+                `fairness="round_robin"`, or the units that it spends where others spend one, with
+                `"units"`; alone or with a rate. None is 1. Not for the queue. In a
                 partitioned queue it is 1 or more.
             reset: Forget what was granted and counted in its windows and quotas, the learned rate,
                 slack and estimates, and what the host has said is left. A closing stays:

@@ -68,6 +68,42 @@ merge | raise_priority lowers as well | lua/push
 push.lua | tasks without a group take no turns | lua/round_robin
 - settings[5] == 'round_robin' or settings[7]
 + settings[7]
+shares | an idle group gains credit | lua/shares
+- or at <= first then
++ then
+shares | what a group has spent is forgotten when it is idle | lua/shares
+- at <= first then
++ true then
+shares | newcomers ask the clock, whatever stands in ready | lua/shares
+- local first = first_of(score, residual) or reached
++ local first = reached
+shares | a group's spending at another priority keeps it behind | lua/shares
+- at = math.min(at, first + most)
++ at = at + 0
+shares | a true-up leaves the head where it stands | lua/shares
+- redis.call('ZREM', ready, shown) == 1 then
++ false then
+shares | far places do not sort | lua/shares
+- thousandths / 10, exponent + 1
++ thousandths / 10, exponent
+spend | weights do not count | lua/shares
+- / weight_of(group)
++ / 1
+take_wanted | a task out of turn is charged to nobody | lua/shares
+- taken.charged = { task.group
++ local _ = { task.group
+spend | what is left is no clean beginning | lua/shares
+- and not idle then
++ then
+spend | what groups have spent stays for ever | lua/shares
+- idle and '100' or '2'
++ '0'
+correct_share | a report counts nothing for turns | lua/shares
+- if unit and fresh[unit] then
++ if false then
+configure.lua | turns by units go with partitions | lua/shares
+- or by_share and (together.partition_count or '1') ~= '1'
++ or false
 release.lua | a release takes another place | contract/order
 - task.delivery = 'r'
 + task.delivery = 'r'
@@ -459,8 +495,8 @@ gain | a limit that was passed is left behind without measure | lua/adaptive
 # Memory
 pop.lua | a pop that has upkeep to do is refused at full memory | lua/full_memory::test_goes_on
 -   go_on()
--   moved = upkeep
-+   moved = upkeep
+-   moved, soonest = upkeep
++   moved, soonest = upkeep
 extend.lua | leases cannot be extended at full memory | lua/full_memory::test_goes_on
 - go_on()
 delay_group.lua | a group cannot be closed at full memory | lua/full_memory::test_goes_on
