@@ -188,14 +188,14 @@ class Event(BaseModel):
         id: Its place in the stream; `events(after=...)` goes on behind it.
         at: When it happened.
         kind: `rate_limited`, `learned`, `closed`, `opened`, `dead`, `paused`, `resumed`,
-            `quieted`, `unquieted`, `limit_set`, or `by_hand` (a purge, a replay, a bulk bury); of
-            a trail more, see `DPQ.trail`.
+            `quieted`, `unquieted`, `limit_set`, or `by_hand` (a purge, a replay, a bulk bury
+            or cancel); of a trail more, see `DPQ.trail`.
         group: The group; "" for the whole queue, or none.
         member: The member of the group's pool, or "".
         task_id: The task, or "".
         detail: More about it, in a few words.
         before: Of `limit_set`, the rules that stood before, "" for no limit; None for other kinds.
-        by: Of `limit_set`, the name of who has changed the limit, as far as it is known.
+        by: Of `limit_set` and `by_hand`, the name of who has done it, as far as it is known.
     """
 
     model_config = ConfigDict(frozen=True)

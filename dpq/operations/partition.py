@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic_core import to_json
 
+from dpq.model.backoff import delay_after
 from dpq.model.cost import write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.interrupts import expected
@@ -245,7 +246,7 @@ class Partition(
                 short = False  # pop may find more tasks, which pop_plain refuses
                 continue
             if batch.joined:  # another queue has joined the family, or left it
-                yield from self._make()
+                yield from self.learn_kin(join=True)
                 continue
             if batch.overdue and not tasks and not helped:
                 helped = True
@@ -405,7 +406,7 @@ class Partition(
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
-            delay = self._backoff.delay(leased(task).attempt, chance)
+            delay = delay_after(task.backoff or self._backoff, task.attempt, chance)
         message = "" if error is None else one_line(error)
         more = _priority_and_source(priority, source or source_of(error))
         more = _more(cost, more)
@@ -443,13 +444,12 @@ class Partition(
         return once(self._buried(task, reason, cost, priority, source))
 
     def bury_silently(self, task: Task[P], reason: str) -> Steps[int]:
-        """Give one task of many up: `tell_of_buried` adds one event for all."""
+        """Give one task of many up: `tell_by_hand` adds one event for all."""
         return once(self._of_holder("bury", "bury", task, one_line(reason), more=("", "", "", "")))
 
-    def tell_of_buried(self, count: int, reason: str) -> Steps[int]:
-        """Add the one event of many tasks that were given up."""
-        args = [self._now(), "", "", one_line(reason), "", "", "", "", count]
-        return self._ask("bury", args, same)
+    def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
+        """Add the one event of an action on many tasks; `by` names who has done it, or is ""."""
+        return self._ask("bury", [self._now(), "", "", one_line(detail), "", "", "", "", by], same)
 
     def _buried(
         self,

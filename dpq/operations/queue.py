@@ -455,9 +455,9 @@ class QueueOperations(Generic[P]):
         """Give one task of many up, without an event."""
         return self._of(leased(task).id).bury_silently(task, reason)
 
-    def tell_of_buried(self, count: int, reason: str) -> Steps[int]:
-        """Add the one event of many tasks that were given up."""
-        return self.partitions[0].tell_of_buried(count, reason)
+    def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
+        """Add the one event of an action on many tasks."""
+        return self.partitions[0].tell_by_hand(detail, by)
 
     def finish(
         self,
@@ -465,13 +465,17 @@ class QueueOperations(Generic[P]):
         error: BaseException | None,
         cost: Cost | None = None,
         result: str = "",
+        delay: float | timedelta | None = None,
         worker: str = "",
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent, `result` the line of its result, or "", `worker` the
-        name of the worker, or "". A signal says how the task goes on. Other errors fail the task.
-        KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back, uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "", and `delay`
+        the time that a failed task waits, unless a `Retry` says so, `worker` the
+        name of the worker, or "". A signal says how the task goes
+        on. Other errors fail the task.
+        KeyboardInterrupt, SystemExit and a cancelled asyncio task
+        give the task back, uncounted.
         """
         if error is None:
             return self.ack(task, cost, result)
@@ -483,10 +487,17 @@ class QueueOperations(Generic[P]):
         if isinstance(error, Release):
             return self.release(task, error.delay, None, cost)
         if isinstance(error, Retry):
-            return self.fail(task, error, error.delay, cost, None, source_of(error, worker))
+            return self.fail(
+                task,
+                error,
+                delay if error.delay is None else error.delay,
+                cost,
+                None,
+                source_of(error, worker),
+            )
         if isinstance(error, Exception):
             source = source_of(error, worker)
-            return self.fail(task, error_line(error), None, cost, None, source)
+            return self.fail(task, error_line(error), delay, cost, None, source)
         return self.release(task, 0, None, cost)
 
     # Results and progress

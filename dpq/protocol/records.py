@@ -44,6 +44,8 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 MAX_OPTION_DIGITS = 12  # digits of the longest duration: 10 years in ms
 
+_BACKOFF = re.compile(r" \+(\d{1,12}(?:,\d{1,12}){0,15})\Z", re.ASCII)
+
 COMMON_ATTEMPTS = 10
 """The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""
 
@@ -177,6 +179,7 @@ def _add_more(
     if OPTIONS in notes:
         values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
         values["trace"] = read_trace(notes[OPTIONS])
+        values["backoff"] = read_backoff(notes[OPTIONS])
     if is_recurring:
         values["every"], values["cron"] = read_schedule(schedule)
         values["scheduled_at"] = moment_of(since + int(wait))
@@ -229,8 +232,14 @@ def read_lapses(text: str) -> tuple[int | None, int]:
 
 def read_trace(text: str) -> str | None:
     """Read the traceparent behind the options of one task; None for a missing or damaged one."""
-    trace = text.partition(" ")[2].partition(" ")[2]
-    return trace if _TRACEPARENT.fullmatch(trace) else None
+    words = text.split(" ")[2:3]
+    return words[0] if words and _TRACEPARENT.fullmatch(words[0]) else None
+
+
+def read_backoff(text: str) -> tuple[float, ...] | None:
+    """Read the delays at the end of the options of one task, seconds; None for missing ones."""
+    found = _BACKOFF.search(text)
+    return tuple(int(ms) / 1000 for ms in found[1].split(",")) if found else None
 
 
 def _option(ms: str) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
@@ -44,6 +45,7 @@ class Done(NamedTuple):
         budgets: The budgets that its host named; they are sent once, before its end.
         cost: What it has spent, or None.
         kept: The line of its result, or "".
+        delay: Seconds until the next attempt if this one has failed; None takes the task's backoff.
     """
 
     queue_index: int
@@ -53,6 +55,7 @@ class Done(NamedTuple):
     budgets: Sequence[Budget] = ()
     cost: Cost | None = None
     kept: str = ""
+    delay: float | timedelta | None = None
 
     def closes(self, queue_index: int, task: Task[Any]) -> bool:
         """Return True if `task` would hit the limit that this handler has hit."""
@@ -123,7 +126,7 @@ def _end(done: Done, queue: QueueOperations[Any], worker: str) -> Ending:
     try:
         if error is None or isinstance(error, Exception | GivenBack):
             decides = None if isinstance(error, GivenBack) else error
-            ended = queue.finish(done.task, error, done.cost, done.kept, worker)
+            ended = queue.finish(done.task, error, done.cost, done.kept, done.delay, worker)
             return Ending(ended, [done], decides)
     except Exception as nonsense:
         error = nonsense

@@ -119,6 +119,7 @@ MORE: dict[str, dict[str, Any]] = {
     "expires_in": {"expires_in": 9},
     "visibility": {"visibility": 7},
     "time_limit": {"time_limit": 7},
+    "backoff": {"backoff": (1, 5)},
     "every": {"every": 60},
     "cron": {"cron": "* * * * *"},
     "half a priority": {"priority": 0.5},
@@ -146,7 +147,7 @@ def test_a_task_that_needs_more_is_full(q, probe, clock, name, size):
             q.bury(task, "no")
             assert q.get(task_id).payload == payload
             q.dead.replay()
-    fields = ("key", "cost", "priority", "visibility", "time_limit", "every", "cron", "group")
+    fields = ("key", "cost", "priority", "visibility", "time_limit", "backoff", "every", "cron")
     for field in fields:
         assert getattr(task, field) == getattr(pushed, field), field
     if MORE[name].keys() <= {"every", "cron"}:

@@ -84,6 +84,7 @@ def test_push_defaults():
         "time_limit": None,
         "member": None,
         "batch": None,
+        "backoff": None,
     }
 
 

@@ -9,9 +9,11 @@
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7]  partitions that the client knows
--- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed or dead;
---                     the moment in delayed or dead, ms; the errors as they are stored, or "". A gate has the state
---                     "gate", its scope as its id ("" for the queue) and its text as its record: it is stored if the
+-- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held (delayed,
+--                     and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors as they are stored, or "". A gate has the
+--                     state
+--                     "gate", its scope as its id ("" for the queue) and its text as its record: it is stored if
+--                     the
 --                     scope has none. So has a batch, with its name: it is stored if the name is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
@@ -24,7 +26,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, notice, event, trail, mark, marks
+-- Needs: now, refusal, record, body, place, hold, notice, event, trail, mark, marks
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -92,8 +94,11 @@ for _, each in ipairs(fresh) do
     else
       redis.call('ZADD', state == 'dead' and dead or delayed, when, id)
     end
-    if state == 'delayed' then
+    if state == 'delayed' or state == 'held' then
       notice(tonumber(when) - now)
+    end
+    if state == 'held' then
+      hold(id, task)
     end
     note('pushed', task.group, '', id, 'priority ' .. task.priority .. ', imported')
     added = added + 1
@@ -104,10 +109,8 @@ if heavy_too then
 end
 if added > 0 then -- every queue with tasks has `pushed`
   local counted = not (settings[3] == 'round_robin' or settings[2])
-  local reached = tonumber(redis.call('HINCRBY', stats, 'pushed', '0'))
-  if not counted then
-    reached = tonumber(redis.call('HGET', conf, 'turns') or '0') or 0
-  end
+  local pushed = redis.call('HINCRBY', stats, 'pushed', '0')
+  local reached = tonumber(counted and pushed or redis.call('HGET', conf, 'turns') or '0') or 0
   if highest > reached then
     redis.call('HSET', counted and stats or conf, counted and 'pushed' or 'turns', string.format('%.0f', highest))
     if counted then -- `pushed` counts these as well (tally)

@@ -10,10 +10,11 @@
 local USUAL = { residual = '1', max_attempts = 10, cost = '1', delay = 0, expires_in = 0, group = '', key = '',
   on_duplicate = 'keep', notes = '' }
 local LONGEST = { priority = 24, residual = 4, cost = 200, group = 200, key = 200, on_duplicate = 14, cron = 400,
-  trace = 55, member = 100, batch = 200, seals = 200 }
+  trace = 55, member = 100, batch = 200, seals = 200, backoff = 207 }
 local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', cost = '^%d+,?[%l%d_=,]*$',
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
-  trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$' }
+  trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$',
+  backoff = '^%d[%d,]*$' }
 local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000,
   every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
 
@@ -22,7 +23,8 @@ local function rule_of(name)
     cost = 'a number of requests, then units: such as 2 or 1,tokens=1800', group = 'a name without control characters',
     key = 'a name without control characters', on_duplicate = 'keep, update, raise_priority, rerun or error',
     member = 'a name without control characters, and without a ~ in front', trace = 'a W3C traceparent',
-    batch = 'a name without control characters', seals = 'a name without control characters',
+    backoff = 'up to 16 numbers of ms, such as 1000,5000', batch = 'a name without control characters',
+    seals = 'a name without control characters',
     cron = 'five or six fields and a zone, such as */5 * * * * UTC' }
   if words[name] then
     return 'must be ' .. words[name] .. ', as text of at most ' .. LONGEST[name] .. ' bytes'
@@ -66,9 +68,9 @@ local function read_options(args)
         return nil, redis.error_reply('ERR DPQ: the option ' .. wrong .. ' ' .. rule_of(wrong))
       end
       options[i / 3] = setmetatable(each, usual)
-      if each.visibility or each.time_limit or each.trace then
+      if each.visibility or each.time_limit or each.trace or each.backoff then
         each.notes = OPTIONS .. (each.visibility or 0) .. ' ' .. (each.time_limit or 0)
-          .. (each.trace and ' ' .. each.trace or '')
+          .. (each.trace and ' ' .. each.trace or '') .. (each.backoff and ' +' .. each.backoff or '')
       end
       if each.member then
         each.notes = each.notes .. PIN .. each.member
