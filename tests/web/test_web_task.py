@@ -229,7 +229,7 @@ def test_errors(look: Browser, q: DPQ) -> None:
         task = q.pop().task
         with pytest.raises(ValueError, match=text) as met:
             fail_with(text)
-        q._session.run(q._operations.finish, task, met.value, None, "", "w <1>")
+        q._session.run(q._operations.finish, task, met.value, worker="w <1>")
         q.update(id_, delay=0)
     page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
     assert page.index("ValueError: new") < page.index("ValueError: &lt;old&gt;")
