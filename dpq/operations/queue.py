@@ -474,12 +474,10 @@ class QueueOperations(Generic[P]):
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent, `result` the line of its result, or "", and `delay`
-        the time that a failed task waits, unless a `Retry` says so, `worker` the
-        name of the worker, or "". A signal says how the task goes
-        on. Other errors fail the task.
-        KeyboardInterrupt, SystemExit and a cancelled asyncio task
-        give the task back, uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "", `delay` the
+        time that a failed task waits, unless a `Retry` says so, and `worker` the name of the
+        worker, or "". A signal says how the task goes on. Other errors fail the task.
+        KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back, uncounted.
         """
         if error is None:
             return self.ack(task, cost, result)
@@ -491,14 +489,8 @@ class QueueOperations(Generic[P]):
         if isinstance(error, Release):
             return self.release(task, error.delay, None, cost)
         if isinstance(error, Retry):
-            return self.fail(
-                task,
-                error,
-                delay if error.delay is None else error.delay,
-                cost,
-                None,
-                source_of(error, worker),
-            )
+            delay = delay if error.delay is None else error.delay
+            return self.fail(task, error, delay, cost, None, source_of(error, worker))
         if isinstance(error, Exception):
             source = source_of(error, worker)
             return self.fail(task, error_line(error), delay, cost, None, source)

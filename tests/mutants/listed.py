@@ -1258,8 +1258,8 @@ StoredOperations.get | the progress of an earlier delivery is shown | lua/result
 to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
 -             again += (each._replace(budgets=(), kept="" if full else each.kept) for each in done)
 +             pass
-cancel.lua | the key of a task that is cancelled stays | lua/cancel
--   redis.call('HDEL', keys, task.key)
+forget | the key of a task that is cancelled stays | lua/cancel
+-     redis.call('HDEL', keys, task.key)
 cancel.lua | a dead task can be cancelled | lua/cancel
 - if not task or redis.call('ZSCORE', dead, id) then
 + if not task then
@@ -1282,6 +1282,57 @@ WorkerBase._heed | a lost answer lets a quiet worker take tasks | contract/heart
 workers.lua | a worker that was seen in a time to come is one | lua/workers
 -  and seen <= now + forget then
 +  then
+
+# Errors and lapses
+keep_error | more than eight errors are kept | lua/errors
+- #lines < MOST_ERRORS and
++ true and
+keep_error | an error has no bound of bytes | lua/errors
+- string.sub(text, 1, MOST_TEXT)
++ text
+keep_error | an error that is said again is stored again | lua/errors
+- line = string.sub(line, 1, said) .. '='
++ line = line
+keep_error | 429s hide the failures before them | lua/errors
+-  and not (same and kind == 'd')
++
+keep_error | the record of a task does not say that there are errors | lua/errors
+-   set_note(task, FAILURES, '1' .. string.sub(note, 2))
++
+finished.lua | the errors of a task stay after its ack | lua/errors
+-       redis.call('HDEL', errors, ids[i])
++
+forget | the errors of a task stay after its cancel, or the end of its dead letter | lua/errors
+-     redis.call('HDEL', errors, id)
++
+claims.lua | the short ack takes tasks with errors | lua/errors
+- [^\t\n\24\27]*
++ [^\t\n\27]*
+upkeep | a lapse is kept each time the same lease ends | lua/errors
+- task.delivery == '-' or task.delivery == 'd' then
++ true then
+upkeep | with max_lapses a lapse counts as a failure, too | lua/errors
+-           spent = lapses + 1 >= tonumber(bound) and 'lapses spent'
++           task.attempts = task.attempts + 1
++           spent = lapses + 1 >= tonumber(bound) and 'lapses spent'
+upkeep | a task may lapse once more than its push says | lua/errors
+- lapses + 1 >= tonumber(bound)
++ lapses + 0 >= tonumber(bound)
+replay.lua | a replayed task has spent its lapses | lua/errors
+- '\24%1 0'
++ '\24%1 9'
+merge | a live task loses its errors to a push of its key | lua/errors
+-     set_note(task, FAILURES, failures)
++     set_note(task, FAILURES, note_of(task, FAILURES))
+check.lua | errors that no record tells of are no problem | lua/errors
+- string.byte(note_of(task, FAILURES) or '0') == 48
++ false
+frames_of | the frame of the handler is not kept | lua/errors
+- return [*reversed(last), *first]
++ return [*reversed(last)]
+_read | an error that is said again has no text | lua/errors
+- said = said if text == "=" else text
++ said = text
 
 # Dashboard
 ways | the front page offers what a user may not do | web/web_server
@@ -1635,8 +1686,8 @@ Sender._refuse | a 503 at the begin of a run is a wrong address | unit/batch
 - if status not in OVERLOADED:
 + if True:
 QueueOperations.finish | a limit forgets its status | lua/rate_limited
-- error.scope, cost, error.status)
-+ error.scope, cost)
+- error.scope, error.status
++ error.scope, None
 _read_slot | a slot of a program that counts more is lost | unit/replies
 - long.get(name, name)
 + long[name]
