@@ -32,7 +32,7 @@ from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.payload import complaint
 from dpq.model.signals import Reject
 from dpq.model.task import Cost, OnDuplicate, Push, Task
-from dpq.model.validation import label, nearest
+from dpq.model.validation import Delays, label, nearest
 from dpq.queue.base import operations_named
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
@@ -65,6 +65,8 @@ class PushOptions(TypedDict, total=False):
     time_limit: float | None
     member: str | None
     batch: str | None
+    backoff: Delays | None
+    max_lapses: int | None
 
 
 class Pushing(Protocol[Params, Made]):
@@ -107,6 +109,10 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, member: str | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, batch: str | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, backoff: Delays | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, max_lapses: int | None, **values: Any) -> Made: ...
 
 
 OPTIONS = frozenset(Push._fields) - {"payload"}
@@ -238,8 +244,8 @@ class TaskFunction(Generic[Params, Result]):
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`, `at`, `visibility`, `time_limit`,
-                `member`.
+                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`,
+                `max_lapses`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

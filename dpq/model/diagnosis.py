@@ -117,6 +117,12 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "none.",
         "{repair} frees the key.",
     ),
+    # Errors
+    "errors not noted": (
+        "Errors are kept for task {subject}, but its record does not say so: they would stay when "
+        "the task is gone.",
+        "{repair} removes them.",
+    ),
     # Settings
     "settings lost": (
         "The queue has lost its setting {subject} ({detail}): somebody has deleted it from `conf`, "

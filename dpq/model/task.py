@@ -19,6 +19,7 @@ from dpq.model.task_state import TaskState
 
 if TYPE_CHECKING:
     from dpq.model.task_data import DeadTask, Task
+    from dpq.model.validation import Delays
 
 __all__ = [
     "Cost",
@@ -88,6 +89,8 @@ class Push(NamedTuple, Generic[P]):
     time_limit: float | None = None
     member: str | None = None
     batch: str | None = None
+    backoff: Delays | None = None
+    max_lapses: int | None = None
 
 
 class TaskName(NamedTuple):

@@ -14,7 +14,8 @@ CHECKED_PARTS = (
     *(("check_limits", part) for part in ("settings", "limits", "kept")),
     ("check", "waiting"),  # first: the other parts take the next heads of groups from it
     *(("check", part) for part in ("ready", "groups", "meta", "payload")),
-    *(("check", part) for part in ("delayed", "invisible", "dead", "keys", "events")),
+    *(("check", part) for part in ("delayed", "invisible", "dead", "keys", "errors")),
+    ("check", "events"),
     *(("check_limits", part) for part in ("tracked", "invisible")),
 )
 """The scripts and parts that a check goes over; a repair needs this order."""

@@ -71,9 +71,18 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
             f"order is lifo and aging is {together['aging']} in queue {queue_name!r}: "
             "last in, first out cannot age; leave out one of them"
         )
-    if together.get("fairness") == "round_robin" and (together.get("order") == "lifo" or ages):
+    fairness = together.get("fairness", "none")
+    takes_turns = fairness == "round_robin" or fairness.startswith("units")
+    if takes_turns and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(
-            f"fairness is round_robin in queue {queue_name!r}: groups can take turns only with "
+            f"fairness is {fairness} in queue {queue_name!r}: groups can take turns only with "
             "order 'fifo' and without aging; leave out one of them"
+        )
+    partitions = together.get("partition_count", "1")
+    if fairness.startswith("units") and partitions != "1":
+        raise ConfigurationError(
+            f"fairness is {fairness} and partitions is {partitions} in queue {queue_name!r}: no "
+            "partition knows what the groups of another have spent; take 1 partition, or "
+            "fairness='round_robin'"
         )
     return settings

@@ -8,7 +8,8 @@ from enum import IntEnum
 from typing import Any
 
 from dpq.model.errors import ConfigurationError
-from dpq.protocol.keys import head_of, queue_of
+from dpq.model.family import head_of
+from dpq.protocol.keys import queue_of
 from dpq.protocol.values import read_texts
 
 
