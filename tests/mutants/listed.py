@@ -540,9 +540,9 @@ prune | the last gate that goes takes the second note of the limits with it | lu
 + true
 restore | lost settings do not come back | lua/settings_lost lua/configure
 -   for i = 1, #lost, 2 do
--     local of_family
+-     redis.call('HSET', (setting_keys
 +   for i = 1, 0 do
-+     local of_family
++     redis.call('HSET', (setting_keys
 configure.lua | lost limits of groups do not come back | lua/settings_lost
 - if create == '2' then
 + if false then
@@ -555,8 +555,29 @@ owe_at_most | what was granted and cannot be read was nothing | lua/settings_los
 
 # Families
 of_family | a client that does not know all queues of its family pops | lua/families
--   return table.concat(known, '\n') ~= (settings[13] or '') and { -20 } or nil
+-   return not knows and { -20 } or nil
 +   return nil
+stale.lua | a check takes leases of other queues of the family away | lua/families
+-   for i = 1, kin and #theirs or 0, 3 do
++   for i = 1, 0, 3 do
+check_limits.lua | a check does not see that the family has other queues | lua/families
+- if part == 'tracked' and not knows_kin(listed) then
++ if false then
+entries_of | a lost lease of a family is not counted again | lua/families
+- if kin and gate_of('').rules.concurrency > 0 then
++ if false then
+drop.lua | what tasks of a dropped queue held stays held | lua/families
+-       if task then
++       if false then
+drop.lua | a drop of many tasks is one step | lua/families
+- > MOST then
++ > 1e9 then
+drop.lua | the head of a family goes before the others | lua/families
+- elseif redis.call('HGET', conf, 'family') then
++ elseif false then
+_with_others | a drain time leaves out the other queues of the family | lua/families
+- if scope.waiting:
++ if False:
 charge_more | a concurrency of a family counts no leases of the queue | lua/families
 - and (kin or gate.scope ~= '')
 + and gate.scope ~= ''
@@ -1014,8 +1035,8 @@ look_at_task | a look makes a dead letter of a bad record | lua/check
 - if not mends then
 + if false then
 check_limits.lua | a look takes leases away | lua/check_limits
-- if has_ended(name) and mends then
-+ if has_ended(name) then
+- if is_stale(name) and mends then
++ if is_stale(name) then
 full | all tasks follow a probe that is lost | lua/repair
 - gate.probe, gate.changed = 'p', true
 + gate.probe, gate.changed = '-', true
@@ -1453,7 +1474,7 @@ Forecasting._is_exact | a forecast is exact though delayed tasks were not read |
 forecast.lua | a forecast does not say that it has not read all of a group | contract/forecast
 - short[#short + 1] = #members > each and group or nil
 + short[#short + 1] = nil
-drain_of | a queue clears though as many tasks come as end | contract/forecast
+_drain_of | a queue clears though as many tasks come as end | contract/forecast
 - if pace.kind not in ("clears", "open"):
 + if pace.kind == "stopped":
 _change | a stop of all consumers is seen after minutes | unit/pace
@@ -1764,7 +1785,7 @@ permit.lua | a caller who leaves stays in the line of its member | lua/acquire_m
 gates_of | a booking of another member than the one that must be stands | lua/acquire_members
 - member .. pin ~= ''
 + member ~= ''
-has_ended | a caller in the line of a member is a problem | lua/acquire_members
+is_stale | a caller in the line of a member is a problem | lua/acquire_members
 - '^([^\11]*)\11.*
 + '^([^\t\11]*)\11.*
 openai_usage | what a stream has spent is read of its beginning | unit/usage
