@@ -66,6 +66,7 @@ class PushOptions(TypedDict, total=False):
     member: str | None
     batch: str | None
     backoff: Delays | None
+    max_lapses: int | None
 
 
 class Pushing(Protocol[Params, Made]):
@@ -110,6 +111,8 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, batch: str | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, backoff: Delays | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, max_lapses: int | None, **values: Any) -> Made: ...
 
 
 OPTIONS = frozenset(Push._fields) - {"payload"}
@@ -241,8 +244,8 @@ class TaskFunction(Generic[Params, Result]):
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`, `at`, `visibility`, `time_limit`,
-                `member`, `batch`, `backoff`.
+                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`,
+                `max_lapses`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

@@ -400,7 +400,7 @@ def given_by(path: Path) -> list[str]:
 GIVEN_BY = {name: path for path in SHARED for name in given_by(path)}
 """Which file gives a name."""
 
-KEY_NAMES = {*PARTS, "queues", "queues_tick", "shared", "copies", "kin"}
+KEY_NAMES = {*PARTS, "queues", "queues_tick", "shared", "copies", "kin", "theirs"}
 
 NEEDED_BY = {
     "pop": {"pop", "acquire", "grant"},  # a permit is charged as a task is

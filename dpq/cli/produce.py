@@ -113,6 +113,10 @@ def push(
             parser=read_delays,
         ),
     ] = None,
+    max_lapses: Annotated[
+        int | None,
+        option("N", "Leases that may run out until it is dead.", unset="", seldom=True),
+    ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
@@ -130,7 +134,7 @@ def push(
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
-    options |= {"batch": batch, "backoff": backoff}
+    options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,

@@ -90,6 +90,7 @@ class Push(NamedTuple, Generic[P]):
     member: str | None = None
     batch: str | None = None
     backoff: Delays | None = None
+    max_lapses: int | None = None
 
 
 class TaskName(NamedTuple):

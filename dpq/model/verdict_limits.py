@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Callable, Sequence
 
-from dpq.model.limit_states import LimitState
+from dpq.model.family import head_of
+from dpq.model.limit_states import LimitState, spent_quota
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
@@ -83,13 +84,15 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
         because += f"; {tasks_are(facts.due)}"
+    if (head := head_of(facts.queue)) != facts.queue:
+        because += f"; the queues of the family of {head!r} share this limit"
     if kind is VerdictState.PACED and facts.flows:
         because += f"; {facts.pace.say}"
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000
     needs = needs and not _still_flows(facts, first)
-    helps = needs or kind is VerdictState.BY_HAND
+    helps = needs or kind is VerdictState.BY_HAND or state.reason == "in order"
     return Finding(kind, because, since, until, who, what_to_do if helps else "", needs)
 
 
@@ -184,11 +187,11 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
 
 def _say_quota(facts: Facts, held: Held) -> Said:
     state, name, until = held.state, scope_name(held), until_text(facts, held.state)
-    spent = next((each for each in state.quotas if each.resets_at == state.opens_at), None)
+    spent = spent_quota(state)
     if state.reason == "observed":
         why = f"the host of {name} has said that no more is left{until}"
     elif spent:
-        why = f"the quota of {quota_text(spent.quota)} of {name} is spent{until}"
+        why = f"the quota of {quota_text(spent)} of {name} is spent{until}"
     else:
         why = f"the quota of {name} is spread over its period, and closed{until}"
     scope = _scope_words(held) + with_queue(facts.queue)

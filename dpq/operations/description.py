@@ -26,6 +26,7 @@ from dpq.model.validation import (
     milliseconds,
     number,
     queue_label,
+    unit_name,
     whole_number,
 )
 from dpq.protocol.placement import MAX_PARTITIONS
@@ -99,9 +100,13 @@ def named_settings(
         number("aging", aging, "points of priority per second", 0, MAX_AGING)
         named["aging"] = repr(float(aging))
     if fairness is not None:
-        if fairness not in ("none", "round_robin"):
+        kind, _, unit = fairness.partition(":") if isinstance(fairness, str) else ("", "", "")
+        if kind == "units" and unit:
+            unit_name("the unit of fairness", unit)
+        elif fairness not in ("none", "round_robin", "units"):
             raise ConfigurationError(
-                f"fairness is {fairness!r}: it must be 'none' or 'round_robin'"
+                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'units', or 'units:' "
+                "and the name of a unit, such as 'units:tokens'"
             )
         named["fairness"] = fairness
     if payloads is not None:

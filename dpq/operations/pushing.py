@@ -55,6 +55,7 @@ class Options(TypedDict, total=False):
         batch: Its batch.
         backoff: Its own delays after failures, with commas.
         seals: The batch that it waits for, which its push seals.
+        max_lapses: The leases that may run out.
     """
 
     priority: Required[str]
@@ -77,6 +78,7 @@ class Options(TypedDict, total=False):
     batch: str
     backoff: str
     seals: str
+    max_lapses: int
 
 
 Checked = tuple[str | Options, bytes]
@@ -217,6 +219,8 @@ class PushChecker(Generic[P]):
                     "would never end; leave batch out, or let each run push a task of a batch"
                 )
             options["batch"] = label("batch", push.batch)
+        if push.max_lapses is not None:
+            options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
         return options
 
 

@@ -34,10 +34,11 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, BATCH, SPENT, RUNS_AS = "\x1f", "\x1e", "\x1b", "\x1d", "\x1c"
+OPTIONS, PIN, BATCH, FAILURES = "\x1f", "\x1e", "\x1b", "\x18"
+SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
-_NOTE = re.compile("([\x19-\x1f])([^\x19-\x1f]*)")
+_NOTE = re.compile("([\x18-\x1f])([^\x18-\x1f]*)")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -100,6 +101,8 @@ def _counted(counts: str) -> dict[str, Any]:
     """Read the counts of a record, which are the same in most records; the caller copies."""
     attempts, deliveries, deferrals, _, _ = counts.split(" ")
     return dict.fromkeys(Task.model_fields) | {
+        "lapses": 0,
+        "errors": (),
         "attempt": int(attempts) + 1,
         "deliveries": int(deliveries),
         "deferrals": int(deferrals),
@@ -171,6 +174,8 @@ def _add_more(
         values["batch"] = notes[BATCH].partition("\x01")[0] or None
     if RUNS_AS in notes:
         values["member"] = live_note(notes, RUNS_AS, token)
+    if FAILURES in notes:
+        values["max_lapses"], values["lapses"] = read_lapses(notes[FAILURES])
     if OPTIONS in notes:
         values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
         values["trace"] = read_trace(notes[OPTIONS])
@@ -215,6 +220,14 @@ def read_options(text: str) -> tuple[float | None, float | None]:
     """Read the visibility and the time limit of one task; None for a missing or damaged one."""
     visibility, _, limit = text.partition(" ")
     return _option(visibility), _option(limit.partition(" ")[0])
+
+
+def read_lapses(text: str) -> tuple[int | None, int]:
+    """Read the most lapses of one task, or None, and how many there were."""
+    _, _, counts = text.partition(" ")
+    most, _, lapses = counts.partition(" ")
+    known = most.isdecimal() and lapses.isdecimal()
+    return (int(most), int(lapses)) if known else (None, 0)
 
 
 def read_trace(text: str) -> str | None:
@@ -328,7 +341,9 @@ def read_plan(record: bytes) -> Plan:
     aged = 0.0
     if since:
         aged = float(rate) * (enqueued + int(wait) - int(since)) / 1000
-    counted = int(attempts) + (delivery in "-d")
+    most_lapses, lapses = read_lapses(notes.get(FAILURES, ""))
+    ends = int(delivery in "-d")  # the end of its lease counts
+    counted = int(attempts) + (0 if most_lapses else ends)
     return Plan(
         order,
         decode_priority(text),
@@ -337,7 +352,8 @@ def read_plan(record: bytes) -> Plan:
         requests,
         costs,
         int(expires),
-        counted >= int(max_attempts or COMMON_ATTEMPTS),
+        counted >= int(max_attempts or COMMON_ATTEMPTS)
+        or bool(most_lapses and ends and lapses + 1 >= most_lapses),
         deliveries == "0",
         aged - float(text),
         read_options(notes[OPTIONS])[0] if OPTIONS in notes else None,

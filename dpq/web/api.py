@@ -21,7 +21,7 @@ from dpq.views.workers import Working, working
 from dpq.web import server_pages
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import BY, act_on_ids, act_on_worker, begin_job, value_of
+from dpq.web.forms import act_on_ids, act_on_worker, begin_job, value_of
 from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of, read_batches
 from dpq.web.render import plain
@@ -40,8 +40,9 @@ MOST = 200
 
 
 def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
-    """Write a task."""
+    """Write a task, without its errors, which only `get` reads."""
     fields = dict(task)
+    del fields["errors"]
     fields["priority"], fields["token"] = str(task.priority), str(task.token)
     if payloads:
         fields["payload"] = plain(task.payload)
@@ -127,6 +128,7 @@ def task(call: Call) -> Response:
     why = {name: value for name, value in seen.why._asdict().items() if name != "limits"}
     held = seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)}
     told = {
+        "errors": plain(seen.task.errors),
         "why": why,
         "begins": seen.begins._asdict(),
         "holder": held,
@@ -275,15 +277,14 @@ def document(call: Call) -> Response:
 def pause(call: Call) -> Response:
     """Pause a queue."""
     seconds = call.json.get("seconds")
-    call.allow("pause", f"seconds={seconds!r}")
-    call.queue.pause(seconds, by=BY)
+    by = call.allow("pause", f"seconds={seconds!r}")
+    call.queue.pause(seconds, by=by)
     return call.answer({"paused": True})
 
 
 def resume(call: Call) -> Response:
     """Resume a queue."""
-    call.allow("resume")
-    call.queue.resume(by=BY)
+    call.queue.resume(by=call.allow("resume"))
     return call.answer({"paused": False})
 
 

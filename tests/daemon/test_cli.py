@@ -906,7 +906,7 @@ def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
     assert state.windows == (RateLimit(10, 1, 3),)
     assert [one.left for one in state.quotas] == [99, 3]
     table = run("limit", "list").stdout
-    assert re.search(r"100/day@Asia/Kolkata, spread\W+99 until", table), table
+    assert re.search(r"100/day@Asia/Kolkata, spread\W+99\b.*\n +\(until", table), table
     shown = run("group", "show", "g").stdout
     assert re.search(r"quota +t=5/month@UTC", shown), shown
     assert re.search(r"units left +3 until", shown), shown

@@ -68,8 +68,9 @@ class ScriptedQueue:
         self,
         task: Task[Any],
         error: BaseException | None,
-        cost: Any = None,
-        result: str = "",
+        cost: Any,
+        result: str,
+        worker: str,
         delay: Any = None,
     ) -> Any:
         return (type(error).__name__, self, [task.id])

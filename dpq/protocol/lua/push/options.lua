@@ -15,8 +15,8 @@ local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', 
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
   trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$',
   backoff = '^%d[%d,]*$' }
-local LARGEST = { max_attempts = 1000000, delay = 315360000000, expires_in = 315360000000, every = 315360000000,
-  first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
+local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000,
+  every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
 
 local function rule_of(name)
   local words = { priority = 'a finite number such as 5, -1.5 or 2e+16', residual = '0 or 2, and three digits',
@@ -29,7 +29,7 @@ local function rule_of(name)
   if words[name] then
     return 'must be ' .. words[name] .. ', as text of at most ' .. LONGEST[name] .. ' bytes'
   elseif LARGEST[name] then
-    local least = (name == 'every' or name == 'max_attempts') and 1 or 0
+    local least = (name == 'every' or string.find(name, '^max_')) and 1 or 0
     return string.format('must be a whole number from %d to %.0f', least, LARGEST[name])
   end
   return 'is not known'
@@ -54,7 +54,7 @@ local function wrong_option(options)
     return 'on_duplicate'
   end
   return options.every == 0 and 'every' or options.max_attempts == 0 and 'max_attempts'
-    or options.cron and not options.first and 'first'
+    or options.max_lapses == 0 and 'max_lapses' or options.cron and not options.first and 'first'
     or (options.every or options.cron) and (options.batch and 'batch' or options.seals and 'seals') or nil
 end
 
@@ -77,6 +77,9 @@ local function read_options(args)
       end
       if each.batch or each.seals then
         batched, each.notes = true, each.notes .. BATCH .. (each.batch or '\1' .. each.seals)
+      end
+      if each.max_lapses then
+        each.notes = each.notes .. string.format('%s0 %d 0', FAILURES, each.max_lapses)
       end
     end
   end
