@@ -54,7 +54,7 @@ class PushOptions(TypedDict, total=False):
     group: str | None
     key: str | None
     on_duplicate: OnDuplicate
-    max_attempts: int | None
+    max_attempts: float | None
     expires_in: float | None
     cost: Cost
     every: float | None
@@ -90,7 +90,7 @@ class Pushing(Protocol[Params, Made]):
     @overload
     def __call__(self, *args: Any, on_duplicate: OnDuplicate, **values: Any) -> Made: ...
     @overload
-    def __call__(self, *args: Any, max_attempts: int | None, **values: Any) -> Made: ...
+    def __call__(self, *args: Any, max_attempts: float | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, expires_in: float | None, **values: Any) -> Made: ...
     @overload

@@ -22,6 +22,7 @@ from dpq.cli._options import (
     Queue,
     Url,
     option,
+    read_attempts,
     read_cost,
     read_delays,
 )
@@ -78,7 +79,8 @@ def push(
         option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
     ] = Duplicate.KEEP,
     max_attempts: Annotated[
-        int, option("N", "Failures until it is dead.", seldom=True)
+        Any,
+        option("N", "Failures until it is dead; inf: never.", seldom=True, parser=read_attempts),
     ] = DEFAULT_MAX_ATTEMPTS,
     expires_in: Annotated[
         float | None,

@@ -85,7 +85,7 @@ class Push(NamedTuple, Generic[P]):
     group: str | None = None
     key: str | None = None
     on_duplicate: OnDuplicate = "keep"
-    max_attempts: int | None = None
+    max_attempts: float | None = None
     expires_in: float | None = None
     cost: Cost = 1
     every: float | None = None

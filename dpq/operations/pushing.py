@@ -18,14 +18,16 @@ from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import moment_ms, next_times, require_schedule
 from dpq.model.task import MOST_AFTER, OnDead, OnDuplicate, P, Push
 from dpq.model.validation import (
+    MAX_ATTEMPTS,
     MAX_SECONDS,
+    attempts,
     delay_milliseconds,
     label,
     listed_delays,
     milliseconds,
     whole_number,
 )
-from dpq.operations.description import MAX_ATTEMPTS, Description
+from dpq.operations.description import Description
 from dpq.protocol.keys import INLINE_BYTES
 from dpq.protocol.records import COMMON_ATTEMPTS
 
@@ -38,7 +40,7 @@ class Options(TypedDict, total=False):
     Attributes:
         priority: The priority as text, which keeps its type.
         residual: The part that a double loses of the priority (`encode_priority`).
-        max_attempts: 10 unless it is named.
+        max_attempts: 10 unless it is named; `NO_LIMIT` for no limit.
         cost: The text of its record (`write_cost`).
         delay: The time until it is due.
         at: The moment when it is due. `with_times` replaces it by `delay` before it is sent.
@@ -106,7 +108,7 @@ class PushChecker(Generic[P]):
 
     def __init__(self, queue: Description[P]) -> None:
         self._codec = queue.codec
-        self._max_attempts = queue.default_max_attempts
+        self._max_attempts = queue.max_attempts
         self._most = _text_of(self._max_attempts)
 
     def check(self, push: Push[P], trace: str = "") -> Checked:
@@ -172,11 +174,11 @@ class PushChecker(Generic[P]):
             options["delay"] = delay_ms
         if push.expires_in is not None:
             options["expires_in"] = milliseconds("expires_in", push.expires_in, least=0.001)
-        attempts = self._max_attempts
+        most = self._max_attempts
         if push.max_attempts is not None:
-            attempts = whole_number("max_attempts", push.max_attempts, 1, MAX_ATTEMPTS)
-        if attempts != COMMON_ATTEMPTS:
-            options["max_attempts"] = attempts
+            most = attempts("max_attempts", push.max_attempts)
+        if most != COMMON_ATTEMPTS:
+            options["max_attempts"] = most
         if push.on_duplicate not in _ON_DUPLICATE:
             raise ConfigurationError(
                 f"on_duplicate is {push.on_duplicate!r}: it must be one of "

@@ -18,7 +18,7 @@ from dpq.model.cost import read_cost, write_cost
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import decode_priority, encode_priority
 from dpq.model.task import MOST_AFTER
-from dpq.model.validation import listed_delays
+from dpq.model.validation import NO_LIMIT, listed_delays
 from dpq.protocol.kept_errors import errors_of_fields, fields_of_errors
 from dpq.protocol.records import (
     AFTER,
@@ -132,7 +132,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "sequence": LIFO - place if lifo else place,
         "enqueued_ms": enqueued,
         "wait_ms": int(wait),
-        "max_attempts": int(most or COMMON_ATTEMPTS),
+        "max_attempts": None if most == str(NO_LIMIT) else int(most or COMMON_ATTEMPTS),
         "attempts": int(attempts),
         "deliveries": int(deliveries),
         "deferrals": int(deferrals),
@@ -310,7 +310,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **{"id": _id, "state": _state, "priority": _priority, "ages": _bool, "holds": _bool},
     **dict.fromkeys(("due_ms", "died_ms"), _moment),
     "notes": _notes,
-    **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms", "max_attempts"), _count),
+    **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms"), _count),
+    "max_attempts": lambda value: NO_LIMIT if value is None else _count(value),
     **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
     **dict.fromkeys(("visibility_ms", "time_limit_ms", "max_lapses", "lapses"), _count),
     "errors": errors_of_fields,

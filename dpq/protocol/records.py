@@ -8,6 +8,7 @@ docs/storage.md, "The record". It must not send anything. A record of a task tha
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -23,6 +24,7 @@ from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.priority import decode_priority
 from dpq.model.schedule import read_schedule
 from dpq.model.task import DeadTask, Task, TaskState
+from dpq.model.validation import NO_LIMIT
 
 P = TypeVar("P")
 
@@ -81,7 +83,7 @@ def make_task(
     values["id"] = task_id
     values["payload"] = payload
     values["priority"] = decode_priority(priority)
-    values["max_attempts"] = int(max_attempts or COMMON_ATTEMPTS)
+    values["max_attempts"] = _most(max_attempts)
     values["enqueued_at"] = moment_of(since)
     values["token"] = int(token)
     if more:
@@ -114,6 +116,11 @@ def _counted(counts: str) -> dict[str, Any]:
 def _costs(text: str) -> tuple[int, dict[str, int] | None]:
     """Read the cost in a record, which is the same in many records; the caller copies."""
     return read_cost(text)
+
+
+def _most(attempts: str) -> int | float:
+    most = int(attempts or COMMON_ATTEMPTS)
+    return math.inf if most == NO_LIMIT else most
 
 
 _Parts = tuple[str, str, int, str, str, str, tuple[str, str, str, str] | None, str]

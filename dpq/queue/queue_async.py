@@ -162,7 +162,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         group: str | None = None,
         key: str | None = None,
         on_duplicate: OnDuplicate = "keep",
-        max_attempts: int | None = None,
+        max_attempts: float | None = None,
         expires_in: float | None = None,
         cost: Cost = 1,
         every: float | None = None,
@@ -195,7 +195,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 `raise_priority` gives it the higher of both priorities. `rerun` runs it once more
                 after its ack if it is running; else it updates. `error` raises. `update` and
                 `rerun` make a dead task live again.
-            max_attempts: Failed attempts until it is dead; None takes the queue's default.
+            max_attempts: Failed attempts until it is dead, from 1 to 1 000 000; `math.inf` for no
+                limit; None takes the queue's default.
             expires_in: Seconds within which the task must start. After that it is dead, with the
                 reason `expired`.
             cost: Requests that the task takes of every limit, from 1 to 10^9; or its units by name,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -87,7 +88,7 @@ def acts() -> st.SearchStrategy[tuple[Any, ...]]:
             "group": st.sampled_from(("a", "b", "ä ")),
             "key": st.sampled_from(("k", "l", "m")),
             "cost": st.sampled_from((1, 3, {"tokens": 7}, {"": 0, "tokens": 2})),
-            "max_attempts": st.sampled_from((1, 2, 10)),
+            "max_attempts": st.sampled_from((1, 2, 10, math.inf)),
             "expires_in": st.sampled_from((3, 4000)),
             "visibility": st.just(7.5),
             "time_limit": st.just(2.0),

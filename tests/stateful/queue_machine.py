@@ -4,6 +4,7 @@ After each step `check()` finds nothing and every count and total is the model's
 to make them agree: what the server has not moved yet, the model has not moved either.
 """
 
+import math
 import random
 import uuid
 from collections.abc import Callable, Iterator
@@ -72,7 +73,7 @@ WEIGHTED: dict[str, list[Any]] = {
     "group": [None, None, "a", "a", *GROUPS],  # often several in one
     "key": [None, None, None, "k", "l", "m"],
     "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
-    "max_attempts": [None, None, 1, 3],
+    "max_attempts": [None, None, 1, 3, math.inf],
     "max_lapses": [None, None, None, 1, 2],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3, {"t": 1}, {"t": 7}, {"": 2, "t": 3, "u": 1}, {"": 0, "t": 2}],

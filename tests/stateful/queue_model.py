@@ -51,7 +51,7 @@ class Entry:
     place: int
     group: str | None
     key: str | None
-    max_attempts: int
+    max_attempts: float
     enqueued: int
     first_due: int
     expires: int | None

@@ -18,6 +18,7 @@ local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', 
   backoff = '^%d[%d,]*$', on_dead = '^[br]u' }
 local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000,
   every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
+local NO_LIMIT = 1000000000000 -- of attempts
 
 local function rule_of(name)
   local words = { priority = 'a finite number such as 5, -1.5 or 2e+16', residual = '0 or 2, and three digits',
@@ -34,7 +35,8 @@ local function rule_of(name)
     return 'must be a list of 1 to 16 ids, for a task without a schedule that updates no other'
   elseif LARGEST[name] then
     local least = (name == 'every' or string.find(name, '^max_')) and 1 or 0
-    return string.format('must be a whole number from %d to %.0f', least, LARGEST[name])
+    local more = name == 'max_attempts' and string.format(', or %.0f for no limit', NO_LIMIT) or ''
+    return string.format('must be a whole number from %d to %.0f', least, LARGEST[name]) .. more
   end
   return 'is not known'
 end
@@ -61,7 +63,8 @@ local function wrong_option(options)
       if type(value) ~= 'string' or #value > longest or not string.find(value, FORM[name]) then
         return name
       end
-    elseif type(value) ~= 'number' or value < 0 or value % 1 ~= 0 or value > (LARGEST[name] or -1) then
+    elseif type(value) ~= 'number' or value < 0 or value % 1 ~= 0
+      or value > (LARGEST[name] or -1) and (name ~= 'max_attempts' or value ~= NO_LIMIT) then
       return name
     end
   end
