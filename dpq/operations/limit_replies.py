@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.limit_rules import plain_rules
-from dpq.model.limit_states import LimitState, MemberState, QuotaState
+from dpq.model.limit_states import LimitState, MemberState, QuotaState, spent_quota
 from dpq.model.limits import EVERY_GROUP, RateLimit, is_in_order, read_rules, reason_of
 from dpq.model.moments import moment_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
@@ -263,15 +263,9 @@ _CLOSED = {
 
 def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Say why a limit lets no task run; if units are spent, name the window or quota."""
-    closed = _quota_spent(shut) or _CLOSED.get(shut.reason or "")
-    return closed or _spent(windows, shut.units_left)
-
-
-def _quota_spent(shut: LimitState | MemberState) -> str | None:
-    """Name the quota that opens when its next period begins; None if there is no such quota."""
-    spent = (state for state in shut.quotas if state.resets_at == shut.opens_at)
-    found = next(spent, None) if shut.reason == "quota" else None
-    return f"its quota of {quota_text(found.quota)} is spent" if found else None
+    if quota := spent_quota(shut):
+        return f"its quota of {quota_text(quota)} is spent"
+    return _CLOSED.get(shut.reason or "") or _spent(windows, shut.units_left)
 
 
 def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:

@@ -224,6 +224,24 @@ def test_tasks_without_a_group(fair):
     assert sorted(served[4:7]) == sorted(served[7:10]) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 30])
+def test_newcomers_behind_tasks_without_a_group(fair, count):
+    """A newcomer finds the first head behind any number of other tasks, and none of another
+    priority.
+    """
+    fill(fair, "a", 20, 10)
+    fill(fair, "worse", 20, 10, priority=-1)
+    assert order(fair, 10) == "a" * 10
+    fill(fair, None, count, 1)
+    fill(fair, None, count // 2, 1, priority=1)
+    fill(fair, "b", 10, 10)
+    assert Counter(order(fair, count + count // 2 + 10)) == {
+        "-": count + count // 2,
+        "a": 5,
+        "b": 5,
+    }
+
+
 @pytest.mark.parametrize("priority", [2**53 + 1, -(2**62) - 1, 0.1])
 def test_priorities_that_no_double_holds(fair, priority):
     """Turns keep priorities beyond 2^53 exact; newcomers look at their own only."""

@@ -54,19 +54,30 @@ local function shares()
     return exponent and thousandths * 10 ^ exponent / 1000
   end
 
-  -- Returns the place of the first head of a priority, or nil.
+  -- Returns the place of the first head of a priority, or nil. If tasks without a group stand before it, or those of a
+  -- priority that no double holds, it is searched by rank.
   local function first_of(score, residual)
     local first = redis.call('ZRANGE', ready, score, score, 'BYSCORE', 'LIMIT', '0', '1')[1]
-    if first and not (string.sub(first, 1, #residual) == residual and place_in(first)) then -- look behind these tasks
-      local mark = residual .. '9'
-      redis.call('ZADD', ready, score, mark)
-      local rank = redis.call('ZRANK', ready, mark)
-      redis.call('ZREM', ready, mark)
-      first = redis.call('ZRANGE', ready, rank, rank)[1]
-      local beside = first and redis.call('ZSCORE', ready, first)
-      first = beside and tonumber(beside) == tonumber(score) and string.sub(first, 1, #residual) == residual and first
+    local is_head = not first or string.sub(first, 1, #residual) == residual and place_in(first)
+    local function at(rank) -- true if what stands there does not come before the first head
+      local member, beside = unpack(redis.call('ZRANGE', ready, rank, rank, 'WITHSCORES'))
+      first, beside = member, tonumber(beside)
+      return not member or beside > tonumber(score)
+        or beside == tonumber(score) and string.sub(member, 1, #residual + 1) >= residual .. '9', beside
     end
-    return first and place_in(first)
+    if not is_head then
+      local low, step = -1, 1 -- the place is behind `low`, and not behind `low + step`
+      while not at(low + step) do
+        low, step = low + step, 2 * step
+      end
+      while step > 1 do
+        step = step / 2
+        low = at(low + step) and low or low + step
+      end
+      local _, beside = at(low + 1)
+      is_head = first and beside == tonumber(score) and string.sub(first, 1, #residual) == residual
+    end
+    return is_head and first and place_in(first)
   end
 
   local function place(group, score, member, stays)
