@@ -62,6 +62,9 @@ _COUNTED = (
 _PROBE = re.compile(r"^(\d\S* \S) [^\s-][^\s]+ ")
 """A gate whose probe is out: it has no lease in the export, so the next task is the probe."""
 
+_LISTED = re.compile(r"^((?:\S+ ){8})1 ")
+"""A batch in the list of those without tasks: an import makes that list anew."""
+
 
 class Position(NamedTuple):
     """The place of an export between two pages: section, partition, and cursor of the server."""
@@ -154,7 +157,8 @@ class Export:
         """Add the lines of limits, or of gates; those of the queue and of all groups once."""
         if at.section == "batches":  # beside them stands the list of those without tasks
             found = {name: text for name, text in found.items() if name[:1] != "\t"}
-            lines += [self._line({"batch": n, "text": text}) for n, text in sorted(found.items())]
+            for name, text in sorted(found.items()):
+                lines.append(self._line({"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}))
             return
         if at == Position(at.section):
             name = "queue_rules" if at.section == "limits" else "queue_gate"

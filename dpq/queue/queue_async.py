@@ -764,6 +764,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             TaskNotFoundError: Nothing is known of the task: it was finished without a result, its
                 result is no longer kept, it was cancelled, or it was never pushed here.
             ResultTimeoutError: The task has not ended within the timeout.
+            RedisError: The server is away at the first question, or still so at the end of the
+                timeout. A wait goes on over a restart or a failover.
         """
         from dpq.queue.ends_async import wait_for_outcome_async
 
