@@ -89,6 +89,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",
         "{repair} lets the task run.",
     ),
+    "end not noticed": (
+        "Task {subject} waits for the end of task {detail}, but that end would not release it.",
+        "{repair} lets that end release it; if the other task has ended, at once.",
+    ),
     # Batches
     "batch miscounted": (
         "Batch {subject!r} counts other tasks than it has: it {detail}.",
