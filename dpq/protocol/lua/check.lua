@@ -87,7 +87,7 @@ for i = 1, #page[2], 2 do
   elseif set == followers then
     look_at_follower(name, mends)
   elseif set == groups and string.byte(name) == 9 then -- what a group has spent (shares)
-    if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S*$') then
+    if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S* ?[%d.e+-]*$') then
       problem('bad share', string.sub(name, 2), value)
       if mends then
         redis.call('HDEL', groups, name)
