@@ -470,12 +470,10 @@ class QueueOperations(Generic[P]):
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent, `result` the line of its result, or "", and `delay`
-        the time that a failed task waits, unless a `Retry` says so, `worker` the
-        name of the worker, or "". A signal says how the task goes
-        on. Other errors fail the task.
-        KeyboardInterrupt, SystemExit and a cancelled asyncio task
-        give the task back, uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "", `delay` the
+        time that a failed task waits, unless a `Retry` says so, and `worker` the name of the
+        worker, or "". A signal says how the task goes on. Other errors fail the task.
+        KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back, uncounted.
         """
         if error is None:
             return self.ack(task, cost, result)

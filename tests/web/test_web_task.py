@@ -222,11 +222,9 @@ def test_errors(look: Browser, q: DPQ) -> None:
     """The page has each kept error in a row, the newest first, with its frames folded."""
     id_ = q.push("x", max_lapses=3)
     for text in ("<old>", "new"):
-        try:
+        with pytest.raises(ValueError, match=text) as met:
             raise ValueError(text)
-        except ValueError as error:
-            ended = q._operations.finish(q.pop().task, error, None, "", "w <1>")
-            q._session.run(ended)
+        q._session.run(q._operations.finish, q.pop().task, met.value, worker="w <1>")
         q.update(id_, delay=0)
     page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
     assert page.index("ValueError: new") < page.index("ValueError: &lt;old&gt;")

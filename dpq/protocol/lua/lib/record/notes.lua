@@ -1,10 +1,8 @@
 -- notes: read and write the notes of a record. They stand behind its last error (task.options). Each note is optional
 -- and begins with its mark. The order is: \31 visibility, time limit, trace and backoff; \30 the member that the push
--- pinned; \27 the batch of the task, or \1 and the batch that it waits for; \24 its failures; \29 what this delivery has
--- reported of its
--- cost; \28 the member that this delivery runs as. The last two begin with the token of a delivery, and
--- count for no
--- other delivery. The note of its failures is "1" if errors are kept (keep_error), else "0"; and behind
+-- pinned; \27 the batch of the task, or \1 and the batch that it waits for; \24 its failures; \29 what this delivery
+-- has reported of its cost; \28 the member that this delivery runs as. The last two begin with the token of a delivery,
+-- and count for no other delivery. The note of its failures is "1" if errors are kept (keep_error), else "0"; and behind
 -- it, if the push named max_lapses, that number and how many leases have run out.
 -- Layout: docs/storage.md, "The record".
 -- Needs: marks
