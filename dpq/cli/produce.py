@@ -30,6 +30,13 @@ from dpq.cli._terminal import talk
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
 
 
+class Dead(StrEnum):
+    """The fate of a task if one that it waits for dies; typer needs an enum."""
+
+    BURY = "bury"
+    RUN = "run"
+
+
 class Duplicate(StrEnum):
     """The action of a push whose key is taken; typer needs an enum."""
 
@@ -105,6 +112,13 @@ def push(
         str | None,
         option("NAME", "Its batch, which `dpq batch` counts.", unset="", seldom=True),
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        option("ID", "Wait for the end of this task; may be repeated.", unset="", seldom=True),
+    ] = None,
+    on_dead: Annotated[
+        Dead, option("MODE", "If such a task dies: bury this one, or run it.", seldom=True)
+    ] = Dead.BURY,
     backoff: Annotated[
         Any,
         option(
@@ -137,6 +151,7 @@ def push(
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
     options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
+    options |= {"after": after, "on_dead": on_dead.value}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,
@@ -214,4 +229,6 @@ def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
         raise ValueError(f"{unknown[0]}: push has no such argument")
     if value.get("at") is not None:
         value["at"] = _moment(value["at"])
+    if any(type(each) is int for each in value.get("after") or ()):
+        raise ValueError("after: it must be a list of ids")
     return Push[Any](**{**options, **value})

@@ -50,6 +50,7 @@ class Task(BaseModel, Generic[P]):
         visibility: Seconds of its leases; None takes those of its consumers.
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
         batch: The name of its batch, or None.
+        after: The ids of the tasks whose end it waits for, or None.
         backoff: Its own delays after failures, in seconds, the last of which repeats; None takes
             the backoff of whoever fails it.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
@@ -93,6 +94,7 @@ class Task(BaseModel, Generic[P]):
     member: str | None = None
     pinned: str | None = None
     batch: str | None = None
+    after: list[str] | None = None
     backoff: tuple[float, ...] | None = None
     trace: str | None = None
     max_lapses: int | None = None

@@ -36,7 +36,7 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, BATCH, FAILURES = "\x1f", "\x1e", "\x1b", "\x18"
+OPTIONS, PIN, BATCH, FAILURES, AFTER = "\x1f", "\x1e", "\x1b", "\x18", "\x19"
 SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
@@ -74,6 +74,8 @@ def make_task(
     """
     token, counts, since, _, max_attempts, priority, more_of_it, names = _parts(record)
     values = _counted(counts).copy()
+    values["visible_until"] = until
+    values["state"] = state
     if more_of_it is None:
         values["group"] = names or None
     else:
@@ -83,8 +85,6 @@ def make_task(
     values["priority"] = decode_priority(priority)
     values["max_attempts"] = _most(max_attempts)
     values["enqueued_at"] = moment_of(since)
-    values["visible_until"] = until
-    values["state"] = state
     values["token"] = int(token)
     if more:
         values.update(more)
@@ -179,6 +179,8 @@ def _add_more(
         values["pinned"] = notes[PIN]
     if BATCH in notes:
         values["batch"] = notes[BATCH].partition("\x01")[0] or None
+    if AFTER in notes and values["state"] is TaskState.DELAYED and not values["visible_until"]:
+        values["after"] = read_after(notes[AFTER])[0]
     if RUNS_AS in notes:
         values["member"] = live_note(notes, RUNS_AS, token)
     if FAILURES in notes:
@@ -227,6 +229,12 @@ def read_options(text: str) -> tuple[float | None, float | None]:
     """Read the visibility and the time limit of one task; None for a missing or damaged one."""
     visibility, _, limit = text.partition(" ")
     return _option(visibility), _option(limit.partition(" ")[0])
+
+
+def read_after(text: str) -> tuple[list[str] | None, str]:
+    """Read the tasks that a task waits for, and its `on_dead`."""
+    fate, *ids = text.removeprefix("+").split("\x01")
+    return ids or None, "run" if fate == "r" else "bury"
 
 
 def read_lapses(text: str) -> tuple[int | None, int]:

@@ -113,7 +113,9 @@ class QueueBase(Generic[P]):
                 0 to 1 000 000; None follows the queue (a new queue: 0). No task is ever rescored.
                 Priorities beyond 2^53 are exact only with 0. LIFO with aging is refused.
             fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
-                backlog (not with LIFO or aging); `"none"` in the order of their tasks. None follows
+                backlog (not with LIFO or aging); `"none"` in the order of their tasks. `"units"`
+                serves the group that has spent the fewest requests, and `"units:tokens"` the one
+                that has spent the fewest tokens (not with LIFO, aging or partitions). None follows
                 the queue (a new queue: `"none"`).
             payloads: `"apart"` stores every payload in a key that only roles which read payloads
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
