@@ -771,6 +771,9 @@ HandlerCalls.delay_after | a backoff that fails ends the worker
 | contract/worker::test_a_backoff_of_the_worker
 - except BaseException:
 + except KeyError:
+_most | no limit of attempts is a number | lua/fail
+- most == NO_LIMIT
++ False
 Partition.fail.delay | a task has no backoff of its own | lua/fail
 - task.backoff or self._backoff
 + self._backoff
