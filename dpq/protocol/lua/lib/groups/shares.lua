@@ -3,22 +3,14 @@
 -- its own sequence there, which no "9" begins: it stands before all groups of its priority.
 -- Keys: ready groups
 -- Needs: order
--- Gives: by_share(fairness), true if that setting means such turns; takes_turns(fairness), true if it means any turns;
---        shares(), which makes functions when it is first called:
+-- Gives: shares(), which makes functions when it is first called:
 --        place(group, score, member, stays): the 15 digits that stand in the member of a head for its sequence.
---          `score` is its score as text. If `stays`, another task of the group was its head up to now;
---        spend(group, amount, in_turn): adds to what the group has spent. `in_turn` is true if its head was leased;
---        correct(group, amount): adds an amount that may be below 0, and moves the head of the group there;
+--          `score` is its score as text. If `stays`, another task of the group was its head up to now. If
+--          that is true, the group is still to be charged for that task, and moved by `correct`;
+--        correct(group, amount, in_turn): adds to what the group has spent an amount that may be below 0, and moves
+--          its head there. `in_turn` is true if its last head was leased for that;
 --        clock() and state_of(group), which read what is stored.
 local sharing
-
-local function by_share(fairness)
-  return string.find(fairness or '', '^units') ~= nil
-end
-
-local function takes_turns(fairness)
-  return fairness == 'round_robin' or by_share(fairness)
-end
 
 local function shares()
   if sharing then
@@ -84,7 +76,9 @@ local function shares()
     local at, most, last = state_of(group)
     local residual = string.sub(member, 1, residual_in(member))
     local level, before = residual .. score, at
-    if not (at and last == level and stays) then
+    if at and stays == true then
+      return digits_of(at)
+    elseif not (at and last == level and stays) then
       local reached, newest = clock()
       local first = first_of(score, residual) or reached
       if at and last ~= level then -- what it spends at other priorities counts as one task here
@@ -101,7 +95,7 @@ local function shares()
     return digits_of(at)
   end
 
-  local function spend(group, amount, in_turn)
+  local function correct(group, amount, in_turn)
     local at, most, level = state_of(group)
     local reached, newest = clock()
     at = at or reached
@@ -109,18 +103,15 @@ local function shares()
       redis.call('HSET', groups, '\t', string.format('%.17g %.17g', at, newest))
     end
     store(group, at + amount, math.max(most, amount), level)
-  end
-
-  local function correct(group, amount)
-    spend(group, amount)
     local score, shown, member = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (%S+) (%S+)$')
     if shown and place_in(shown) and redis.call('ZREM', ready, shown) == 1 then
-      local moved = string.sub(member, 1, residual_in(member)) .. digits_of((state_of(group))) .. id_of(member)
+      local digits = place(group, score, member, shown)
+      local moved = string.sub(member, 1, residual_in(member)) .. digits .. id_of(member)
       redis.call('ZADD', ready, score, moved)
       redis.call('HSET', groups, group, score .. ' ' .. moved .. ' ' .. member)
     end
   end
 
-  sharing = { place = place, spend = spend, correct = correct, clock = clock, state_of = state_of }
+  sharing = { place = place, correct = correct, clock = clock, state_of = state_of }
   return sharing
 end
