@@ -12,7 +12,8 @@
 --   the head's conf; "" if a setting is not set.
 -- * Counts: how many entries ready, delayed, invisible and closed have.
 -- * Tasks, flat: r (ready), d (delayed), b (delayed, and it holds its group in order), i (invisible), w (waiting) or h
---   (a head that is not among the heads that are read); its member; its score; its record with the first bytes of its payload.
+--   (a head that is not among the heads that are read); its member; its score; its record with the first bytes of its
+--   payload.
 -- * Closed, flat: a group, and when it opens, ms. Gates, flat: a scope and its gate_line.
 -- * Short: the groups of which more tasks may wait than were read.
 -- Lost reply: safe to send again.
