@@ -114,8 +114,8 @@ spend | while it runs, a task counts nothing | lua/shares
 - string.format('%.0f', mean or 1000)
 + '1'
 upkeep | leases that run out count no time | lua/shares
-- end_run(task)
-+ local _ = end_run
+- end_run(raws[i] and read(raws[i]))
++ raws[i] and read(raws[i])
 true_up_all | acked runs count no time | lua/shares
 - end_run(task)
 + local _ = end_run
