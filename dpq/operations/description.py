@@ -22,7 +22,7 @@ from dpq.model.queue_settings import (
 from dpq.model.task import P
 from dpq.model.validation import (
     Delays,
-    attempts,
+    attempt_bound,
     listed_delays,
     milliseconds,
     number,
@@ -63,7 +63,7 @@ class Description(Generic[P]):
         self.clock = clock
         self.payload_type = payload_type
         self.default_visibility = default_visibility
-        self.max_attempts = attempts("default_max_attempts", default_max_attempts)
+        self.max_attempts = attempt_bound("default_max_attempts", default_max_attempts)
         self.default_max_attempts = default_max_attempts
         self.backoff: Backoff | tuple[float, ...] = (
             backoff if isinstance(backoff, Backoff) else listed_delays(backoff, "a Backoff, or ")

@@ -25,8 +25,8 @@ import.lua | an import adds once more what it has added | contract/export
 - elseif tonumber(line) > upto then
 + elseif true then
 import.lua | an imported group in order is not held | contract/export
--       hold(id, task)
-+       local _ = hold
+- if state == 'held' then hold(id, task) end
++ local _ = hold
 import.lua | later pushes come before imported tasks | contract/export
 - if highest > reached then
 + if false then
@@ -771,6 +771,9 @@ HandlerCalls.delay_after | a backoff that fails ends the worker
 | contract/worker::test_a_backoff_of_the_worker
 - except BaseException:
 + except KeyError:
+_most | no limit of attempts is a number | lua/fail
+- most == NO_LIMIT
++ False
 Partition.fail.delay | a task has no backoff of its own | lua/fail
 - task.backoff or self._backoff
 + self._backoff
