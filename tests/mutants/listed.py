@@ -93,8 +93,8 @@ take_wanted | a task out of turn is charged to nobody | lua/shares
 - taken.charged = { task.group
 + local _ = { task.group
 spend | what is left is no clean beginning | lua/shares
-- and not idle then
-+ then
+- redis.call('EXISTS', ready, waiting) == 0
++ false
 spend | what groups have spent stays for ever | lua/shares
 - idle and '100' or '2'
 + '0'
