@@ -12,7 +12,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
-from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
@@ -226,7 +225,6 @@ def environment() -> Environment:
     }
     made.globals |= {
         "hangs": hangs,
-        "head_of": head_of,
         "gauges": gauges,
         "drain_ms": drain_ms,
         "limited_by": limited_by,
