@@ -3,6 +3,7 @@
 `--url` and `--queue` stand before the command or after it; the later one wins.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from dpq import ConfigurationError, Cost
+from dpq.cli._terminal import FOREVER
 from dpq.model.masking import SCHEMES
 
 T = TypeVar("T")
@@ -60,6 +62,16 @@ def number(text: str) -> float:
         return int(text)
     except ValueError:
         return float(text)
+
+
+def read_attempts(text: str) -> float:
+    """Read a bound of attempts: a whole number, or `inf`."""
+    if str(text) == FOREVER:
+        return math.inf
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: write a whole number, or {FOREVER}") from None
 
 
 def read_delays(text: str) -> list[float]:
@@ -145,7 +157,9 @@ Token = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
-Priority = Annotated[float, option("NUMBER", "Higher runs first: int or float.", parser=number)]
+Priority = Annotated[
+    float, option("NUMBER", "Higher runs first: any 64-bit int, or float.", parser=number)
+]
 NewPriority = Annotated[
     float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)
 ]

@@ -177,7 +177,7 @@ def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float
         due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
         first = f"the first of them due in {due_in}"
         if wait * 1000 > UNTIL_OPENED_MS / 2:
-            first = "until a batch is finished"
+            first = "when other tasks have ended"
         left.append(f"{delayed} delayed, {first}")
     if not any(look.exists for look in looks):
         return "empty", "there is no such queue: the first push makes it", 0.0

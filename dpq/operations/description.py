@@ -22,6 +22,7 @@ from dpq.model.queue_settings import (
 from dpq.model.task import P
 from dpq.model.validation import (
     Delays,
+    attempt_bound,
     listed_delays,
     milliseconds,
     number,
@@ -30,8 +31,6 @@ from dpq.model.validation import (
     whole_number,
 )
 from dpq.protocol.placement import MAX_PARTITIONS
-
-MAX_ATTEMPTS = 1_000_000
 
 MAX_AGING = 1_000_000
 """Points of priority per second; lua/push, lua/lib/record and lua/pop/take have it, too."""
@@ -45,6 +44,7 @@ class Description(Generic[P]):
 
     Attributes:
         named: The settings that this client names, as the texts to store.
+        max_attempts: `default_max_attempts` as it is stored.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Description(Generic[P]):
         *,
         payload_type: Any = Any,
         default_visibility: float = DEFAULT_VISIBILITY,
-        default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        default_max_attempts: float = DEFAULT_MAX_ATTEMPTS,
         backoff: Backoff | Delays = Backoff(),  # noqa: B008 - frozen
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         clock: Callable[[], int] | None = None,
@@ -63,9 +63,8 @@ class Description(Generic[P]):
         self.clock = clock
         self.payload_type = payload_type
         self.default_visibility = default_visibility
-        self.default_max_attempts = whole_number(
-            "default_max_attempts", default_max_attempts, 1, MAX_ATTEMPTS
-        )
+        self.max_attempts = attempt_bound("default_max_attempts", default_max_attempts)
+        self.default_max_attempts = default_max_attempts
         self.backoff: Backoff | tuple[float, ...] = (
             backoff if isinstance(backoff, Backoff) else listed_delays(backoff, "a Backoff, or ")
         )
@@ -103,10 +102,10 @@ def named_settings(
         kind, _, unit = fairness.partition(":") if isinstance(fairness, str) else ("", "", "")
         if kind == "units" and unit:
             unit_name("the unit of fairness", unit)
-        elif fairness not in ("none", "round_robin", "units"):
+        elif fairness not in ("none", "round_robin", "units", "time"):
             raise ConfigurationError(
-                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'units', or 'units:' "
-                "and the name of a unit, such as 'units:tokens'"
+                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'time', 'units', or "
+                "'units:' and the name of a unit, such as 'units:tokens'"
             )
         named["fairness"] = fairness
     if payloads is not None:

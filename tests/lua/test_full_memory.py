@@ -495,6 +495,7 @@ HASHES = {
     "workers",
     "results",
     "progress",
+    "errors",
     "history",
     "batches",
 }

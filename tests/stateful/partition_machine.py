@@ -109,7 +109,13 @@ class PartitionMachine(RuleBasedStateMachine):
         """The next push; nothing expires here."""
         self.pushed += 1
         drawn = {**next(self.supply), "payload": self.pushed, "expires_in": None}
-        return {**drawn, "priority": drawn["priority"][1], "every": None, "batch": None}
+        return {
+            **drawn,
+            "priority": drawn["priority"][1],
+            "every": None,
+            "batch": None,
+            "after": None,
+        }
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
         place = partition_of(task_id, self.count)

@@ -4,6 +4,7 @@ After each step `check()` finds nothing and every count and total is the model's
 to make them agree: what the server has not moved yet, the model has not moved either.
 """
 
+import math
 import random
 import uuid
 from collections.abc import Callable, Iterator
@@ -72,13 +73,15 @@ WEIGHTED: dict[str, list[Any]] = {
     "group": [None, None, "a", "a", *GROUPS],  # often several in one
     "key": [None, None, None, "k", "l", "m"],
     "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
-    "max_attempts": [None, None, 1, 3],
+    "max_attempts": [None, None, 1, 3, math.inf],
     "max_lapses": [None, None, None, 1, 2],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3, {"t": 1}, {"t": 7}, {"": 2, "t": 3, "u": 1}, {"": 0, "t": 2}],
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
     "batch": [None, None, None, "b", "c"],
+    "after": [None, None, None, None, [0], [1], [0, 2], [3, 7, 3]],  # of the newest tasks
+    "on_dead": ["bury", "bury", "run"],
     "backoff": [None, None, None, (3,), (0.25, 5)],
 }
 BOUNDS: list[dict[str, Any]] = [
@@ -132,7 +135,8 @@ class QueueMachine(RuleBasedStateMachine):
         kind=st.sampled_from(
             [
                 *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
-                *({"fairness": "round_robin"}, {"fairness": "round_robin"}, {"fairness": "units"}),
+                *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
+                *({"fairness": "units"}, {"fairness": "time"}),
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
@@ -168,7 +172,8 @@ class QueueMachine(RuleBasedStateMachine):
             lifo=kind.get("order") == "lifo",
             aging=kind.get("aging", 0),
             in_turn="fairness" in kind,
-            by_share=kind.get("fairness") == "units",
+            by_share=kind.get("fairness") in ("units", "time"),
+            by_time=kind.get("fairness") == "time",
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
             max_tasks=bounds.get("max_tasks"),
@@ -272,6 +277,7 @@ class QueueMachine(RuleBasedStateMachine):
             "member": None,
             "pinned": None,
             "batch": entry.batch,
+            "after": self.model.waits(entry) or None,
             "backoff": entry.backoff,
             "trace": None,
             "max_lapses": entry.max_lapses,
@@ -311,6 +317,10 @@ class QueueMachine(RuleBasedStateMachine):
         if push["batch"]:  # rarely one that may be finished
             late = self.pushed % 7 == 0
             push["batch"] = None if push["every"] else self.batch_name(push["batch"], late)
+        taken = push["key"] and push["on_duplicate"] in ("update", "rerun")
+        if push["every"] or taken or not self.ids:
+            push["after"] = None
+        push["after"] = push["after"] and [self.pick_id(index) for index in push["after"]]
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
         return push
@@ -332,6 +342,7 @@ class QueueMachine(RuleBasedStateMachine):
             "duplicate": DuplicateTaskError,
             "group": ConfigurationError,
             "batch": BatchFinishedError,
+            "after": ConfigurationError,
             "full": QueueFullError,
             None: None,
         }
@@ -351,6 +362,7 @@ class QueueMachine(RuleBasedStateMachine):
         answer = self.call(twice, lambda: self.q.push(**push))
         if not self.refused([push], answer):
             self.added(push, answer)
+            self.link([answer], known)
             self.drop_worst([answer], known)
             if twice and push["key"]:  # the second one met the task of the first
                 self.added(push, answer)
@@ -382,11 +394,17 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(drawn=st.lists(push_arguments, max_size=6), strange_group=rarely, twice=rarely)
     def push_many(self, drawn: list[dict[str, Any]], strange_group: bool, twice: bool) -> None:
         pushes = [self.arguments(one, strange_group) for one in drawn]
+        for number, push in enumerate(pushes):  # some wait for earlier tasks of the same call
+            if push["after"] and number % 2 and not pushes[number - 1]["key"]:
+                push["after"] = [number - 1, *push["after"]]
         twice, known = twice and not self.model.drops, {*self.ids}
         answer = self.call(twice, lambda: self.q.push_many(Push(**push) for push in pushes))
         if not self.refused(pushes, answer):
             for push, task_id in zip(pushes, answer, strict=True):
-                self.added(push, task_id)
+                ahead = push["after"] or ()
+                ahead = [answer[id_] if isinstance(id_, int) else id_ for id_ in ahead]
+                self.added({**push, "after": ahead}, task_id)
+            self.link(answer, known)
             self.drop_worst(answer, known)
             self.model.settle(self.now)
 
@@ -403,6 +421,7 @@ class QueueMachine(RuleBasedStateMachine):
         name, push = self.batch_name(letter, late), {}
         if drawn is not None:
             push = {**self.arguments(drawn, True), "key": None, "every": None, "batch": None}
+            push["after"] = None
         end = Push(**push) if push else None
         state = self.call(twice, lambda: self.q.seal_batch(name, on_finish=end))
         if isinstance(state, type):  # the task at its end finds no room
@@ -428,6 +447,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert (seen.left, seen.done, seen.dead, seen.removed) == self.model.batch_counts(name)
             assert (seen.sealed, seen.finished) == (batch.sealed, batch.finished), name
             assert seen.callback == batch.callback
+
+    def link(self, answer: list[str], known: set[str]) -> None:
+        for task_id in dict.fromkeys(answer):
+            if task_id not in known:
+                self.model.link(task_id)
 
     def drop_worst(self, answer: list[str], known: set[str]) -> None:
         if self.model.drops:

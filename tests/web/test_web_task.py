@@ -218,15 +218,18 @@ def test_progress_and_result(look: Browser, q: DPQ) -> None:
     assert "finished" in answer.text
 
 
+def fail_with(text: str) -> None:
+    raise ValueError(text)
+
+
 def test_errors(look: Browser, q: DPQ) -> None:
     """The page has each kept error in a row, the newest first, with its frames folded."""
     id_ = q.push("x", max_lapses=3)
     for text in ("<old>", "new"):
-        try:
-            raise ValueError(text)
-        except ValueError as error:
-            ended = q._operations.finish(q.pop().task, error, None, "", "w <1>")
-            q._session.run(ended)
+        task = q.pop().task
+        with pytest.raises(ValueError, match=text) as met:
+            fail_with(text)
+        q._session.run(q._operations.finish, task, met.value, worker="w <1>")
         q.update(id_, delay=0)
     page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
     assert page.index("ValueError: new") < page.index("ValueError: &lt;old&gt;")

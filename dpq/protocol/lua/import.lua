@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches errors
+--       tracked events trail batches followers errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -9,12 +9,11 @@
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7]  partitions that the client knows
--- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held (delayed,
---                     and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors as they are stored, or "". A gate has the
---                     state
---                     "gate", its scope as its id ("" for the queue) and its text as its record: it is stored if
---                     the
---                     scope has none. So has a batch, with its name: it is stored if the name is free
+-- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held
+--                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors
+--                     as they are stored, or "". A gate has the state "gate", its scope as its id ("" for the queue)
+--                     and its text as its record: it is stored if the scope has none. So has a batch, with its name: it
+--                     is stored if the name is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -26,7 +25,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, hold, notice, event, trail, mark, marks
+-- Needs: now, refusal, record, body, place, hold, notice, event, trail, mark, marks, followed
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -91,15 +90,14 @@ for _, each in ipairs(fresh) do
     heavy_too = heavy_too or task.cost ~= '1' or string.find(task.options, PIN, 1, true)
     if state == 'ready' then
       enter(id, task)
+    elseif state == 'dead' then
+      redis.call('ZADD', dead, when, id)
     else
-      redis.call('ZADD', state == 'dead' and dead or delayed, when, id)
-    end
-    if state == 'delayed' or state == 'held' then
+      redis.call('ZADD', delayed, when, id)
       notice(tonumber(when) - now)
+      follow_again(id, task.options)
     end
-    if state == 'held' then
-      hold(id, task)
-    end
+    if state == 'held' then hold(id, task) end
     note('pushed', task.group, '', id, 'priority ' .. task.priority .. ', imported')
     added = added + 1
   end
