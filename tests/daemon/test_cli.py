@@ -167,6 +167,8 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     assert q.get(endless).max_attempts == math.inf
     assert json.loads(run("get", endless).stdout)["max_attempts"] is None
     assert "1, no limit" in run("peek").stdout
+    run("push", '"data:;base64,AP8="')
+    assert "2 bytes, base64" in run("peek").stdout
 
 
 @pytest.mark.parametrize(
