@@ -151,6 +151,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
     elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
+    elsewhere |= {"--after", "--on-dead"}
     assert known - where - elsewhere == options.keys()
 
     result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
