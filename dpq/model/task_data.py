@@ -62,7 +62,8 @@ class Task(BaseModel, Generic[P]):
         errors: Its last 8 errors, the newest first. Only `get` reads them; else ().
     """
 
-    model_config = ConfigDict(frozen=True)
+    # Bytes as a payload need not be UTF-8.
+    model_config = ConfigDict(frozen=True, ser_json_bytes="base64")
 
     if not TYPE_CHECKING:  # checkers refuse it themselves
 

@@ -771,6 +771,12 @@ HandlerCalls.delay_after | a backoff that fails ends the worker
 | contract/worker::test_a_backoff_of_the_worker
 - except BaseException:
 + except KeyError:
+BytesCodec.encode | the bound of bytes counts them before base64 | unit/codec
+- len(body) > self.max_bytes
++ len(payload) > self.max_bytes
+BytesCodec.decode | what is no base64 is read as bytes | unit/codec
+- strict_mode=True
++ strict_mode=False
 _most | no limit of attempts is a number | lua/fail
 - most == NO_LIMIT
 + False
