@@ -65,6 +65,7 @@ class PushOptions(TypedDict, total=False):
     time_limit: float | None
     member: str | None
     batch: str | None
+    unique_for: float | None
 
 
 class Pushing(Protocol[Params, Made]):
@@ -107,6 +108,8 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, member: str | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, batch: str | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, unique_for: float | None, **values: Any) -> Made: ...
 
 
 OPTIONS = frozenset(Push._fields) - {"payload"}
@@ -238,8 +241,8 @@ class TaskFunction(Generic[Params, Result]):
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`, `at`, `visibility`, `time_limit`,
-                `member`.
+                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`,
+                `unique_for`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

@@ -102,6 +102,10 @@ def push(
         str | None,
         option("NAME", "Its batch, which `dpq batch` counts.", unset="", seldom=True),
     ] = None,
+    unique_for: Annotated[
+        float | None,
+        option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.", unset=""),
+    ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
@@ -119,7 +123,7 @@ def push(
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
-    options["batch"] = batch
+    options |= {"batch": batch, "unique_for": unique_for}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,

@@ -88,6 +88,7 @@ class Push(NamedTuple, Generic[P]):
     time_limit: float | None = None
     member: str | None = None
     batch: str | None = None
+    unique_for: float | None = None
 
 
 class TaskName(NamedTuple):

@@ -40,6 +40,8 @@ class Task(BaseModel, Generic[P]):
         visibility: Seconds of its leases; None takes those of its consumers.
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
         batch: The name of its batch, or None.
+        unique_for: Seconds for which its key stays taken after its ack; `math.inf` for ever; or
+            None.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
         progress: How far the work on it is, if it runs and its handler has said so. Only `get`
             reads it; else None.
@@ -77,6 +79,7 @@ class Task(BaseModel, Generic[P]):
     member: str | None = None
     pinned: str | None = None
     batch: str | None = None
+    unique_for: float | None = None
     trace: str | None = None
     progress: Progress | None = None
 

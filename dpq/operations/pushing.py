@@ -8,7 +8,8 @@
 It must not know in which partition a task comes to stand.
 """
 
-from typing import Generic, Required, TypedDict, get_args
+import math
+from typing import Any, Generic, Required, TypedDict, cast, get_args
 
 from dpq.model.cost import write_cost
 from dpq.model.errors import ConfigurationError
@@ -25,7 +26,7 @@ from dpq.model.validation import (
 )
 from dpq.operations.description import MAX_ATTEMPTS, Description
 from dpq.protocol.keys import INLINE_BYTES
-from dpq.protocol.records import COMMON_ATTEMPTS
+from dpq.protocol.records import COMMON_ATTEMPTS, FOR_EVER_MS
 
 
 class Options(TypedDict, total=False):
@@ -53,6 +54,7 @@ class Options(TypedDict, total=False):
         member: The member of its group's pool that it is to run as.
         batch: Its batch.
         seals: The batch that it waits for, which its push seals.
+        unique_for: The time for which its key stays taken after its ack; `FOR_EVER_MS` for ever.
     """
 
     priority: Required[str]
@@ -74,6 +76,7 @@ class Options(TypedDict, total=False):
     member: str
     batch: str
     seals: str
+    unique_for: int
 
 
 Checked = tuple[str | Options, bytes]
@@ -211,7 +214,26 @@ class PushChecker(Generic[P]):
                     "would never end; leave batch out, or let each run push a task of a batch"
                 )
             options["batch"] = label("batch", push.batch)
+        if push.unique_for is not None:
+            options["unique_for"] = _unique_for(push)
         return options
+
+
+def _unique_for(push: Push[Any]) -> int:
+    """Check for how long the key of a task stays taken after its ack; return the ms."""
+    if push.key is None:
+        raise ConfigurationError(
+            f"unique_for is {push.unique_for!r}, but the task has no key that could stay taken: "
+            "give its key"
+        )
+    if push.every is not None or push.cron is not None:
+        raise ConfigurationError(
+            f"unique_for is {push.unique_for!r}, but the task recurs: it is never done, and keeps "
+            "its key; leave unique_for out"
+        )
+    if push.unique_for == math.inf:
+        return FOR_EVER_MS
+    return milliseconds("unique_for", cast(float, push.unique_for), least=0.001)
 
 
 def _text_of(max_attempts: int) -> str:

@@ -20,10 +20,12 @@ from dpq.model.priority import decode_priority, encode_priority
 from dpq.protocol.records import (
     BATCH,
     COMMON_ATTEMPTS,
+    FOR_EVER_MS,
     OPTIONS,
     PIN,
     RUNS_AS,
     SPENT,
+    UNIQUE,
     UNREADABLE,
     read_trace,
     record_parts,
@@ -36,7 +38,7 @@ LIFO = 999_999_999_999_999
 OF_A_DELIVERY = (SPENT, RUNS_AS)
 """The notes that count for one delivery only: its lease is not exported, and neither are they."""
 
-NAMED = (OPTIONS, PIN, BATCH)
+NAMED = (OPTIONS, PIN, BATCH, UNIQUE)
 """The notes that have fields with names. Any other note is in `notes`, by the number of its mark.
 If a note needs more than that, such as a key of the queue: SECTIONS in transfer.py."""
 
@@ -135,6 +137,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "member": notes.get(PIN),
         "batch": None if batch[:1] in ("", SEALS) else batch,
         "seals": batch[1:] if batch[:1] == SEALS else None,
+        "unique_for_ms": int(notes.get(UNIQUE, "0")),
         "schedule": schedule if recurs else None,
         "notes": {
             str(ord(mark)): text
@@ -233,9 +236,13 @@ def _notes(value: Any) -> str:
     if not isinstance(value, dict):
         raise ValueError("must be an object")  # noqa: TRY004 - the caller names the field
     found = sorted(((int(mark), _text(text)) for mark, text in value.items()), reverse=True)
-    if any(mark not in (25, 26) for mark, _ in found):
-        raise ValueError("must have marks 25 or 26, which have no names yet")
+    if any(mark != 25 for mark, _ in found):
+        raise ValueError("must have mark 25, which has no name yet")
     return "".join(chr(mark) + text for mark, text in found)
+
+
+def _unique_for(value: Any) -> int:
+    return value if value == FOR_EVER_MS else _count(value)
 
 
 def _bool(value: Any) -> bool:
@@ -247,7 +254,7 @@ def _bool(value: Any) -> bool:
 _USUAL: dict[str, Any] = {
     **dict.fromkeys(("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals")),
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
-    **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms"), 0),
+    **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
     **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "notes": {}},
 }
@@ -259,6 +266,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms", "max_attempts"), _count),
     **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
     **dict.fromkeys(("visibility_ms", "time_limit_ms"), _count),
+    **{"unique_for_ms": _unique_for},
     **{"cost": write_cost, "group": _name, "key": _name, "reason": _text, "error": _text},
     **{"trace": _text, "member": _name, "batch": _name, "seals": _name, "schedule": _schedule},
 }
@@ -301,6 +309,7 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
     notes += f"{PIN}{read['member']}" if read["member"] is not None else ""
     if read["batch"] or read["seals"]:
         notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
+    notes += f"{UNIQUE}{read['unique_for_ms']}" if read["unique_for_ms"] else ""
     notes += read["notes"] or ""
     schedule = "" if read["schedule"] is None else f"\t{read['schedule']}"
     if read["max_attempts"] < 1:
@@ -320,3 +329,29 @@ def _body(fields: Mapping[str, Any]) -> bytes:
     if isinstance(text, str) and there[0] in ("payload_text", "payload_latin1"):
         return text.encode("latin-1" if there[0] == "payload_latin1" else "utf-8")
     raise ValueError("payload is missing: a task has payload, payload_text or payload_latin1")
+
+
+def seen_line(key: str, stored: str) -> dict[str, Any]:
+    """Make the fields of a seen key, of which `stored` is what `keys` has."""
+    id_, until, *group = stored.split("\t")
+    if not until.isascii() or not until.isdecimal():
+        return {"damaged": key, "record": stored}
+    more = {"group": group[0]} if group else {}
+    return {"seen": key, "id": id_, "until_ms": int(until), **more}
+
+
+def seen_entry(fields: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Read the line of a seen key: its key, its group or "", and its text in `keys`.
+
+    Raises:
+        ValueError: A field is missing, unknown or wrong; the text names it.
+    """
+    if unknown := fields.keys() - {"seen", "id", "until_ms", "group"}:
+        raise ValueError(f"{min(unknown)} is not known: it may come from a later DPQ")
+    key, group = _name(fields["seen"]), _name(fields.get("group", ""))
+    until = fields.get("until_ms")
+    if not key or type(until) is not int or not 0 <= until < 2**53:
+        raise ValueError(
+            f"seen is {key!r}, until_ms is {until!r}: it needs a key and ms since 1970"
+        )
+    return key, group, "\t".join((_id(fields.get("id")), str(until), *([group] if group else ())))

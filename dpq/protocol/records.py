@@ -8,6 +8,7 @@ docs/storage.md, "The record". It must not send anything. A record of a task tha
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -34,7 +35,8 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, BATCH, SPENT, RUNS_AS = "\x1f", "\x1e", "\x1b", "\x1d", "\x1c"
+OPTIONS, PIN, BATCH, UNIQUE = "\x1f", "\x1e", "\x1b", "\x1a"
+SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
 _NOTE = re.compile("([\x19-\x1f])([^\x19-\x1f]*)")
@@ -42,6 +44,10 @@ _NOTE = re.compile("([\x19-\x1f])([^\x19-\x1f]*)")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 MAX_OPTION_DIGITS = 12  # digits of the longest duration: 10 years in ms
+
+FOR_EVER_MS = 4_000_000_000_000_000
+"""The ms of `unique_for=math.inf`; lua/push/options.lua has the same number. With the ms since 1970
+the sum is still exact as a double, and larger than all other moments."""
 
 COMMON_ATTEMPTS = 10
 """The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""
@@ -167,6 +173,8 @@ def _add_more(
         values["pinned"] = notes[PIN]
     if BATCH in notes:
         values["batch"] = notes[BATCH].partition("\x01")[0] or None
+    if UNIQUE in notes:
+        values["unique_for"] = read_unique_for(notes[UNIQUE])
     if RUNS_AS in notes:
         values["member"] = live_note(notes, RUNS_AS, token)
     if OPTIONS in notes:
@@ -212,6 +220,13 @@ def read_options(text: str) -> tuple[float | None, float | None]:
     """Read the visibility and the time limit of one task; None for a missing or damaged one."""
     visibility, _, limit = text.partition(" ")
     return _option(visibility), _option(limit.partition(" ")[0])
+
+
+def read_unique_for(text: str) -> float | None:
+    """Read for how long the key of a task stays taken, in seconds; None for damage."""
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(FOR_EVER_MS)):
+        return None
+    return math.inf if int(text) >= FOR_EVER_MS else int(text) / 1000
 
 
 def read_trace(text: str) -> str | None:

@@ -1,7 +1,7 @@
 -- drop: remove the whole queue, with its tasks, settings and totals.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail batches cancelled results progress
+--       tracked workers history events trail batches cancelled results progress recent
 --
 -- Returns how many keys of the queue were stored.
 -- Lost reply: safe to send again.
@@ -30,7 +30,7 @@ elseif redis.call('HGET', conf, 'family') then
   return redis.error_reply('ERR DPQ: drop the other queues of this family first')
 end
 local removed = redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys,
-  conf, stats, wake, tick, workers, history, events, trail, batches, cancelled, results, progress)
+  conf, stats, wake, tick, workers, history, events, trail, batches, cancelled, results, progress, recent)
 if shared == conf then -- no other queue has these limits
   removed = removed + redis.call('UNLINK', limits, gates, tracked)
 end

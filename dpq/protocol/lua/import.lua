@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches
+--       tracked events trail batches recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -12,7 +12,8 @@
 -- ARGV[8..]            line, state, id, when, record, payload: the number of the line; ready, delayed or dead; the
 --                     moment in delayed or dead, ms. A gate has the state "gate", its scope as its id ("" for the
 --                     queue) and its text as its record: it is stored if the scope has none. So has a batch, with its
---                     name: it is stored if the name is free
+--                     name: it is stored if the name is free. So has a seen key, with the key, and its text as `keys`
+--                     has it: it is stored if the key is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -24,7 +25,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, notice, event, trail, mark, marks
+-- Needs: now, refusal, record, body, place, notice, event, trail, marks, others
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -33,10 +34,10 @@ end
 local noted, upto = string.match(settings[5] or '', '^(%S+) (%d+)$')
 upto = noted == export and tonumber(upto) or 0
 
-local fresh, claimed, met = {}, {}, 0
+local fresh, claimed, met, words = {}, {}, 0, { ready = true, delayed = true, dead = true }
 for i = 8, #args, 6 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
-  if tonumber(line) > upto and (state == 'gate' or state == 'batch') then
+  if tonumber(line) > upto and not words[state] then
     fresh[#fresh + 1] = { at = i }
   elseif tonumber(line) > upto then
     local task = read(raw)
@@ -45,7 +46,7 @@ for i = 8, #args, 6 do
     end
     local there = claimed[id] or redis.call('HGET', meta, id)
     local known = there and (claimed[id] or read(there))
-    local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or redis.call('HGET', keys, task.key))
+    local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or holder_of(task.key))
     local code = there and known and (known.group ~= task.group or known.key ~= task.key) and -4 or holder and -3
     if code and lenient == '' then
       return { code, line, holder or id }
@@ -63,19 +64,8 @@ end
 local added, heavy_too = 0, false
 for _, each in ipairs(fresh) do
   local task, state, id, when, raw, text = each.task, unpack(args, each.at + 1, each.at + 5)
-  if state == 'batch' then
-    -- Needs: batch_list
-    local batch = redis.call('HEXISTS', batches, id) == 0 and batch_list().parsed(raw)
-    if batch then
-      batch.listed = '0'
-      if tonumber(batch.left) == 0 then
-        batch_list().add(id, batch)
-      end
-      batch_list().write(id, batch)
-    end
-  elseif not task then
-    redis.call('HSETNX', id == '' and shared or gates, id == '' and 'queue_gate' or id, raw)
-    mark()
+  if not task then
+    add_other(state, id, raw)
   else
     task.inline = inline(text, settings[4])
     redis.call('HSET', meta, id, write(task))

@@ -15,7 +15,8 @@ local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', 
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
   trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$' }
 local LARGEST = { max_attempts = 1000000, delay = 315360000000, expires_in = 315360000000, every = 315360000000,
-  first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
+  first = 99999999999999, visibility = 315360000000, time_limit = 315360000000,
+  unique_for = 4000000000000000 } -- the last one is for ever (seen)
 
 local function rule_of(name)
   local words = { priority = 'a finite number such as 5, -1.5 or 2e+16', residual = '0 or 2, and three digits',
@@ -75,6 +76,9 @@ local function read_options(args)
       end
       if each.batch or each.seals then
         batched, each.notes = true, each.notes .. BATCH .. (each.batch or '\1' .. each.seals)
+      end
+      if each.unique_for then
+        each.notes = each.notes .. UNIQUE .. string.format('%.0f', each.unique_for)
       end
     end
   end

@@ -1,7 +1,8 @@
 -- notes: read and write the notes of a record. They stand behind its last error (task.options). Each note is optional
 -- and begins with its mark. The order is: \31 visibility and time limit; \30 the member that the push pinned; \27 the
--- batch of the task, or \1 and the batch that it waits for; \29 what this delivery has reported of its cost; \28 the
--- member that this delivery runs as. The last two begin with the token of a delivery, and count for no other delivery.
+-- batch of the task, or \1 and the batch that it waits for; \26 the ms for which its key stays taken after the ack
+-- (seen); \29 what this delivery has reported of its cost; \28 the member that this delivery runs as. The last two
+-- begin with the token of a delivery, and count for no other delivery.
 -- Layout: docs/storage.md, "The record".
 -- Needs: marks
 -- Gives: note_of(task, mark), the text of a note, or nil;
@@ -18,7 +19,7 @@ end
 
 local function set_note(task, mark, text)
   local notes = ''
-  for _, each in ipairs({ OPTIONS, PIN, BATCH, SPENT, RUNS_AS }) do
+  for _, each in ipairs({ OPTIONS, PIN, BATCH, UNIQUE, SPENT, RUNS_AS }) do
     local said = note_of(task, each)
     if each == mark then
       said = text
