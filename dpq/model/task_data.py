@@ -47,7 +47,7 @@ class Task(BaseModel, Generic[P]):
             reads it; else None.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")  # of unique_for
 
     if not TYPE_CHECKING:  # checkers refuse it themselves
 

@@ -348,10 +348,13 @@ def seen_entry(fields: Mapping[str, Any]) -> tuple[str, str, str]:
     """
     if unknown := fields.keys() - {"seen", "id", "until_ms", "group"}:
         raise ValueError(f"{min(unknown)} is not known: it may come from a later DPQ")
-    key, group = _name(fields["seen"]), _name(fields.get("group", ""))
-    until = fields.get("until_ms")
+    try:
+        key, group = _name(fields["seen"]), _name(fields.get("group", ""))
+        id_, until = _id(fields.get("id")), fields.get("until_ms")
+    except ValueError as error:
+        raise ValueError(f"the key, id or group of a seen key {error}") from None
     if not key or type(until) is not int or not 0 <= until < 2**53:
         raise ValueError(
             f"seen is {key!r}, until_ms is {until!r}: it needs a key and ms since 1970"
         )
-    return key, group, "\t".join((_id(fields.get("id")), str(until), *([group] if group else ())))
+    return key, group, "\t".join((id_, str(until), *([group] if group else ())))

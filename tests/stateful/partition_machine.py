@@ -109,14 +109,15 @@ class PartitionMachine(RuleBasedStateMachine):
         """The next push; nothing expires here."""
         self.pushed += 1
         drawn = {**next(self.supply), "payload": self.pushed, "expires_in": None}
-        return {**drawn, "priority": drawn["priority"][1], "every": None, "batch": None}
+        drawn |= {"priority": drawn["priority"][1], "every": None, "batch": None}
+        return drawn | ({} if drawn["key"] else {"unique_for": None})
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
         place = partition_of(task_id, self.count)
         home = home_of(push["group"], push["key"], self.count)
         assert home in (None, place), "a group or a key is in another partition"
         model = self.models[place]
-        assert model.holder(push["key"]) or task_id not in self.ids
+        assert model.holder(push["key"]) or model.seen_by(push) or task_id not in self.ids
         assert model.push(task_id, push, self.now, DEFAULT_MAX_ATTEMPTS) == task_id
         if task_id not in self.ids:
             self.ids.append(task_id)
@@ -130,6 +131,8 @@ class PartitionMachine(RuleBasedStateMachine):
             push = self.drawn()
             answer = self.call(lambda push=push: self.q.push(**push))
             home = home_of(push["group"], push["key"], self.count)
+            for model in self.models:
+                model.free_seen(self.now)
             refused = home is not None and self.models[home].refusal([push]) is not None
             assert isinstance(answer, type) is refused, answer
             if not refused:
@@ -137,7 +140,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 8))
     def push_many(self, most: int) -> None:
-        pushes = [{**self.drawn(), "key": None} for _ in range(most)]
+        pushes = [{**self.drawn(), "key": None, "unique_for": None} for _ in range(most)]
         answer = self.call(lambda: self.q.push_many(Push(**push) for push in pushes))
         for push, task_id in zip(pushes, answer, strict=True):
             self.added(push, task_id)

@@ -4,6 +4,7 @@ After each step `check()` finds nothing and every count and total is the model's
 to make them agree: what the server has not moved yet, the model has not moved either.
 """
 
+import math
 import random
 import uuid
 from collections.abc import Callable, Iterator
@@ -74,6 +75,7 @@ WEIGHTED: dict[str, list[Any]] = {
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
     "batch": [None, None, None, "b", "c"],
+    "unique_for": [None, None, 5, math.inf],
 }
 BOUNDS: list[dict[str, Any]] = [
     *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
@@ -263,6 +265,7 @@ class QueueMachine(RuleBasedStateMachine):
             "member": None,
             "pinned": None,
             "batch": entry.batch,
+            "unique_for": entry.unique_for,
             "trace": None,
         }
         if entry.every:
@@ -299,6 +302,8 @@ class QueueMachine(RuleBasedStateMachine):
             push["batch"] = None if push["every"] else self.batch_name(push["batch"], late)
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
+        if push["every"] or not push["key"]:
+            push["unique_for"] = None
         return push
 
     def batch_name(self, letter: str, late: bool = False) -> str:
@@ -307,8 +312,8 @@ class QueueMachine(RuleBasedStateMachine):
         return f"{letter}{max(over - late, 0)}"
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
-        held = self.model.holder(push["key"])
-        assert held is not None or task_id not in self.ids
+        known = self.model.holder(push["key"]) or self.model.seen_by(push)
+        assert known or task_id not in self.ids
         assert self.model.push(task_id, push, self.now, DEFAULT_MAX_ATTEMPTS) == task_id
         if task_id not in self.ids:
             self.ids.append(task_id)
@@ -321,6 +326,7 @@ class QueueMachine(RuleBasedStateMachine):
             "full": QueueFullError,
             None: None,
         }
+        self.model.free_seen(self.now)
         refusal = expected[self.model.refusal(pushes)]
         if refusal is None:
             assert not isinstance(answer, type), answer
@@ -389,6 +395,7 @@ class QueueMachine(RuleBasedStateMachine):
         name, push = self.batch_name(letter, late), {}
         if drawn is not None:
             push = {**self.arguments(drawn, True), "key": None, "every": None, "batch": None}
+            push["unique_for"] = None
         end = Push(**push) if push else None
         state = self.call(twice, lambda: self.q.seal_batch(name, on_finish=end))
         if isinstance(state, type):  # the task at its end finds no room
@@ -776,6 +783,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert answer == len(gone)
         for task_id in gone:
             self.model.remove(self.model.tasks[task_id])
+
+    @rule(key=st.sampled_from("klm"), twice=rarely)
+    def forget(self, key: str, twice: bool) -> None:
+        """A seen key is free again."""
+        self.model.free_seen(self.now)
+        known = bool(self.model.seen.pop(key, None))
+        freed = self.call(twice, lambda: self.q.forget(key))
+        assert freed or twice or not known
 
     # After every step
 

@@ -83,6 +83,7 @@ def test_push_defaults():
         "time_limit": None,
         "member": None,
         "batch": None,
+        "unique_for": None,
     }
 
 

@@ -46,7 +46,7 @@ for i = 8, #args, 6 do
     end
     local there = claimed[id] or redis.call('HGET', meta, id)
     local known = there and (claimed[id] or read(there))
-    local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or holder_of(task.key))
+    local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or key_holder(task.key))
     local code = there and known and (known.group ~= task.group or known.key ~= task.key) and -4 or holder and -3
     if code and lenient == '' then
       return { code, line, holder or id }

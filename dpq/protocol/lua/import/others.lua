@@ -1,9 +1,9 @@
 -- others: add what an import has beside tasks.
--- Keys: keys gates
+-- Keys: batches gates keys shared
 -- Needs: now, batch_list, mark, seen
--- Gives: holder_of(key), the id of the task that has a key, or nil;
+-- Gives: key_holder(key), the id of the task that has a key, or nil;
 --        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name.
-local function holder_of(key)
+local function key_holder(key)
   local id, ends = string.match(redis.call('HGET', keys, key) or '', '^([^\t]+)\t?(%d*)')
   return not (tonumber(ends or '') and tonumber(ends) <= now) and id or nil
 end
@@ -23,7 +23,7 @@ local function add_other(kind, name, text)
     end
   elseif kind == 'seen' then
     local id, ends, group = string.match(text, '^([^\t]+)\t(%d+)\t?([^\t]*)$')
-    if id and #ends <= 16 and tonumber(ends) > now and not holder_of(name) then
+    if id and #ends <= 16 and tonumber(ends) > now and not key_holder(name) then
       see_key(name, id, ends, group)
     end
   end

@@ -1,12 +1,13 @@
 -- seen: keep the keys of finished tasks taken for a time (unique_for). Such a key is a seen key. In `keys` it has
--- "id TAB until", and behind a second TAB the group of its task if there is one; `recent` has the same moment. The moment
--- of a key that is seen for ever is above 4000000000000000: the ms behind that are when its task was acked. The cap is a
--- million seen keys, or `seen_max_keys` of the queue. Over the cap, the keys go first whose moment comes first. If a seen
--- key is pushed anew, its entry of `recent` stays, and has no meaning. docs/storage.md, "Seen keys".
+-- "id TAB until", and behind a second TAB the group of its task if there is one; `recent` has the same moment. The
+-- moment of a key that is seen for ever is 4000000000000000 and the ms at which its task was acked. The cap is a
+-- million seen keys, or `seen_max_keys` of the queue. Over the cap, the keys go first whose moment comes first. If a
+-- seen key is pushed anew, its entry of `recent` stays, and has no meaning. docs/storage.md, "Keys of tasks".
 -- Keys: keys conf recent
 -- Needs: now, layout, marks
--- Gives: finish_keys(keyed), for a list {key, id, record, ...} of tasks that are gone: it frees each key, or keeps it as
---        a seen key; see_key(key, id, ends, group), which keeps a key until a moment;
+-- Gives: finish_keys(keyed), for a list {key, id, record, ...} of tasks that are gone: it frees each key, or keeps it
+--        as a seen key;
+--        see_key(key, id, ends, group), which keeps a key until a moment;
 --        prune_seen(most), which frees seen keys whose moment has come, and those over the cap. It returns how many it
 --        has looked at, `most` at the most.
 local function see_key(key, id, ends, group)
