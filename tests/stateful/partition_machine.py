@@ -6,6 +6,7 @@ nothing only when there is nothing anywhere. Upkeep is done whenever the clock m
 about it is queue_machine's.
 """
 
+import math
 import random
 import uuid
 from collections.abc import Callable
@@ -110,7 +111,9 @@ class PartitionMachine(RuleBasedStateMachine):
         self.pushed += 1
         drawn = {**next(self.supply), "payload": self.pushed, "expires_in": None}
         drawn |= {"priority": drawn["priority"][1], "every": None, "batch": None}
-        return drawn | ({} if drawn["key"] else {"unique_for": None})
+        return drawn | {
+            "unique_for": (None, 5, math.inf)[self.pushed % 3] if drawn["key"] else None
+        }
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
         place = partition_of(task_id, self.count)

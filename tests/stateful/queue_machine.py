@@ -75,7 +75,6 @@ WEIGHTED: dict[str, list[Any]] = {
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
     "batch": [None, None, None, "b", "c"],
-    "unique_for": [None, None, 5, math.inf],
 }
 BOUNDS: list[dict[str, Any]] = [
     *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
@@ -83,6 +82,9 @@ BOUNDS: list[dict[str, Any]] = [
 ]
 EVERY = (None, 5, None, 0.25, 30, None, 5)
 """The periods of the tasks of a machine whose tasks come back, one after the other."""
+
+UNIQUE_FOR = (None, 5, None, math.inf)
+"""For how long keys stay taken after an ack, one after the other."""
 
 push_arguments = st.fixed_dictionaries(
     {
@@ -302,8 +304,8 @@ class QueueMachine(RuleBasedStateMachine):
             push["batch"] = None if push["every"] else self.batch_name(push["batch"], late)
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
-        if push["every"] or not push["key"]:
-            push["unique_for"] = None
+        keeps = push["key"] and not push["every"]
+        push["unique_for"] = UNIQUE_FOR[self.pushed % len(UNIQUE_FOR)] if keeps else None
         return push
 
     def batch_name(self, letter: str, late: bool = False) -> str:
