@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TaskDeadError,
         TaskNotFoundError,
     )
+    from dpq.model.failure_data import TaskFailure
     from dpq.model.filter import Filter
     from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
@@ -146,6 +147,7 @@ __all__ = [
     "Slot",
     "Task",
     "TaskDeadError",
+    "TaskFailure",
     "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
@@ -188,6 +190,7 @@ _HOMES = {
         "TaskNotFoundError",
     ),
     "model.drain": ("Drain",),
+    "model.failure_data": ("TaskFailure",),
     "model.history": ("Event", "Slot", "Times"),
     "model.filter": ("Filter",),
     "model.forecast": ("Forecast",),

@@ -32,7 +32,7 @@ from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.payload import complaint
 from dpq.model.signals import Reject
 from dpq.model.task import Cost, OnDuplicate, Push, Task
-from dpq.model.validation import label, nearest
+from dpq.model.validation import Delays, label, nearest
 from dpq.queue.base import operations_named
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
@@ -66,6 +66,8 @@ class PushOptions(TypedDict, total=False):
     member: str | None
     batch: str | None
     unique_for: float | None
+    backoff: Delays | None
+    max_lapses: int | None
 
 
 class Pushing(Protocol[Params, Made]):
@@ -110,6 +112,10 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, batch: str | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, unique_for: float | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, backoff: Delays | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, max_lapses: int | None, **values: Any) -> Made: ...
 
 
 OPTIONS = frozenset(Push._fields) - {"payload"}
@@ -241,8 +247,8 @@ class TaskFunction(Generic[Params, Result]):
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`,
-                `unique_for`.
+                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`,
+                `max_lapses`, `unique_for`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

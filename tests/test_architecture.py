@@ -400,7 +400,7 @@ def given_by(path: Path) -> list[str]:
 GIVEN_BY = {name: path for path in SHARED for name in given_by(path)}
 """Which file gives a name."""
 
-KEY_NAMES = {*PARTS, "queues", "queues_tick", "shared", "copies", "kin"}
+KEY_NAMES = {*PARTS, "queues", "queues_tick", "shared", "copies", "kin", "theirs"}
 
 NEEDED_BY = {
     "pop": {"pop", "acquire", "grant"},  # a permit is charged as a task is
@@ -557,8 +557,8 @@ def browsed(q: DPQ) -> list[Any]:
 
 def seen_key(q: DPQ, key: str) -> bool:
     """Leave a seen key: its task is acked."""
-    task_id = q.push("seen", key=key, unique_for=9)
-    return q.ack(q.pop(id=task_id).task)
+    q.push("seen", 999, key=key, unique_for=9)
+    return q.ack(q.pop().task)
 
 
 def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:

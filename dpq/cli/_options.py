@@ -62,6 +62,14 @@ def number(text: str) -> float:
         return float(text)
 
 
+def read_delays(text: str) -> list[float]:
+    """Read delays in seconds, as in `1,5,30`; the queue knows their bounds."""
+    try:
+        return [float(word) for word in str(text).split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: write delays in seconds, as in 1,5,30") from None
+
+
 def read_cost(text: str) -> Cost:
     """Read the units of a task: `3`, or `tokens=1800` with commas between more.
 
@@ -137,9 +145,7 @@ Token = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
-Priority = Annotated[
-    float, option("NUMBER", "Higher runs first: any 64-bit int, or float.", parser=number)
-]
+Priority = Annotated[float, option("NUMBER", "Higher runs first: int or float.", parser=number)]
 NewPriority = Annotated[
     float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)
 ]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
+from textwrap import wrap
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -36,7 +37,7 @@ from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
 from dpq.views.schedule_text import say_schedule
 from dpq.views.verdict import say_drain
-from dpq.views.workers import say_quiet
+from dpq.views.workers import Working, say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -55,6 +56,10 @@ TASKS_GO = (
 
 WRAPS_FROM = 16
 """Characters that a column of long texts has at least; then its texts wrap, or are cut."""
+
+
+RATE_CHARACTERS = 31
+"""Characters of a line of a rate: `25000000/day@Europe/Berlin` fits, and each name of a zone."""
 
 
 class Ranked(Table):
@@ -86,7 +91,8 @@ class Ranked(Table):
         """Return the least width: texts of any length wrap, and all else stands in one line."""
         widths = [0]
         for column in self.columns:
-            longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+            cells = (column.header, *column.cells)
+            longest = max(cell_len(line) for cell in cells for line in str(cell).split("\n"))
             least = longest if column.no_wrap else min(longest, WRAPS_FROM)
             widths.append(max(least, column.min_width or 0))
         return sum(widths) + 2 * len(self.columns)  # two spaces behind each
@@ -317,14 +323,14 @@ def batches_table(title: str, batches: Sequence[BatchState]) -> Table:
     return made
 
 
-def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+def workers_table(workers: Sequence[Working]) -> Table:
     """Make a table of workers, one on each line; most names contain the host already."""
-    numbers = ("pid", "running", "of", "holds")
-    columns = ("host", "pid", "queues", "running", "of", "holds", "longest")
+    numbers = ("pid", "running", "of", "holds", "p99")
+    columns = ("host", "pid", "queues", "running", "of", "holds", "longest", "p99")
     times = ("since (UTC)", "last seen")
-    wraps = ("worker", "host", "queues")
-    goes = ("since (UTC)", "host", "pid", "of", "holds", "queues", "running", "last seen")
-    quiet = ["quiet"] if any(row["quiet_queues"] for row in workers) else []
+    wraps = ("worker", "host", "queues", "longest")
+    goes = ("since (UTC)", "host", "pid", "of", "holds", "queues", "running", "last seen", "p99")
+    quiet = ["quiet"] if any(each.quiet for each in workers) else []
     made = _table(
         "workers",
         "worker",
@@ -335,14 +341,16 @@ def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
         wraps=(*wraps, *quiet),
         goes=goes,
     )
-    for row in workers:
-        longest, task = row["longest_seconds"], row["longest_task"]
-        hangs = None if longest is None else f"{span(longest)} {task}"
-        counts = (row["running"], row["concurrency"], row["holds"], hangs)
-        quiet_of = say_quiet(row["quiet_queues"], row["queues"]) or None
-        names = (row["name"], *(quiet_of for _ in quiet), row["host"], row["pid"])
-        texts = (*names, ", ".join(row["queues"]), *counts)
-        made.add_row(*_cells([*texts, row["since"], f"{span(row['seen_seconds'])} ago"]))
+    for each in workers:
+        info, p99 = each.info, None if each.p99 is None else span(each.p99)
+        longest = None if info.longest_seconds is None else span(info.longest_seconds)
+        if longest and info.longest_task not in (None, "-"):
+            longest = f"{longest}{', HANGS:' * each.hangs} {info.longest_task}"
+        counts = (each.running, info.concurrency, each.holds, longest, p99)
+        quiet_of = say_quiet(each.quiet, each.queues) or None
+        names = (info.name, *(quiet_of for _ in quiet), info.host, info.pid)
+        seen = f"{'LATE, ' * each.late}{span(info.seen_seconds)} ago"
+        made.add_row(*_cells([*names, ", ".join(each.queues), *counts, info.since, seen]))
     return made
 
 
@@ -370,19 +378,30 @@ def scope_name(group: str | None) -> str:
 def limit_table(title: str, states: Sequence[LimitState]) -> Table:
     """Make a table of limits and their states, one on each line; further windows on more lines."""
     numbers = ("left", "in flight", "waiting")
-    wide = ("what", "rate", "state")
+    wide = ("what", "state")
     goes = ("in flight", "waiting", "left")
     made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide, goes=goes)
     for state in states:
         windows = [*zip_longest(_rates(state), map(_units, state.units_left), fillvalue="-")]
-        windows += [*_quotas(state), *_budgets(state)]
-        first, *others = windows or [("-", "-")]
-        made.add_row(scope_name(state.group), *first, *_counts(state), _now(state))
-        for window in others:
-            made.add_row("", *window)
+        windows += [
+            (f"{quota} (until {until})" if until else quota, left)
+            for quota, left, until in _quotas(state)
+        ]
+        windows += _budgets(state)
+        (rate, left), *others = windows or [("-", "-")]
+        made.add_row(scope_name(state.group), _lines(rate), left, *_counts(state), _now(state))
+        for rate, left in others:
+            made.add_row("", _lines(rate), left)
         for member in state.members:
             made.add_row(*_member_row(member, state.windows))
     return made
+
+
+def _lines(rate: str) -> str:
+    """Break a rate between its words, so that a narrow table cannot break it within one."""
+    if max(map(len, rate.split()), default=0) > RATE_CHARACTERS:
+        rate = rate.replace("@", " @")  # a long name of a zone has a line of its own
+    return "\n".join(wrap(rate, RATE_CHARACTERS, break_on_hyphens=False))
 
 
 def _member_row(member: MemberState, windows: Sequence[RateLimit]) -> tuple[str, ...]:
@@ -398,9 +417,9 @@ def group_sheet(title: str, state: LimitState) -> Table:
         made.add_row("rate", rate)
         if left is not None:
             made.add_row("units left", _units(left))
-    for quota, units in _quotas(state):
+    for quota, left, until in _quotas(state):
         made.add_row("quota", quota)
-        made.add_row("units left", units)
+        made.add_row("units left", f"{left} until {until}" if until else left)
     for budget in _budgets(state):
         made.add_row(*budget)
     in_flight, waiting = _counts(state)
@@ -429,13 +448,14 @@ def _rates(state: LimitState) -> list[str]:
     return texts
 
 
-def _quotas(state: LimitState) -> list[tuple[str, str]]:
-    """Write the quotas, and what is left of each until its period ends."""
+def _quotas(state: LimitState) -> list[tuple[str, str, str]]:
+    """Write the quotas, what is left of each, and when its period ends, or ""."""
     of = " (of every group)" if state.default else ""
     return [
         (
             quota_text(one.quota).replace(",", ", ") + of,
-            f"{one.left} until {_until(one.resets_at)}" if one.resets_at else "-",
+            f"{one.left}" if one.resets_at else "-",
+            _until(one.resets_at) if one.resets_at else "",
         )
         for one in state.quotas
     ]

@@ -26,6 +26,7 @@ from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.cli.change import confirm
 from dpq.operations.bulk import BURIED, OF_STATES
+from dpq.views.words import this_user
 
 DESTROYS = ("cancel", "bury", "purge")
 """Actions that need --yes."""
@@ -108,7 +109,12 @@ def bulk(
             return
         with _shown() as shown:
             made = q.bulk(
-                action.value, chosen, priority=priority, reason=because, rate=rate, progress=shown
+                *(action.value, chosen),
+                priority=priority,
+                reason=because,
+                rate=rate,
+                progress=shown,
+                by=this_user("dpq bulk"),
             )
     print(made.done)
     if made.missed:

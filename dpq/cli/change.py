@@ -170,9 +170,12 @@ def purge(
         raise typer.BadParameter("--drop removes the whole queue: leave out --state")
     confirm(yes, f"removes {state or 'all'} tasks of {queue!r}{' and the queue' * drop}")
     with existing(url, queue) as q:
-        print(q.purge(state))
-        if drop:
+        if drop:  # first of all, since it may be refused
+            stats = q.stats()
             q.drop()
+            print(sum(getattr(stats, each) for each in TaskState))
+        else:
+            print(q.purge(state))
 
 
 def confirm(yes: bool, what: str) -> None:

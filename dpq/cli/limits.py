@@ -21,6 +21,7 @@ from dpq.model.display import shown
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
+from dpq.model.rates import per_text
 from dpq.operations.history import MAX_EVENTS
 from dpq.queue.inside import process_name
 from dpq.transport.cluster import forbidden
@@ -235,6 +236,8 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
         elif rules is None:
             talk(f"{what} stands nowhere: nothing to remove")
             return
+        if rules and rules.reset:
+            talk(f"  forgets  {_forgotten(q, scope)}; `dpq limit undo` brings none of it back")
         yes = yes or (change.rules == stands and not (rules and rules.reset))
     verb = "Remove" if rules is None else "Set"
     if not yes and _terminal.asks() and not typer.confirm(shown(f"{verb} {what}?"), err=True):
@@ -246,6 +249,20 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     else:
         said = limit_words.limit_words(rules) + ["begun anew"] * rules.reset
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
+
+
+def _forgotten(q: DPQ[Any], scope: str | None) -> str:
+    """Say what a reset forgets of a limit."""
+    said = ["what was granted and counted so far"]
+    state = next((each for each in q.limits() if each.group == scope), None)
+    if state and state.rate is not None:
+        per = state.windows[0].per
+        said.append(f"the learned rate of {per_text(round(state.rate, 2), per)}")
+    if state and state.slack:
+        said.append(f"the learned slack of {state.slack:.15g} s")
+    if scope == EVERY_GROUP or (state and state.members):
+        said.append("what was learned of each " + ("group" if scope == EVERY_GROUP else "member"))
+    return ", ".join(said)
 
 
 def _user() -> str:

@@ -23,6 +23,7 @@ from dpq.cli._options import (
     Url,
     option,
     read_cost,
+    read_delays,
 )
 from dpq.cli._terminal import talk
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
@@ -106,6 +107,20 @@ def push(
         float | None,
         option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.", unset=""),
     ] = None,
+    backoff: Annotated[
+        Any,
+        option(
+            "SECONDS",
+            "Delays after failures, as 1,5,30.",
+            unset="",
+            seldom=True,
+            parser=read_delays,
+        ),
+    ] = None,
+    max_lapses: Annotated[
+        int | None,
+        option("N", "Leases that may run out until it is dead.", unset="", seldom=True),
+    ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
@@ -123,7 +138,8 @@ def push(
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
-    options |= {"batch": batch, "unique_for": unique_for}
+    options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
+    options["unique_for"] = unique_for
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,

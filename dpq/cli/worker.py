@@ -16,12 +16,15 @@ from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import workers_table
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model.errors import ConfigurationError
+from dpq.model.reports import WorkerInfo
+from dpq.model.survey import Overview
 from dpq.model.validation import one_line
 from dpq.model.verdict import NAMES_SHOWN
 from dpq.operations.queue import QueueOperations
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 from dpq.views.words import this_user
+from dpq.views.workers import Working, working
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
 from dpq.worker.queue_order import QueueOrder
 
@@ -190,8 +193,9 @@ def workers(
     hears of it within 10 seconds.
 
     A worker reports every 10 seconds. One that died is listed for up to a minute. "longest" is the
-    handler that had run longest at the last report, and its task: one that hangs shows there. If a
-    queue cannot be read, its error is shown, and the exit code is 1.
+    handler that had run longest at the last report, and its task; "p99" is what 99 of 100 runs
+    take. A worker whose longest run is far longer HANGS, and comes first. If a queue cannot be
+    read, its error is shown, and the exit code is 1.
     """
     if quiet and unquiet:
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
@@ -200,11 +204,11 @@ def workers(
         names = [name.encode() for name in _named_queues(ctx, queue)]
         if not queue:
             names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
-        answers = dict(ask_queues(opened.client, names, QueueOperations.workers))
+        answers = dict(ask_queues(opened.client, names, QueueOperations.overview))
         if told := quiet or unquiet:
             answers = _told(opened.client, answers, told, bool(quiet))
     errors = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
-    _show([info for name in answers if name not in errors for info in answers[name]], json)
+    _show([answer for name, answer in answers.items() if name not in errors], json)
     for name, error in errors.items():
         said = {"queue": name, "error": one_line(error)}
         emit(said) if json else talk("queue {queue!r}: {error}".format(**said))
@@ -218,55 +222,42 @@ def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dic
     Raises:
         Failed: No queue knows the worker.
     """
-    names = [name.encode() for name, answer in seen.items() if _of(worker, answer)]
+    names = [name.encode() for name, answer in seen.items() if _workers(answer, worker)]
     if not names:
         raise Failed(_no_such_worker(worker, seen))
     by = this_user("dpq workers")
     asked = ask_queues(client, names, lambda queue: queue.quiet(worker, by, quiet))
     failed = {name: answer for name, answer in asked if isinstance(answer, Exception)}
-    answers = ask_queues(client, names, QueueOperations.workers)
-    return {name: _of(worker, answer) for name, answer in answers} | failed
+    answers = dict(ask_queues(client, names, QueueOperations.overview))
+    told = {name: each._replace(workers=_workers(each, worker)) for name, each in answers.items()}
+    return told | failed
 
 
-def _of(worker: str, answer: Any) -> list[Any]:
-    """Return what a queue says of a worker; nothing if it cannot be read."""
-    told = () if isinstance(answer, Exception) else answer
-    return [each for each in told if worker in (each.name, each.id)]
+def _workers(answer: Any, worker: str | None = None) -> list[WorkerInfo]:
+    """Return the workers of a queue, or those of a name or id; none if it cannot be read."""
+    told = () if isinstance(answer, Exception) else answer.workers
+    return [each for each in told if worker in (None, each.name, each.id)]
 
 
 def _no_such_worker(worker: str, seen: Mapping[str, Any]) -> str:
-    told = (answer for answer in seen.values() if not isinstance(answer, Exception))
-    names = sorted({each.name for answer in told for each in answer})
+    names = sorted({each.name for answer in seen.values() for each in _workers(answer)})
     more = ", ..." * (len(names) > NAMES_SHOWN)
     others = ", ".join(map(repr, names[:NAMES_SHOWN])) + more
     return f"there is no worker {worker!r}" + (f"; there are {others}" if names else "")
 
 
-def _show(found: Sequence[Any], json: bool) -> None:
+def _show(seen: Sequence[Overview], json: bool) -> None:
     """Print what the queues of a worker know as one row for each worker."""
-    by_worker: dict[str, list[Any]] = {}
-    for info in found:
-        by_worker.setdefault(info.id, []).append(info)
-    rows = [_merged(infos) for infos in by_worker.values()]
-    rows.sort(key=lambda row: (row["since"], row["name"]))
-    for row in rows if json else ():
-        emit(row)
-    if not rows:
+    found = working(seen)
+    for each in found if json else ():
+        emit(_row(each))
+    if not found:
         talk("no worker has reported; if a queue had no push so far, name it with --queue")
     elif not json:
-        tables().print(workers_table(rows))
+        tables().print(workers_table(found))
 
 
-def _merged(infos: Sequence[Any]) -> dict[str, Any]:
-    last = max(infos, key=lambda each: each.seen)
-    longest = max(infos, key=lambda each: each.longest_seconds or 0)
-    return {
-        **last.model_dump(exclude={"queue", "quiet_since", "quiet_by"}),
-        "queues": [each.queue for each in infos],
-        "running": sum(each.running for each in infos),
-        "since": min(each.since for each in infos),
-        "holds": sum(each.holds for each in infos),
-        "longest_seconds": longest.longest_seconds,
-        "longest_task": longest.longest_task,
-        "quiet_queues": [each.queue for each in infos if each.quiet_since],
-    }
+def _row(each: Working) -> dict[str, Any]:
+    fields = each._asdict()
+    info = fields.pop("info").model_dump(exclude={"queue", "quiet_since", "quiet_by"})
+    return {**info, **fields, "quiet_queues": fields.pop("quiet")}

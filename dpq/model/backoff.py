@@ -1,5 +1,6 @@
 """Pauses after failures: of a task, and of a server. No clock, no server; chance is passed in."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from dpq.model.errors import ConfigurationError
@@ -58,6 +59,21 @@ class Backoff:
         except OverflowError:
             longest = self.cap
         return longest * (1 - self.jitter * chance)
+
+
+def delay_after(backoff: Backoff | Sequence[float], attempt: int, chance: float) -> float:
+    """Return the seconds to wait after attempt number `attempt` has failed.
+
+    A list is taken as it is, without jitter: whoever names the delays wants these.
+
+    Args:
+        backoff: A backoff, or a list of delays in seconds.
+        attempt: The number of the attempt, from 1.
+        chance: A random number from 0 to 1.
+    """
+    if isinstance(backoff, Backoff):
+        return backoff.delay(attempt, chance)
+    return backoff[min(attempt, len(backoff)) - 1]
 
 
 def longer_pause(

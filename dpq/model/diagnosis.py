@@ -126,6 +126,12 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "The unique key {subject!r} stays taken after an ack, and nothing would ever remove it.",
         "{repair} notes when its time is over, at {detail} ms.",
     ),
+    # Errors
+    "errors not noted": (
+        "Errors are kept for task {subject}, but its record does not say so: they would stay when "
+        "the task is gone.",
+        "{repair} removes them.",
+    ),
     # Settings
     "settings lost": (
         "The queue has lost its setting {subject} ({detail}): somebody has deleted it from `conf`, "
@@ -149,9 +155,14 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{repair} stops counting it.",
     ),
     "lease not counted": (
-        "Task {subject} is running, but does not count against the concurrency of its group: one "
-        "task too many could run.",
+        "Task {subject} is running, but does not count against the concurrency of its group or "
+        "its family: one task too many could run.",
         "{repair} counts it.",
+    ),
+    "not in its family": (
+        "The head of the family does not list this queue ({subject}). The other queues do not wake "
+        "its consumers when a limit opens.",
+        "{repair} lists it. So does the next pop.",
     ),
     "caller in no line": (
         "A caller of `acquire` waits for a permit ({subject!r}), but nothing calls it.",

@@ -106,6 +106,7 @@ class View:
         now: The moment.
         paused_until: The end of a pause; infinite until it is resumed, 0 without one.
         turns: The turns that were drawn, with round robin; else None.
+        unit: The unit by which groups take turns; None if they do not.
         timed: Turns are not below the time: of a partitioned queue.
         aging: What tasks gain.
         heavy: Tasks need different amounts.
@@ -125,6 +126,7 @@ class View:
     now: float
     paused_until: float = 0.0
     turns: int | None = None
+    unit: str | None = None
     timed: bool = False
     aging: Aging = NO_AGING
     heavy: bool = False

@@ -3,8 +3,8 @@
 `Forecasting` plays what pop does, over virtual time, on what the script `forecast` has read. It
 assumes that a consumer waits at every moment, that nothing is pushed, and that no task meets a 429.
 It knows tasks, their order and their groups; what a limit allows, it asks `gates`. The same stands
-in `lua/pop/take.lua`, `lua/pop/judge_groups.lua`, `lua/pop/turns.lua`, `lua/lib/upkeep.lua`,
-`lua/lib/groups/groups.lua` and `lua/lib/groups/open_or_close.lua`.
+in `lua/pop/take.lua`, `lua/pop/judge_groups.lua`, `lua/pop/turns.lua`, `lua/lib/upkeep.lua`, and
+`groups.lua`, `shares.lua` and `open_or_close.lua` of `lua/lib/groups/`.
 `docs/design.md`, "Forecast", says what is exact.
 """
 
@@ -63,6 +63,7 @@ class _Group:
         self.waiting: list[_Place] = []
         self.last_read: tuple[float, str] | None = None  # if there are more
         self.obstacle: _Obstacle | None = None
+        self.share = 0.0  # what it has spent, if groups take turns by that
 
     def add(self, task: Candidate) -> None:
         """Put a task behind the head."""
@@ -117,6 +118,7 @@ class Forecasting:
             self._rank(task)
             if task.group:
                 self._group(task.group).head = task
+                self._group(task.group).share = _share_in(task.shown) or 0.0
         for name in view.short:
             group = self._group(name)
             if group.waiting:
@@ -201,7 +203,7 @@ class Forecasting:
         insort(self._ready, (task.score, task.shown, task), key=lambda place: place[:2])
 
     def _lead(self, group: _Group, task: Candidate, turn: str = "") -> None:
-        """Make a task the head of its group; with round robin it takes a turn."""
+        """Make a task the head of its group; where groups take turns, it takes one."""
         task.shown = task.member
         if self._view.turns is not None:
             if not turn:
@@ -209,6 +211,12 @@ class Forecasting:
                     self._turns = max(self._turns, math.floor(self._instant * 100))
                 self._turns += 1
                 turn = f"{self._turns:015d}"
+        elif self._view.unit is not None and not turn:
+            heads = (_share_in(shown) for score, shown, _ in self._ready if score == task.score)
+            least = min((share for share in heads if share is not None), default=0.0)
+            group.share = max(group.share, least)  # what an idle group did not spend is no credit
+            turn = _digits_of(group.share)
+        if turn:
             cut = _cut_of(task.member)
             task.shown = task.member[:cut] + turn + task.member[cut + 15 :]
         group.head = task
@@ -272,7 +280,8 @@ class Forecasting:
     def _passes(self, group: _Group, task: Candidate) -> bool:
         """Let the turn of a light group pass, until it has saved up a whole task."""
         gate = group.gate
-        if gate.weight == 1 or task.shown == task.member or gate.turn >= 1:
+        turns = self._view.turns is not None and task.shown != task.member
+        if gate.weight == 1 or not turns or gate.turn >= 1:
             return False
         gate.turn = _millionths(gate.turn + gate.weight)
         if gate.turn >= 1 or len(self._ready) < 2 or self._ready[1][0] != task.score:
@@ -399,7 +408,8 @@ class Forecasting:
         if run is None:
             run = self._lease_ms if task.lease is None else task.lease
         gates = [self._queue, *([group.gate] if group else [])]
-        exact = self._is_exact() and not any(gate.assumed for gate in gates)
+        view = self._view
+        exact = view.unit is None and self._is_exact() and not any(gate.assumed for gate in gates)
         held = self._obstacle(task, group)
         lease = Running(self._instant + run, task.id, task.group)
         for gate in gates:
@@ -411,6 +421,9 @@ class Forecasting:
         if any(gate.counts(task.id, lease.member) for gate in gates):
             heapq.heappush(self._leases, lease)
         turn = self._goes_on(group, task) if group else ""
+        if group and view.unit is not None:
+            group.share += max(1, task.units.get(view.unit, 1)) / group.gate.weight
+            turn = _digits_of(group.share)
         seconds = round(max(0.0, self._instant - self._view.now) / 1000, 6)
         forecast = Forecast(
             id=task.id,
@@ -461,6 +474,23 @@ def merged(parts: Sequence[Foreseen], count: int) -> list[Forecast]:
 
 def _millionths(turns: float) -> float:
     return math.floor(turns * 1_000_000 + 0.5) / 1_000_000
+
+
+def _digits_of(share: float) -> str:
+    """Write what a group has spent as its place, as lua/lib/groups/shares.lua does."""
+    thousandths, exponent = share * 1000, 0
+    while thousandths >= 999_999_999_999:
+        thousandths, exponent = thousandths / 10, exponent + 1
+    return f"9{exponent:02d}{math.floor(thousandths + 0.5):012d}"
+
+
+def _share_in(member: str) -> float | None:
+    """Read what a group has spent from its head's member; None if it says nothing of that."""
+    cut = _cut_of(member)
+    digits = member[cut : cut + 15]
+    if digits[:1] != "9" or not digits.isdecimal():
+        return None
+    return float(digits[3:]) * 10.0 ** int(digits[1:3]) / 1000
 
 
 def _cut_of(member: str) -> int:

@@ -115,8 +115,9 @@ class Slot(BaseModel):
             `_other` likewise; all others are 429s.
         lease_expired: Total of leases that ran out.
         buried: Total of tasks that became dead letters.
-        buried_attempts_spent: Of these: by the last attempt. `buried_lease_expired`, `_expired` and
-            `_payload_missing` likewise, as in `QueueStats`; all others by `bury`.
+        buried_attempts_spent: Of these: by the last attempt. `buried_lease_expired`,
+            `_lapses_spent`, `_expired` and `_payload_missing` likewise, as in `QueueStats`; all
+            others by `bury`.
         replayed: Total of dead tasks made live again.
         dropped: Total of dead letters removed by the limits on their number and age.
         ready: Tasks that could be popped (of each group, only the first).
@@ -149,6 +150,7 @@ class Slot(BaseModel):
     buried: int = 0
     buried_attempts_spent: int = 0
     buried_lease_expired: int = 0
+    buried_lapses_spent: int = 0
     buried_expired: int = 0
     buried_payload_missing: int = 0
     replayed: int = 0
@@ -193,7 +195,7 @@ class Event(BaseModel):
         task_id: The task, or "".
         detail: More about it, in a few words.
         before: Of `limit_set`, the rules that stood before, "" for no limit; None for other kinds.
-        by: Of `limit_set`, the name of who has changed the limit, as far as it is known.
+        by: Of `limit_set` and `by_hand`, the name of who has done it, as far as it is known.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -8,7 +8,7 @@ import secrets
 
 from dpq.model.errors import QueueFullError
 
-ASK_AGAIN_SECONDS = 10.0
+ASK_FOR_ROOM_SECONDS = 10.0
 """Seconds until a waiting producer asks again though it was not called: a call may be lost."""
 
 UNHEARD_SECONDS = 0.2
@@ -38,7 +38,7 @@ class Producer:
     @property
     def pause(self) -> float:
         """The seconds until it asks again at the latest."""
-        return ASK_AGAIN_SECONDS if self.channel else UNHEARD_SECONDS
+        return ASK_FOR_ROOM_SECONDS if self.channel else UNHEARD_SECONDS
 
     @property
     def wait_ms(self) -> int:

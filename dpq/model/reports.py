@@ -38,6 +38,7 @@ class QueueStats(BaseModel):
             first.
         buried_attempts_spent: Of `buried`: by a `fail` that was the last attempt.
         buried_lease_expired: Of `buried`: by a lease that ran out in the last attempt.
+        buried_lapses_spent: Of `buried`: by a lease that ran out as the last of `max_lapses`.
         buried_expired: Of `buried`: not started in time.
         buried_payload_missing: Of `buried`: another program has removed the payload. All others
             were buried by `bury` or `Reject`, or could not be read.
@@ -69,6 +70,7 @@ class QueueStats(BaseModel):
     run: Times | None = None
     buried_attempts_spent: int = 0
     buried_lease_expired: int = 0
+    buried_lapses_spent: int = 0
     buried_expired: int = 0
     buried_payload_missing: int = 0
     rate_limited_403: int = 0

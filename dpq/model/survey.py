@@ -49,7 +49,8 @@ class Survey(NamedTuple):
         now_ms: The server's clock.
         paused_until: "", "inf", or ms.
         closed: Groups that are closed now.
-        opens_ms: The time when the first closed group opens, or None.
+        opens_ms: The time when the first closed group opens; None if none is closed, or opens by
+            itself.
         limits: Limits of groups that are set.
         heads: Groups with a task that is ready.
         due_ms: The time when the next delayed task is due, or None.

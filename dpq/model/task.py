@@ -19,6 +19,7 @@ from dpq.model.task_state import TaskState
 
 if TYPE_CHECKING:
     from dpq.model.task_data import DeadTask, Task
+    from dpq.model.validation import Delays
 
 __all__ = [
     "Cost",
@@ -89,6 +90,8 @@ class Push(NamedTuple, Generic[P]):
     member: str | None = None
     batch: str | None = None
     unique_for: float | None = None
+    backoff: Delays | None = None
+    max_lapses: int | None = None
 
 
 class TaskName(NamedTuple):

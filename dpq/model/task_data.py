@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn
 
 from pydantic import BaseModel, ConfigDict, SkipValidation
 
+from dpq.model.failure_data import TaskFailure
 from dpq.model.result_data import Progress
 from dpq.model.task_state import P, TaskState
 
@@ -42,9 +43,15 @@ class Task(BaseModel, Generic[P]):
         batch: The name of its batch, or None.
         unique_for: Seconds for which its key stays taken after its ack; `math.inf` for ever; or
             None.
+        backoff: Its own delays after failures, in seconds, the last of which repeats; None takes
+            the backoff of whoever fails it.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
+        max_lapses: The number of leases that may run out until the task is dead, or None: then a
+            lease that runs out counts as a failed attempt.
+        lapses: With `max_lapses`: how many leases have run out.
         progress: How far the work on it is, if it runs and its handler has said so. Only `get`
             reads it; else None.
+        errors: Its last 8 errors, the newest first. Only `get` reads them; else ().
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")  # of unique_for
@@ -80,8 +87,12 @@ class Task(BaseModel, Generic[P]):
     pinned: str | None = None
     batch: str | None = None
     unique_for: float | None = None
+    backoff: tuple[float, ...] | None = None
     trace: str | None = None
+    max_lapses: int | None = None
+    lapses: int = 0
     progress: Progress | None = None
+    errors: tuple[TaskFailure, ...] = ()
 
 
 class DeadTask(Task[P], Generic[P]):
@@ -90,7 +101,8 @@ class DeadTask(Task[P], Generic[P]):
     Attributes:
         payload: The payload; the raw JSON text if it cannot be validated.
         reason: The reason of its death: `attempts spent`, `lease expired` (of the last attempt),
-            `expired` (not started in time), `payload missing`, or the reason given to `bury`.
+            `lapses spent` (`max_lapses` leases have run out), `expired` (not started in time),
+            `payload missing`, or the reason given to `bury`.
         attempts: The number of failed attempts.
         died_at: The time of its death, by the server's clock, UTC.
     """

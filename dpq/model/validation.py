@@ -5,7 +5,7 @@ Every error names the argument, the value and the bound. Knows no queue and no s
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from numbers import Integral
 from typing import Any
@@ -24,6 +24,12 @@ MAX_TEXT_CHARACTERS = 1000
 MAX_UNIT_CHARACTERS = 16
 
 _UNIT = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_UNIT_CHARACTERS - 1}}}", re.ASCII)
+
+MAX_DELAYS = 16
+"""Delays in a list: they are stored with a task that has its own, at most 207 bytes."""
+
+Delays = Sequence[float | timedelta]
+"""The delays after the first failure, the second and so on, seconds; the last one repeats."""
 
 MAX_BATCH = 1000
 """Tasks in one call of pop_many: a script can lease so many in a short time."""
@@ -50,6 +56,28 @@ def in_seconds(delay: float | timedelta) -> float:
 def delay_milliseconds(delay: float | timedelta) -> int:
     """Convert a delay: seconds, or a timedelta."""
     return milliseconds("delay", in_seconds(delay))
+
+
+def listed_delays(delays: Any, otherwise: str = "") -> tuple[float, ...]:
+    """Check a list of delays; return their seconds, to the millisecond.
+
+    Args:
+        delays: The list.
+        otherwise: What may stand in its place, for the error.
+
+    Raises:
+        ConfigurationError: It is no list of 1 to 16 delays, or a delay is not from 0 to 10 years.
+    """
+    known = isinstance(delays, Sequence) and not isinstance(delays, str | bytes)
+    if not known or not 1 <= len(delays) <= MAX_DELAYS:
+        raise ConfigurationError(
+            f"backoff is {delays!r:.200}: it must be {otherwise}a list of 1 to {MAX_DELAYS} delays "
+            "in seconds"
+        )
+    return tuple(
+        milliseconds(f"backoff[{index}]", in_seconds(delay)) / 1000
+        for index, delay in enumerate(delays)
+    )
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 
+from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
@@ -83,13 +84,15 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
         because += f"; {tasks_are(facts.due)}"
+    if (head := head_of(facts.queue)) != facts.queue:
+        because += f"; the queues of the family of {head!r} share this limit"
     if kind is VerdictState.PACED and facts.flows:
         because += f"; {facts.pace.say}"
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000
     needs = needs and not _still_flows(facts, first)
-    helps = needs or kind is VerdictState.BY_HAND
+    helps = needs or kind is VerdictState.BY_HAND or state.reason == "in order"
     return Finding(kind, because, since, until, who, what_to_do if helps else "", needs)
 
 

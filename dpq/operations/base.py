@@ -13,7 +13,7 @@ from dpq.operations.settings import agree
 from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import tags_of
-from dpq.protocol.refusals import read_settings
+from dpq.protocol.refusals import Code, read_settings, still_head
 
 T = TypeVar("T")
 
@@ -95,6 +95,12 @@ class PartitionBase(CommandMaker, Generic[P]):
         self.belong(settings.get("family", ""))
         return settings
 
+    def learn_kin(self, *, join: bool = False) -> Steps[None]:
+        """Learn which queues are in the family; with `join`, see that a stored queue is one."""
+        settings = yield from self.configure(named={})
+        if join and "format" in settings:
+            yield from self.configure(create=True, named={})
+
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""
         command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
@@ -117,9 +123,19 @@ class PartitionBase(CommandMaker, Generic[P]):
         """Remove the queue from the registry."""
         return self._ask("unregister", [self.queue_name], same)
 
-    def drop(self) -> Steps[Any]:
-        """Remove the whole partition."""
-        return self._ask("drop", [], same)
+    def drop(self) -> Steps[None]:
+        """Remove the whole partition; in a family first many tasks that may hold its limits.
+
+        Raises:
+            ConfigurationError: It is the head of a family with other queues. Nothing changed.
+        """
+        while (reply := (yield self._command("drop", [self._now()], same))) == Code.AGAIN:
+            for state in ("invisible", "delayed"):
+                while (yield self._command("purge", [self._now(), state, PAGE, ""], same)):
+                    pass
+        if reply == Code.HEAD:
+            settings = yield from self.stored_settings()
+            raise still_head(self.queue_name, settings.get("family", ""))
 
     def _restore(self, restored: bool) -> Steps[bool]:
         """Restore lost settings and limits, before a task runs without them.

@@ -15,7 +15,7 @@ from dpq.model.filter import Filter
 from dpq.model.priority import encode_priority
 from dpq.model.reports import BulkProgress
 from dpq.model.task import TaskState
-from dpq.model.validation import number
+from dpq.model.validation import label, number
 from dpq.operations.browse import LOOK_A_PAGE, Browser, Position
 from dpq.operations.dead import chosen_by
 from dpq.operations.queue import QueueOperations
@@ -41,9 +41,13 @@ OF_STATES: dict[str, tuple[TaskState, ...]] = {
 }
 """The states of the tasks that each action takes."""
 
-EVENTFUL = ("replay", "purge")
-"""Actions whose script adds an event of its own: one at the end, whatever the number of steps. So
-does `bury`, in another way."""
+EVENTS = {
+    "bury": "buried {count} running: {reason}",
+    "replay": "replayed {count}",
+    "purge": "purged {count} dead",
+}
+"""The details of events, of the actions that have one: one at the end, whatever the number of
+steps."""
 
 BURIED = "buried by hand"
 """The reason of `bury`, unless one is given."""
@@ -54,16 +58,17 @@ def act(
     action: str,
     ids: Sequence[str],
     value: Any = None,
-    told: int | None = 0,
+    *,
+    alone: bool = False,
 ) -> Steps[tuple[int, int]]:
-    """Do an action on some tasks.
+    """Do an action on some tasks; `tell` adds the one event of all such steps.
 
     Args:
         operations: Those of their queue.
         action: A key of `OF_STATES`.
         ids: Their ids.
         value: The new priority of `update`, or the reason of `bury`.
-        told: None for a step of a longer action, which adds no event of its own.
+        alone: A task that is buried has an event of its own, which names it.
 
     Returns:
         The number of changed tasks, and the number of tasks that were left out: they had changed
@@ -72,9 +77,12 @@ def act(
     Raises:
         ConfigurationError: The value is out of its bounds.
     """
-    alone = len(ids) == 1 and told is not None  # its own event names it
-    if action in EVENTFUL:
-        done = yield from _change_dead(operations, action, list(dict.fromkeys(ids)), told)
+    if action in ("replay", "purge"):
+        some, every = list(dict.fromkeys(ids)), chosen_by(None, None, None)
+        if action == "replay":
+            done = yield from operations.dead_replay(some, every, None, None)
+        else:
+            done = yield from operations.dead_purge(some, every, None)
         return done, len(ids) - done
     if action == "cancel":
         steps: list[Steps[Any]] = [operations.cancel(id_, None) for id_ in ids]
@@ -100,19 +108,16 @@ def act(
             pass  # the task runs by now
         elif not isinstance(result, TaskNotFoundError | LeaseLostError):
             raise result
-    if action == "bury" and done and told is not None and not alone:
-        yield from operations.tell_of_buried(told + done, value or BURIED)
     return done, len(ids) - done
 
 
-def _change_dead(where: Any, action: str, ids: list[str], told: int | None) -> Steps[int]:
-    """Replay or remove dead letters of a queue or of a partition."""
-    every = chosen_by(None, None, None)
-    if action == "replay":
-        done: int = yield from where.dead_replay(ids, every, None, told)
-    else:
-        done = yield from where.dead_purge(ids, every, told)
-    return done
+def tell(
+    operations: QueueOperations[Any], action: str, done: int, value: Any, by: str
+) -> Steps[None]:
+    """Add the one event of an action, if it has one: how many tasks it has changed, and by whom."""
+    if done and action in EVENTS:
+        detail = EVENTS[action].format(count=done, reason=value or BURIED)
+        yield from operations.tell_by_hand(detail, by)
 
 
 class Bulk:
@@ -123,6 +128,7 @@ class Bulk:
         chosen: The filter.
         value: The new priority of `update`, or the reason of `bury`.
         rate: Of a replay: tasks per second, or None.
+        by: The person or program that does so, or "".
         counted: All tasks that pass were counted.
         count: The number of tasks that pass, so far.
         searched: The number of tasks that were looked at, by `count` or by `step`.
@@ -138,6 +144,7 @@ class Bulk:
         chosen: Filter,
         value: Any = None,
         rate: float | None = None,
+        by: str | None = None,
     ) -> None:
         """Check an action; nothing is sent yet.
 
@@ -157,6 +164,7 @@ class Bulk:
         self.action, self.chosen, self.value, self.rate = action, chosen, value, rate
         self.count = self.searched = self.left = self.done = self.missed = 0
         self.counted = False
+        self.by = "" if by is None else label("by", by)
         self._operations = operations
         self._browser = Browser(operations)
         self._begin()
@@ -212,7 +220,7 @@ class Bulk:
         chosen = self.chosen.of(self._states[0])
         found = yield from self._browser.search(chosen, self._positions, most, LOOK_A_PAGE)
         ids = [task.id for task in found.tasks if not self._is_so(task)][: self.count - taken]
-        done, missed = yield from act(self._operations, self.action, ids, self.value, None)
+        done, missed = yield from act(self._operations, self.action, ids, self.value)
         self._go_on(found)
         self.done, self.missed = self.done + done, self.missed + missed
         return len(ids)
@@ -229,9 +237,5 @@ class Bulk:
         return self.action == "update" and bool(task.priority == self.value)
 
     def tell(self) -> Steps[None]:
-        """Add the one event of the action: how many tasks it has changed."""
-        if self.action in EVENTFUL and self.done:
-            first = self._operations.partitions[0]
-            yield from _change_dead(first, self.action, [], self.done)
-        elif self.action == "bury" and self.done:
-            yield from self._operations.tell_of_buried(self.done, self.value or BURIED)
+        """Add the one event of the action."""
+        return tell(self._operations, self.action, self.done, self.value, self.by)

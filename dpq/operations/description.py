@@ -20,7 +20,15 @@ from dpq.model.queue_settings import (
     SharedSettings,
 )
 from dpq.model.task import P
-from dpq.model.validation import milliseconds, number, queue_label, whole_number
+from dpq.model.validation import (
+    Delays,
+    listed_delays,
+    milliseconds,
+    number,
+    queue_label,
+    unit_name,
+    whole_number,
+)
 from dpq.protocol.placement import MAX_PARTITIONS
 
 MAX_ATTEMPTS = 1_000_000
@@ -50,7 +58,7 @@ class Description(Generic[P]):
         payload_type: Any = Any,
         default_visibility: float = DEFAULT_VISIBILITY,
         default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
-        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        backoff: Backoff | Delays = Backoff(),  # noqa: B008 - frozen
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         clock: Callable[[], int] | None = None,
         **shared: Unpack[SharedSettings],
@@ -62,7 +70,9 @@ class Description(Generic[P]):
         self.default_max_attempts = whole_number(
             "default_max_attempts", default_max_attempts, 1, MAX_ATTEMPTS
         )
-        self.backoff = backoff
+        self.backoff: Backoff | tuple[float, ...] = (
+            backoff if isinstance(backoff, Backoff) else listed_delays(backoff, "a Backoff, or ")
+        )
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
         self.named = named_settings(**shared)
         if self.name.startswith("{") and self.named.get("partition_count", "1") != "1":
@@ -71,8 +81,6 @@ class Description(Generic[P]):
                 "of a family has no partitions; leave it out, or take a name without braces"
             )
         self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
-        if not isinstance(backoff, Backoff):
-            raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
 
 
 def named_settings(
@@ -97,9 +105,13 @@ def named_settings(
         number("aging", aging, "points of priority per second", 0, MAX_AGING)
         named["aging"] = repr(float(aging))
     if fairness is not None:
-        if fairness not in ("none", "round_robin"):
+        kind, _, unit = fairness.partition(":") if isinstance(fairness, str) else ("", "", "")
+        if kind == "units" and unit:
+            unit_name("the unit of fairness", unit)
+        elif fairness not in ("none", "round_robin", "units"):
             raise ConfigurationError(
-                f"fairness is {fairness!r}: it must be 'none' or 'round_robin'"
+                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'units', or 'units:' "
+                "and the name of a unit, such as 'units:tokens'"
             )
         named["fairness"] = fairness
     if payloads is not None:

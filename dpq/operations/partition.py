@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic_core import to_json
 
+from dpq.model.backoff import delay_after
 from dpq.model.cost import write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.interrupts import expected
@@ -45,6 +46,7 @@ from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same
+from dpq.protocol.kept_errors import source_of
 from dpq.protocol.placement import mark_of
 from dpq.protocol.records import SPENT
 from dpq.protocol.refusals import Code
@@ -244,7 +246,7 @@ class Partition(
                 short = False  # pop may find more tasks, which pop_plain refuses
                 continue
             if batch.joined:  # another queue has joined the family, or left it
-                yield from self._make()
+                yield from self.learn_kin(join=True)
                 continue
             if batch.overdue and not tasks and not helped:
                 helped = True
@@ -398,19 +400,21 @@ class Partition(
         delay: float | timedelta | None,
         cost: Cost | None = None,
         priority: float | None = None,
+        source: str = "",
     ) -> Steps[int]:
-        """Count a failed attempt."""
+        """Count a failed attempt; `source` says where the error comes from (kept_errors)."""
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
-            delay = self._backoff.delay(leased(task).attempt, chance)
+            delay = delay_after(task.backoff or self._backoff, task.attempt, chance)
         message = "" if error is None else one_line(error)
-        more = _more(cost, () if priority is None else encode_priority(priority))
+        more = _priority_and_source(priority, source or source_of(error))
+        more = _more(cost, more)
         return self._failed(task, (delay_milliseconds(delay), message, *more))
 
     def _fail_loosely(self, task: Task[P], error: Exception) -> Steps[None]:
         """Fail a task that is not handed out, without waiting for a confirmation."""
-        steps = self.fail(task, error_line(error), None)
+        steps = self.fail(task, error_line(error), None, source=source_of(error))
         reply = None
         try:
             while True:
@@ -434,18 +438,18 @@ class Partition(
         reason: object,
         cost: Cost | None = None,
         priority: float | None = None,
+        source: str = "",
     ) -> Steps[int]:
         """Give a task up."""
-        return once(self._buried(task, reason, cost, priority))
+        return once(self._buried(task, reason, cost, priority, source))
 
     def bury_silently(self, task: Task[P], reason: str) -> Steps[int]:
-        """Give one task of many up: `tell_of_buried` adds one event for all."""
-        return once(self._of_holder("bury", "bury", task, one_line(reason), more=("", "", "")))
+        """Give one task of many up: `tell_by_hand` adds one event for all."""
+        return once(self._of_holder("bury", "bury", task, one_line(reason), more=("", "", "", "")))
 
-    def tell_of_buried(self, count: int, reason: str) -> Steps[int]:
-        """Add the one event of many tasks that were given up."""
-        args = [self._now(), "", "", one_line(reason), "", "", "", count]
-        return self._ask("bury", args, same)
+    def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
+        """Add the one event of an action on many tasks; `by` names who has done it, or is ""."""
+        return self._ask("bury", [self._now(), "", "", one_line(detail), "", "", "", "", by], same)
 
     def _buried(
         self,
@@ -453,8 +457,9 @@ class Partition(
         reason: object,
         cost: Cost | None = None,
         priority: float | None = None,
+        source: str = "",
     ) -> Command[int]:
-        more = () if priority is None else encode_priority(priority)
+        more = _priority_and_source(priority, source or source_of(reason))
         return self._of_holder("bury", "bury", task, one_line(reason), cost=cost, more=more)
 
     def rate_limited(
@@ -464,11 +469,13 @@ class Partition(
         scope: Scope,
         cost: Cost | None = None,
         status: int | None = None,
+        source: str = "",
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
         require_scope(scope)
         ms, said = milliseconds("retry_after", retry_after), status_text(status)
-        action, more = "rate_limited of", (said,) if said else ()
+        more = (said, source) if source else (said,) if said else ()
+        action = "rate_limited of"
         return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
 
     def _of_holder(
@@ -510,6 +517,13 @@ def _more(cost: Cost | None, more: tuple[str, ...]) -> tuple[str, ...]:
     """Write what a delivery has spent, and arguments behind it; nothing if there is neither."""
     told = write_spent(cost)
     return (told, *more) if told or more else ()
+
+
+def _priority_and_source(priority: float | None, source: str) -> tuple[str, ...]:
+    """Write the last arguments of fail and bury; nothing if there is neither."""
+    if priority is None:
+        return ("", "", source) if source else ()
+    return (*encode_priority(priority), source) if source else encode_priority(priority)
 
 
 def _ack_batches(

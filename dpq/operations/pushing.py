@@ -21,6 +21,7 @@ from dpq.model.validation import (
     MAX_SECONDS,
     delay_milliseconds,
     label,
+    listed_delays,
     milliseconds,
     whole_number,
 )
@@ -53,8 +54,10 @@ class Options(TypedDict, total=False):
         trace: The traceparent of the span that pushed it.
         member: The member of its group's pool that it is to run as.
         batch: Its batch.
+        backoff: Its own delays after failures, with commas.
         seals: The batch that it waits for, which its push seals.
         unique_for: The time for which its key stays taken after its ack; `FOR_EVER_MS` for ever.
+        max_lapses: The leases that may run out.
     """
 
     priority: Required[str]
@@ -75,8 +78,10 @@ class Options(TypedDict, total=False):
     trace: str
     member: str
     batch: str
+    backoff: str
     seals: str
     unique_for: int
+    max_lapses: int
 
 
 Checked = tuple[str | Options, bytes]
@@ -198,6 +203,9 @@ class PushChecker(Generic[P]):
             options["visibility"] = milliseconds("visibility", push.visibility, least=0.001)
         if push.time_limit is not None:
             options["time_limit"] = milliseconds("time_limit", push.time_limit, least=0.001)
+        if push.backoff is not None:
+            delays = listed_delays(push.backoff)
+            options["backoff"] = ",".join(str(round(each * 1000)) for each in delays)
         if trace:
             options["trace"] = trace
         if push.member is not None:
@@ -216,6 +224,8 @@ class PushChecker(Generic[P]):
             options["batch"] = label("batch", push.batch)
         if push.unique_for is not None:
             options["unique_for"] = _unique_for(push)
+        if push.max_lapses is not None:
+            options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
         return options
 
 

@@ -52,6 +52,7 @@ from dpq.operations.survey import Explained, read_survey
 from dpq.operations.survey import joined as joined_surveys
 from dpq.operations.workers import NOTHING, Doing, Heard, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
+from dpq.protocol.kept_errors import source_of
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
 from dpq.protocol.replies import Batch, Kept, Promoted
 
@@ -435,9 +436,10 @@ class QueueOperations(Generic[P]):
         delay: float | timedelta | None,
         cost: Cost | None = None,
         priority: float | None = None,
+        source: str = "",
     ) -> Steps[int]:
         """Count a failed attempt."""
-        return self._of(leased(task).id).fail(task, error, delay, cost, priority)
+        return self._of(leased(task).id).fail(task, error, delay, cost, priority, source)
 
     def bury(
         self,
@@ -445,17 +447,18 @@ class QueueOperations(Generic[P]):
         reason: object,
         cost: Cost | None = None,
         priority: float | None = None,
+        source: str = "",
     ) -> Steps[int]:
         """Give a task up."""
-        return self._of(leased(task).id).bury(task, reason, cost, priority)
+        return self._of(leased(task).id).bury(task, reason, cost, priority, source)
 
     def bury_silently(self, task: Task[P], reason: str) -> Steps[int]:
         """Give one task of many up, without an event."""
         return self._of(leased(task).id).bury_silently(task, reason)
 
-    def tell_of_buried(self, count: int, reason: str) -> Steps[int]:
-        """Add the one event of many tasks that were given up."""
-        return self.partitions[0].tell_of_buried(count, reason)
+    def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
+        """Add the one event of an action on many tasks."""
+        return self.partitions[0].tell_by_hand(detail, by)
 
     def finish(
         self,
@@ -463,25 +466,39 @@ class QueueOperations(Generic[P]):
         error: BaseException | None,
         cost: Cost | None = None,
         result: str = "",
+        delay: float | timedelta | None = None,
+        worker: str = "",
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent, `result` the line of its result, or "". A signal says
-        how the task goes on. Other errors fail the task. KeyboardInterrupt, SystemExit and a
-        cancelled asyncio task give the task back, uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "", and `delay`
+        the time that a failed task waits, unless a `Retry` says so, `worker` the
+        name of the worker, or "". A signal says how the task goes
+        on. Other errors fail the task.
+        KeyboardInterrupt, SystemExit and a cancelled asyncio task
+        give the task back, uncounted.
         """
         if error is None:
             return self.ack(task, cost, result)
         if isinstance(error, RateLimited):
-            return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
+            wait, scope, status = error.retry_after, error.scope, error.status
+            return self.rate_limited(task, wait, scope, cost, status, source_of(None, worker))
         if isinstance(error, Reject):
-            return self.bury(task, error.reason, cost)
+            return self.bury(task, error.reason, cost, None, source_of(error, worker))
         if isinstance(error, Release):
             return self.release(task, error.delay, None, cost)
         if isinstance(error, Retry):
-            return self.fail(task, error, error.delay, cost)
+            return self.fail(
+                task,
+                error,
+                delay if error.delay is None else error.delay,
+                cost,
+                None,
+                source_of(error, worker),
+            )
         if isinstance(error, Exception):
-            return self.fail(task, error_line(error), None, cost)
+            source = source_of(error, worker)
+            return self.fail(task, error_line(error), delay, cost, None, source)
         return self.release(task, 0, None, cost)
 
     # Results and progress
@@ -794,12 +811,13 @@ class QueueOperations(Generic[P]):
         scope: Scope,
         cost: Cost | None = None,
         status: int | None = None,
+        source: str = "",
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or all partitions."""
         own = self._of(leased(task).id)
         others = [part for part in self.partitions if part is not own]
         whole = scope == "queue" or (scope != "task" and task.group is None)
-        first = own.rate_limited(task, retry_after, scope, cost, status)
+        first = own.rate_limited(task, retry_after, scope, cost, status, source)
 
         def steps() -> Steps[int]:
             given_back = yield from first

@@ -7,16 +7,21 @@ from dpq.operations.batches import BatchOperations
 from dpq.protocol import replies
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import key_of
+from dpq.protocol.refusals import Code
 
 CHECKED_PARTS = (
     # All other parts read these.
     *(("check_limits", part) for part in ("settings", "limits", "kept")),
     ("check", "waiting"),  # first: the other parts take the next heads of groups from it
     *(("check", part) for part in ("ready", "groups", "meta", "payload")),
-    *(("check", part) for part in ("delayed", "invisible", "dead", "keys", "events")),
+    *(("check", part) for part in ("delayed", "invisible", "dead", "keys", "errors")),
+    ("check", "events"),
     *(("check_limits", part) for part in ("tracked", "invisible")),
 )
 """The scripts and parts that a check goes over; a repair needs this order."""
+
+OTHER_FAMILY = str(int(Code.OTHER_FAMILY))
+"""The cursor in the reply of `check_limits` to a client that does not know the whole family."""
 
 
 class RepairOperations(BatchOperations[P]):
@@ -54,5 +59,10 @@ class RepairOperations(BatchOperations[P]):
                 args = [self._now(), part, cursor or "0", PAGE, int(mends)]
                 cursor, found = yield self._command(name, args, replies.read_problems)
                 problems += found
+                if cursor == OTHER_FAMILY:
+                    yield from self.learn_kin()
+                    cursor = ""
+                elif mends and any(each.kind == "not in its family" for each in found):
+                    yield from self.learn_kin(join=True)
         problems += yield from self.check_batches(mends=mends)
         return problems

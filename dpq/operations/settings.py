@@ -9,7 +9,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
-from dpq.protocol.refusals import other_format, other_partitions, read_settings
+from dpq.protocol.refusals import no_member, other_format, other_partitions, read_settings
 
 
 def partition_count(settings: dict[str, str]) -> int:
@@ -54,7 +54,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     if stored_format != STORAGE_FORMAT:
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
     if "family_refused" in settings:
-        raise ConfigurationError(f"queue {queue_name!r}: {settings['family_refused']}")
+        raise no_member(queue_name, settings["family_refused"])
     has = settings.get("partition_count", "1") if settings else ""
     if has and named.get("partition_count", has) != has:
         raise other_partitions(queue_name, named["partition_count"], has)
@@ -71,9 +71,18 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
             f"order is lifo and aging is {together['aging']} in queue {queue_name!r}: "
             "last in, first out cannot age; leave out one of them"
         )
-    if together.get("fairness") == "round_robin" and (together.get("order") == "lifo" or ages):
+    fairness = together.get("fairness", "none")
+    takes_turns = fairness == "round_robin" or fairness.startswith("units")
+    if takes_turns and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(
-            f"fairness is round_robin in queue {queue_name!r}: groups can take turns only with "
+            f"fairness is {fairness} in queue {queue_name!r}: groups can take turns only with "
             "order 'fifo' and without aging; leave out one of them"
+        )
+    partitions = together.get("partition_count", "1")
+    if fairness.startswith("units") and partitions != "1":
+        raise ConfigurationError(
+            f"fairness is {fairness} and partitions is {partitions} in queue {queue_name!r}: no "
+            "partition knows what the groups of another have spent; take 1 partition, or "
+            "fairness='round_robin'"
         )
     return settings

@@ -138,8 +138,10 @@ class StoredOperations(PartitionBase[P]):
 
         With all tasks, results, progress and seen keys go as well.
         """
-        for script in ("forget_results", "forget") if state is None else ():
-            while (yield self._command(script, [FORGOTTEN], same)):
+        if state is None:
+            while (yield self._command("forget_results", [FORGOTTEN], same)):
+                pass
+            while (yield self._command("forget", [FORGOTTEN, ""], same)):
                 pass
         # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
         order = ("waiting", "ready", "delayed", "invisible", "dead")

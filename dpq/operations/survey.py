@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.limit_states import LimitState
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.survey import Held, News, Survey
 from dpq.operations.limit_replies import read_limits
 from dpq.protocol.values import read_texts
@@ -44,11 +45,12 @@ def read_survey(reply: list[Any]) -> Survey:
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
         for kind, group, at, detail in zip(*(events[i::4] for i in range(4)), strict=True)
     }
+    back = tuple(_read_held(held, states, holders, news))
     return Survey(
         int(now),
         paused,
         int(closed),
-        _number(opens),
+        _first_opening(int(closed), _number(opens), back),
         int(limits),
         int(heads),
         _number(due),
@@ -65,13 +67,28 @@ def read_survey(reply: list[Any]) -> Survey:
         oldest,
         _popped(token),
         (reason, fault),
-        tuple(_read_held(held, states, holders, news)),
+        back,
         news.get(("paused", "")),
         _bound(most),
         _bound(most_waiting),
         int(live),
         int(0 < _bound(most) <= int(live)),
     )
+
+
+def _first_opening(closed: int, looked_at: float | None, held: Sequence[Held]) -> float | None:
+    """Return the time when the first closed group opens, ms; None if none of them does by itself.
+
+    Args:
+        closed: The number of closed groups.
+        looked_at: The time when upkeep looks at the first of them again, ms.
+        held: The queue, and some closed groups.
+    """
+    shut = [each.state for each in held[1:] if not each.state.open]
+    if len(shut) == closed:  # a group that keeps its order is looked at sooner than it opens
+        moments = (state.opens_at.timestamp() * 1000 for state in shut if state.opens_at)
+        return min(moments, default=None)
+    return None if looked_at is not None and looked_at >= UNTIL_OPENED_MS else looked_at
 
 
 def _bound(text: str) -> int:

@@ -140,12 +140,14 @@ class Export:
         """Add the lines of tasks; return the ids of those that had no room."""
         later = []
         lifo = self._settings.get("order") == "lifo"
-        for id_, state, when, record, body in zip(*(found[i::5] for i in range(5)), strict=True):
+        for id_, state, when, record, body, errors in zip(
+            *(found[i::6] for i in range(6)), strict=True
+        ):
             if state == b"later":
                 later.append(id_.decode())
                 continue
             texts = (id_.decode("utf-8", "replace"), state.decode(), when.decode())
-            fields = to_line(*texts, record, body, lifo=lifo)
+            fields = to_line(*texts, record, body, errors, lifo=lifo)
             self._counts["damaged" if "damaged" in fields else "tasks"] += 1
             lines.append(self._line(fields))
         return later
@@ -414,7 +416,7 @@ class Import:
             self._require_one(line, count)
         if entry is None and "batch" in line.fields:
             name, text = str(line.fields["batch"]), str(line.fields.get("text"))
-            yield parts[0], [line.number, "batch", name, 0, text, ""]
+            yield parts[0], [line.number, "batch", name, 0, text, "", ""]
             return
         if "seen" in line.fields:
             try:
@@ -422,7 +424,7 @@ class Import:
             except ValueError as error:
                 raise ExportFileError(line.number, str(error)) from None
             place = home_of(group or None, key, count) or 0
-            yield parts[place], [line.number, "seen", key, 0, text, ""]
+            yield parts[place], [line.number, "seen", key, 0, text, "", ""]
             return
         if entry is None:
             scope, text = str(line.fields["gate"]), str(line.fields.get("text"))
@@ -433,7 +435,7 @@ class Import:
             homes = range(count) if not scope else [home_of(scope.partition("\t")[0], None, count)]
             for home in homes:
                 if home is not None:
-                    yield parts[home], [line.number, "gate", scope, 0, text, ""]
+                    yield parts[home], [line.number, "gate", scope, 0, text, "", ""]
             return
         home = home_of(entry.group or None, entry.key or None, count)
         if home is None:
@@ -444,7 +446,8 @@ class Import:
         aging = settings.get("aging", "0")
         aging = f"{aging}@{settings.get('aging_since', '0')}" if float(aging) else "0"
         record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
-        yield parts[home], [line.number, entry.state, id_, entry.when, record, entry.payload]
+        body, errors = entry.payload, entry.errors
+        yield parts[home], [line.number, entry.state, id_, entry.when, record, body, errors]
 
     def _require_one(self, line: Line, count: int) -> None:
         """Refuse batches in several partitions."""

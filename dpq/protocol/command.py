@@ -20,7 +20,7 @@ from dpq.model.schedule import Later
 from dpq.model.task import Task, TaskName
 from dpq.model.validation import MAX_NAME_BYTES, label
 from dpq.protocol.durability import Unconfirmed
-from dpq.protocol.keys import MEMBER_PARTS, family_keys, key_of, queue_of
+from dpq.protocol.keys import LEASE_PARTS, MEMBER_PARTS, beside, family_keys, key_of, queue_of
 from dpq.protocol.refusals import require_same
 from dpq.protocol.scripts import Script, script
 
@@ -277,6 +277,9 @@ class CommandMaker:
         if keys is None:
             keys = tuple(key_of(self._tag, part) for part in called.parts)
             keys += self._family if called.in_family else ()
+            if called.of_leases:
+                confs = self._family[2 :: len(MEMBER_PARTS)]
+                keys += tuple(beside(conf, part) for conf in confs for part in LEASE_PARTS)
             self._keys[name] = keys
         return Command(called, keys, args, parse)
 

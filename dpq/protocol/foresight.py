@@ -29,6 +29,7 @@ def read_view(reply: Sequence[Any]) -> View:
         now=now,
         paused_until=paused,
         turns=turns if fairness == "round_robin" else None,
+        unit=fairness.partition(":")[2] if fairness.startswith("units") else None,
         timed=bool(partitions),
         aging=since,
         heavy=heavy,

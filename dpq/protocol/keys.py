@@ -1,5 +1,7 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
+from dpq.model.family import head_of
+
 STORAGE_FORMAT = "02"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
 A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
@@ -41,6 +43,7 @@ PARTS = (
     "trail",  # STREAM: the events of each task, if the queue keeps a trail
     "batches",  # HASH: batch -> how many of its tasks are left, done and dead
     "recent",  # ZSET: unique key of a task that was acked -> until it is free again, ms
+    "errors",  # HASH: id -> the last errors of a task that has failed
     "cancelled",  # ZSET: token of a delivery whose task was cancelled -> until it is forgotten, ms
 )
 """The keys of a queue. Their number does not grow with its tasks or groups."""
@@ -57,9 +60,9 @@ MEMBER_PARTS = ("conf", "closed", "wake", "tick")
 reads them."""
 
 
-def head_of(name: str) -> str:
-    """Return the queue whose limits a queue follows: `api` for `{api}crawl`; else its own name."""
-    return name[1 : name.index("}")] if name.startswith("{") else name
+LEASE_PARTS = ("meta", "invisible", "delayed")
+"""The keys of each queue of a family that `check_limits` gets behind these, to know whose lease an
+entry of `tracked` is."""
 
 
 def family_keys(name: str, confs: str) -> tuple[str, ...]:

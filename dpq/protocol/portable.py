@@ -17,9 +17,12 @@ from typing import Any, NamedTuple
 from dpq.model.cost import read_cost, write_cost
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import decode_priority, encode_priority
+from dpq.model.validation import listed_delays
+from dpq.protocol.kept_errors import errors_of_fields, fields_of_errors
 from dpq.protocol.records import (
     BATCH,
     COMMON_ATTEMPTS,
+    FAILURES,
     FOR_EVER_MS,
     OPTIONS,
     PIN,
@@ -27,6 +30,8 @@ from dpq.protocol.records import (
     SPENT,
     UNIQUE,
     UNREADABLE,
+    read_backoff,
+    read_lapses,
     read_trace,
     record_parts,
     split_notes,
@@ -38,7 +43,7 @@ LIFO = 999_999_999_999_999
 OF_A_DELIVERY = (SPENT, RUNS_AS)
 """The notes that count for one delivery only: its lease is not exported, and neither are they."""
 
-NAMED = (OPTIONS, PIN, BATCH, UNIQUE)
+NAMED = (OPTIONS, PIN, BATCH, UNIQUE, FAILURES)
 """The notes that have fields with names. Any other note is in `notes`, by the number of its mark.
 If a note needs more than that, such as a key of the queue: SECTIONS in transfer.py."""
 
@@ -57,12 +62,13 @@ class Entry(NamedTuple):
 
     Attributes:
         id: Its id in the export.
-        state: ready, delayed or dead.
+        state: ready, delayed, held or dead; held is delayed, and holds its group in order.
         when: The moment in delayed or dead, ms, as text.
         group: Its group, or "".
         key: Its unique key, or "".
         sequence: The number that decides between equal priorities.
         payload: Its JSON.
+        errors: Its errors, as they are stored.
         of_record: The rest of its record.
     """
 
@@ -73,6 +79,7 @@ class Entry(NamedTuple):
     key: str
     sequence: int
     payload: bytes
+    errors: str
     of_record: tuple[Any, ...]
 
     def record(self, *, lifo: bool, aging: str) -> str:
@@ -84,13 +91,16 @@ class Entry(NamedTuple):
 
 
 def to_line(
-    id_: str, state: str, when: str, record: bytes, body: bytes, *, lifo: bool
+    id_: str, state: str, when: str, record: bytes, body: bytes, errors: bytes, *, lifo: bool
 ) -> dict[str, Any]:
     """Make the fields of a stored task; of a damaged one only what it stands for."""
     try:
         if not body:
             raise ValueError("its payload is lost")
-        return _fields(id_, state, when, record, lifo) | payload_of(body)
+        fields = _fields(id_, state, when, record, lifo)
+        if kept := fields_of_errors(errors):
+            fields["errors"] = kept
+        return fields | payload_of(body)
     except (*UNREADABLE, ConfigurationError):
         shown = record.decode("utf-8", "backslashreplace")
         return {"damaged": id_, "record": shown, **payload_of(body, whole=True)}
@@ -110,10 +120,12 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     requests, costs = read_cost(cost)
     visibility, _, limit = notes.get(OPTIONS, "0 0").partition(" ")
     batch = notes.get(BATCH, "")
+    most_lapses, lapses = read_lapses(notes.get(FAILURES, ""))
     moment = "died_ms" if state == "dead" else "due_ms"
     found = {
         "id": id_,
-        "state": state,
+        "state": "delayed" if state == "held" else state,
+        "holds": state == "held",
         moment: _number(when) if state != "ready" else None,
         "priority": priority,
         "sequence": LIFO - place if lifo else place,
@@ -134,10 +146,13 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "visibility_ms": int(visibility),
         "time_limit_ms": int(limit.partition(" ")[0]),
         "trace": read_trace(notes.get(OPTIONS, "")),
+        "backoff_ms": [round(s * 1000) for s in read_backoff(notes.get(OPTIONS, "")) or ()],
         "member": notes.get(PIN),
         "batch": None if batch[:1] in ("", SEALS) else batch,
         "seals": batch[1:] if batch[:1] == SEALS else None,
         "unique_for_ms": int(notes.get(UNIQUE, "0")),
+        "max_lapses": most_lapses,
+        "lapses": lapses,
         "schedule": schedule if recurs else None,
         "notes": {
             str(ord(mark)): text
@@ -245,6 +260,16 @@ def _unique_for(value: Any) -> int:
     return value if value == FOR_EVER_MS else _count(value)
 
 
+def _delays(value: Any) -> str:
+    if not isinstance(value, list):
+        raise ValueError("must be a list of ms")  # noqa: TRY004 - the caller names the field
+    try:
+        delays = listed_delays([_count(each) / 1000 for each in value])
+    except ConfigurationError as error:
+        raise ValueError(str(error).partition(": it ")[2]) from None
+    return " +" + ",".join(str(round(each * 1000)) for each in delays)
+
+
 def _bool(value: Any) -> bool:
     if type(value) is not bool:
         raise ValueError("must be true or false")
@@ -253,21 +278,38 @@ def _bool(value: Any) -> bool:
 
 _USUAL: dict[str, Any] = {
     **dict.fromkeys(("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals")),
+    **{"max_lapses": None, "lapses": 0, "errors": ""},
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
-    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "notes": {}},
+    **{
+        "max_attempts": COMMON_ATTEMPTS,
+        "cost": 1,
+        "ages": False,
+        "backoff_ms": [],
+        "holds": False,
+        "notes": {},
+    },
 }
 """The values of fields that a line leaves out."""
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    **{"id": _id, "state": _state, "priority": _priority, "ages": _bool, "notes": _notes},
+    **{"id": _id, "state": _state, "priority": _priority, "ages": _bool, "holds": _bool},
     **dict.fromkeys(("due_ms", "died_ms"), _moment),
+    "notes": _notes,
     **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms", "max_attempts"), _count),
     **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
-    **dict.fromkeys(("visibility_ms", "time_limit_ms"), _count),
-    **{"unique_for_ms": _unique_for},
-    **{"cost": write_cost, "group": _name, "key": _name, "reason": _text, "error": _text},
+    **dict.fromkeys(("visibility_ms", "time_limit_ms", "max_lapses", "lapses"), _count),
+    "errors": errors_of_fields,
+    **{
+        "unique_for_ms": _unique_for,
+        "backoff_ms": _delays,
+        "cost": write_cost,
+        "group": _name,
+        "key": _name,
+        "reason": _text,
+        "error": _text,
+    },
     **{"trace": _text, "member": _name, "batch": _name, "seals": _name, "schedule": _schedule},
 }
 
@@ -297,27 +339,37 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
     when = {"ready": 0.0, "delayed": read["due_ms"], "dead": read["died_ms"]}[state]
     if when is None:
         raise ValueError(f"{'due_ms' if state == 'delayed' else 'died_ms'} is missing")
+    if read["holds"]:
+        if state != "delayed":
+            raise ValueError(f"holds is True, but state is {state!r}: only a delayed task holds")
+        state = "held"
     head = f"0 {read['attempts']} {read['deliveries']} {read['deferrals']} - {read['rerun_ms']} "
     residual = encode_priority(decode_priority(priority))[1]
     others = (
         f"{read['max_attempts']} {priority} {read['cost']} {read['wait_ms']} {read['expires_ms']}"
     )
     notes = ""
-    if read["visibility_ms"] or read["time_limit_ms"] or read["trace"]:
-        trace = f" {read['trace']}" if read["trace"] else ""
-        notes = f"{OPTIONS}{read['visibility_ms']} {read['time_limit_ms']}{trace}"
+    if read["visibility_ms"] or read["time_limit_ms"] or read["trace"] or read["backoff_ms"]:
+        more = (f" {read['trace']}" if read["trace"] else "") + (read["backoff_ms"] or "")
+        notes = f"{OPTIONS}{read['visibility_ms']} {read['time_limit_ms']}{more}"
     notes += f"{PIN}{read['member']}" if read["member"] is not None else ""
     if read["batch"] or read["seals"]:
         notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
     notes += f"{UNIQUE}{read['unique_for_ms']}" if read["unique_for_ms"] else ""
     notes += read["notes"] or ""
+    if read["max_lapses"] is not None:
+        notes += f"{FAILURES}{int(read['errors'] != '')} {read['max_lapses']} {read['lapses']}"
+    elif read["errors"]:
+        notes += f"{FAILURES}1"
     schedule = "" if read["schedule"] is None else f"\t{read['schedule']}"
     if read["max_attempts"] < 1:
         raise ValueError("max_attempts is 0: it must be 1 or more")
     names = "\t".join((read["group"], read["key"], read["reason"], read["error"]))
     record = (head, residual, (enqueued, others), read["ages"], f"{names}{notes}{schedule}")
     text = repr(when).removesuffix(".0")
-    return Entry(id_, state, text, read["group"], read["key"], sequence, body, record)
+    return Entry(
+        id_, state, text, read["group"], read["key"], sequence, body, read["errors"], record
+    )
 
 
 def _body(fields: Mapping[str, Any]) -> bytes:

@@ -35,11 +35,11 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, BATCH, UNIQUE = "\x1f", "\x1e", "\x1b", "\x1a"
+OPTIONS, PIN, BATCH, UNIQUE, FAILURES = "\x1f", "\x1e", "\x1b", "\x1a", "\x18"
 SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
-_NOTE = re.compile("([\x19-\x1f])([^\x19-\x1f]*)")
+_NOTE = re.compile("([\x18-\x1f])([^\x18-\x1f]*)")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -48,6 +48,8 @@ MAX_OPTION_DIGITS = 12  # digits of the longest duration: 10 years in ms
 FOR_EVER_MS = 4_000_000_000_000_000
 """The ms of `unique_for=math.inf`; lua/push/options.lua has the same number. With the ms since 1970
 the sum is still exact as a double, and larger than all other moments."""
+
+_BACKOFF = re.compile(r" \+(\d{1,12}(?:,\d{1,12}){0,15})\Z", re.ASCII)
 
 COMMON_ATTEMPTS = 10
 """The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""
@@ -104,6 +106,8 @@ def _counted(counts: str) -> dict[str, Any]:
     """Read the counts of a record, which are the same in most records; the caller copies."""
     attempts, deliveries, deferrals, _, _ = counts.split(" ")
     return dict.fromkeys(Task.model_fields) | {
+        "lapses": 0,
+        "errors": (),
         "attempt": int(attempts) + 1,
         "deliveries": int(deliveries),
         "deferrals": int(deferrals),
@@ -177,9 +181,12 @@ def _add_more(
         values["unique_for"] = read_unique_for(notes[UNIQUE])
     if RUNS_AS in notes:
         values["member"] = live_note(notes, RUNS_AS, token)
+    if FAILURES in notes:
+        values["max_lapses"], values["lapses"] = read_lapses(notes[FAILURES])
     if OPTIONS in notes:
         values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
         values["trace"] = read_trace(notes[OPTIONS])
+        values["backoff"] = read_backoff(notes[OPTIONS])
     if is_recurring:
         values["every"], values["cron"] = read_schedule(schedule)
         values["scheduled_at"] = moment_of(since + int(wait))
@@ -229,10 +236,24 @@ def read_unique_for(text: str) -> float | None:
     return math.inf if int(text) >= FOR_EVER_MS else int(text) / 1000
 
 
+def read_lapses(text: str) -> tuple[int | None, int]:
+    """Read the most lapses of one task, or None, and how many there were."""
+    _, _, counts = text.partition(" ")
+    most, _, lapses = counts.partition(" ")
+    known = most.isdecimal() and lapses.isdecimal()
+    return (int(most), int(lapses)) if known else (None, 0)
+
+
 def read_trace(text: str) -> str | None:
     """Read the traceparent behind the options of one task; None for a missing or damaged one."""
-    trace = text.partition(" ")[2].partition(" ")[2]
-    return trace if _TRACEPARENT.fullmatch(trace) else None
+    words = text.split(" ")[2:3]
+    return words[0] if words and _TRACEPARENT.fullmatch(words[0]) else None
+
+
+def read_backoff(text: str) -> tuple[float, ...] | None:
+    """Read the delays at the end of the options of one task, seconds; None for missing ones."""
+    found = _BACKOFF.search(text)
+    return tuple(int(ms) / 1000 for ms in found[1].split(",")) if found else None
 
 
 def _option(ms: str) -> float | None:
@@ -334,7 +355,9 @@ def read_plan(record: bytes) -> Plan:
     aged = 0.0
     if since:
         aged = float(rate) * (enqueued + int(wait) - int(since)) / 1000
-    counted = int(attempts) + (delivery in "-d")
+    most_lapses, lapses = read_lapses(notes.get(FAILURES, ""))
+    ends = int(delivery in "-d")  # the end of its lease counts
+    counted = int(attempts) + (0 if most_lapses else ends)
     return Plan(
         order,
         decode_priority(text),
@@ -343,7 +366,8 @@ def read_plan(record: bytes) -> Plan:
         requests,
         costs,
         int(expires),
-        counted >= int(max_attempts or COMMON_ATTEMPTS),
+        counted >= int(max_attempts or COMMON_ATTEMPTS)
+        or bool(most_lapses and ends and lapses + 1 >= most_lapses),
         deliveries == "0",
         aged - float(text),
         read_options(notes[OPTIONS])[0] if OPTIONS in notes else None,

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from dpq.model.errors import ConfigurationError
+from dpq.model.family import head_of
 from dpq.protocol.keys import queue_of
 from dpq.protocol.values import read_texts
 
@@ -28,6 +29,7 @@ class Code(IntEnum):
     CANCELLED = -13
     QUEUE_FULL = -15
     OTHER_FAMILY = -20
+    HEAD = -21
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
@@ -65,6 +67,37 @@ def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationE
         "was dropped and made again must be restarted. The number cannot change while the queue is "
         "stored: export it, drop() it, and import it with the new number (docs/operations.md)"
     )
+
+
+def no_member(queue_name: str, reason: str) -> ConfigurationError:
+    """Make the error for a queue that cannot join its family; the reason is from configure."""
+    head = head_of(queue_name)
+    if reason == "partitions":
+        return ConfigurationError(
+            f"queue {queue_name!r} cannot be in the family of queue {head!r}, which has "
+            "partitions: take a name without braces, or give that queue one partition: export it, "
+            "drop() it, and import it (docs/operations.md)"
+        )
+    queues = _queues(reason)
+    return ConfigurationError(
+        f"queue {queue_name!r} cannot join the family of queue {head!r}, which has "
+        f"{len(queues)} queues, the most there can be: {', '.join(queues)}. drop() the queue that "
+        "is needed least, or push into one of them, with a group for each purpose"
+    )
+
+
+def still_head(queue_name: str, confs: str) -> ConfigurationError:
+    """Make the error for the drop of a head while its family has other queues."""
+    others = ", ".join(_queues(confs)[1:])
+    return ConfigurationError(
+        f"queue {queue_name!r} is the head of a family and has the limits of {others}: drop() "
+        "these first, or remove only its own tasks with purge()"
+    )
+
+
+def _queues(confs: str) -> list[str]:
+    """Name the queues of a family, as errors write them; `confs` is as `conf.family`."""
+    return [repr(queue_of(conf)) for conf in confs.split("\n")]
 
 
 def read_settings(reply: list[bytes]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from dpq.model.reports import Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
 from dpq.model.uncounted import warn_of_costs
+from dpq.protocol.kept_errors import read_errors
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
 from dpq.protocol.refusals import Code
 
@@ -313,11 +314,13 @@ def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int],
 def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[P] | None]:
     """Read the reply of get: None for an id that is not stored."""
     found: list[Task[P] | None] = []
-    for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
+    for i, task_id in enumerate(ids):
+        state, until, record, body, errors = reply[5 * i : 5 * i + 5]
         if state:
             name, _, of_key = state.decode("utf-8", "replace").partition(" ")
-            args = (TaskState(name), until, record, body)
-            found.append(stored_task(codec, of_key or task_id, *args))
+            task = stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
+            kept = read_errors(errors) if errors else ()
+            found.append(task.model_copy(update={"errors": kept}) if kept else task)
         else:
             found.append(None)
     return found

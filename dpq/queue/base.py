@@ -22,6 +22,7 @@ from dpq.model.queue_settings import (
     SharedSettings,
 )
 from dpq.model.task import P, Popped
+from dpq.model.validation import Delays
 from dpq.protocol.durability import Durability, named_durability
 from dpq.queue.end_log import EndLog
 from dpq.queue.refusals import log_refused
@@ -42,7 +43,7 @@ class QueueSettings(SharedSettings, total=False):
 
     default_visibility: float
     default_max_attempts: int
-    backoff: Backoff
+    backoff: Backoff | Delays
     max_payload_bytes: int
     durability: Durability
     ask: int
@@ -86,7 +87,7 @@ class QueueBase(Generic[P]):
         aging: float | None = None,
         fairness: Fairness | None = None,
         payloads: Payloads | None = None,
-        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        backoff: Backoff | Delays = Backoff(),  # noqa: B008 - frozen
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         dead_max_tasks: int | None = None,
         dead_max_age: float | None = None,
@@ -118,7 +119,11 @@ class QueueBase(Generic[P]):
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
                 faster, takes less memory, and can be read by an overview and a blind producer too
                 (docs/security.md). None follows the queue (a new queue: `"inline"`).
-            backoff: The delay of a failed task before its next attempt.
+            backoff: The delay of a failed task before its next attempt: a `Backoff`, or a list of 1
+                to 16 delays, as in `[1, 5, 30, 300]` (seconds, or timedeltas, 0 to 10 years). The
+                last delay repeats, and a list has no jitter. A task's own (`push(backoff=)`) comes
+                first. It belongs to this client, not to the queue: a failed task waits as the
+                client says that fails it.
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
             dead_max_tasks: The most dead letters that are kept; None follows the queue (a new
                 queue: 100 000).
@@ -306,8 +311,8 @@ class QueueBase(Generic[P]):
         return self._setting("payloads", "inline")
 
     @property
-    def backoff(self) -> Backoff:
-        """The delay of a failed task before its next attempt."""
+    def backoff(self) -> Backoff | tuple[float, ...]:
+        """The delay of a failed task before its next attempt; of a list, the seconds."""
         return self._described.backoff
 
     @property

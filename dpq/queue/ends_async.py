@@ -18,7 +18,7 @@ from dpq.operations.results import Outcome
 
 T = TypeVar("T")
 
-ASK_AGAIN_SECONDS = 5.0
+ASK_FOR_END_SECONDS = 5.0
 """Seconds until a caller asks again that was not called: a message is lost, or there was none."""
 
 ASK_UNCALLED_SECONDS = 1.0
@@ -82,5 +82,5 @@ async def _wait(
 
 def _patience(listener: Any) -> float:
     if listener.channel:
-        return ASK_AGAIN_SECONDS
+        return ASK_FOR_END_SECONDS
     return ASK_UNCALLED_SECONDS if listener.direct else ASK_DOUBLE_SECONDS

@@ -34,7 +34,7 @@ from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
-from dpq.model.validation import milliseconds, number
+from dpq.model.validation import Delays, milliseconds, number
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
@@ -174,6 +174,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         member: str | None = None,
         batch: str | None = None,
         unique_for: float | None = None,
+        backoff: Delays | None = None,
+        max_lapses: int | None = None,
         timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
@@ -220,6 +222,12 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 seen key adds nothing and returns the id of the acked task; with
                 `on_duplicate="error"` it raises. `update` and `rerun` add a new task, and so does
                 every push after `forget(key)`. A task that ends otherwise leaves no seen key.
+            backoff: The delays after its failed attempts, as in `[1, 5, 30, 300]`, instead of the
+                queue's backoff: 1 to 16 numbers of seconds, or timedeltas, from 0 to 10 years. The
+                last one repeats. They are exact, without jitter.
+            max_lapses: Leases that may run out (the consumer died or hung) until it is dead, with
+                the reason `lapses spent`: 1 to 1 000 000. Then only `fail` counts towards
+                `max_attempts`. None counts both as failed attempts.
             timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
                 task, on the server and without polling; 0 does not wait, None waits for ever.
                 Whoever makes room, an ack for example, calls the producer that has waited longest.
@@ -264,6 +272,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             member=member,
             batch=batch,
             unique_for=unique_for,
+            backoff=backoff,
+            max_lapses=max_lapses,
         )
         if timeout == 0:
             return await self._session.run(self._operations.push, given)
@@ -701,7 +711,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Args:
             task: What pop returned.
-            error: The text to keep as `last_error`, up to 1000 characters.
+            error: The text to keep as `last_error`, up to 1000 characters; or an exception: then
+                `get` shows its last frames as well.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
             cost: The units that the delivery has spent, as in `spent`.
             priority: A new priority, so that retries come first, or last; None keeps it.
@@ -807,8 +818,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
     async def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
         """Look at one task. A dead task is a `DeadTask`; an unreadable payload is its stored text.
 
-        Name the task by its id or its key. In a partitioned queue a key may name a task in each
-        group: then the call returns one of them.
+        `errors` has its last 8 errors. Name the task by its id or its key. In a partitioned queue a
+        key may name a task in each group: then the call returns one of them.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id or key.
@@ -977,6 +988,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         reason: str | None = None,
         rate: float | None = None,
         progress: Callable[[BulkProgress], object] | None = None,
+        by: str | None = None,
     ) -> BulkProgress:
         """Do an action on all tasks that pass a filter, in steps of 200.
 
@@ -991,6 +1003,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             reason: The reason of `bury`.
             rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
             progress: Called after each step; the action stops if it returns False.
+            by: The person or program that does so, for the event.
 
         Returns:
             What was done. Tasks that have changed before their turn are left, and counted. If a
@@ -1002,7 +1015,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         from dpq.operations.bulk import Bulk
 
         value = priority if action == "update" else reason
-        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate)
+        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate, by)
         goes_on = True
         while goes_on and await self._session.run(bulk.count_some):
             goes_on = progress is None or progress(bulk.progress()) is not False
@@ -1130,7 +1143,15 @@ class AsyncDPQ(AsyncQueueLife[P]):
         return importing.report
 
     async def drop(self) -> None:
-        """Remove the whole queue: tasks, settings, totals and its name in the registry."""
+        """Remove the whole queue: tasks, settings, totals and its name in the registry.
+
+        Of a queue in a family the limits stay for the others. Units that tasks have taken stay
+        spent, and running tasks count no more. If many run or are delayed, they are removed first,
+        in steps; a drop that ended early leaves a queue with fewer tasks: drop it again.
+
+        Raises:
+            ConfigurationError: It is the head of a family with other queues. Nothing changed.
+        """
         self._session.require_open()
         if not self._session.checked:
             await self._session.check_server()

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 KEPT_BYTES = 150
 """Bytes of a long name that stay readable before its hash."""
 
-ASK_AGAIN_SECONDS = 1.0
+ASK_LIMITER_SECONDS = 1.0
 """Seconds between two requests to a limiter that is away: each may wait for a timeout."""
 
 PERMIT = "dpq_permit"
@@ -198,7 +198,7 @@ class Outage:
         """Return True if a request is to ask; while the limiter is away, one asks each second."""
         now = time.monotonic()
         if not self._passed or now >= self._ask_at:
-            self._ask_at = now + ASK_AGAIN_SECONDS
+            self._ask_at = now + ASK_LIMITER_SECONDS
             return True
         self._passed += 1
         return False
@@ -212,7 +212,7 @@ class Outage:
         raise_interruption(error)
         if not self._passes or forbidden(error):
             raise error
-        self._ask_at = time.monotonic() + ASK_AGAIN_SECONDS
+        self._ask_at = time.monotonic() + ASK_LIMITER_SECONDS
         if not self._passed:
             log.warning(
                 "%s: the limiter is away, requests are sent without a permit: %s",

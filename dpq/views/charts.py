@@ -54,6 +54,7 @@ LIMITED = {
 DIED = {
     "attempts spent": "buried_attempts_spent",
     "lease ran out": "buried_lease_expired",
+    "lapses spent": "buried_lapses_spent",
     "expired": "buried_expired",
     "payload missing": "buried_payload_missing",
 }

@@ -39,7 +39,7 @@ def event_text(event: Event) -> EventText:
     if event.kind == "limit_set":
         return EventText(kind, _change_text(event))
     if event.kind in ("dead", "failed", "by_hand"):  # the detail is the text of another program
-        return EventText(kind, detail)
+        return EventText(kind, detail + _by(event))
     if event.kind == "learned":
         return EventText(kind, f"a rate of {detail}")
     if event.kind == "rate_limited" and (status := _STATUS.match(detail)):
@@ -64,4 +64,8 @@ def _change_text(event: Event) -> str:
         now += ", begun anew"
     elif event.before:
         now += f" (was {rules_words(event.before, group)})"
-    return now + (f", by {event.by}" if event.by else "")
+    return now + _by(event)
+
+
+def _by(event: Event) -> str:
+    return f", by {event.by}" if event.by else ""

@@ -1,12 +1,13 @@
 """The workers of queues for screens: their longest runs beside the usual ones, and what hangs.
 
-The dashboard and its API draw them. No I/O.
+The dashboard, its API, `dpq top` and `dpq workers` draw them. No I/O.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpq.model.reports import WorkerInfo
+from dpq.model.survey import Overview
 from dpq.model.verdict_facts import LATE_SECONDS, hangs
 from dpq.views.sampler import Snapshot
 
@@ -15,7 +16,8 @@ class Working(NamedTuple):
     """One run of a worker, with all queues that it serves.
 
     Attributes:
-        info: What it says of one of them: that with its longest run.
+        info: What it says of one of them: that with its longest run. Its last heartbeat is that of
+            any of them.
         queues: Their names.
         running: Its handlers that run, on tasks of all of them.
         holds: The tasks that it holds.
@@ -42,25 +44,27 @@ def say_quiet(quiet: Sequence[str], queues: Sequence[str]) -> str:
     return "quiet" if len(quiet) == len(queues) else f"quiet in {', '.join(sorted(quiet))}"
 
 
-def working(snapshots: Sequence[Snapshot]) -> list[Working]:
+def working(seen: Sequence[Snapshot | Overview]) -> list[Working]:
     """Join the heartbeats of queues by worker: those that hang or are late come first."""
-    by_id: dict[str, list[tuple[WorkerInfo, Snapshot]]] = {}
-    for snapshot in snapshots:
-        for info in snapshot.workers:
-            by_id.setdefault(info.id, []).append((info, snapshot))
+    by_id: dict[str, list[tuple[WorkerInfo, Snapshot | Overview]]] = {}
+    for queue in seen:
+        for info in queue.workers:
+            by_id.setdefault(info.id, []).append((info, queue))
     found = []
     for few in by_id.values():
-        info, snapshot = max(few, key=lambda pair: pair[0].longest_seconds or 0.0)
-        run = snapshot.stats.run
+        info, queue = max(few, key=lambda pair: pair[0].longest_seconds or 0.0)
+        last = max((each for each, _ in few), key=lambda each: each.seen)
+        beat = {"seen": last.seen, "seen_seconds": last.seen_seconds}
+        run = queue.stats.run
         found.append(
             Working(
-                info,
+                info.model_copy(update=beat),
                 sorted(each.queue for each, _ in few),
                 sum(each.running for each, _ in few),
                 sum(each.holds for each, _ in few),
                 run.p99 if run else None,
-                min(each.seen_seconds for each, _ in few) > LATE_SECONDS,
-                any(hangs(seen.stats, each.longest_seconds or 0.0) for each, seen in few),
+                last.seen_seconds > LATE_SECONDS,
+                any(hangs(queue.stats, each.longest_seconds or 0.0) for each, queue in few),
                 sorted(each.queue for each, _ in few if each.quiet_since),
             )
         )

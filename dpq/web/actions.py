@@ -28,10 +28,18 @@ DESTROYS = ("cancel", "bury", "purge")
 JobState = Literal["counting", "counted", "running", "done", "stopped", "failed"]
 
 
-def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> tuple[int, int]:
+def act(
+    queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None, by: str = ""
+) -> tuple[int, int]:
     """Do an action on some tasks; return how many were changed, and how many had changed."""
-    session = session_of(queue)
-    done, missed = session.run(bulk.act, session.operations, action, ids, value)
+    session, done, missed = session_of(queue), 0, 0
+    alone = action == "bury" and len(ids) == 1
+    for start in range(0, len(ids), bulk.STEP):
+        some = ids[start : start + bulk.STEP]
+        more = session.run(bulk.act, session.operations, action, some, value, alone=alone)
+        done, missed = done + more[0], missed + more[1]
+    if not alone:
+        session.run(bulk.tell, session.operations, action, done, value, by)
     return done, missed
 
 
@@ -52,9 +60,10 @@ class Job:
         chosen: Filter,
         value: Any = None,
         rate: float | None = None,
+        by: str = "",
     ) -> None:
         """Describe a job; `rate` is for a replay, in tasks per second."""
-        self._bulk = Bulk(operations_of(queue), action, chosen, value, rate)
+        self._bulk = Bulk(operations_of(queue), action, chosen, value, rate, by or None)
         self.id = secrets.token_hex(8)
         self.queue = queue
         self.state: JobState = "counting"

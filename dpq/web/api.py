@@ -21,7 +21,7 @@ from dpq.views.workers import Working, working
 from dpq.web import server_pages
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import BY, act_on_ids, act_on_worker, begin_job, value_of
+from dpq.web.forms import act_on_ids, act_on_worker, begin_job, value_of
 from dpq.web.limit_pages import closed_first, group_names
 from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of, read_batches
 from dpq.web.render import plain
@@ -275,15 +275,14 @@ def document(call: Call) -> Response:
 def pause(call: Call) -> Response:
     """Pause a queue."""
     seconds = call.json.get("seconds")
-    call.allow("pause", f"seconds={seconds!r}")
-    call.queue.pause(seconds, by=BY)
+    by = call.allow("pause", f"seconds={seconds!r}")
+    call.queue.pause(seconds, by=by)
     return call.answer({"paused": True})
 
 
 def resume(call: Call) -> Response:
     """Resume a queue."""
-    call.allow("resume")
-    call.queue.resume(by=BY)
+    call.queue.resume(by=call.allow("resume"))
     return call.answer({"paused": False})
 
 

@@ -19,9 +19,6 @@ from dpq.web.pages import filter_of
 from dpq.web.server_pages import queues_of
 from dpq.web.site import Call, read_number, read_whole
 
-BY = "the dashboard"
-"""The name of the dashboard in events of pauses."""
-
 IDS_AT_ONCE = 1000
 """Ids that one form or call may name; for more tasks there are filters."""
 
@@ -43,22 +40,18 @@ def act_on_ids(call: Call, action: str, ids: list[str], value: Any) -> tuple[int
     """Do an action on some tasks of the queue in the path."""
     if action not in OF_STATES:
         raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
-    call.allow(action, f"ids={','.join(ids[:20])} count={len(ids)} value={value!r}")
+    by = call.allow(action, f"ids={','.join(ids[:20])} count={len(ids)} value={value!r}")
     if not 0 < len(ids) <= IDS_AT_ONCE:
         raise ConfigurationError(
             f"{len(ids)} tasks are named: name 1 to {IDS_AT_ONCE}, or act on all that match"
         )
-    done = missed = 0
-    for start in range(0, len(ids), 200):
-        more = act(call.queue, action, ids[start : start + 200], value)
-        done, missed = done + more[0], missed + more[1]
-    return done, missed
+    return act(call.queue, action, ids, value, by)
 
 
 def begin_job(call: Call, action: str, chosen: Any, value: Any, rate: float | None) -> Job:
     """Count the tasks that match a filter, before an action on all of them."""
-    call.allow(action, f"filter={chosen!r} value={value!r} rate={rate!r}")
-    return call.site.jobs.begin(Job(call.queue, action, chosen, value, rate))
+    by = call.allow(action, f"filter={chosen!r} value={value!r} rate={rate!r}")
+    return call.site.jobs.begin(Job(call.queue, action, chosen, value, rate, by))
 
 
 def tasks(call: Call) -> Response:
@@ -111,15 +104,14 @@ def job(call: Call) -> Response:
 def pause(call: Call) -> Response:
     """Pause the queue, for some seconds or until it is resumed."""
     seconds = call.field("seconds")
-    call.allow("pause", f"seconds={seconds or 'until resumed'}")
-    call.queue.pause(float(read_number(seconds, "seconds")) if seconds else None, by=BY)
+    by = call.allow("pause", f"seconds={seconds or 'until resumed'}")
+    call.queue.pause(float(read_number(seconds, "seconds")) if seconds else None, by=by)
     return call.go("q", call.name)
 
 
 def resume(call: Call) -> Response:
     """Resume the queue."""
-    call.allow("resume")
-    call.queue.resume(by=BY)
+    call.queue.resume(by=call.allow("resume"))
     return call.go("q", call.name)
 
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
+from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.rates import span
@@ -92,10 +93,18 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
 
 
 def coded(text: str) -> Markup:
-    """Write a sentence, with what stands between backticks as code."""
+    """Write a sentence, with what stands between backticks as code; no line ends in an option."""
     parts: list[str | Markup] = [*text.split("`")]
-    parts[1::2] = [Markup("<code>{}</code>").format(each) for each in parts[1::2]]
+    parts[1::2] = [Markup("<code>{}</code>").format(_unbroken(each)) for each in parts[1::2]]
     return Markup("").join(parts)
+
+
+def _unbroken(command: str) -> Markup:
+    """Write a command; a line may end between two of its words, but not behind a dash in one."""
+    whole = Markup('<span class="whole">{}</span>')
+    return Markup(" ").join(
+        whole.format(word) if word.startswith("-") else escape(word) for word in command.split(" ")
+    )
 
 
 def schedule(task: Any) -> Markup:
@@ -217,6 +226,7 @@ def environment() -> Environment:
     }
     made.globals |= {
         "hangs": hangs,
+        "head_of": head_of,
         "gauges": gauges,
         "drain_ms": drain_ms,
         "limited_by": limited_by,

@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from dpq import DPQ, ConfigurationError, DPQError, Event
 from dpq.model.drain import Drain
 from dpq.model.history import Granted
+from dpq.model.validation import one_line
 from dpq.model.verdict import no_such_queue
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
@@ -267,7 +268,7 @@ class Call:
         self.site.guard.allow(self.request, action, self.name if queue is None else queue, about)
         self.site.shared.forget()
         user, address = self.site.guard.who(self.request)
-        return f"{address if user == '-' else user} (dashboard)"
+        return one_line(f"{(address if user == '-' else user)[:100]} (dashboard)")
 
     def may(self, action: str, queue: str | None = None) -> bool:
         """Return True if an action is allowed: pages show only allowed actions."""

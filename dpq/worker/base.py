@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpq.model.reports import Health
     from dpq.operations.queue import QueueOperations
     from dpq.worker.fetch_plan import FetchPlan
-    from dpq.worker.handler_calls import HandlerCalls
+    from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class WorkerBase(Generic[Q]):
         visibility: float | None = None,
         time_limit: float | None = None,
         keep_result: bool | float | None = None,
+        backoff: WorkerBackoff | None = None,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
@@ -102,6 +103,11 @@ class WorkerBase(Generic[Q]):
                 for an hour, or seconds up to 2 592 000 (30 days); None drops it. A named task may
                 have its own (`@tasks.task(keep_result=)`). A value that is no JSON, or longer than
                 1 MiB, makes the task a dead letter.
+            backoff: A function that is called with the number of the failed attempt, from 1, and
+                its error. It returns the seconds (or a timedelta, 0 to 10 years) until the next
+                attempt, or None for the task's or the queue's backoff. A `Retry` with a delay
+                comes first. If the function fails or returns anything else, that is logged
+                once, and the task takes its own backoff. It must be quick, and no coroutine.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.
@@ -146,6 +152,11 @@ class WorkerBase(Generic[Q]):
                 raise ConfigurationError(f"{what} is {hook!r}: it must be a function")
             if self._blocking and awaits(hook):
                 raise ConfigurationError(f"{what} {hook!r} {ASYNC_HANDLER}")
+        if backoff is not None and (not callable(backoff) or awaits(backoff)):
+            raise ConfigurationError(
+                f"backoff is {backoff!r}: it must be a function of (attempt, error), which is no "
+                "coroutine; give a Backoff or a list of delays to the queue, or to push"
+            )
         self.concurrency = whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self.prefetch = whole_number("prefetch", prefetch, 0, MAX_PREFETCH)
         number("grace", grace, "seconds", 0, MAX_SECONDS)
@@ -168,6 +179,7 @@ class WorkerBase(Generic[Q]):
             after=after,
             on_error=on_error,
             keep=kept_for(keep_result),
+            backoff=backoff,
         )
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)

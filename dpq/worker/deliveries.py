@@ -79,7 +79,7 @@ class Deliveries:
         for each in done:
             if each.error is not None and isinstance(each.error, RateLimited):
                 leases_of(self._queues[each.queue_index]).let_go(each.task)
-        return endings(done, self._operations)
+        return endings(done, self._operations, self._name)
 
     def answered(self, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
         """Take in the answers; return the deliveries whose end must be sent once more."""

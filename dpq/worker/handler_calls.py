@@ -10,12 +10,14 @@ import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.model.budget import is_answer
 from dpq.model.log_fields import fields
-from dpq.model.signals import RateLimited, Release
+from dpq.model.signals import RateLimited, Release, Retry, Signal
+from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, keep_of, kept_line
 from dpq.worker.progress_notes import ProgressNotes
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from dpq.queue.lease_renewal import Lease
 
 log = logging.getLogger(__name__)
+
+WorkerBackoff = Callable[[int, Any], float | timedelta | None]
+"""The function of a worker that is called with an attempt and its error, for the next delay."""
 
 NO_FAILURE = (RateLimited, Release, CancelledError)
 """The errors of a handler that count as no failed attempt; `on_error` is not called for them."""
@@ -72,10 +77,12 @@ class HandlerCalls(Generic[Q]):
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
         keep: float = 0.0,
+        backoff: WorkerBackoff | None = None,
     ) -> None:
         self.find = find
         self.progress = ProgressNotes()
         self._keep, self._told_of_results = keep, False
+        self._backoff, self._told_of_backoff = backoff, False
         self._named = named
         self.time_limit = time_limit
         self.before = before
@@ -122,6 +129,35 @@ class HandlerCalls(Generic[Q]):
                 extra=about("result_dropped", self.name, queue, task, task=name),
             )
         return ""
+
+    def delay_after(
+        self, queue_index: int, task: Task[Any], error: BaseException | None
+    ) -> float | timedelta | None:
+        """Ask the worker's backoff for the delay after a failed attempt; None if it says none.
+
+        If the backoff raises an error, or says what is no delay, the task takes its own backoff;
+        the first such error is logged.
+        """
+        failed = isinstance(error, Exception) and not isinstance(error, Signal)
+        asks = isinstance(error, Retry) and error.delay is None
+        if self._backoff is None or not (failed or asks):
+            return None
+        try:
+            delay = self._backoff(task.attempt, error)
+            if delay is not None:
+                delay_milliseconds(delay)  # raises if it is no delay
+        except BaseException:
+            if not self._told_of_backoff:
+                self._told_of_backoff = True
+                queue, name = self._queues[queue_index].queue_name, self._name_of(task)
+                log.exception(
+                    "%s: the worker's backoff has failed for task %s, which takes its own; later "
+                    "failures of the backoff are not logged",
+                    *(queue, in_words(task, name)),
+                    extra=about("backoff_failed", self.name, queue, task, task=name),
+                )
+            return None
+        return delay
 
     def trace(self, queue_index: int, task: Task[Any]) -> Tracing | None:
         """Begin to follow a handler, if anything does."""

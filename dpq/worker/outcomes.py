@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
@@ -17,6 +18,7 @@ from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject
 from dpq.model.validation import error_line
+from dpq.protocol.kept_errors import source_of
 
 if TYPE_CHECKING:
     from dpq.model.budget import Budget
@@ -43,6 +45,7 @@ class Done(NamedTuple):
         budgets: The budgets that its host named; they are sent once, before its end.
         cost: What it has spent, or None.
         kept: The line of its result, or "".
+        delay: Seconds until the next attempt if this one has failed; None takes the task's backoff.
     """
 
     queue_index: int
@@ -52,6 +55,7 @@ class Done(NamedTuple):
     budgets: Sequence[Budget] = ()
     cost: Cost | None = None
     kept: str = ""
+    delay: float | timedelta | None = None
 
     def closes(self, queue_index: int, task: Task[Any]) -> bool:
         """Return True if `task` would hit the limit that this handler has hit."""
@@ -76,10 +80,13 @@ class Ending(NamedTuple):
     error: BaseException | None = None
 
 
-def endings(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> list[Ending]:
+def endings(
+    done: Sequence[Done], queues: Sequence[QueueOperations[Any]], worker: str = ""
+) -> list[Ending]:
     """Make the operations that end deliveries: acks together, the others one by one.
 
-    The budgets that hosts named go first: `observe` counts the deliveries that are under way.
+    Errors are kept with the name of the `worker`. The budgets that hosts named go first: `observe`
+    counts the deliveries that are under way.
     """
     told: list[Ending] = []
     acks: dict[int, list[Done]] = {}
@@ -90,7 +97,7 @@ def endings(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> lis
         if each.error is None and not each.alone:
             acks.setdefault(each.queue_index, []).append(each)
         else:
-            others.append(_end(each, queues[each.queue_index]))
+            others.append(_end(each, queues[each.queue_index], worker))
     together = [
         Ending(
             queues[queue_index].ack_many(
@@ -113,16 +120,19 @@ def _results(done: Sequence[Done]) -> list[str] | None:
     return lines if any(lines) else None
 
 
-def _end(done: Done, queue: QueueOperations[Any]) -> Ending:
+def _end(done: Done, queue: QueueOperations[Any], worker: str) -> Ending:
     """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
             decides = None if isinstance(error, GivenBack) else error
-            return Ending(queue.finish(done.task, error, done.cost, done.kept), [done], decides)
+            ended = queue.finish(done.task, error, done.cost, done.kept, done.delay, worker)
+            return Ending(ended, [done], decides)
     except Exception as nonsense:
         error = nonsense
-    return Ending(queue.fail(done.task, error_line(error), None, done.cost), [done], error)
+    source = source_of(error, worker)
+    failed = queue.fail(done.task, error_line(error), None, done.cost, None, source)
+    return Ending(failed, [done], error)
 
 
 def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from dpq.model.log_fields import fields
@@ -21,6 +22,7 @@ from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LATEST_ACK_SECONDS, STOP_CHECK_SECONDS, RunState
 
 if TYPE_CHECKING:
+    from dpq.model.task import Task
     from dpq.worker.fetcher import Fetcher
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class OverdueWatch:
         state: The state of the run.
         lock: The lock of the worker.
         guarded: A function that calls its argument, and takes care of its errors.
+        delay_after: `HandlerCalls.delay_after`.
 
     Attributes:
         asleep: No handler ran when the thread looked; the next handler wakes the thread.
@@ -73,6 +76,7 @@ class OverdueWatch:
         *,
         lock: Any,
         guarded: Callable[[Callable[[], None]], None],
+        delay_after: Callable[[int, Task[Any], BaseException], float | timedelta | None],
     ) -> None:
         self.asleep = False
         self.thread = threading.Thread(target=guarded, args=(self._work,), daemon=True)
@@ -82,6 +86,7 @@ class OverdueWatch:
         self._deliveries = deliveries
         self._state = state
         self._lock = lock
+        self._delay_after = delay_after
         self._wake = threading.Event()
         self._stopped = threading.Event()
 
@@ -124,7 +129,8 @@ class OverdueWatch:
             if (limit := run.limit) is not None and run.began + limit <= now:
                 error = TimeoutError(f"ran longer than {limit:g} s")
                 told = run.context.told if run.context else None
-                done = Done(run.queue_index, lease.task, error, cost=told)
+                delay = self._delay_after(run.queue_index, lease.task, error)
+                done = Done(run.queue_index, lease.task, error, cost=told, delay=delay)
                 if self._deliveries.claim(done):
                     about = fields(
                         "overdue",

@@ -49,7 +49,10 @@ class Runner:
     ) -> None:
         self._running: dict[Lease, HandlerRun] = {}
         self.overdue = OverdueWatch(
-            calls.name, self._running, fetcher, deliveries, state, lock=lock, guarded=guarded
+            *(calls.name, self._running, fetcher, deliveries, state),
+            lock=lock,
+            guarded=guarded,
+            delay_after=calls.delay_after,
         )
         self._calls = calls
         self._deliveries = deliveries
@@ -83,7 +86,8 @@ class Runner:
         tracing = calls.traced and calls.trace(queue_index, task)
         error = self._call(run, lease)
         error = run.overdue or error
-        done = Done(queue_index, task, error)
+        delay = None if run.overdue else calls.delay_after(queue_index, task, error)
+        done = Done(queue_index, task, error, delay=delay)
         if context := run.context:
             if calls.hooked:
                 for hook, args in calls.hooks_at_end(context, error):

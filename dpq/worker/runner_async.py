@@ -114,9 +114,9 @@ class AsyncRunner:
                 tracing.end(error)
             try:
                 budgets = tuple(context.budgets.values())
-                done = Done(
-                    queue_index, lease.task, error, budgets=budgets, cost=context.told, kept=kept
-                )
+                delay = self._calls.delay_after(queue_index, lease.task, error)
+                done = Done(queue_index, lease.task, error, budgets=budgets, cost=context.told)
+                done = done._replace(kept=kept, delay=delay)
                 await self._finish(handling, lease, done, began)
             finally:
                 self._leave(handling)  # a done callback would run after all others that are due

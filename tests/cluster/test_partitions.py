@@ -136,7 +136,7 @@ def test_a_slot_moves_under_load(cluster: Cluster, q: DPQ[Any]) -> None:
 
 def test_results_of_all_masters(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers on one connection hear of ends at every master, and results come in one order."""
-    monkeypatch.setattr("dpq.queue.ends.ASK_AGAIN_SECONDS", LONG)
+    monkeypatch.setattr("dpq.queue.ends.ASK_FOR_END_SECONDS", LONG)
     ids = q.push_many(Push(n) for n in range(12))
     heard: dict[str, Any] = {}
 

@@ -7,6 +7,7 @@ import asyncio
 import gc
 import inspect
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -34,6 +35,22 @@ def gate() -> Iterator[Gate]:
     gate = Gate()
     yield gate
     gate.open()
+
+
+@pytest.fixture
+def background() -> Iterator[Callable[..., Any]]:
+    """Runs a call in a thread of its own; its `result(timeout)` waits for it."""
+    with ThreadPoolExecutor(16) as threads:
+        yield threads.submit
+
+
+@pytest.fixture
+def waiting(request: pytest.FixtureRequest, redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
+    """A queue in real time, of the class that is `DPQ` for the test (`kit.awaited`)."""
+    queue: DPQ[Any] = request.function.__globals__["DPQ"](redis, queue_name)
+    yield queue
+    queue.drop()
+    queue.close()
 
 
 # Tests that are coroutine functions

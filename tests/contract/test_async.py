@@ -85,7 +85,6 @@ BLOCKING_ONLY = {
 for _name in ("test_results.py", "test_api.py", "test_waiting.py"):
     _module = over_asyncio(Path(__file__).parent / _name, DPQ=Awaited)
     globals().update(awaited_tests(_module, *BLOCKING_ONLY))
-start, waiting = _module.start, _module.waiting
 
 
 @pytest.fixture(autouse=True)

@@ -91,11 +91,11 @@ def test_dead_letters_by_age(make, clock):
             q.fail(task, "no")
         clock.advance(100)
     assert q.count(Filter(TaskState.DEAD, older_than=150)) == 3
-    assert q.bulk("replay", Filter(older_than=150), rate=100_000).done == 3
+    assert q.bulk("replay", Filter(older_than=150), rate=100_000, by="ann").done == 3
     assert q.bulk("purge", Filter(key_prefix="k5")).done == 1
     assert (q.stats().ready, q.stats().dead) == (3, 2)
-    told = [event.detail for event in q.events() if event.kind == "by_hand"]
-    assert told == ["replayed 3", "purged 1 dead"]
+    told = [(event.detail, event.by) for event in q.events() if event.kind == "by_hand"]
+    assert told == [("replayed 3", "ann"), ("purged 1 dead", "")]
 
 
 def test_running_tasks_are_given_back_or_buried(make):
@@ -106,9 +106,10 @@ def test_running_tasks_are_given_back_or_buried(make):
     assert q.bulk("bury", Filter(key_prefix="x")).count == 0
     assert q.bulk("release").done == 6
     q.pop_many(2)
-    assert q.bulk("bury", reason="enough").done == 2
+    assert q.bulk("bury", reason="enough", by="ann@box7").done == 2
     assert {task.reason for task in q.dead.list()} == {"enough"}
-    assert [(e.kind, e.detail) for e in q.events()] == [("by_hand", "buried 2 running: enough")]
+    told = [(e.kind, e.detail, e.by) for e in q.events()]
+    assert told == [("by_hand", "buried 2 running: enough", "ann@box7")]
     assert q.bulk("run").count == 0
 
 

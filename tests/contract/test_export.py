@@ -91,6 +91,7 @@ def acts() -> st.SearchStrategy[tuple[Any, ...]]:
             "expires_in": st.sampled_from((3, 4000)),
             "visibility": st.just(7.5),
             "time_limit": st.just(2.0),
+            "backoff": st.just((1.5, 30)),
             "member": st.just("m1"),
             "batch": st.sampled_from(("run", "end")),
         },
@@ -125,7 +126,7 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
             q.promote()
         elif name == "close":
             q.delay_group("a", 70)
-        elif name == "limit":
+        elif name == "limit" and (rest[0] or q.partitions == 1):
             q.set_limit(50, 60, group=rest[0], burst=20)
         elif name == "every":
             q.push("again", every=60, expires_in=500)
@@ -232,6 +233,29 @@ def test_a_running_task_is_ready_with_its_counts(make, clock):
     assert (task.id, task.attempt, task.deliveries, task.last_error) == (held.id, 2, 3, "first")
     with pytest.raises(Exception, match="token"):
         other.ack(held)
+
+
+@pytest.mark.parametrize("payloads", ["01", "10"])
+def test_a_group_in_order_is_held_there_too(make, clock, payloads):
+    """The next task of its group still runs after the one that waits for its retry."""
+    q, other = make(), make("b")
+    q.set_limit(group="g", in_order=True)
+    q.push_many([Push(n, 1 - n, group="g") for n in range(2)])
+    q.fail(q.pop().task, "busy", delay=30)
+    head, *lines, end = lines_of(q)
+    tasks = [line for line in lines if line.startswith('{"id"')]
+    tasks = [next(line for line in tasks if f'"payload":{n}}}' in line) for n in payloads]
+    other.import_([head, *(line for line in lines if line not in tasks), *tasks, end])
+    assert other.check() == []
+    assert body_of(lines_of(other)) == body_of([head, *lines, end])
+    assert other.pop().task is None
+    assert other.group("g").reason == "in order"
+    clock.advance(30)
+    met = []
+    while task := other.pop().task:
+        met.append(task.payload)
+        other.ack(task)
+    assert met == [0, 1]
 
 
 def test_later_pushes_come_behind(make):
@@ -437,7 +461,14 @@ def test_a_cut_list_or_file_is_refused_before_anything_is_written(make, tmp_path
         *[("sequence", -1), ("sequence", 10**15), ("attempts", True), ("max_attempts", 0)],
         *[("group", "a\tb"), ("group", "x" * 201), ("key", 3), ("error", "a\nb"), ("id", "")],
         *[("schedule", "e 1"), ("cost", -1), ("notes", {"31": "x"}), ("notes", []), ("more", 1)],
-        *[("ages", 1), ("due_ms", "soon"), ("expires_ms", 1.5), ("member", "\x1f")],
+        *[
+            ("ages", 1),
+            ("holds", 1),
+            ("holds", True),
+            ("due_ms", "soon"),
+            ("expires_ms", 1.5),
+            ("member", "\x1f"),
+        ],
     ],
 )
 def test_bad_fields_are_named(field, value):
@@ -576,14 +607,24 @@ def test_bounds_come_over(make):
         other.push("more")
 
 
-OF_TASKS = {"ready", "delayed", "invisible", "waiting", "groups", "closed", "payload", "meta"}
+OF_TASKS = {
+    "ready",
+    "delayed",
+    "invisible",
+    "waiting",
+    "groups",
+    "closed",
+    "payload",
+    "meta",
+    "errors",
+}
 """The parts that an import makes anew of the tasks; with `dead` and `keys`."""
 
 NOT_EXPORTED = {
     "stats": "totals and times begin anew; the sequence goes on behind the imported tasks",
     "wake": "markers",
     "tick": "markers",
-    "tracked": "leases",
+    "tracked": "leases; a task that holds its group in order says so in its line",
     "cancelled": "leases",
     "workers": "heartbeats of the programs that take tasks there",
     "results": "they have an end, and whoever waits for them asks the old queue",

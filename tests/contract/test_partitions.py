@@ -7,7 +7,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -58,13 +57,6 @@ def make(redis: Redis, queue_name: str, clock: Clock) -> Iterator[Make]:
         yield lambda name="", partitions=4, **more: factory(
             queue_name + name, partitions=partitions, **more
         )
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Any]]:
-    """Runs a call in a thread of its own; its `result(timeout)` waits for it."""
-    with ThreadPoolExecutor(16) as threads:
-        yield threads.submit
 
 
 def drain(q: DPQ[Any], at_once: int = 1) -> list[Any]:
@@ -555,12 +547,12 @@ def test_who_came_before_the_queue_follows(make: Make, redis: Redis, queue_name:
 
 
 def test_a_waiting_pop_follows(
-    make: Make, redis: Redis, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
+    make: Make, redis: Redis, queue_name: str, background: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that waits already when the queue is made finds its partitions at its next look."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
-    got = start(early.pop, timeout=LONG)
+    got = background(early.pop, timeout=LONG)
     q = make("", 4, clock=None)
     id_ = q.push("x", group=named_for(q, 3))
     assert got.result(PATIENCE).task.id == id_
@@ -578,12 +570,12 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("ask", [1, 2, 4])
 def test_a_push_anywhere_wakes(
-    make: Make, redis: Redis, start: Any, trusting: None, ask: int
+    make: Make, redis: Redis, background: Any, trusting: None, ask: int
 ) -> None:
     """A waiting pop is woken by a push, a due task and the end of a lease in any partition."""
     q, pusher = make("", 4, clock=None, ask=ask), make("", 4, clock=None)
     for options in [{}] * 4 + [{"delay": SOON}] * 4:
-        got = start(q.pop, timeout=LONG, visibility=600)
+        got = background(q.pop, timeout=LONG, visibility=600)
         wait_for_idle(redis, 1)
         id_ = pusher.push("x", **options)
         task = got.result(PATIENCE).task
@@ -594,21 +586,25 @@ def test_a_push_anywhere_wakes(
     assert len({q.pop(timeout=LONG).task.id for _ in range(4)}) == 4
 
 
-def test_as_many_wake_as_are_pushed(make: Make, redis: Redis, start: Any, trusting: None) -> None:
+def test_as_many_wake_as_are_pushed(
+    make: Make, redis: Redis, background: Any, trusting: None
+) -> None:
     """Every waiter gets one of the tasks; markers and moments that are left are handed on."""
     q, pusher = make("", 4, clock=None), make("", 4, clock=None)
-    got = [start(q.pop, timeout=LONG, visibility=600) for _ in range(5)]
+    got = [background(q.pop, timeout=LONG, visibility=600) for _ in range(5)]
     wait_for_idle(redis, 5)
     ids = pusher.push_many([*(Push(n) for n in range(3)), Push(3, delay=SOON), Push(4, delay=SOON)])
     assert sorted(future.result(PATIENCE).task.id for future in got) == sorted(ids)
 
 
-def test_one_that_gives_up_hands_on(make: Make, redis: Redis, start: Any, trusting: None) -> None:
+def test_one_that_gives_up_hands_on(
+    make: Make, redis: Redis, background: Any, trusting: None
+) -> None:
     """The moments that a waiter has watched are watched by another one when it goes."""
     q = make("", 4, clock=None)
     ids = q.push_many(Push(n, delay=0.5) for n in range(4))
     assert q.pop(timeout=SOON).task is None
-    got = [start(q.pop, timeout=LONG, visibility=600) for _ in range(4)]
+    got = [background(q.pop, timeout=LONG, visibility=600) for _ in range(4)]
     assert sorted(future.result(PATIENCE).task.id for future in got) == sorted(ids)
 
 
@@ -699,14 +695,14 @@ def test_a_worker_drains_all_partitions(make: Make, ask: int) -> None:
 
 
 def test_a_worker_that_came_first(
-    redis: Redis, make: Make, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, make: Make, queue_name: str, background: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that was there before the queue works off all of its partitions."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     seen: list[Any] = []
     worker = Worker(early, lambda task: seen.append(task.payload))
-    running = start(worker.run, signals=False)
+    running = background(worker.run, signals=False)
     wait_for_idle(redis, 1)
     make("", 4, clock=None).push_many(Push(n) for n in range(8))
     wait_for(lambda: sorted(seen) == list(range(8)), lambda: seen)
@@ -716,11 +712,11 @@ def test_a_worker_that_came_first(
     early.close()
 
 
-def test_a_daemon_looks_after_all_partitions(redis: Redis, make: Make, start: Any) -> None:
+def test_a_daemon_looks_after_all_partitions(redis: Redis, make: Make, background: Any) -> None:
     """A scheduler that knows one name promotes in every partition, at the moment."""
     q = make("", 4, clock=None)
     scheduler = Scheduler(redis)
-    running = start(scheduler.run)
+    running = background(scheduler.run)
     q.push_many(Push(n, delay=SOON) for n in range(12))
     wait_for(lambda: q.stats().ready == 12, q.stats)
     assert known_queues(redis) == [q.queue_name]

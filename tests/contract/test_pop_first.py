@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -32,12 +31,6 @@ def three(redis: Redis, queue_name: str) -> Iterator[list[DPQ[Any]]]:
         queue.close()
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., Any]]:
-    with ThreadPoolExecutor(16) as threads:
-        yield threads.submit
-
-
 @engines
 def test_the_list_decides(three: list[DPQ[Any]]) -> None:
     """A task of the first queue comes before a better one of the second; then there is none."""
@@ -59,10 +52,10 @@ def test_the_list_decides(three: list[DPQ[Any]]) -> None:
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("delay", [0, 0.3])
 def test_any_queue_wakes(
-    three: list[DPQ[Any]], redis: Redis, start: Any, number: int, delay: float
+    three: list[DPQ[Any]], redis: Redis, background: Any, number: int, delay: float
 ) -> None:
     """A push to any of the queues wakes the waiter, at the moment when the task is due."""
-    popped = start(pop_first, three, timeout=LONG)
+    popped = background(pop_first, three, timeout=LONG)
     wait_for_waiters(redis, 1)  # one connection for all of them
     three[number].push("x", delay=delay)
     queue, task = popped.result(PATIENCE)
@@ -70,9 +63,9 @@ def test_any_queue_wakes(
     assert queue.ack(task)
 
 
-def test_two_waiters_get_one_each(three: list[DPQ[Any]], redis: Redis, start: Any) -> None:
+def test_two_waiters_get_one_each(three: list[DPQ[Any]], redis: Redis, background: Any) -> None:
     """A call leases one task; the wake-up of another queue goes to the waiter that is left."""
-    both = [start(pop_first, three, timeout=LONG) for _ in range(2)]
+    both = [background(pop_first, three, timeout=LONG) for _ in range(2)]
     wait_for_waiters(redis, 2)
     three[0].push("a")
     three[2].push("c")
@@ -81,21 +74,23 @@ def test_two_waiters_get_one_each(three: list[DPQ[Any]], redis: Redis, start: An
     assert [queue.stats().popped for queue in three] == [1, 0, 1]
 
 
-def test_a_watched_moment_is_passed_on(three: list[DPQ[Any]], redis: Redis, start: Any) -> None:
+def test_a_watched_moment_is_passed_on(
+    three: list[DPQ[Any]], redis: Redis, background: Any
+) -> None:
     """A call that stops waiting hands its watch of a delayed task to another waiter."""
     three[0].push("later", delay=1)
-    first = start(pop_first, three, timeout=LONG)
+    first = background(pop_first, three, timeout=LONG)
     wait_for_waiters(redis, 1)
-    second = start(pop_first, three[:1], timeout=LONG)
+    second = background(pop_first, three[:1], timeout=LONG)
     wait_for_waiters(redis, 2)
     three[1].push("now")
     assert first.result(PATIENCE)[1].payload == "now"
     assert second.result(PATIENCE)[1].payload == "later"
 
 
-def test_a_dead_waiter_costs_no_lease(three: list[DPQ[Any]], redis: Redis, start: Any) -> None:
+def test_a_dead_waiter_costs_no_lease(three: list[DPQ[Any]], redis: Redis, background: Any) -> None:
     """If the connection of a waiter is cut, no task is leased; the wake-up is not lost for long."""
-    popped = start(pop_first, three, timeout=LONG)
+    popped = background(pop_first, three, timeout=LONG)
     wait_for_waiters(redis, 1)
     [client] = blocked(redis)
     redis.client_kill_filter(_id=client["id"])
@@ -113,16 +108,16 @@ def test_timeouts(three: list[DPQ[Any]]) -> None:
 
 
 @engines
-def test_partitions(redis: Redis, queue_name: str, start: Any) -> None:
+def test_partitions(redis: Redis, queue_name: str, background: Any) -> None:
     """Queues that get partitions while a call waits are watched in all of them."""
     waiting: list[DPQ[Any]] = [DPQ(redis, f"{queue_name}-{n}") for n in range(2)]
-    popped = start(pop_first, waiting, timeout=LONG)
+    popped = background(pop_first, waiting, timeout=LONG)
     wait_for_waiters(redis, 1)
     with DPQ(redis, f"{queue_name}-1", partitions=3) as pushing:
         pushing.push("x", group="some")
         queue, task = popped.result(PATIENCE)
         assert (queue, task.payload) == (waiting[1], "x")
-        again = start(pop_first, waiting, timeout=LONG)
+        again = background(pop_first, waiting, timeout=LONG)
         wait_for_waiters(redis, 1)
         pushing.push("y", group="other")
         assert again.result(PATIENCE)[1].payload == "y"

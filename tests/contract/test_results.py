@@ -6,8 +6,7 @@ call brings an answer. test_async.py runs all of it over `AsyncDPQ`.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,23 +30,7 @@ engines = pytest.mark.fakeredis
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (ends, ends_async):
-        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", LONG)
-
-
-@pytest.fixture
-def waiting(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
-    """A queue in real time."""
-    queue: DPQ[Any] = DPQ(redis, queue_name)
-    yield queue
-    queue.drop()
-    queue.close()
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Any]]:
-    """Runs a call in a thread of its own; its `result(timeout)` waits for it."""
-    with ThreadPoolExecutor(16) as threads:
-        yield threads.submit
+        monkeypatch.setattr(module, "ASK_FOR_END_SECONDS", LONG)
 
 
 def hear(q: Any, redis: Redis, callers: int) -> None:
@@ -67,11 +50,11 @@ def popped(q: DPQ[Any]) -> Any:
 
 @engines
 def test_all_callers_hear_of_an_end(
-    waiting: DPQ[Any], redis: Redis, start: Callable[..., Any]
+    waiting: DPQ[Any], redis: Redis, background: Callable[..., Any]
 ) -> None:
     """Several callers of one task and of others wait on one connection, and each gets its own."""
     first, second = waiting.push(1, 2), waiting.push(2, 1)
-    calls = [start(waiting.result, id_, timeout=None) for id_ in (first, first, second)]
+    calls = [background(waiting.result, id_, timeout=None) for id_ in (first, first, second)]
     hear(waiting, redis, 3)
     if type(redis) is Redis:
         assert redis.pubsub_numsub(f"dpq:calls:{{{waiting.queue_name}}}")[0][1] == 1
@@ -85,11 +68,11 @@ def test_all_callers_hear_of_an_end(
 @engines
 @pytest.mark.parametrize("how", ["bury", "fail", "cancel"])
 def test_a_caller_hears_that_there_is_no_result(
-    waiting: DPQ[Any], redis: Redis, start: Callable[..., Any], how: str
+    waiting: DPQ[Any], redis: Redis, background: Callable[..., Any], how: str
 ) -> None:
     """A death ends the wait with its reason; a cancelled task is unknown."""
     task_id = waiting.push(1, max_attempts=1)
-    call = start(waiting.result, task_id, timeout=None)
+    call = background(waiting.result, task_id, timeout=None)
     hear(waiting, redis, 1)
     if how == "cancel":
         waiting.cancel(task_id)
@@ -135,7 +118,9 @@ def test_unknown(waiting: DPQ[Any]) -> None:
 
 
 @engines
-def test_readers_of_all_results(waiting: DPQ[Any], redis: Redis, start: Callable[..., Any]) -> None:
+def test_readers_of_all_results(
+    waiting: DPQ[Any], redis: Redis, background: Callable[..., Any]
+) -> None:
     """Each of many readers sees every result once, in order, and none is stored for a reader."""
 
     def read() -> list[Any]:
@@ -147,7 +132,7 @@ def test_readers_of_all_results(waiting: DPQ[Any], redis: Redis, start: Callable
                 after = result.id
         return seen
 
-    readers = [start(read) for _ in range(4)]
+    readers = [background(read) for _ in range(4)]
     hear(waiting, redis, 4)
     for i in range(20):
         waiting.push(i)
@@ -157,11 +142,11 @@ def test_readers_of_all_results(waiting: DPQ[Any], redis: Redis, start: Callable
 
 
 def test_callers_of_a_server_that_restarts_their_connections(
-    waiting: DPQ[Any], redis: Redis, start: Callable[..., Any]
+    waiting: DPQ[Any], redis: Redis, background: Callable[..., Any]
 ) -> None:
     """If the connection is lost, callers ask again, and hear again."""
     ids = [waiting.push(i, -i) for i in range(2)]
-    calls = [start(waiting.result, id_, timeout=None) for id_ in ids]
+    calls = [background(waiting.result, id_, timeout=None) for id_ in ids]
     hear(waiting, redis, 2)
     redis.client_kill_filter(_type="pubsub")
     waiting.ack(popped(waiting), result="a")
@@ -172,13 +157,13 @@ def test_callers_of_a_server_that_restarts_their_connections(
 
 
 def test_a_lost_message(
-    waiting: DPQ[Any], redis: Redis, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    waiting: DPQ[Any], redis: Redis, background: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An end that nobody tells, as that of an ack without a result, is noticed all the same."""
     for module in (ends, ends_async):
-        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 0.05)
+        monkeypatch.setattr(module, "ASK_FOR_END_SECONDS", 0.05)
     task_id = waiting.push(1)
-    call = start(waiting.result, task_id, timeout=None)
+    call = background(waiting.result, task_id, timeout=None)
     hear(waiting, redis, 1)
     waiting.ack(popped(waiting))
     assert isinstance(call.exception(PATIENCE), TaskNotFoundError)
@@ -257,12 +242,12 @@ def test_a_result_near_the_bounds(waiting: DPQ[Any]) -> None:
 
 
 @engines
-def test_partitions(redis: Redis, queue_name: str, start: Callable[..., Any]) -> None:
+def test_partitions(redis: Redis, queue_name: str, background: Callable[..., Any]) -> None:
     """A queue of several partitions has one order of results, and callers in all of them."""
     q: DPQ[Any] = DPQ(redis, queue_name, partitions=4)
     try:
         ids = [q.push(i, -i) for i in range(12)]
-        call = start(q.result, ids[-1], timeout=None)
+        call = background(q.result, ids[-1], timeout=None)
         hear(q, redis, 1)
         done: dict[str, int] = {}
         while len(done) < 12:
@@ -288,10 +273,12 @@ def test_partitions(redis: Redis, queue_name: str, start: Callable[..., Any]) ->
         q.close()
 
 
-def test_callers_come_and_go(waiting: DPQ[Any], redis: Redis, start: Callable[..., Any]) -> None:
+def test_callers_come_and_go(
+    waiting: DPQ[Any], redis: Redis, background: Callable[..., Any]
+) -> None:
     """While callers of one id come and go, those that stay are called."""
     task_id = waiting.push(1)
-    stays = start(waiting.result, task_id, timeout=None)
+    stays = background(waiting.result, task_id, timeout=None)
     hear(waiting, redis, 1)
     over = threading.Event()
 
@@ -300,7 +287,7 @@ def test_callers_come_and_go(waiting: DPQ[Any], redis: Redis, start: Callable[..
             with pytest.raises(ResultTimeoutError):
                 waiting.result(task_id, timeout=0.001)
 
-    others = [start(come_and_go) for _ in range(4)]
+    others = [background(come_and_go) for _ in range(4)]
     time.sleep(0.05)
     over.set()
     for other in others:

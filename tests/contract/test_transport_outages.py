@@ -229,13 +229,13 @@ def test_requests_pass_while_the_limiter_is_away(limiter, host, opened, caplog, 
         for _ in range(10):
             assert client.get(host.url).text == "ok"
         assert away.count == 1
-        now[0] += wire.ASK_AGAIN_SECONDS
+        now[0] += wire.ASK_LIMITER_SECONDS
         for _ in range(10):
             assert client.get(host.url).text == "ok"
         assert away.count == 2
         assert len(told(caplog, "limiter_away")) == 1
         del q._session.connections.call_all
-        now[0] += wire.ASK_AGAIN_SECONDS
+        now[0] += wire.ASK_LIMITER_SECONDS
         assert client.get(host.url).text == "ok"
         assert [told(caplog, "limiter_back")] == [
             ["limits: the limiter is back; 20 requests were sent without a permit"]

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,23 +34,7 @@ engines = pytest.mark.fakeredis
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr(producer, "ASK_AGAIN_SECONDS", 60.0)
-
-
-@pytest.fixture
-def waiting(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
-    """A queue in real time."""
-    queue: DPQ[Any] = DPQ(redis, queue_name)
-    yield queue
-    queue.drop()
-    queue.close()
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Any]]:
-    """Runs a call in a thread of its own; its `result(timeout)` waits for it."""
-    with ThreadPoolExecutor(16) as threads:
-        yield threads.submit
+    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 60.0)
 
 
 def the_task(future: Any) -> Task[Any]:
@@ -74,10 +57,10 @@ PUSHES: dict[str, Callable[[DPQ[Any]], object]] = {
 @engines
 @pytest.mark.parametrize("event", PUSHES.values(), ids=PUSHES)
 def test_a_push_wakes(
-    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any]], object]
+    waiting: DPQ[Any], redis: Redis, background: Any, event: Callable[[DPQ[Any]], object]
 ) -> None:
     """A waiting pop returns a task that is pushed meanwhile, when it is due."""
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
 
     event(waiting)
@@ -99,12 +82,12 @@ WAYS_BACK: dict[str, Callable[[DPQ[Any], Task[Any]], object]] = {
 @engines
 @pytest.mark.parametrize("event", WAYS_BACK.values(), ids=WAYS_BACK)
 def test_whatever_brings_a_running_task_back_wakes(
-    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any], Task[Any]], object]
+    waiting: DPQ[Any], redis: Redis, background: Any, event: Callable[[DPQ[Any], Task[Any]], object]
 ) -> None:
     """A waiting pop gets a task that its holder gives up, defers, fails, buries or lets run out."""
     task_id = waiting.push("a", key="k")
     task = waiting.pop(visibility=600).task
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
 
     event(waiting, task)
@@ -113,11 +96,11 @@ def test_whatever_brings_a_running_task_back_wakes(
 
 
 @engines
-def test_an_expired_lease_wakes(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_an_expired_lease_wakes(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """The end of a lease that is taken while others wait brings the task to one of them."""
     task_id = waiting.push("a")
     assert waiting.pop(visibility=SOON).task is not None
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
 
     task = the_task(popped)
 
@@ -127,12 +110,12 @@ def test_an_expired_lease_wakes(waiting: DPQ[Any], redis: Redis, start: Any) -> 
 @engines
 @pytest.mark.parametrize("seconds", [None, SOON], ids=["resume", "time"])
 def test_the_end_of_a_pause_wakes(
-    waiting: DPQ[Any], redis: Redis, start: Any, seconds: float | None
+    waiting: DPQ[Any], redis: Redis, background: Any, seconds: float | None
 ) -> None:
     """A paused queue's waiters go on at resume, or when the pause is over."""
     waiting.push("a")
     waiting.pause(seconds)
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     if seconds is None:
         wait_for_waiters(redis, 1)
         assert not popped.done()
@@ -143,11 +126,13 @@ def test_the_end_of_a_pause_wakes(
 
 @engines
 @pytest.mark.parametrize("opened", [True, False], ids=["by hand", "by time"])
-def test_an_opened_group_wakes(waiting: DPQ[Any], redis: Redis, start: Any, opened: bool) -> None:
+def test_an_opened_group_wakes(
+    waiting: DPQ[Any], redis: Redis, background: Any, opened: bool
+) -> None:
     """The tasks of a closed group are had as soon as it opens, by hand or by time."""
     waiting.delay_group("g", 600)
     waiting.push("a", group="g")
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
 
     waiting.delay_group("g", 0 if opened else SOON)
@@ -156,11 +141,11 @@ def test_an_opened_group_wakes(waiting: DPQ[Any], redis: Redis, start: Any, open
 
 
 @engines
-def test_an_update_wakes(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_an_update_wakes(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """A delayed task that is made due now, or soon, is had then."""
     task_id = waiting.push("a", delay=600)
     for delay in (0, SOON):
-        popped = start(waiting.pop, timeout=LONG)
+        popped = background(waiting.pop, timeout=LONG)
         wait_for_waiters(redis, 1)
         waiting.update(task_id, delay=delay)
         task = the_task(popped)
@@ -178,10 +163,10 @@ def scripts_run(redis: Redis) -> int:
     )
 
 
-def test_one_push_wakes_one_waiter(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_one_push_wakes_one_waiter(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """With five waiting, a push costs its own call and at most two pops, not one for each."""
     waiting.stats()
-    popped = [start(waiting.pop, timeout=LONG, visibility=600) for _ in range(5)]
+    popped = [background(waiting.pop, timeout=LONG, visibility=600) for _ in range(5)]
     wait_for_waiters(redis, 5)
     redis.config_resetstat()
 
@@ -197,9 +182,9 @@ def test_one_push_wakes_one_waiter(waiting: DPQ[Any], redis: Redis, start: Any) 
 
 
 @engines
-def test_a_push_of_three_wakes_three(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_a_push_of_three_wakes_three(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """One marker is enough for several tasks: a woken pop wakes the next while work remains."""
-    popped = [start(waiting.pop, timeout=LONG, visibility=600) for _ in range(5)]
+    popped = [background(waiting.pop, timeout=LONG, visibility=600) for _ in range(5)]
     wait_for_waiters(redis, 5)
 
     waiting.push_many(Push(payload=n) for n in range(3))
@@ -211,9 +196,11 @@ def test_a_push_of_three_wakes_three(waiting: DPQ[Any], redis: Redis, start: Any
 
 
 @engines
-def test_many_delayed_tasks_serve_many_waiters(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_many_delayed_tasks_serve_many_waiters(
+    waiting: DPQ[Any], redis: Redis, background: Any
+) -> None:
     """Tasks that come due together, in groups or not, each find a waiter on the shared object."""
-    popped = [start(waiting.pop, timeout=LONG, visibility=600) for _ in range(8)]
+    popped = [background(waiting.pop, timeout=LONG, visibility=600) for _ in range(8)]
     wait_for_waiters(redis, 8)
     waiting.push_many(
         Push(payload=n, delay=SOON, group=f"g{n % 3}" if n % 2 else None) for n in range(8)
@@ -222,12 +209,12 @@ def test_many_delayed_tasks_serve_many_waiters(waiting: DPQ[Any], redis: Redis, 
 
 
 def test_an_idle_waiter_asks_nothing(
-    waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
+    waiting: DPQ[Any], redis: Redis, background: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At an empty queue a waiter sends nothing for seconds, with the real recheck time."""
     monkeypatch.undo()
     assert watches.RECHECK_SECONDS == 10
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     redis.config_resetstat()
 
@@ -301,7 +288,7 @@ def test_nothing_is_never_said_behind_expired_tasks(q: DPQ[Any], clock: Any) -> 
 
 
 def test_a_wait_may_be_longer_than_the_clients_socket_timeout(
-    server: Server, redis: Redis, queue_name: str, start: Any
+    server: Server, redis: Redis, queue_name: str, background: Any
 ) -> None:
     """A client that gives up on replies after 0.2 s waits for 1 s, and is woken within a wait."""
     with Redis.from_url(server.url, socket_timeout=0.2) as client:
@@ -310,7 +297,7 @@ def test_a_wait_may_be_longer_than_the_clients_socket_timeout(
         assert q.pop(timeout=1).task is None
         assert time.monotonic() - began >= 1
 
-        popped = start(q.pop, timeout=LONG)
+        popped = background(q.pop, timeout=LONG)
         wait_for_waiters(redis, 1)
         until = time.monotonic() + 0.5
         wait_until("0.5 s of blocking", lambda: time.monotonic() > until)
@@ -330,7 +317,7 @@ DPQ(Redis.from_url(sys.argv[1]), sys.argv[2]).pop(timeout=None)
 
 
 def test_a_waiter_that_is_killed_costs_no_task(
-    server: Server, redis: Redis, waiting: DPQ[Any], start: Any
+    server: Server, redis: Redis, waiting: DPQ[Any], background: Any
 ) -> None:
     """SIGKILL of a consumer that a push has woken: the next consumer has the task at once."""
     command = [sys.executable, "-c", WAIT_FOR_EVER, server.url, waiting.queue_name]
@@ -348,17 +335,17 @@ def test_a_waiter_that_is_killed_costs_no_task(
     task = waiting.pop().task
     assert (task.payload, task.attempt, task.deliveries) == ("a", 1, 1)
 
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     waiting.push("b")
     assert the_task(popped).payload == "b"
 
 
 def test_a_waiter_whose_connection_is_killed_goes_on_waiting(
-    redis: Redis, waiting: DPQ[Any], start: Any
+    redis: Redis, waiting: DPQ[Any], background: Any
 ) -> None:
     """CLIENT KILL on the blocked connection: the waiter blocks again and gets the next task."""
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     for _ in range(3):
         wait_for_waiters(redis, 1)
         redis.client_kill_filter(_id=blocked(redis)[0]["id"])
@@ -371,7 +358,7 @@ def test_a_waiter_whose_connection_is_killed_goes_on_waiting(
 
 
 def test_a_waiter_outlives_a_restart_of_the_server(
-    server: Server, queue_name: str, directory: str, start: Any
+    server: Server, queue_name: str, directory: str, background: Any
 ) -> None:
     """The server is killed under a waiter and comes back with its data: the wait goes on.
 
@@ -384,7 +371,7 @@ def test_a_waiter_outlives_a_restart_of_the_server(
         Redis.from_url(first.url, retry=patient) as client,
         DPQ[Any](client, queue_name) as q,
     ):
-        popped = start(q.pop, timeout=LONG)
+        popped = background(q.pop, timeout=LONG)
         wait_for_waiters(redis, 1)
         os.kill(first.pid, signal.SIGKILL)
         with Server.join(directory, server.binary) as second:
@@ -409,13 +396,13 @@ def test_a_waiters_thread_may_be_any(waiting: DPQ[Any], redis: Redis) -> None:
 
 
 def test_the_looks_of_an_idle_waiter_cost_one_command_each(
-    waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
+    waiting: DPQ[Any], redis: Redis, background: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its block stays for many looks, and a queue that does not exist is not opened each time."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
     monkeypatch.setattr(waiters, "RECHECKS_OF_A_BLOCK", 10 * LONG)
     monkeypatch.setattr(waiters, "SHORT_SECONDS", 0.0)
-    popped = start(waiting.pop, timeout=LONG)
+    popped = background(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     redis.config_resetstat()
 
@@ -434,13 +421,13 @@ def test_the_looks_of_an_idle_waiter_cost_one_command_each(
 def test_a_queue_begins_while_a_waiter_looks(
     waiting: DPQ[Any],
     redis: Redis,
-    start: Any,
+    background: Any,
     monkeypatch: pytest.MonkeyPatch,
     partitions: int,
 ) -> None:
     """A waiter that has heard of no queue finds all partitions of the new one, and its tasks."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
-    popped = [start(waiting.pop, timeout=LONG) for _ in range(4)]
+    popped = [background(waiting.pop, timeout=LONG) for _ in range(4)]
     wait_for_waiters(redis, 4)
     with DPQ[Any](redis, waiting.queue_name, partitions=partitions) as other:
         for n in range(4):
@@ -464,11 +451,11 @@ def wait_for_producers(q: DPQ[Any], redis: Redis, count: int) -> None:
 
 
 @engines
-def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """A push into a full queue returns once a task of it is finished."""
     waiting.set_bounds(max_tasks=1)
     waiting.push("a")
-    pushed = start(waiting.push, "b", timeout=LONG)
+    pushed = background(waiting.push, "b", timeout=LONG)
     wait_for_producers(waiting, redis, 1)
 
     waiting.pop(timeout=LONG).on_success()
@@ -478,11 +465,13 @@ def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, start: Any) -> N
 
 
 @engines
-def test_a_push_waits_for_room_in_its_group(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_a_push_waits_for_room_in_its_group(
+    waiting: DPQ[Any], redis: Redis, background: Any
+) -> None:
     """A push into a full group returns once a consumer has taken a task of the group."""
     waiting.set_bounds(max_waiting=1)
     waiting.push("a", group="g")
-    pushed = start(waiting.push, "b", group="g", timeout=None)
+    pushed = background(waiting.push, "b", group="g", timeout=None)
     wait_for_producers(waiting, redis, 1)
 
     waiting.pop(timeout=LONG)
@@ -490,11 +479,11 @@ def test_a_push_waits_for_room_in_its_group(waiting: DPQ[Any], redis: Redis, sta
     assert waiting.get(pushed.result(PATIENCE)).payload == "b"
 
 
-def test_each_room_calls_one_producer(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_each_room_calls_one_producer(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """Many producers come in one after the other; the queue never holds more than its bound."""
     waiting.set_bounds(max_tasks=2)
     waiting.push_many([Push(0), Push(0)])
-    pushed = [start(waiting.push, i, timeout=LONG) for i in range(8)]
+    pushed = [background(waiting.push, i, timeout=LONG) for i in range(8)]
     wait_for_producers(waiting, redis, 8)
 
     for _ in range(10):
@@ -504,21 +493,21 @@ def test_each_room_calls_one_producer(waiting: DPQ[Any], redis: Redis, start: An
     assert len({future.result(PATIENCE) for future in pushed}) == 8
 
 
-def test_a_purge_calls_all(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_a_purge_calls_all(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """Room for all producers at once lets all of them in: each one that leaves calls the next."""
     waiting.set_bounds(max_tasks=20)
     waiting.push_many(Push(0) for _ in range(20))
-    pushed = [start(waiting.push, i, timeout=LONG) for i in range(16)]
+    pushed = [background(waiting.push, i, timeout=LONG) for i in range(16)]
     wait_for_producers(waiting, redis, 16)
     waiting.purge()
     assert len({future.result(PATIENCE) for future in pushed}) == 16
 
 
-def test_a_higher_bound_calls(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+def test_a_higher_bound_calls(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """A producer that waits hears of a higher bound."""
     waiting.set_bounds(max_tasks=1)
     waiting.push("a")
-    pushed = start(waiting.push, "b", timeout=LONG)
+    pushed = background(waiting.push, "b", timeout=LONG)
     wait_for_producers(waiting, redis, 1)
     waiting.set_bounds(max_tasks=2)
     assert pushed.result(PATIENCE)
@@ -536,13 +525,13 @@ def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
 
 
 def test_a_lost_call_costs_no_push(
-    waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
+    waiting: DPQ[Any], redis: Redis, background: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer whose call is lost, as when another one dies, asks again by itself."""
-    monkeypatch.setattr(producer, "ASK_AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 0.3)
     waiting.set_bounds(max_tasks=1)
     waiting.push("a")
-    pushed = start(waiting.push, "b", timeout=LONG)
+    pushed = background(waiting.push, "b", timeout=LONG)
     wait_for_producers(waiting, redis, 1)
     redis.delete(key_of(waiting.queue_name, "tracked"))
     waiting.pop(timeout=LONG).on_success()

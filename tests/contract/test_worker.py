@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -987,6 +988,51 @@ def test_a_storm_of_429_stays_within_the_limits(q: DPQ[Any], start: Start) -> No
 
 
 # What a single task says
+
+
+@engines
+def test_a_backoff_of_the_worker(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked with attempt and error. None, an error or no delay leave the task its own: the
+    task is never lost, and one line says so. A Retry with a delay, and no failure, ask nobody."""
+    q = make(backoff=[100])
+    answers: dict[str, Any] = {"seconds": 40, "delta": timedelta(seconds=60), "none": None}
+    answers |= {"text": "soon", "minus": -1, "raises": ZeroDivisionError(), "exits": SystemExit()}
+    ends: dict[str, Any] = {"retry": Retry(), "later": Retry(7), "back": Release(90)}
+    asked = []
+
+    def backoff(attempt: int, error: Exception) -> Any:
+        word = str(error)
+        asked.append((attempt, type(error).__name__))
+        answer = answers.get(word, 50)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    ids = {word: q.push(word, backoff=[80] if word == "text" else None) for word in answers | ends}
+
+    left = list(ids)
+
+    def handler(task: Task[Any]) -> None:
+        left.pop()
+        if not left:
+            worker.stop()
+        raise ends.get(task.payload) or ValueError(task.payload)
+
+    worker = Worker(q, handler, backoff=backoff)
+    worker.run()
+    waits = {}
+    for word, task_id in ids.items():
+        task = q.get(task_id)
+        assert (task.state, task.attempt) == ("delayed", 1 if word == "back" else 2)
+        assert task.visible_until
+        waits[word] = round((task.visible_until - task.enqueued_at).total_seconds(), -1)
+    assert waits == {
+        **{"seconds": 40, "delta": 60, "none": 100, "text": 80, "minus": 100, "raises": 100},
+        **{"exits": 100, "retry": 50, "later": 10, "back": 90},
+    }
+    assert sorted(asked) == [(1, "Retry"), *[(1, "ValueError")] * 7]
+    told = [record for record in caplog.records if "backoff has failed" in record.message]
+    assert len(told) == 1
 
 
 @engines

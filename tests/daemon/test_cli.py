@@ -145,6 +145,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     options: dict[str, Any] = {"--priority": 2**53 + 1, "--delay": 100, "--group": "g"}
     options |= {"--key": "k", "--max-attempts": 3, "--expires-in": 500, "--cost": 7}
     options |= {"--visibility": 90, "--time-limit": 2.5, "--member": "key-a", "--batch": "run-7"}
+    options["--backoff"] = "1,2.5,300"
     (push,) = (command for words, command in commands() if words == ("push",))
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
@@ -159,12 +160,8 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     assert result.stdout == f"{task.id}\n"
     assert (task.payload, task.priority, task.state) == ({"a": [1, None]}, 2**53 + 1, "delayed")
     assert (task.group, task.key, task.max_attempts, task.cost) == ("g", "k", 3, 7)
-    assert (task.visibility, task.time_limit, task.pinned, task.batch) == (
-        90,
-        2.5,
-        "key-a",
-        "run-7",
-    )
+    assert (task.visibility, task.time_limit, task.pinned) == (90, 2.5, "key-a")
+    assert (task.batch, task.backoff) == ("run-7", (1, 2.5, 300))
 
 
 @pytest.mark.parametrize(
@@ -909,7 +906,7 @@ def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
     assert state.windows == (RateLimit(10, 1, 3),)
     assert [one.left for one in state.quotas] == [99, 3]
     table = run("limit", "list").stdout
-    assert re.search(r"100/day@Asia/Kolkata, spread\W+99 until", table), table
+    assert re.search(r"100/day@Asia/Kolkata, spread\W+99\b.*\n +\(until", table), table
     shown = run("group", "show", "g").stdout
     assert re.search(r"quota +t=5/month@UTC", shown), shown
     assert re.search(r"units left +3 until", shown), shown

@@ -83,6 +83,20 @@ def test_a_limit_that_stands_is_not_asked_for(run: Run, q: DPQ, at_terminal: Non
     assert "nothing to remove" in run("limit", "clear", "--every-group").stderr
 
 
+def test_a_reset_names_what_no_undo_brings_back(run: Run, q: DPQ, at_terminal: None) -> None:
+    """Counts and learned values are gone after it, so the question before it names them."""
+    run("limit", "set", "10/s", "--adaptive", "1:20", "--group", "g", "--yes")
+    words = ("limit", "set", "10/s", "--adaptive", "1:20", "--reset")
+    said = run(*words, "--group", "g", lines="n\n").stderr
+    gone = (
+        "forgets  what was granted and counted so far, the learned rate of 10/s; `dpq limit undo`"
+    )
+    assert f"{gone} brings none of it back" in said
+    assert "?" in said.split("brings none")[1]
+    assert "learned of each group" in run(*words, "--every-group", lines="n\n").stderr
+    assert "forgets" not in run("limit", "set", "9/s", "--group", "g", lines="n\n").stderr
+
+
 def test_a_change_meanwhile_is_refused(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody sets between the question and the answer stays, and is shown."""
     q.set_limit(10, 1)

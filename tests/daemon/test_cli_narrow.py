@@ -10,8 +10,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from dpq import DPQ, Push, TaskState
+from dpq import DPQ, Push, Quota, RateLimit, TaskState
 from dpq.cli import _render as render
+from dpq.model.reports import WorkerInfo
+from dpq.views.workers import Working
 
 NAME = "文字の長い名前" * 3 + "\u202eevil" + "x" * 30
 REASON = "HTTP 404 for page 17 of the site"
@@ -29,21 +31,23 @@ def plant(q: DPQ[Any]) -> None:
 
 
 def _workers(q: DPQ[Any]) -> Table:
-    row = {
-        "name": NAME,
-        "host": "host-7.example.internal",
-        "pid": 4_194_303,
-        "queues": ["mails", "pages", "thumbnails"],
-        "quiet_queues": [],
-        "running": 12,
-        "concurrency": 12,
-        "holds": 24,
-        "longest_seconds": 480.0,
-        "longest_task": "19e5f3a7c1b-3f",
-        "since": datetime(2026, 11, 24, 3, tzinfo=UTC),
-        "seen_seconds": 2.0,
-    }
-    return render.workers_table([row])
+    at = datetime(2026, 11, 24, 3, tzinfo=UTC)
+    info = WorkerInfo(
+        id="w",
+        name=NAME,
+        host="host-7.example.internal",
+        pid=4_194_303,
+        queue="mails",
+        running=12,
+        concurrency=12,
+        since=at,
+        seen=at,
+        seen_seconds=2.0,
+        longest_seconds=480.0,
+        longest_task="19e5f3a7c1b-3f",
+    )
+    queues = ["mails", "pages", "thumbnails"]
+    return render.workers_table([Working(info, queues, 12, 24, 2.0, False, True, [])])
 
 
 TABLES: dict[str, tuple[Callable[[DPQ[Any]], Table], str, str]] = {
@@ -96,3 +100,19 @@ def test_a_table_says_what_it_leaves_out(q: DPQ[Any]) -> None:
     assert "no room" not in shown[200][-1]
     assert shown[80][-1].startswith("no room for: priority, cost")
     assert len(shown[60][-1]) > len(shown[80][-1])
+
+
+def test_a_long_zone_stays_whole_at_80_columns(q: DPQ[Any]) -> None:
+    """A quota is read as it was written, what is left of it stands beside it."""
+    zones = ("Europe/Berlin", "America/Argentina/Buenos_Aires")
+    for zone in zones:
+        quota = Quota(2_500_000, "day", timezone=zone)
+        q.set_limit((RateLimit(200_000, 60, burst=9000, unit="tokens"), quota), group=f"of {zone}")
+        q.push(1, group=f"of {zone}")
+        q.pop()
+    console = Console(file=StringIO(), width=80)
+    console.print(render.limit_table("limits", q.limits()))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for words in ("2500000/day@Europe/Berlin  ", "@America/Argentina/Buenos_Aires", "2499999  "):
+        assert words in text, text
+    assert "tokens=200000/min, burst=9000" in text

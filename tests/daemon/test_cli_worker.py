@@ -30,6 +30,7 @@ from dpq.cli._processes import (
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import Failed
+from dpq.operations.workers import Doing
 
 MODULE = """
 import asyncio, functools, os, time
@@ -713,6 +714,22 @@ def test_workers_are_one_row_each(url: str, q: DPQ, name: str) -> None:
     assert line.split()[5:9] == ["5", "8", "0", "-"]
     second.drop()
     second.close()
+
+
+def test_a_worker_that_hangs_is_marked_and_comes_first(url: str, q: DPQ, name: str) -> None:
+    """Its longest run stands beside what 99 of 100 runs take, as on the dashboard and in top."""
+    q.push(1)
+    q.ack(q.pop().task)
+    tell(q, "a", "bees", 1)
+    stuck = Doing([], 31_000, "19e5f3a7c1b-3f")
+    q._session.run(q._operations.beat, "b", "wasps", "host-1", 4711, 1, 8, 90.0, stuck)
+    rows = [json.loads(line) for line in run(url, "--queue", name, "--json").stdout.splitlines()]
+    assert [(row["name"], row["hangs"]) for row in rows] == [("wasps", True), ("bees", False)]
+    assert rows[0]["p99"] < 1
+    table = run(url, "--queue", name).stdout.splitlines()
+    assert "31 s, HANGS: 19e5f3a7c1b-3f" in table[2]
+    assert "HANGS" not in table[3]
+    assert "p99" in table[1]
 
 
 def test_a_worker_is_made_quiet_in_all_its_queues(url: str, q: DPQ, name: str) -> None:

@@ -383,7 +383,7 @@ def test_every_block_of_workers_runs(url, session, capsys):
 def test_a_worker_of_the_guide_that_is_stopped_loses_no_page(url, session):
     """The guide's long handler gives its task back when its worker is to stop: nothing of it is
     gone, no attempt is counted, and it begins anew."""
-    first, _, by_name, *_ = blocks(WORKERS, "python")
+    first, _, _, by_name, *_ = blocks(WORKERS, "python")
     for code in (first, by_name):
         run(code, session, url)
     mails, printed = session["mails"], []

@@ -352,6 +352,14 @@ def full_and_moving(q: DPQ, clock: Clock) -> None:
     q.set_bounds(max_tasks=3)
 
 
+def in_order(q: DPQ, clock: Clock) -> None:
+    """Only tasks that wait for the retry of the first one of their group."""
+    q.set_limit(group="api", in_order=True)
+    fill(q)
+    q.fail(q.pop().task, "ConnectError", delay=600)
+    beat(q)
+
+
 def waiting_pops(q: DPQ, clock: Clock) -> None:
     fill(q)
     q.delay_group("api", 600)
@@ -467,6 +475,7 @@ PLANTED = [
     ),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
     Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
+    Planted(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
     Planted(moving, S.MOVING, "4 tasks are due"),
     Planted(waiting_pops, S.MOVING, "4 tasks are due"),
     Planted(empty, S.EMPTY, "no task is stored"),
@@ -623,6 +632,29 @@ def test_a_reader_of_pages_may_read_the_verdict(q: DPQ, redis: Redis) -> None:
     before = {key: redis.dump(key) for key in redis.keys(f"*{q.queue_name}*")}
     q.why()
     assert {key: redis.dump(key) for key in redis.keys(f"*{q.queue_name}*")} == before
+
+
+def test_a_group_in_order_opens_with_its_retry(q: DPQ, clock: Clock) -> None:
+    """Upkeep looks at it sooner, but no page says that it opens then; the command runs the task."""
+    in_order(q, clock)
+    seen = q._session.run(q._operations.overview)
+    assert (seen.survey.closed, seen.survey.opens_ms) == (1, clock() + 600_000)
+    assert re.fullmatch(r"`dpq update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do)
+    q.delay_group("by hand", None)
+    assert q._session.run(q._operations.survey).opens_ms is not None
+
+
+def test_a_queue_of_a_family_names_whose_limit_holds_it(url: str, name: str, clock: Clock) -> None:
+    """A change of that limit is one for all queues of the family."""
+    with DPQ.from_url(url, name) as head, DPQ.from_url(url, f"{{{name}}}crawl") as q:
+        head.set_limit(1, 60)
+        fill(q, 3, None)
+        q.ack(q.pop().task)
+        beat(q)
+        because = q.why().because
+        assert f"; the queues of the family of '{name}' share this limit" in because
+        q.drop()
+        head.drop()
 
 
 def test_partitions_are_one_queue(url: str, name: str, clock: Clock) -> None:

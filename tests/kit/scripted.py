@@ -65,7 +65,13 @@ class ScriptedQueue:
         return ("ack", self, [task.id for task in tasks])
 
     def finish(
-        self, task: Task[Any], error: BaseException | None, cost: Any = None, result: str = ""
+        self,
+        task: Task[Any],
+        error: BaseException | None,
+        cost: Any,
+        result: str,
+        worker: str,
+        delay: Any = None,
     ) -> Any:
         return (type(error).__name__, self, [task.id])
 

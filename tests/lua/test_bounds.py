@@ -127,6 +127,7 @@ def test_options_without_a_priority(q: DPQ[Any]) -> None:
         {"cron": "*/5 * * * * Europe/Berlin", "first": 5},
         {"cron": "0 */5 * * * * UTC", "first": 5},
         {"trace": f"00-{'a' * 32}-{'b' * 16}-01"},
+        {"backoff": "1,0,315360000000"},
         {"every": 1, "delay": 0, "visibility": 0, "time_limit": 0, "max_attempts": 1_000_000},
     ],
 )

@@ -1,5 +1,7 @@
 """fail: this attempt failed: the task comes back later, or is dead when its attempts are spent."""
 
+from datetime import timedelta
+
 from dpq import DPQ, Backoff
 
 
@@ -13,6 +15,33 @@ def test_backoff(q, clock, probe):
         waits.append(queue.next_event())
         clock.advance(waits[-1])
     assert waits == [1, 3, 9, 20, 20]
+
+
+def test_a_list_is_a_backoff(q, clock):
+    """A list of the queue holds for tasks without one of their own, exactly; the last one repeats.
+    A task's own list is stored with it: it holds for every client, and an update replaces it."""
+    queue = DPQ(q.redis, q.queue_name, clock=clock, backoff=[1, 5, timedelta(seconds=30)])
+    assert queue.backoff == (1, 5, 30)
+
+    def waits(by, count=4):
+        found = []
+        for _ in range(count):
+            by.fail(by.pop().task)
+            found.append(by.next_event() or 0)
+            clock.advance(found[-1])
+        return found
+
+    plain = queue.push("x")
+    assert waits(queue) == [1, 5, 30, 30]
+    queue.cancel(plain)
+    own = queue.push("x", key="k", backoff=[0.25, 0, 7], max_attempts=50)
+    assert q.get(own).backoff == (0.25, 0, 7)
+    assert waits(q) == [0.25, 0, 7, 7]
+    q.push("x", key="k", on_duplicate="update", backoff=(2,) * 16)
+    assert waits(queue, 2) == [2, 2]
+    q.push("x", key="k", on_duplicate="update")
+    assert q.get(own).backoff is None
+    assert waits(queue, 1) == [30]
 
 
 def test_attempts_spent(q, clock, probe):

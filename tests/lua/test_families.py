@@ -1,9 +1,12 @@
 """Families: queues whose names begin with the name of a queue in braces follow its limits."""
 
+from contextlib import suppress
+
 import pytest
 from kit.askers import Asker
 
 from dpq import DPQ, ConfigurationError, Push
+from dpq.protocol.command import once
 
 SCOPES = [None, "host"]
 
@@ -231,3 +234,180 @@ def test_a_family_is_bounded(redis, queue_name):
     for each in queues:
         each.drop()
     DPQ(redis, queue_name).drop()
+
+
+def planted(family):
+    """Let each queue of a family hold four leases, two of them of a group; all of them count."""
+    family[0].set_limit(concurrency=40)
+    family[0].set_limit(concurrency=40, group="host")
+    fill(family, 2)
+    fill(family, 2, group="host")
+    return [each.pop_many(4) for each in family]
+
+
+def tracked(redis, family):
+    """All leases of a family that count."""
+    entries = redis.zrange(f"dpq:{{{family[0].queue_name}}}:tracked", 0, -1)
+    return {entry for entry in entries if entry != b"\t" and b"\x0c" not in entry}
+
+
+def found(q):
+    return {(each.kind, each.subject) for each in q.check()}
+
+
+@pytest.mark.damaged
+def test_a_lease_of_no_queue_is_found_by_each(family, redis, queue_name):
+    """Entries whose task is gone, or does not run, are mended; no other entry is touched."""
+    tasks = planted(family)
+    sound = tracked(redis, family)
+    assert len(sound) == 3 * 6
+    waiting = family[1].push("not popped")
+    wrong = {"\tgone", "host\tgone", f"\t{waiting}", f"other\t{tasks[2][0].id}"}
+    left = f"\x0c0000000000000001 dpq:{{{queue_name}}}left:conf "
+    for mender in family:
+        redis.zadd(f"dpq:{{{queue_name}}}:tracked", dict.fromkeys(wrong | {left}, 0))
+        expected = {("lease that has ended", entry) for entry in wrong}
+        assert [found(each) for each in family] == [expected] * 3
+        assert {(each.kind, each.subject) for each in mender.repair()} == expected
+        assert tracked(redis, family) == sound
+        assert [each.check() for each in family] == [[]] * 3
+
+
+@pytest.mark.damaged
+def test_a_lease_that_is_not_counted_is_found_by_its_queue(family, redis, queue_name):
+    """A running task whose entries are lost counts again, in the group and in the family."""
+    tasks = planted(family)
+    sound = tracked(redis, family)
+    for index, each in enumerate(family):
+        [task, *_] = [task for task in tasks[index] if task.group]
+        lost = [f"\t{task.id}", f"host\t{task.id}"]
+        assert redis.zrem(f"dpq:{{{queue_name}}}:tracked", *lost) == 2
+        damage = [problem.subject for problem in each.check()]
+        assert damage == [task.id] * 2
+        assert [other.check() for other in family if other is not each] == [[]] * 2
+        assert len(each.repair()) == 2
+        assert tracked(redis, family) == sound
+
+
+@pytest.mark.damaged
+def test_a_check_knows_queues_that_joined_later(family, redis, queue_name, clock):
+    """A repair of a client that knew fewer queues leaves the leases of the others alone."""
+    planted(family)
+    sound = tracked(redis, family)
+    old = family[0]
+    assert old.check() == []
+    with DPQ(redis, f"{{{queue_name}}}late", clock=clock) as late:
+        late.push(1)
+        late.pop()
+        assert old.repair() == []
+        assert tracked(redis, family) > sound
+        late.drop()
+    assert tracked(redis, family) == sound
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("way", ["repair", "pop"])
+@pytest.mark.parametrize("copy", [True, False], ids=["copied", "lost"])
+def test_a_lost_list_of_queues_comes_back(family, redis, queue_name, clock, way, copy):
+    """The head lists the queues again: from its copy, else each that is repaired or popped."""
+    planted(family)
+    sound = tracked(redis, family)
+    conf = f"dpq:{{{queue_name}}}:conf"
+    listed = redis.hget(conf, "family")
+    redis.hdel(conf, "family")
+    if not copy:
+        redis.hdel(f"dpq:{{{queue_name}}}:stats", "kept.family")
+    anew = [DPQ(redis, each.queue_name, clock=clock) for each in family]
+    kind = "settings lost" if copy else "not in its family"
+    assert all(kind in {each.kind for each in q.check()} for q in anew[1:])
+    for each in anew[1:2] if copy else anew[1:]:
+        each.repair() if way == "repair" else each.pop()
+    assert set(redis.hget(conf, "family").split(b"\n")) == set(listed.split(b"\n"))
+    if not copy:  # a queue that is repaired before the others are listed counts only its own leases
+        for each in anew:
+            each.repair()
+    assert tracked(redis, family) == sound
+    for each in anew:
+        assert each.check() == []
+        each.close()
+
+
+def test_a_wait_does_not_make_a_dropped_queue(family, redis, queue_name):
+    """A consumer that asks a dropped queue of a family does not create it again."""
+    crawl = family[1]
+    crawl.push(1)
+    assert crawl.pop().task
+    DPQ(redis, crawl.queue_name).drop()
+    assert crawl.pop().task is None
+    assert not redis.exists(f"dpq:{crawl.queue_name}:conf")
+    assert b"crawl" not in redis.hget(f"dpq:{{{queue_name}}}:conf", "family")
+
+
+def test_a_drop_gives_back_what_its_tasks_held(family, redis, queue_name, clock):
+    """The leases of a dropped queue end in the limits, and the others are woken at once."""
+    head, crawl, web = family
+    head.set_limit(concurrency=2)
+    head.set_limit(concurrency=1, group="host", in_order=True)
+    head.set_limit(concurrency=1, group="other")
+    fill(family, 2, group="host")
+    crawl.fail(crawl.pop().task, delay=60)  # it holds its group until its retry
+    crawl.push(1, 9, group="other")
+    crawl.rate_limited(crawl.pop().task, 1)
+    clock.advance(1)
+    assert crawl.pop().task.group == "other"  # the probe
+    assert web.pop().task is head.pop().task is None
+    redis.delete(*(f"dpq:{each.queue_name}:wake" for each in family[2:]))
+    crawl.drop()
+    assert tracked(redis, family) == set()
+    assert redis.zscore(f"dpq:{web.queue_name}:wake", "w") == 0
+    web.push(1, group="other")
+    groups = [task.group for task in web.pop_many(3)]
+    clock.advance(0.05)  # what was left to the dropped queue, which waited for longest
+    groups += [task.group for each in (head, web, head) for task in each.pop_many(3)]
+    assert sorted(groups) == ["host", "other"]
+
+
+def test_a_large_drop_goes_in_steps(family, redis, queue_name):
+    """Each step is bounded; if its client dies, what is left is a sound queue."""
+    head, crawl, web = family
+    head.set_limit(concurrency=1000)
+    for each in (crawl, web):
+        each.push_many(Push(n) for n in range(400))
+        each.push_many(Push(n, delay=60) for n in range(150))
+        assert len(each.pop_many(250)) == 250
+    steps, called, reply = crawl._operations.partitions[0].drop(), [], None
+    with suppress(StopIteration):
+        while True:
+            command = steps.send(reply)
+            called.append(command.script.name)
+            reply = crawl._session.send(once(command))
+            assert all(each.check() == [] for each in family)
+    assert called == ["drop", *["purge"] * 7, "drop"]
+    assert not redis.keys(f"dpq:{crawl.queue_name}:*")
+    assert len(tracked(redis, family)) == 250
+
+
+def test_the_head_is_dropped_last(family):
+    """A head with other queues is refused, by their names, and nothing changes."""
+    head, crawl, web = family
+    fill(family)
+    with pytest.raises(ConfigurationError) as refused:
+        head.drop()
+    assert all(repr(each.queue_name) in str(refused.value) for each in family)
+    assert head.stats().ready == 6
+    crawl.drop()
+    web.drop()
+    head.drop()
+    assert head.size() == 0
+
+
+def test_a_task_that_runs_again_counts_again(family, redis, clock):
+    """A lease that is extended after it was put off counts for the family."""
+    planted(family)
+    task = family[1].push("x", 99) and family[1].pop().task
+    sound = tracked(redis, family)
+    redis.zrem(f"dpq:{family[1].queue_name}:invisible", task.id)
+    redis.zrem(f"dpq:{{{family[0].queue_name}}}:tracked", f"\t{task.id}")
+    redis.zadd(f"dpq:{family[1].queue_name}:delayed", {task.id: clock() + 9000})
+    family[1].extend(task, 5)
+    assert tracked(redis, family) == sound

@@ -1,5 +1,6 @@
 """The options of one task: its visibility and its time limit, kept in its record."""
 
+import math
 from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
 from fractions import Fraction
@@ -193,6 +194,10 @@ def test_a_moment_is_counted_by_the_servers_clock(q: DPQ[Any], clock: Any) -> No
         ({"visibility": 0}, "visibility is 0"),
         ({"time_limit": "5"}, "time_limit is '5'"),
         ({"time_limit": 10**9}, "time_limit is"),
+        ({"backoff": 5}, "backoff is 5: it must be a list of 1 to 16 delays"),
+        ({"backoff": [5, -1]}, r"backoff\[1\] is -1: it must be seconds from 0"),
+        ({"backoff": [math.nan]}, r"backoff\[0\] is nan: it must be seconds from 0"),
+        ({"backoff": [1, "5"]}, r"backoff\[1\] is '5': it must be seconds from 0"),
     ],
 )
 def test_what_is_no_moment_or_option_is_refused(

@@ -256,7 +256,9 @@ def test_export(redis, q, clock, probe):
         wrong = [json.dumps(json.loads(t) | {field: value}) if '"seen"' in t else t for t in lines]
         with (
             DPQ(redis, f"{q.queue_name}-4", clock=clock) as none,
-            pytest.raises(ExportFileError, match=r"until_ms|the key, id or group|more is not known"),
+            pytest.raises(
+                ExportFileError, match=r"until_ms|the key, id or group|more is not known"
+            ),
         ):
             none.import_(wrong)
         none = DPQ(redis, f"{q.queue_name}-4", clock=clock)

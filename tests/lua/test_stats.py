@@ -88,6 +88,13 @@ def test_oldest_counts_from_being_due(q, clock):
     assert q.stats().oldest_ready_seconds == 6
 
 
+def test_a_task_that_runs_before_it_is_due_is_no_younger_than_0(q):
+    """It was taken by its id, and given back."""
+    id_ = q.push("x", delay=20)
+    q.release(q.pop(id=id_, force=True).task)
+    assert q.stats().oldest_ready_seconds == 0
+
+
 def test_each_total_has_a_name() -> None:
     """Totals and their short names in the Lua are those of `QueueStats`, each once."""
     text = resources.files("dpq.protocol").joinpath("lua", "lib", "totals.lua").read_text()

@@ -136,7 +136,7 @@ class Gate:
         window = self.rules.windows[i]
         tracked = self.tracked.get(names(self.rules.windows)[i])
         over = tracked.over if tracked else Fraction(0)
-        return max(now, self.opens) + per_ms(window) + window.burst * self.interval(i) + over
+        return now + per_ms(window) + window.burst * self.interval(i) + over
 
     def keep_to_bound(self, i: int, now: int) -> None:
         """What is lowered to the bound gives nothing back."""
@@ -194,9 +194,7 @@ class Gate:
                 self.paid[name] = max(self.paid[name], Fraction(least))
                 self.paid[name] += (after - before) * self.interval(i)
                 tracked.over = Fraction(0)
-                opens, self.opens = self.opens, 0
                 tracked.over = max(Fraction(0), self.paid[name] - self.bound(i, now))
-                self.opens = opens
 
     def debt(self, i: int) -> Fraction:
         """The moment up to which it has paid; at the end of a 429 all units but one are gone."""

@@ -173,7 +173,8 @@ class PoolMachine(RuleBasedStateMachine):
             task, member = taken
             cost, grant, at = self.granted[task.id]
             told = {unit: 0 for unit in named(cost) if unit}
-            member.gate.spent(cost, told, grant, self.grants, at, self.now)
+            if task.member in self.pool:  # the windows of one that has left are not known
+                member.gate.spent(cost, told, grant, self.grants, at, self.now)
             gate = member.gate if scope == "member" else self.whole
             for each in (member.gate, self.whole):
                 if each.probe == task.id:

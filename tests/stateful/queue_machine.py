@@ -8,10 +8,12 @@ import math
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from limit_model import named
@@ -33,6 +35,8 @@ from dpq import (
 )
 from dpq.protocol.keys import key_of
 
+MOVES_EVERY = 1 if settings.get_current_profile_name() == "soak" else 8
+"""Steps of a machine for one that may export the queue and import it, which takes many calls."""
 START_MS = 1_700_000_000_000
 GROUPS = ("a", "b", "a b", "é")
 DEFAULT_MAX_ATTEMPTS = 2
@@ -70,11 +74,13 @@ WEIGHTED: dict[str, list[Any]] = {
     "key": [None, None, None, "k", "l", "m"],
     "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
     "max_attempts": [None, None, 1, 3],
+    "max_lapses": [None, None, None, 1, 2],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3, {"t": 1}, {"t": 7}, {"": 2, "t": 3, "u": 1}, {"": 0, "t": 2}],
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
     "batch": [None, None, None, "b", "c"],
+    "backoff": [None, None, None, (3,), (0.25, 5)],
 }
 BOUNDS: list[dict[str, Any]] = [
     *({}, {}, {"max_tasks": 6}, {"max_waiting": 2}),
@@ -130,7 +136,7 @@ class QueueMachine(RuleBasedStateMachine):
         kind=st.sampled_from(
             [
                 *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
-                *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
+                *({"fairness": "round_robin"}, {"fairness": "round_robin"}, {"fairness": "units"}),
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
@@ -166,11 +172,13 @@ class QueueMachine(RuleBasedStateMachine):
             lifo=kind.get("order") == "lifo",
             aging=kind.get("aging", 0),
             in_turn="fairness" in kind,
+            by_share=kind.get("fairness") == "units",
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
             max_tasks=bounds.get("max_tasks"),
             max_waiting=bounds.get("max_waiting"),
             drops="when_full" in bounds,
+            of_family=self.name_end != "",
         )
         if bounds:
             self.q.set_bounds(**bounds)
@@ -216,7 +224,8 @@ class QueueMachine(RuleBasedStateMachine):
         found = self.redis.zrange(key, 0, -1, withscores=True)
         self.model.see_closed({name.decode(): Fraction(at) for name, at in found}, self.now)
         if self.model.in_turn:
-            self.model.see_ready([task.id for task in self.eyes.peek(100)])
+            see = self.model.see_shares if self.model.by_share else self.model.see_ready
+            see([task.id for task in self.eyes.peek(100)])
         self.model.turn += 1
 
     def priority(self, drawn: Any) -> Any:
@@ -268,14 +277,19 @@ class QueueMachine(RuleBasedStateMachine):
             "pinned": None,
             "batch": entry.batch,
             "unique_for": entry.unique_for,
+            "backoff": entry.backoff,
             "trace": None,
+            "max_lapses": entry.max_lapses,
+            "lapses": entry.lapses,
         }
         if entry.every:
             expected["scheduled_at"] = datetime.fromtimestamp(entry.first_due / 1000, UTC)
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
         assert isinstance(task, DeadTask) is (state == DEAD)
-        assert task.model_dump(exclude={"progress"}) == expected  # see the rule `result`
+        assert (
+            task.model_dump(exclude={"progress", "errors"}) == expected
+        )  # see the rules `result`, `get`
         assert type(task.priority) is type(entry.priority)
 
     def payload(self) -> int | str:
@@ -455,6 +469,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(visibility=st.one_of(st.none(), leases), twice=rarely)
     def pop(self, visibility: float | None, twice: bool) -> None:
         self.before_pop()
+        twice = twice and not self.model.by_share  # the model does not know who comes second
         popped = self.call(twice, lambda: self.q.pop(visibility=visibility))
         if twice:
             self.lose(self.pop_from_model(1, visibility))
@@ -463,6 +478,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(most=st.integers(1, 4), visibility=st.one_of(st.none(), leases), twice=rarely)
     def pop_many(self, most: int, visibility: float | None, twice: bool) -> None:
         self.before_pop()
+        most, twice = (1, False) if self.model.by_share else (most, twice)
         tasks = self.call(twice, lambda: self.q.pop_many(most, visibility=visibility))
         if twice:
             self.lose(self.pop_from_model(most, visibility))
@@ -613,17 +629,19 @@ class QueueMachine(RuleBasedStateMachine):
         twice=rarely,
     )
     def fail(self, index: int, error: Any, delay: float | None, drawn: Any, twice: bool) -> None:
-        attempts: list[int] = []
+        failing: list[Task[Any]] = []
         priority = self.priority(drawn)
         twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
 
         def fail(task: Task[Any]) -> None:
-            attempts.append(task.attempt)
+            failing.append(task)
             self.q.fail(task, error, delay, priority=priority)
 
         entry = self.act(index, "fail", twice, fail)
         if entry:
-            wait = min(4, 2 ** (attempts[0] - 1)) if delay is None else delay
+            n, own = failing[0].attempt, failing[0].backoff
+            wait = own[min(n, len(own)) - 1] if own else min(4, 2 ** (n - 1))
+            wait = wait if delay is None else delay
             kept = None if error is None else str(error).replace("\t", " ")
             self.model.fail(entry, self.now, round(wait * 1000), kept, priority)
 
@@ -647,6 +665,7 @@ class QueueMachine(RuleBasedStateMachine):
         entry = self.model.tasks.get(task_id)
         if entry:
             self.see(answer, entry)
+            assert [(each.kind, each.attempt, each.text) for each in answer.errors] == entry.errors
             self.handed.append(answer)  # whoever looks at a task may act for its live delivery
         else:
             assert answer is TaskNotFoundError
@@ -794,6 +813,40 @@ class QueueMachine(RuleBasedStateMachine):
         freed = self.call(twice, lambda: self.q.forget(key))
         assert freed or twice or not known
 
+    # Export and import
+
+    @precondition(lambda self: self.steps % MOVES_EVERY == MOVES_EVERY - 1)
+    @rule()
+    def comes_over(self) -> None:
+        """An import into another queue gives the same export again, and the tasks of the model."""
+        lines = [*self.eyes.export()]
+        name = self.eyes.queue_name.replace(self.name_prefix, f"{self.name_prefix}b", 1)
+        with DPQ[Any](self.redis, name, clock=lambda: self.now) as other:
+            try:
+                other.import_(lines)
+                differing = {*[*other.export()][1:-1]} ^ {*lines[1:-1]}
+                assert not differing, differing
+                assert other.check() == []
+                assert other.import_(lines).before == len(self.model.tasks)
+                self.see_all(other)
+            finally:
+                self.drop(other)
+
+    def see_all(self, other: DPQ[Any]) -> None:
+        """The other queue has each task, and its groups in order are held as they were."""
+        found = [task for state in STATES for task in other.peek(1000, state)]
+        assert {task.id for task in found} == self.model.tasks.keys()
+        for task in found:
+            entry = self.model.tasks[task.id]
+            if entry.state in (DELAYED, DEAD):
+                self.see(task, replace(entry, token=0))
+            else:  # a lease stays behind
+                assert task.state in ("ready", "waiting")
+        for group in GROUPS:
+            waits = [entry for entry in self.model.held(group) if entry.until > self.now]
+            if waits and self.model.rules(group).in_order:
+                assert group not in {task.group for task in other.pop_many(100)}
+
     # After every step
 
     @invariant()
@@ -820,15 +873,19 @@ class QueueMachine(RuleBasedStateMachine):
             assert 0 <= stats.oldest_ready_seconds <= self.longest_ready(ready)
 
     def longest_ready(self, ready: list[Entry]) -> float:
-        return max(self.now - entry.first_due for entry in ready) / 1000
+        return max(0, *(self.now - entry.first_due for entry in ready)) / 1000
+
+    def drop(self, q: DPQ[Any]) -> None:
+        """Remove a queue, and the head of its family."""
+        q.drop()
+        if self.name_end:
+            with DPQ(self.redis, q.queue_name[1:].partition("}")[0]) as head:
+                head.drop()
 
     def teardown(self) -> None:
         if hasattr(self, "q"):
-            self.q.drop()
+            self.drop(self.q)
             self.q.close()
             self.eyes.close()
-            if self.name_end:
-                with DPQ(self.redis, self.q.queue_name[1:].partition("}")[0]) as head:
-                    head.drop()
             key = key_of(self.q.queue_name, "*")
             assert self.redis.keys(key.replace("{", "[{]")) == []

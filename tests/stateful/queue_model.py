@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations, pairwise
 from math import ceil
 from typing import Any
 
@@ -20,6 +21,9 @@ from dpq import Cost
 FREE, DELAYED, INVISIBLE, DEAD = "free", "delayed", "invisible", "dead"  # free: ready or waiting
 
 Number = int | float
+
+MOST_REQUESTS = 3
+"""The most requests that a task takes, of those that the machine pushes."""
 
 UNTIL_RELEASED = 90_000_000_000_000
 """When a task is due that waits for the end of a batch, ms."""
@@ -59,6 +63,7 @@ class Entry:
     visibility: float | None = None  # of its own, seconds
     time_limit: float | None = None
     unique_for: float | None = None
+    backoff: tuple[float, ...] | None = None  # of its own, seconds
     state: str = "new"
     until: int = 0  # due, lease end or time of death
     token: int = 0
@@ -74,6 +79,11 @@ class Entry:
     delay: int = 0  # from the end of the batch that it waits for
     reason: str = ""
     error: str | None = None
+    max_lapses: int | None = None
+    lapses: int = 0
+    errors: list[tuple[str, int, str]] = field(
+        default_factory=list
+    )  # kind, attempt, text; the newest first
     holds: bool = False  # it waits for its retry, and no other of its group runs
 
 
@@ -93,12 +103,14 @@ class Model:
 
     lifo: bool = False
     aging: float = 0
-    in_turn: bool = False  # fairness="round_robin"
+    in_turn: bool = False  # groups take turns
+    by_share: bool = False  # fairness="units"
     dead_max_tasks: int = 100_000
     dead_max_age: int = 90 * 86_400_000
     max_tasks: int | None = None
     max_waiting: int | None = None
     drops: bool = False  # when_full="drop_worst"
+    of_family: bool = False  # its limits are those of the queue named in its braces
     tasks: dict[str, Entry] = field(default_factory=dict)
     results: list[tuple[str, Any, int]] = field(
         default_factory=list
@@ -117,6 +129,10 @@ class Model:
         default_factory=dict
     )  # a group's, since when: from, to
     line: list[str] = field(default_factory=list)  # who stands where, as last seen
+    shares: Counter[str] = field(default_factory=Counter)  # requests of each group
+    beside: dict[tuple[str, str], list[int]] = field(
+        default_factory=dict
+    )  # of two groups beside each other: what one has taken more than the other, least and most
     paused_until: float = 0
     last_place: int = 0
     totals: Counter[str] = field(default_factory=Counter)
@@ -154,7 +170,7 @@ class Model:
         batch = self.batches.setdefault(name, Batch())
         if new_id is not None and batch.callback is None:
             batch.callback = new_id
-            self.push(new_id, push, now, default_max)
+            self.push(new_id, {**push, "delay": 1}, now, default_max)  # it takes no turn
             entry = self.tasks[new_id]
             entry.delay = round(push["delay"] * 1000)
             self.move(entry, DELAYED, UNTIL_RELEASED)
@@ -329,9 +345,11 @@ class Model:
                     f"{group!r} is closed, and has a head in ready"
                 )
             elif at <= now:
-                assert self.closed.get(group) == at, f"{group!r} could be open"
+                assert self.of_family or self.closed.get(group) == at, f"{group!r} could be open"
             elif not self.full(group):
-                assert at == self.moment(group, head, now), f"{group!r} opens at another moment"
+                moment = self.moment(group, head, now)
+                early = self.of_family and at < moment  # its head does not know the cost of a task
+                assert early or at == moment, f"{group!r} opens at another moment"
         self.closed = closed
 
     def see_ready(self, ids: list[str]) -> None:
@@ -350,6 +368,26 @@ class Model:
                 assert place < entry.place, f"{entry} stands behind a later push"
                 place = entry.place
         self.line = [self.in_line(self.tasks[task_id]) for task_id in ids]
+
+    def see_shares(self, ids: list[str]) -> None:
+        """The order in ready, where groups take turns by units: tasks without a group come first,
+        and groups that stand beside each other take the same, within one task of each.
+        """
+        tasks = [self.tasks[task_id] for task_id in ids]
+        for one, other in pairwise(tasks):
+            if one.priority == other.priority and other.group is None:
+                assert one.group is None, f"{other} stands behind a group"
+                assert one.place < other.place, f"{other} stands behind a later push"
+        heads = sorted((str(e.group), e.priority) for e in tasks if e.group is not None)
+        pairs = [(a, b) for (a, level), (b, same) in combinations(heads, 2) if level == same]
+        before, self.beside = self.beside, {}
+        for pair in pairs:
+            ahead = self.shares[pair[0]] - self.shares[pair[1]]
+            least, most = before.get(pair, (ahead, ahead))
+            self.beside[pair] = [min(least, ahead), max(most, ahead)]
+            bound = 2 * MOST_REQUESTS
+            assert max(most, ahead) - min(least, ahead) <= bound, f"{pair} share unequally"
+        self.line = [self.in_line(task) for task in tasks]
 
     def since(self, entry: Entry) -> tuple[int, int]:
         """When it took its turn, or its group did: not before, not after."""
@@ -440,8 +478,15 @@ class Model:
         for entry in leases:
             self.totals["expired_leases"] += 1
             if not entry.counted:
-                entry.attempts, entry.counted = entry.attempts + 1, True
-            if entry.attempts >= entry.max_attempts:
+                self.keep_error(entry, "lease expired", "lease expired")
+                entry.counted = True
+                if entry.max_lapses:
+                    entry.lapses += 1
+                else:
+                    entry.attempts += 1
+            if entry.max_lapses and entry.lapses >= entry.max_lapses:
+                self.bury(entry, now, "lapses spent", lapsed=True)
+            elif entry.attempts >= entry.max_attempts:
                 self.bury(entry, now, "lease expired", lapsed=True)
             else:
                 self.put(entry, now, 0, lapsed=True)
@@ -455,6 +500,13 @@ class Model:
         for group in opened:
             del self.closed[group]
         return len(leases) + moved + len(opened)
+
+    def keep_error(self, entry: Entry, kind: str, text: str) -> None:
+        """The last eight, but of several 429s in a row the last."""
+        if kind == "rate limited" and entry.errors and entry.errors[0][0] == kind:
+            del entry.errors[0]
+        attempt = entry.attempts + (not entry.counted or entry.max_lapses is not None)
+        entry.errors = [(kind, max(attempt, 1), text), *entry.errors][:8]
 
     def too_late(self, entry: Entry, now: int) -> bool:
         """It should have started before now, and has not."""
@@ -536,6 +588,8 @@ class Model:
                 visibility=push["visibility"],
                 time_limit=push["time_limit"],
                 unique_for=push["unique_for"],
+                backoff=push["backoff"],
+                max_lapses=push["max_lapses"],
             )
             self.tasks[new_id] = entry
             self.into(entry, push["batch"])
@@ -549,6 +603,7 @@ class Model:
         if mode in ("update", "rerun"):
             held.visibility, held.time_limit = push["visibility"], push["time_limit"]
             held.unique_for = push["unique_for"]
+            held.backoff = push["backoff"]
         if mode in ("update", "rerun") and every:
             held.slack = slack
             if mode == "rerun" or not same:
@@ -567,11 +622,14 @@ class Model:
             if held.state == DEAD:
                 self.start_over(held, now)
                 held.first_due, held.max_attempts, held.expires = now + wait, most, expires
-                held.reason, held.error = "", None
+                held.reason, held.error, held.max_lapses = "", None, push["max_lapses"]
                 self.put(held, now, wait)
             elif held.state == INVISIBLE:
                 if mode == "rerun":
                     held.rerun, held.max_attempts, held.expires = now + wait, most, expires
+                    if push["max_lapses"] is None:
+                        held.lapses = 0
+                    held.max_lapses = push["max_lapses"]
             else:
                 if mode == "rerun":
                     self.disown(held)
@@ -580,7 +638,7 @@ class Model:
 
     def start_over(self, entry: Entry, now: int) -> None:
         """As a new task: nothing has been tried, and no old token is live."""
-        entry.attempts = entry.deliveries = entry.deferrals = 0
+        entry.attempts = entry.deliveries = entry.deferrals = entry.lapses = 0
         entry.enqueued = now
         self.disown(entry)
 
@@ -658,6 +716,8 @@ class Model:
         own = entry.visibility
         self.take(entry, now + (visibility if own is None else round(own * 1000)))
         self.grants += 1
+        if entry.group is not None:
+            self.shares[entry.group] += max(1, named(entry.cost)[""])
         entry.granted = Granted(self.grants, Fraction(now), entry.cost, self.changes)
         for scope in {None, entry.group}:
             self.gate(scope).charge(entry.id, entry.cost, now, self.grants, self.pops)
@@ -665,6 +725,7 @@ class Model:
 
     def pop_task(self, task_id: str, force: bool, now: int, visibility: int) -> list[Entry]:
         """Lease this task, wherever it stands, if its limits let it run."""
+        self.beside.clear()  # its group may be ahead then
         if self.paused_until > now:
             return []
         self.upkeep(now)
@@ -774,6 +835,7 @@ class Model:
 
     def spent(self, entry: Entry, told: dict[str, int], now: int) -> bool:
         """What a delivery has spent, once for each unit; False if it has told all before."""
+        self.beside.clear()  # a group may move by that
         granted = entry.granted
         assert granted
         fresh = {unit: units for unit, units in told.items() if unit not in granted.told}
@@ -792,6 +854,8 @@ class Model:
         assert entry.granted
         self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
         first = self.defer(entry)
+        if first:
+            self.keep_error(entry, "rate limited", f"429: retry after {wait / 1000:.14g} s")
         self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
         self.hold(entry)
         if scope != "task":
@@ -818,6 +882,7 @@ class Model:
         """One attempt is spent, unless the end of the lease has counted it."""
         if priority is not None:
             entry.priority = priority
+        self.keep_error(entry, "failed", error or "")
         if not entry.counted:
             entry.attempts, entry.counted = entry.attempts + 1, True
         entry.settled, entry.error = "fail", error
@@ -836,6 +901,7 @@ class Model:
         """The holder buries it."""
         if priority is not None:
             entry.priority = priority
+        self.keep_error(entry, "buried", reason)
         entry.settled = "bury"
         self.bury(entry, now, reason)
 
@@ -866,10 +932,12 @@ class Model:
         return True
 
     def purge(self, state: str | None, now: int) -> int:
-        """Remove the tasks of one state, or all."""
+        """Remove the tasks of one state, or all, with the results that are kept."""
         gone = list(self.tasks.values()) if state is None else self.in_state(state)
         if state is None:
             self.seen.clear()
+        if state is None:
+            self.results.clear()
         for entry in gone:
             self.remove(entry)
         self.settle(now)
@@ -883,6 +951,7 @@ class Model:
             if entry is None or entry.state != DEAD:
                 continue
             entry.attempts, entry.expires, entry.reason, entry.rerun = 0, None, "", None
+            entry.lapses = 0
             self.put(entry, now, int(done * spacing))
             done += 1
         self.totals["replayed"] += done

@@ -74,6 +74,7 @@ def test_push_defaults():
         "key": None,
         "on_duplicate": "keep",
         "max_attempts": None,
+        "max_lapses": None,
         "expires_in": None,
         "every": None,
         "cron": None,
@@ -84,6 +85,7 @@ def test_push_defaults():
         "member": None,
         "batch": None,
         "unique_for": None,
+        "backoff": None,
     }
 
 

@@ -46,7 +46,7 @@ def test_batch(delivery):
 def test_plain_record(group, counts):
     """A plain record has four numbers and the group; what it does not say is as usual."""
     record = counts + b"q18bcfe56800000000000000007 -5\t" + group.encode()
-    reply = [b"delayed", b"1700000000500", record, b'"\\n"']
+    reply = [b"delayed", b"1700000000500", record, b'"\\n"', b""]
     [task] = replies.read_stored(CODEC, ["id"], reply)
     assert (task.id, task.payload, task.priority, task.group) == ("id", "\n", -5, group or None)
     expected = (12, 2, 3, 2) if counts else (0, 1, 0, 0)
@@ -144,8 +144,8 @@ def test_stored_states():
     """A look shows the time that belongs to the state, and None for an unknown id."""
     reply: list[Any] = []
     for state in ("ready", "delayed", "invisible", "waiting"):
-        reply += [state.encode(), b"1700000000500", RECORD, b"1"]
-    *tasks, unknown = replies.read_stored(CODEC, list("abcde"), [*reply, b"", b"0", b"", b""])
+        reply += [state.encode(), b"1700000000500", RECORD, b"1", b""]
+    *tasks, unknown = replies.read_stored(CODEC, list("abcde"), [*reply, b"", b"0", b"", b"", b""])
     assert unknown is None
     later = START + timedelta(milliseconds=500)
     assert [task.state for task in tasks] == ["ready", "delayed", "invisible", "waiting"]

@@ -1,5 +1,6 @@
 """What both workers decide, without a server: handlers, order of queues, ends, bounds."""
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable
@@ -311,6 +312,8 @@ def test_what_cannot_be_counted_is_not_gone() -> None:
         ({"visibility": 0}, "visibility"),
         ({"time_limit": 0}, "time_limit"),
         ({"time_limit": float("nan")}, "time_limit"),
+        ({"backoff": [1, 5]}, r"backoff is \[1, 5\].* to the queue"),
+        ({"backoff": asyncio.sleep}, "no coroutine"),
         ({"grace": -1}, "grace"),
         ({"grace": None}, "grace"),
     ],

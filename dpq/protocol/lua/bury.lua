@@ -1,26 +1,26 @@
 -- bury: make a task a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches cancelled
+--       tracked events trail batches cancelled errors
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  id
+-- ARGV[2]  id         "" for the one event of many tasks: nothing else is done
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  reason     why the task is buried, a single line
+-- ARGV[4]  reason     why the task is buried, a single line; with id "", the detail of the event
 -- ARGV[5]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[6]  priority   as text, for its replay; "" to keep it; or left out
 -- ARGV[7]  residual   what the double of the priority lost; or left out
--- ARGV[8]  told       "" for one task of many, which has no event; how many were buried, with id "", for their one
---                     event, and nothing else is done; or left out
+-- ARGV[8]  source     where the error comes from, as in keep_error; ""; or left out
+-- ARGV[9]  told       "" for one task of many, which has no event; with id "", the name of who has acted; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
 -- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local priority, residual, told = ARGV[6], ARGV[7], ARGV[8]
+local priority, residual, source, told = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
--- Needs: now, rank, fence, place, bury, times, producers, event
+-- Needs: now, rank, fence, place, bury, times, producers, event, keep_error
 if id == '' then
-  tell('by_hand', '', '', '', string.format('buried %s running: %s', told, reason))
+  tell('by_hand', '', '', '', reason, 'by', told)
   return 1
 end
 local task, refused = fence(id, token, 'b')
@@ -35,6 +35,7 @@ leave(id, task)
 set_priority(task, priority, residual)
 count_time(token, 1000)
 store_times('f')
+keep_error(id, task, 'b', reason, source)
 task.delivery = 'b'
 bury(id, task, reason, told == '')
 admit()

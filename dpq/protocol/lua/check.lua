@@ -3,10 +3,10 @@
 -- each report is true.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches recent
+--       tracked events trail batches errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       a repair goes over them in this order: waiting, ready, groups, meta, payload, delayed, invisible,
---                     dead, keys, events (moments that next_event lacks)
+--                     dead, keys, errors, events (moments that next_event lacks)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 -- ARGV[5]  mend       "1": mend each problem; else only look, and call no command that writes
@@ -23,7 +23,7 @@ if refused then
 end
 local mends = mend == '1'
 -- Needs: record, notice, groups, place, next, member, problem, diagnose, mend, regroup, go_on, page, waits,
---        seen_keys
+--   notes, marks, seen_keys
 if mends then
   go_on()
 end
@@ -59,6 +59,8 @@ local function look_at_entry(name, value)
     problem('key of another task', id, name)
   elseif task and order and place_of(set, id, task) ~= name then
     problem('stale place', id, name)
+  elseif set == errors and task and string.byte(note_of(task, FAILURES) or '0') == 48 then
+    problem('errors not noted', id)
   else
     stale = order and not task -- the walk through meta reports this record
     if task and group and not torn[group] and redis.call('HEXISTS', groups, group) == 0
@@ -68,7 +70,7 @@ local function look_at_entry(name, value)
     end
   end
   if mends and stale and set ~= payload then
-    redis.call(set == keys and 'HDEL' or 'ZREM', set, name)
+    redis.call((set == keys or set == errors) and 'HDEL' or 'ZREM', set, name)
   end
   if mends and not raw then
     salvage(id)
@@ -81,6 +83,13 @@ for i = 1, #page[2], 2 do
   if set == meta then
     look_at_task(name, value, mends, torn)
     look_at_wait(name, value, mends)
+  elseif set == groups and string.byte(name) == 9 then -- what a group has spent (shares)
+    if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S*$') then
+      problem('bad share', string.sub(name, 2), value)
+      if mends then
+        redis.call('HDEL', groups, name)
+      end
+    end
   elseif set == groups then
     local _, _, shown = head_in(value)
     if not redis.call('ZSCORE', ready, shown or '') then

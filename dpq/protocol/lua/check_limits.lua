@@ -10,7 +10,8 @@
 -- ARGV[5]  mend       "1": mend each problem; else only look, and call no command that writes
 --
 -- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
--- knows another format (refusal).
+-- knows another format (refusal). {"-20"}: the family has other queues than the client knows: read the settings
+-- (configure), and begin with this part again.
 -- Lost reply: safe to send again; a mended problem is not named a second time.
 local time, part, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
@@ -19,36 +20,15 @@ local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
+-- Needs: kinship
+local listed = redis.call('HGET', shared, 'family') or redis.call('HGET', copies, 'kept.family')
+if part == 'tracked' and not knows_kin(listed) then -- else the leases of an unknown queue would look like damage
+  return { '-20' }
+end
 local mends = mend == '1'
--- Needs: record, problem, gate, booked, notes, marks, counted, open_or_close, place, noted, settings, go_on
+-- Needs: record, problem, counted, open_or_close, place, noted, settings, stale, go_on
 if mends then
   go_on()
-end
-
--- Returns true if an entry of tracked is to go. It is the lease of a task, or of a permit, or a caller. If its time is
--- over, that is no problem.
-local function has_ended(member)
-  local line, ends = string.match(member, '^([^\11]*)\11.*\11(%d+)%l[^\11]*$')
-  local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
-  if string.byte(member) == 14 then -- a producer that waits for room (producers)
-    return tonumber(string.match(member, '\14(%d+) [^\14]*$') or 0) <= now
-  elseif line then
-    local known = gate_of(line).booked
-    local lost = tonumber(ends) > instant and not (known and known[2] > instant)
-    return lost and problem('caller in no line', member, 'in tracked') or tonumber(ends) <= instant
-  elseif id and is_permit(id) then
-    return not permit_out(id)
-  elseif member == '\t' then -- waiters at a full queue
-    return false
-  elseif kin and (string.find(member, '\12', 1, true) or id and redis.call('HEXISTS', meta, id) == 0) then
-    return false -- a queue of the family in its line, or a lease of another queue
-  end
-  local task = id and read(redis.call('HGET', meta, id) or '')
-  local runs_as = task and live_note(task, RUNS_AS)
-  local fits = task and (scope == '' or task.group == scope or runs_as and scope == task.group .. '\t' .. runs_as)
-  local waits = task and task.deliveries ~= '0' and redis.call('ZSCORE', delayed, id) -- for its retry (hold)
-  local counts = fits and (waits or redis.call('ZSCORE', invisible, id))
-  return not counts and problem('lease that has ended', member, 'in tracked')
 end
 
 local set = ({ limits = limits, kept = copies, tracked = tracked, invisible = invisible })[part]
@@ -59,6 +39,9 @@ end
 reply[1] = page[1]
 if not set then
   look_at_settings(mends)
+  if shared ~= conf and redis.call('HGET', conf, 'format') and not is_listed(listed) then
+    problem('not in its family', conf, 'in conf of the head')
+  end
 end
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
@@ -67,17 +50,18 @@ for i = 1, #page[2], 2 do
   elseif set == copies then
     look_at_copy(name, value, mends)
   elseif set == tracked then
-    if has_ended(name) and mends then
+    if is_stale(name) and mends then
       redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^\14?([^\t\11\14]*)')] = true -- a consumer may wait for the end of this lease
+      stirred[string.match(name, '^\14?([^\t\11\12\14]*)')] = true -- a consumer may wait for the end of this lease
     end
   else
     local task = read(redis.call('HGET', meta, name) or '')
-    local member = task and counted_as(name, task)
-    if member and not redis.call('ZSCORE', tracked, member) then
-      problem('lease not counted', name, task.group)
-      if mends then
-        redis.call('ZADD', tracked, '0', member)
+    for _, member in ipairs(task and entries_of(name, task) or {}) do
+      if not redis.call('ZSCORE', tracked, member) then
+        problem('lease not counted', name, member == '\t' .. name and '' or task.group)
+        if mends then
+          redis.call('ZADD', tracked, '0', member)
+        end
       end
     end
   end

@@ -11,8 +11,8 @@
 -- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost
 -- setting it returns the copy; a call that writes restores the setting. In these cases it writes nothing, and leaves
 -- the error to the client: the queue has another format; a named value differs from the stored value (without
--- `partition_count` a queue has one partition); LIFO would meet aging; round robin would meet LIFO or aging. Returns {}
--- if conf is of another type (nothing written).
+-- `partition_count` a queue has one partition); LIFO would meet aging; turns of groups would meet LIFO or aging; turns
+-- by units would meet partitions. Returns {} if conf is of another type (nothing written).
 -- Lost reply: safe to send again, the second answer is the same.
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
@@ -35,7 +35,7 @@ end
 local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- only a later partition has such a key
 local agreed = (stored('format') or format) == format
 local together, bounded = {}, false
-for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
+for _, name in ipairs({ 'order', 'aging', 'fairness', 'partition_count' }) do
   together[name] = stored(name)
 end
 for i = 4, #args, 2 do
@@ -45,7 +45,9 @@ for i = 4, #args, 2 do
   bounded = bounded or string.find(args[i], '^max_')
 end
 local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- also if it cannot be read
-if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
+local turns, by_share = together.fairness or 'none', string.find(together.fairness or '', '^units')
+if lifo and ages or (turns == 'round_robin' or by_share) and (lifo or ages)
+  or by_share and (together.partition_count or '1') ~= '1' then
   agreed = false
 end
 if not agreed or create == '0' and #args == 3 then
@@ -62,21 +64,23 @@ if #there + #lost > 0 then -- full memory refuses new queues only
   -- Needs: go_on
   go_on()
 end
-if shared ~= conf then -- this queue joins the family
-  local of_head = redis.call('HMGET', shared, 'family', 'partition_count')
-  local members = of_head[1] or shared
-  if (of_head[2] or '1') ~= '1' then
-    return { 'family_refused', 'its family is a queue with partitions, which can be the head of no family' }
-  elseif not string.find('\n' .. members .. '\n', '\n' .. conf .. '\n', 1, true) then
-    local _, count = string.gsub(members, '\n', '')
-    if count >= MOST_KIN then
-      return { 'family_refused', string.format('its family has %d queues, which is the most', count + 1) }
-    end
-    redis.call('HSET', shared, 'family', members .. '\n' .. conf)
+local members = shared ~= conf and (redis.call('HGET', shared, 'family') or copy_of.family or shared)
+if members then -- this queue joins the family
+  local _, kin_count = string.gsub(members, '\n', '')
+  local joins = not string.find('\n' .. members .. '\n', '\n' .. conf .. '\n', 1, true)
+  if (redis.call('HGET', shared, 'partition_count') or '1') ~= '1' then
+    return { 'family_refused', 'partitions' }
+  elseif joins and kin_count >= MOST_KIN then
+    return { 'family_refused', members }
   end
+  members = joins and members .. '\n' .. conf
   redis.call('HSETNX', shared, 'format', format)
 end
 restore(lost)
+if members then
+  redis.call('HSET', shared, 'family', members)
+  redis.call('HSET', copies, 'kept.family', members)
+end
 -- Programs of 22 November 2026 compare only `partitions` at each call, with their number of partitions. This text is no
 -- number, so each call of theirs is refused (docs/design.md, "Another storage format"). The number of partitions stands
 -- in `partition_count`.
@@ -84,7 +88,7 @@ redis.call('HSET', conf, 'format', format, 'partitions', '(storage format ' .. f
 if ages and not redis.call('HGET', conf, 'aging_since') then
   redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due at this time
 end
-if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
+if turns == 'round_robin' and not redis.call('HGET', conf, 'turns') then
   redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- continue the sequence so far
 end
 if bounded then
@@ -107,8 +111,8 @@ end
 local names, values, copied = settings()
 for i, name in ipairs(names) do
   if values[i] and not copied[i] then
-    local of_family = name == 'queue_rules' or name == 'limited'
-    redis.pcall('HSET', of_family and copies or stats, 'kept.' .. name, values[i])
+    local _, home = setting_keys(name)
+    redis.pcall('HSET', home, 'kept.' .. name, values[i])
   end
 end
 local reply = redis.call('HGETALL', conf)

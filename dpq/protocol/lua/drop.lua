@@ -1,37 +1,46 @@
 -- drop: remove the whole queue, with its tasks, settings and totals.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail batches cancelled results progress recent
+--       tracked workers history events trail batches cancelled results progress errors recent
+-- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns how many keys of the queue were stored.
+-- Returns how many keys of the queue were stored. In a family the limits stay for the other queues, so each lease ends
+-- in them. -5: more than 250 tasks run or are delayed: purge these in steps, then call again. -21: the queue is the
+-- head of a family that has other queues. In both cases nothing has changed.
 -- Lost reply: safe to send again.
-if shared ~= conf then -- the limits stay for the other queues of the family
-  local members = {}
-  for each in string.gmatch(redis.call('HGET', shared, 'family') or '', '[^\n]+') do
-    members[#members + 1] = each ~= conf and each or nil
+local time = ARGV[1]
+
+local MOST, removed = 250, 0
+-- Needs: now
+if shared ~= conf then
+  if redis.call('ZCARD', invisible) + redis.call('ZCARD', delayed) > MOST then
+    return -5
   end
-  if members[2] then
-    redis.call('HSET', shared, 'family', table.concat(members, '\n'))
-  else -- only the head is left
-    redis.call('HDEL', shared, 'family')
-  end
-  local cursor = '0'
-  repeat -- the leases of its tasks end, and it leaves all lines
-    local page = redis.call('ZSCAN', tracked, cursor, 'COUNT', '1000')
-    cursor = page[1]
-    for i = 1, #page[2], 2 do
-      local id = string.match(page[2][i], '([^\t]*)$')
-      if redis.call('HEXISTS', meta, id) == 1 or string.find(page[2][i], ' ' .. conf .. ' ', 1, true) then
-        redis.call('ZREM', tracked, page[2][i])
+  -- Needs: record, place
+  for _, set in ipairs({ invisible, delayed }) do
+    for _, id in ipairs(redis.call('ZRANGE', set, '0', '-1')) do
+      local task = read(redis.call('HGET', meta, id) or '')
+      if task then
+        leave(id, task)
       end
     end
-  until cursor == '0'
+  end
+  admit(true)
+  local others = {}
+  for each in string.gmatch(redis.call('HGET', shared, 'family') or '', '[^\n]+') do
+    others[#others + 1] = each ~= conf and each or nil
+  end
+  if others[2] then
+    redis.call('HSET', shared, 'family', table.concat(others, '\n'))
+    redis.call('HSET', copies, 'kept.family', table.concat(others, '\n'))
+  else -- only the head is left
+    redis.call('HDEL', shared, 'family')
+    redis.call('HDEL', copies, 'kept.family')
+  end
 elseif redis.call('HGET', conf, 'family') then
-  return redis.error_reply('ERR DPQ: drop the other queues of this family first')
+  return -21
+else -- no other queue has these limits
+  removed = redis.call('UNLINK', limits, gates, tracked)
 end
-local removed = redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys,
-  conf, stats, wake, tick, workers, history, events, trail, batches, cancelled, results, progress, recent)
-if shared == conf then -- no other queue has these limits
-  removed = removed + redis.call('UNLINK', limits, gates, tracked)
-end
-return removed
+return removed + redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys,
+  conf, stats, wake, tick, workers, history, events, trail, batches, cancelled, results, progress, errors, recent)

@@ -18,10 +18,7 @@ local function extend(id, token, ms)
   end
   if not redis.call('ZSCORE', invisible, id) then
     leave(id, task)
-    local entry = counted_as(id, task)
-    if entry then -- the task counts as running again
-      redis.call('ZADD', tracked, '0', entry)
-    end
+    count_anew(id, task) -- the task counts as running again
   end
   redis.call('ZADD', invisible, now + ms, id)
   notice(ms)

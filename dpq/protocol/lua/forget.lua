@@ -1,8 +1,8 @@
 -- forget: free seen keys, so that a push adds a task under them again.
 --
 -- Keys: keys recent
--- ARGV[1]  most       without a key: seen keys at most
--- ARGV[2]  key        the key to free; or left out
+-- ARGV[1]  most       seen keys at most, if no key is named
+-- ARGV[2]  key        the key to free; "" for any seen keys
 --
 -- Returns how many keys it has freed. A key that a stored task has is not freed. Without a key it returns how many
 -- entries it has removed; call again until it returns 0.
@@ -10,12 +10,12 @@
 local most, key = tonumber(ARGV[1]), ARGV[2]
 
 local freed = 0
-for _, each in ipairs(key and { key } or redis.call('ZRANGE', recent, '0', most - 1)) do
+for _, each in ipairs(key ~= '' and { key } or redis.call('ZRANGE', recent, '0', most - 1)) do
   local seen = string.find(redis.call('HGET', keys, each) or '', '\t', 1, true)
   if seen then
     redis.call('HDEL', keys, each)
   end
-  if seen or not key then
+  if seen or key == '' then
     freed = freed + 1
     redis.call('ZREM', recent, each)
   end

@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches recent
+--       tracked events trail batches errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -9,11 +9,12 @@
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7]  partitions that the client knows
--- ARGV[8..]            line, state, id, when, record, payload: the number of the line; ready, delayed or dead; the
---                     moment in delayed or dead, ms. A gate has the state "gate", its scope as its id ("" for the
---                     queue) and its text as its record: it is stored if the scope has none. So has a batch, with its
---                     name: it is stored if the name is free. So has a seen key, with the key, and its text as `keys`
---                     has it: it is stored if the key is free
+-- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held
+--                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors
+--                     as they are stored, or "". A gate has the state "gate", its scope as its id ("" for the queue)
+--                     and its text as its record: it is stored if the scope has none. So has a batch, with its name: it
+--                     is stored if the name is free. So has a seen key, with the key, and its text as `keys` has it: it
+--                     is stored if the key is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -25,7 +26,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, notice, event, trail, marks, others
+-- Needs: now, refusal, record, body, place, hold, notice, event, trail, marks, others
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -34,10 +35,10 @@ end
 local noted, upto = string.match(settings[5] or '', '^(%S+) (%d+)$')
 upto = noted == export and tonumber(upto) or 0
 
-local fresh, claimed, met, words = {}, {}, 0, { ready = true, delayed = true, dead = true }
-for i = 8, #args, 6 do
+local fresh, claimed, met, others = {}, {}, 0, { gate = true, batch = true, seen = true }
+for i = 8, #args, 7 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
-  if tonumber(line) > upto and not words[state] then
+  if tonumber(line) > upto and others[state] then
     fresh[#fresh + 1] = { at = i }
   elseif tonumber(line) > upto then
     local task = read(raw)
@@ -63,10 +64,11 @@ end
 
 local added, heavy_too = 0, false
 for _, each in ipairs(fresh) do
-  local task, state, id, when, raw, text = each.task, unpack(args, each.at + 1, each.at + 5)
+  local task, state, id, when, raw, text, kept = each.task, unpack(args, each.at + 1, each.at + 6)
   if not task then
     add_other(state, id, raw)
   else
+    if kept ~= '' then redis.call('HSET', errors, id, kept) end
     task.inline = inline(text, settings[4])
     redis.call('HSET', meta, id, write(task))
     if task.inline == '' then
@@ -81,8 +83,11 @@ for _, each in ipairs(fresh) do
     else
       redis.call('ZADD', state == 'dead' and dead or delayed, when, id)
     end
-    if state == 'delayed' then
+    if state == 'delayed' or state == 'held' then
       notice(tonumber(when) - now)
+    end
+    if state == 'held' then
+      hold(id, task)
     end
     note('pushed', task.group, '', id, 'priority ' .. task.priority .. ', imported')
     added = added + 1
@@ -93,10 +98,8 @@ if heavy_too then
 end
 if added > 0 then -- every queue with tasks has `pushed`
   local counted = not (settings[3] == 'round_robin' or settings[2])
-  local reached = tonumber(redis.call('HINCRBY', stats, 'pushed', '0'))
-  if not counted then
-    reached = tonumber(redis.call('HGET', conf, 'turns') or '0') or 0
-  end
+  local pushed = redis.call('HINCRBY', stats, 'pushed', '0')
+  local reached = tonumber(counted and pushed or redis.call('HGET', conf, 'turns') or '0') or 0
   if highest > reached then
     redis.call('HSET', counted and stats or conf, counted and 'pushed' or 'turns', string.format('%.0f', highest))
     if counted then -- `pushed` counts these as well (tally)

@@ -1,7 +1,7 @@
 -- pop: do the upkeep that is due, then lease the best ready tasks that may run now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches
+--       tracked events trail batches errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000; -n reads the first n tasks, and leases none (a look)
 -- ARGV[3]  visibility the lease, ms
@@ -29,8 +29,7 @@
 -- Lost reply: the tasks stay leased, without a holder, until their leases run out. Each then counts as an attempt. The
 -- units that these tasks took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
-local wanted, forced = ARGV[8], ARGV[9]
+local batch, waiter, partitions, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 -- Needs: now, refusal, of_family
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
@@ -50,10 +49,9 @@ if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   return rest(waiter, format, tonumber(paused ~= 'inf' and paused or ''))
 end
 if soonest and not (soonest > instant) then -- NaN comes here, too: the moment is unknown
-  soonest = 0
   -- Needs: upkeep, go_on
   go_on()
-  moved = upkeep(batch, true)
+  moved, soonest = upkeep(batch, true), 0
   if moved >= batch then
     return { -5 }
   end
@@ -99,8 +97,13 @@ end
 local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
 token = last and last > token and last < 9e15 and last or token -- a larger number is not exact: damage
 -- Needs: take
-local metas, rotten = {}, {}
+local metas, rotten, reply, least = {}, {}, nil, nil
 local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token }
+function taken.spend(...)
+  -- Needs: spend
+  taken.spend = spend
+  spend(...)
+end
 if wanted then
   -- Needs: wanted
   take_wanted(taken, wanted, forced, judge, crown)
@@ -115,7 +118,6 @@ if taken.changes then
   -- Needs: change
   change(taken)
 end
-local reply, least
 if #metas > 0 then
   -- Needs: lease
   reply, least = lease(taken, visibility, settings[6])

@@ -1,7 +1,7 @@
 -- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       events trail batches cancelled
+--       events trail batches cancelled errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing
@@ -14,7 +14,7 @@
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
--- Needs: now, record, place, cancelled, member, event, batches, producers
+-- Needs: now, record, place, cancelled, member, event, batches, producers, forget
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
@@ -32,14 +32,10 @@ for _, member in ipairs(members) do
     end
     leave(id, task)
     vacated[task.group] = true
-    if task.key ~= '' then
-      redis.call('HDEL', keys, task.key)
-    end
     batching().count(state ~= 'dead' and batch_in(task.options), 'left', 'removed')
   end
   redis.call('ZREM', set, member)
-  redis.call('HDEL', meta, id)
-  redis.call('HDEL', payload, id)
+  forget(id, task)
   removed = removed + 1
 end
 if told and told + removed > 0 then

@@ -23,6 +23,7 @@ for i = 5, #args do
   if task and redis.call('ZREM', dead, id) == 1 then
     local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- no task is due later than in 10 years
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
+    task.options = string.gsub(task.options, '\24(%d %d+) %d+', '\24%1 0') -- its lapses
     redis.call('HSET', meta, id, write(task))
     note('replayed', task.group, '', id, string.format('%.0f ms', ms))
     back(id, task, ms, true)

@@ -1,10 +1,11 @@
 -- bury: move tasks to the dead letters, and tell of it.
--- Keys: stats
--- Needs: now, record, event, trail, trim, layout, batches
+-- Keys: stats errors
+-- Needs: now, record, event, trail, trim, layout, batches, marks
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason, silent), which makes a task a dead letter; if silent, only the trail notes it.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
-  expired = 'buried_expired', ['payload missing'] = 'buried_payload_missing' } -- totals
+  ['lapses spent'] = 'buried_lapses_spent', expired = 'buried_expired',
+  ['payload missing'] = 'buried_payload_missing' } -- totals
 
 local function die(id, task, reason, batch, silent)
   lay_down(id, task, reason)
@@ -27,5 +28,6 @@ end
 local function rescue(id, raw)
   local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
   task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''
+  task.options = redis.call('HEXISTS', errors, id) == 1 and FAILURES .. '1' or ''
   die(id, task, 'bad record', batch_in(raw or ''))
 end

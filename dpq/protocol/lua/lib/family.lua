@@ -21,7 +21,7 @@ local function family()
         freed = true
       end
     end
-    if freed then
+    if freed and redis.call('EXISTS', kin[i]) == 1 then -- else it is dropped, and the client does not know that yet
       redis.call('HDEL', kin[i], 'shut_until', 'watched')
       redis.call('ZADD', kin[i + 2], '0', 'w')
       redis.call('ZADD', kin[i + 3], '0', 'w')

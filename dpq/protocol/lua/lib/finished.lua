@@ -1,8 +1,9 @@
--- finished: count the tasks of batches that an ack finishes.
--- Keys: dead
--- Needs: batches
+-- finished: count the tasks of batches that an ack finishes, and forget their errors.
+-- Keys: dead errors
+-- Needs: batches, marks
 -- Gives: count_finished(ids, gone_at, again, raws), for the variables of ack with these names, before the tasks leave
---        dead. A dead task that comes back, since it was pushed again while it ran, is counted first.
+--        dead. A dead task that comes back, since it was pushed again while it ran, is counted first. It keeps its
+--        errors.
 local function count_finished(ids, gone_at, again, raws)
   local counted = {} -- the call may name a task twice
   local function count_each(indexes, comes_back)
@@ -18,4 +19,9 @@ local function count_finished(ids, gone_at, again, raws)
 
   count_each(again, true)
   count_each(gone_at)
+  for _, i in ipairs(gone_at) do
+    if string.find(raws[i], FAILURES, 1, true) then
+      redis.call('HDEL', errors, ids[i])
+    end
+  end
 end

@@ -4,7 +4,8 @@
 -- Needs: now
 -- Gives: settings(), the names of all settings that have copies; their values in conf (false if unreadable); and their
 --        copies;
---        settings_lost(), {name, text, ...}: the settings that only have a copy. A pause that is over is not lost.
+--        settings_lost(), {name, text, ...}: the settings that only have a copy. A pause that is over is not lost;
+--        setting_keys(name), the keys `conf` and `stats` that hold a setting: the head's, if it is the family's.
 
 -- The words that a setting may be; digits are readable as well, unless `digits` is false. Settings that are missing
 -- here, such as aging, are not checked: the client reports them if it cannot read them.
@@ -13,10 +14,17 @@ local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_u
   payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {}, max_tasks = {}, max_waiting = {},
   when_full = { refuse = 1, drop_worst = 1, digits = false }, seen_max_keys = {} }
 
+local function setting_keys(name)
+  if name == 'queue_rules' or name == 'limited' or name == 'family' then
+    return shared, copies
+  end
+  return conf, stats
+end
+
 local function settings()
   local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partition_count',
     'dead_max_tasks', 'dead_max_age', 'trail_max_events', 'max_tasks', 'max_waiting', 'when_full', 'seen_max_keys',
-    'queue_rules', 'limited', 'paused_until' }
+    'queue_rules', 'limited', 'paused_until', 'family' }
   local fields = {}
   for i, name in ipairs(names) do
     fields[i] = 'kept.' .. name
@@ -24,7 +32,7 @@ local function settings()
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
   if shared ~= conf then -- the limits are those of the family
     for i, name in ipairs(names) do
-      if name == 'queue_rules' or name == 'limited' then
+      if setting_keys(name) == shared then
         stored[i] = redis.call('HGET', shared, name)
         copied[i] = redis.call('HGET', copies, fields[i])
       end

@@ -1,7 +1,7 @@
 -- restore: restore lost settings from their copies (lost). If all of conf is lost, the gate of the queue's own limit is
 -- lost as well, and then counts as spent. The turns are lost, too: they go on behind all others.
 -- Keys: conf copies shared
--- Needs: now, closing
+-- Needs: now, closing, lost
 -- Gives: restore(lost), for what settings_lost (lost) gives.
 local function restore(lost)
   local known = {}
@@ -9,8 +9,7 @@ local function restore(lost)
     known[lost[i]] = lost[i + 1]
   end
   for i = 1, #lost, 2 do
-    local of_family = lost[i] == 'queue_rules' or lost[i] == 'limited'
-    redis.call('HSET', of_family and shared or conf, lost[i], lost[i + 1])
+    redis.call('HSET', (setting_keys(lost[i])), lost[i], lost[i + 1])
   end
   if known.format or known.queue_rules and shared ~= conf then
     local shut = redis.call('HGET', copies, 'kept.shut_until')

@@ -5,7 +5,8 @@
 local TOTALS = {
   'pushed', 'pu', 'popped', 'po', 'acked', 'ak', 'failed', 'fa', 'deferred', 'df', 'expired_leases', 'xl',
   'buried', 'bu', 'replayed', 're', 'dropped', 'dr', 'rate_limited', 'rl',
-  'buried_attempts_spent', 'ba', 'buried_lease_expired', 'bl', 'buried_expired', 'bx', 'buried_payload_missing', 'bm',
+  'buried_attempts_spent', 'ba', 'buried_lease_expired', 'bl', 'buried_lapses_spent', 'bs', 'buried_expired', 'bx',
+  'buried_payload_missing', 'bm',
   'rate_limited_403', 'm403', 'rate_limited_503', 'm503', 'rate_limited_529', 'm529', 'rate_limited_other', 'm0',
 }
 

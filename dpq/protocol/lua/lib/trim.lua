@@ -1,18 +1,9 @@
 -- trim: store dead letters, and keep to the caps of their number and their age.
--- Keys: payload meta dead keys conf stats
--- Needs: now, record, trail, layout
--- Gives: forget(id, task), which removes all that is stored of a task;
---        lay_down(id, task, reason), which stores a task as a dead letter, and calls those who wait for its result;
+-- Keys: meta dead conf stats
+-- Needs: now, record, trail, layout, forget
+-- Gives: lay_down(id, task, reason), which stores a task as a dead letter, and calls those who wait for its result;
 --        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,
 --        unless the queue has others. It returns how many it has dropped.
-local function forget(id, task)
-  redis.call('HDEL', payload, id)
-  redis.call('HDEL', meta, id)
-  if task.key ~= '' then
-    redis.call('HDEL', keys, task.key)
-  end
-end
-
 local function trim(most)
   local caps = redis.call('HMGET', conf, 'dead_max_tasks', 'dead_max_age')
   local surplus = redis.call('ZCARD', dead) - (tonumber(caps[1]) or 100000)
@@ -23,7 +14,7 @@ local function trim(most)
   for _, id in ipairs(drop) do
     redis.call('ZREM', dead, id)
     local raw = redis.call('HGET', meta, id)
-    forget(id, raw and read(raw) or { key = '' })
+    forget(id, raw and read(raw))
     note('dropped', string.match(raw or '', GROUP) or '', '', id, '')
   end
   if #drop > 0 then

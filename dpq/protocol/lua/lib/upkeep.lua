@@ -1,7 +1,8 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, next, prune, notes, trail, marks
+-- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, next, prune, notes, trail, marks,
+--   keep_error
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -37,12 +38,21 @@ local function upkeep(most, quiet)
       if there % 2 == 1 then
         note('lease_expired', task.group, '', id, 'delivery ' .. task.deliveries)
       end
+      local spent = false
       if task.delivery == '-' or task.delivery == 'd' then
-        task.attempts = task.attempts + 1
+        keep_error(id, task, 'x', 'lease expired')
+        local bound, lapses = string.match(note_of(task, FAILURES), '^1 (%d+) (%d+)$')
+        if bound then
+          set_note(task, FAILURES, string.format('1 %s %.0f', bound, lapses + 1))
+          spent = lapses + 1 >= tonumber(bound) and 'lapses spent'
+        else
+          task.attempts = task.attempts + 1
+        end
         task.delivery = task.delivery == '-' and 'x' or 'X'
       end
-      if tonumber(task.attempts) >= tonumber(task.max) then
-        bury(id, task, 'lease expired')
+      spent = spent or tonumber(task.attempts) >= tonumber(task.max) and 'lease expired'
+      if spent then
+        bury(id, task, spent)
       else
         enter(id, task)
         records[#records + 1] = id

@@ -8,7 +8,7 @@
 --        judge(score, member, id, cost, group, token, raw): as the judge of the queue. It returns false if the group
 --          does not let the task run; if its limit refuses, the group closes, unless the task is `wanted` (wanted). For
 --          a pool, the changes of the record name the member that the task runs as.
---        crown(group, frame, at): gives a group without a head its next head (step_up).
+--        crown(group, frame, at, turn): gives a group without a head its next head (step_up).
 --        after_all(): stores the results. To be called after the last task.
 local function group_judge(judge_queue, settle, wanted)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
@@ -71,11 +71,11 @@ local function group_judge(judge_queue, settle, wanted)
     return changes
   end
 
-  local function crown(group, frame, n)
+  local function crown(group, frame, n, turn)
     local at, score, member, heir = next_at(group)
     if at > instant then
       close(group, at)
-    elseif not step_up(group, frame, n, kept_turns[group], score, member, heir) then
+    elseif not step_up(group, frame, n, kept_turns[group] or turn, score, member, heir) then
       emptied = emptied + 1
       end_turn(gate_of(group))
     end

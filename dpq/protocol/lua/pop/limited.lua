@@ -28,11 +28,11 @@ local function free_judge(limit, noted)
     return limited[1](score, member, id, cost, group, token, raw)
   end
 
-  local function crown(group, frame, at)
+  local function crown(group, frame, at, turn)
     if limited or not is_free(group) then
       limited = limited or { limit() }
-      limited[2](group, frame, at)
-    elseif not step_up(group, frame, at) then
+      limited[2](group, frame, at, turn)
+    elseif not step_up(group, frame, at, turn) then
       emptied = emptied + 1
     end
   end

@@ -1,19 +1,19 @@
 -- take: remove the best tasks from ready, and decide about each task: lease it, put it back, or give it up.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- It removes sixteen tasks at a time, a frame, which bounds the payloads in memory. If the heir of a group comes before
--- the last task of a frame, the heir joins the frame (step_up). With round robin a frame is a single task, since each
--- turn counts.
+-- the last task of a frame, the heir joins the frame (step_up). If groups take turns, a frame is a single task, since
+-- each turn counts.
 -- Keys: ready waiting groups payload meta conf
--- Needs: now, apart, order, layout, undelivered
+-- Needs: now, apart, order, shares, layout, undelivered
 -- Gives: take(taken, most, max_bytes, most_passed, judge, crown): decides about a frame; true if pop has enough.
 --        `judge` and `crown` are the functions of limits, or nil. The fields of `taken`: metas, the ids and records to
 --        store; long, by id, the payloads that have a field of their own; bytes, the size of all payloads; rotten,
 --        tasks for the dead letters; passed, how many tasks pop does not return; token, the newest token so far;
 --        changes, the tables of changes to a record that a judge returned instead of true (change); popped, a member
---        and its score to decide about instead of the best tasks (wanted).
+--        and its score to decide about instead of the best tasks (wanted); spend, as in the file spend.
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
-  taken.size = taken.size or crown and most > 1 and redis.call('HGET', conf, 'fairness') == 'round_robin' and 1 or 16
+  taken.size = taken.size or crown and most > 1 and takes_turns(redis.call('HGET', conf, 'fairness')) and 1 or 16
   local popped = taken.popped or redis.call('ZPOPMIN', ready, math.min(taken.size, most - #metas / 2))
   if #popped == 0 then
     return true
@@ -40,6 +40,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
         rest = counted and rest + 1 -- where the payload begins
         reason = reason or expires and expires ~= '0' and tonumber(expires) <= now and 'expired'
       end
+      local shared = crown and string.byte(member, residual_in(member) + 1) == 57 -- as shares makes places
       local size = body and #body or counted and #raw - rest + 1 or 0
       if taken.bytes + size > max_bytes and #metas > 0 then
         may = nil
@@ -63,12 +64,15 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
           end
           taken.long[id] = body
           taken.bytes = taken.bytes + size
+          if shared then
+            taken.spend(group, may ~= true and may.cost or cost, not taken.popped)
+          end
         elseif may == false then
           taken.passed = taken.passed + 1
         end
       end
       if may and crown and group and group ~= '' then
-        crown(group, frame, i)
+        crown(group, frame, i, shared)
       end
       enough = may == nil or frame and (#metas >= 2 * most or taken.passed >= most_passed)
       left = may == nil and { score, member } or left

@@ -20,7 +20,8 @@ end
 -- group of weight 0.4 lets its turns pass until their weights add up to a task.
 local function passes(gate, score, shown)
   local of_score, member, head = head_of(gate.scope)
-  if shown ~= head or shown == member or gate.turn >= 1 then -- no round robin, or the group is in its turn
+  local turn = shown ~= member and string.byte(sequence_of(shown)) -- a "9": by what groups have spent (shares)
+  if shown ~= head or not turn or turn == 57 or gate.turn >= 1 then -- no round robin, or the group is in its turn
     return false
   end
   gate.turn, gate.changed = millionths(gate.turn + gate.rules.weight), true

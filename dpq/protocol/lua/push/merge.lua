@@ -25,7 +25,7 @@ local function merge(id, option, body) -- returns true if it has changed the cou
       redis.call('HDEL', payload, id)
     end
     recost(task, cost)
-    local was = batch_in(task.options)
+    local was, failures = batch_in(task.options), note_of(task, FAILURES)
     task.options = option.notes .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
     if cost ~= '1' or option.member then
       redis.call('HSET', conf, 'heavy', '1')
@@ -49,7 +49,14 @@ local function merge(id, option, body) -- returns true if it has changed the cou
       end
       set_note(task, BATCH, batch)
     end
-    if how == 'rerun' and redis.call('ZSCORE', invisible, id) then
+    local running = how == 'rerun' and redis.call('ZSCORE', invisible, id)
+    if running or died then -- the bound is that of the push
+      local kept, lapses = string.match(failures or '0', '^(%d) ?%d* ?(%d*)$')
+      lapses = option.max_lapses and string.format(' %d %s', option.max_lapses, lapses == '' and '0' or lapses) or ''
+      failures = (lapses ~= '' or kept == '1') and kept .. lapses or nil
+    end
+    set_note(task, FAILURES, failures)
+    if running then
       task.again, task.max, task.expires = string.format('%.0f', now + wait), most, expires
     elseif died then
       renew(task, wait)

@@ -10,12 +10,13 @@
 local USUAL = { residual = '1', max_attempts = 10, cost = '1', delay = 0, expires_in = 0, group = '', key = '',
   on_duplicate = 'keep', notes = '' }
 local LONGEST = { priority = 24, residual = 4, cost = 200, group = 200, key = 200, on_duplicate = 14, cron = 400,
-  trace = 55, member = 100, batch = 200, seals = 200 }
+  trace = 55, member = 100, batch = 200, seals = 200, backoff = 207 }
 local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', cost = '^%d+,?[%l%d_=,]*$',
   group = '^%C*$', key = '^%C*$', on_duplicate = '^%l', cron = '^%S+ %S+ %S+ %S+ %S+ %S* ?%S+$',
-  trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$' }
-local LARGEST = { max_attempts = 1000000, delay = 315360000000, expires_in = 315360000000, every = 315360000000,
-  first = 99999999999999, visibility = 315360000000, time_limit = 315360000000,
+  trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$',
+  backoff = '^%d[%d,]*$' }
+local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000,
+  every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000,
   unique_for = 4000000000000000 } -- the last one is for ever (seen)
 
 local function rule_of(name)
@@ -23,12 +24,13 @@ local function rule_of(name)
     cost = 'a number of requests, then units: such as 2 or 1,tokens=1800', group = 'a name without control characters',
     key = 'a name without control characters', on_duplicate = 'keep, update, raise_priority, rerun or error',
     member = 'a name without control characters, and without a ~ in front', trace = 'a W3C traceparent',
-    batch = 'a name without control characters', seals = 'a name without control characters',
+    backoff = 'up to 16 numbers of ms, such as 1000,5000', batch = 'a name without control characters',
+    seals = 'a name without control characters',
     cron = 'five or six fields and a zone, such as */5 * * * * UTC' }
   if words[name] then
     return 'must be ' .. words[name] .. ', as text of at most ' .. LONGEST[name] .. ' bytes'
   elseif LARGEST[name] then
-    local least = (name == 'every' or name == 'max_attempts') and 1 or 0
+    local least = (name == 'every' or string.find(name, '^max_')) and 1 or 0
     return string.format('must be a whole number from %d to %.0f', least, LARGEST[name])
   end
   return 'is not known'
@@ -53,7 +55,7 @@ local function wrong_option(options)
     return 'on_duplicate'
   end
   return options.every == 0 and 'every' or options.max_attempts == 0 and 'max_attempts'
-    or options.cron and not options.first and 'first'
+    or options.max_lapses == 0 and 'max_lapses' or options.cron and not options.first and 'first'
     or (options.every or options.cron) and (options.batch and 'batch' or options.seals and 'seals') or nil
 end
 
@@ -67,9 +69,9 @@ local function read_options(args)
         return nil, redis.error_reply('ERR DPQ: the option ' .. wrong .. ' ' .. rule_of(wrong))
       end
       options[i / 3] = setmetatable(each, usual)
-      if each.visibility or each.time_limit or each.trace then
+      if each.visibility or each.time_limit or each.trace or each.backoff then
         each.notes = OPTIONS .. (each.visibility or 0) .. ' ' .. (each.time_limit or 0)
-          .. (each.trace and ' ' .. each.trace or '')
+          .. (each.trace and ' ' .. each.trace or '') .. (each.backoff and ' +' .. each.backoff or '')
       end
       if each.member then
         each.notes = each.notes .. PIN .. each.member
@@ -79,6 +81,9 @@ local function read_options(args)
       end
       if each.unique_for then
         each.notes = each.notes .. UNIQUE .. string.format('%.0f', each.unique_for)
+      end
+      if each.max_lapses then
+        each.notes = each.notes .. string.format('%s0 %d 0', FAILURES, each.max_lapses)
       end
     end
   end

@@ -80,7 +80,8 @@ local function look_at_settings(mends)
   local names, values, copied = settings()
   for i, name in ipairs(mends and names or {}) do
     if values[i] and values[i] ~= copied[i] and (name ~= 'queue_rules' or parsed(values[i])) then
-      redis.call('HSET', (name == 'queue_rules' or name == 'limited') and copies or stats, 'kept.' .. name, values[i])
+      local _, home = setting_keys(name)
+      redis.call('HSET', home, 'kept.' .. name, values[i])
     end
   end
 end

@@ -1,10 +1,11 @@
 -- groups: keep the best task of each group, its head, in ready, and the other tasks of the group in waiting. With round
--- robin, the order of a head is its turn: a group that was served goes to the end.
+-- robin, the order of a head is its turn: a group that was served goes to the end. Or it is what its group has spent.
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: ready waiting groups conf
--- Needs: hash_table, order
+-- Needs: hash_table, order, shares, next_turn
 -- Gives: score_text(score); behind(group, score, member); heir_of(group); head_of(group); head_in(text);
---        lead(group, score, member, turn), which makes a member the head of its group;
+--        lead(group, score, member, turn), which makes a member the head of its group. `turn` is that of its last head,
+--          or nil; by what groups spend (shares) it may be true;
 --        lead_all(members, heads, former); succeed(group, turn); shut(group);
 --        admitted, how many tasks have become ready in this script.
 local admitted, fairness, timed = 0, nil, nil
@@ -61,30 +62,25 @@ end
 
 local function lead(group, score, member, turn)
   score = score_text(score)
-  local head = score .. ' ' .. member
+  local head, hundredth = score .. ' ' .. member, is_hundredth(member)
   if not fairness then
     fairness, timed = unpack(redis.call('HMGET', conf, 'fairness', 'partition_count'))
     fairness = fairness or 'none'
   end
   if fairness == 'round_robin' then
-    if timed and not turn then -- as in draw: turns are compared with those of other partitions
-      local time, reached = redis.call('TIME'), tonumber(redis.call('HGET', conf, 'turns') or '') or 0
-      reached = math.max(reached, time[1] * 100000 + math.floor(time[2] / 10))
-      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
-    end
-    local reached = not turn and redis.pcall('HINCRBY', conf, 'turns', '1')
-    if reached and not tonumber(reached) then -- if it is no number, turns start again at the time, as in draw
-      local time = redis.call('TIME')
-      reached = time[1] * 1000 + math.floor(time[2] / 1000)
-      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
-    end
-    turn = turn or string.format('%015.0f', reached)
+    turn = turn and turn ~= true and turn or next_turn(timed)
+  elseif fairness ~= 'none' and by_share(fairness) then
+    turn = shares().place(group, score, member, turn)
+  else
+    turn = nil
+  end
+  if turn then
     local shown = string.sub(member, 1, residual_in(member)) .. turn .. id_of(member)
     head, member = score .. ' ' .. shown .. ' ' .. member, shown
   end
   redis.call('ZADD', ready, score, member)
   redis.call('HSET', groups, group, head)
-  as_table(groups, is_hundredth(member))
+  as_table(groups, hundredth)
   admitted = admitted + 1
 end
 

@@ -33,7 +33,7 @@ local function oldest_ready()
   local since = -1
   for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
     local task = raw and read(raw)
-    since = task and math.max(since, now - task.enqueued - task.wait) or since
+    since = task and math.max(since, now - task.enqueued - task.wait, 0) or since -- by id it runs before it is due
   end
   return since
 end

@@ -1,6 +1,7 @@
 -- true_up: replace what a delivery was charged by what the client reports as spent, once for each unit. Why that keeps
 -- to the bound: docs/design.md, "True-up".
--- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks
+-- Keys: conf
+-- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks, weighted, shares
 -- Gives: true_up(task, report, implied), where `report` has the spent units: "tokens=812,=1". The unit "" is
 --        requests. It returns true if the report has a unit for the first time. Then the note of the task has changed:
 --        the caller must store the record (notes), and call admit (place). If `implied`, the units are not counted as
@@ -24,6 +25,15 @@ end
 local function reserved_of(task)
   local charged_then = string.match(live_note(task, SPENT) or '', '^%S* (%S+)$')
   return charged_then or task.cost -- without such a note the cost is still the same
+end
+
+-- Corrects what the group has spent, if groups take turns by these units.
+local function correct_share(group, reserved, fresh)
+  local unit = unit_of(redis.call('HGET', conf, 'fairness'))
+  if unit and fresh[unit] then
+    local more = math.max(fresh[unit], 1) - math.max(reserved[unit] or 1, 1)
+    shares().correct(group, more / weight_of(group))
+  end
 end
 
 local function true_up(task, report, implied)
@@ -71,6 +81,9 @@ local function true_up(task, report, implied)
         stirred[group] = group ~= '' or stirred[group]
       end
     end
+  end
+  if task.order and task.group ~= '' then -- no permit: these take no turns
+    correct_share(task.group, reserved, fresh)
   end
   set_note(task, SPENT, task.token .. ' ' .. table.concat(notes, ',') .. ((cost or '') ~= '' and ' ' .. cost or ''))
   return true

@@ -1,0 +1,115 @@
+-- shares: give heads their places if groups take turns by what they spend (start-time fair queueing). The place of a
+-- head is what its group has spent so far, divided by its weight. docs/storage.md, "Shares". A task without a group has
+-- its own sequence there, which no "9" begins: it stands before all groups of its priority.
+-- Keys: ready groups
+-- Needs: order
+-- Gives: by_share(fairness), true if that setting means such turns; takes_turns(fairness), true if it means any turns;
+--        shares(), which makes functions when it is first called:
+--        place(group, score, member, stays): the 15 digits that stand in the member of a head for its sequence.
+--          `score` is its score as text. If `stays`, another task of the group was its head up to now;
+--        spend(group, amount, in_turn): adds to what the group has spent. `in_turn` is true if its head was leased;
+--        correct(group, amount): adds an amount that may be below 0, and moves the head of the group there;
+--        clock() and state_of(group), which read what is stored.
+local sharing
+
+local function by_share(fairness)
+  return string.find(fairness or '', '^units') ~= nil
+end
+
+local function takes_turns(fairness)
+  return fairness == 'round_robin' or by_share(fairness)
+end
+
+local function shares()
+  if sharing then
+    return sharing
+  end
+  -- Reads how far the served heads have come, and the last place that a newcomer got.
+  local function clock()
+    local reached, newest = string.match(redis.call('HGET', groups, '\t') or '', '^(%d[%d.e+-]*) (%d[%d.e+-]*)$')
+    return tonumber(reached) or 0, tonumber(newest) or 0
+  end
+
+  -- Reads the place of a group, the most that it was charged at once, and the level (priority) of its last head.
+  local function state_of(group)
+    local place, most, level = string.match(redis.call('HGET', groups, '\t' .. group) or '',
+      '^(%d[%d.e+-]*) (%d[%d.e+-]*) (%S+)$')
+    return tonumber(place), tonumber(most) or 0, level or '-'
+  end
+
+  local function store(group, place, most, level)
+    redis.call('HSET', groups, '\t' .. group, string.format('%.17g %.17g %s', math.max(place, 0), most, level))
+  end
+
+  local function digits_of(place) -- thousandths, 12 digits of them; the exponent before them keeps the order
+    local thousandths, exponent = math.max(place, 0) * 1000, 0
+    while thousandths >= 999999999999 do
+      thousandths, exponent = thousandths / 10, exponent + 1
+    end
+    return string.format('9%02d%012.0f', exponent, math.floor(thousandths + 0.5))
+  end
+
+  local function place_in(member)
+    local exponent, thousandths = string.match(sequence_of(member), '^9(%d%d)(%d+)$')
+    return exponent and thousandths * 10 ^ exponent / 1000
+  end
+
+  -- Returns the place of the first head of a priority, or nil.
+  local function first_of(score, residual)
+    local first = redis.call('ZRANGE', ready, score, score, 'BYSCORE', 'LIMIT', '0', '1')[1]
+    if first and not (string.sub(first, 1, #residual) == residual and place_in(first)) then -- look behind these tasks
+      local mark = residual .. '9'
+      redis.call('ZADD', ready, score, mark)
+      local rank = redis.call('ZRANK', ready, mark)
+      redis.call('ZREM', ready, mark)
+      first = redis.call('ZRANGE', ready, rank, rank)[1]
+      local beside = first and redis.call('ZSCORE', ready, first)
+      first = beside and tonumber(beside) == tonumber(score) and string.sub(first, 1, #residual) == residual and first
+    end
+    return first and place_in(first)
+  end
+
+  local function place(group, score, member, stays)
+    local at, most, last = state_of(group)
+    local residual = string.sub(member, 1, residual_in(member))
+    local level, before = residual .. score, at
+    if not (at and last == level and stays) then
+      local reached, newest = clock()
+      local first = first_of(score, residual) or reached
+      if at and last ~= level then -- what it spends at other priorities counts as one task here
+        at = math.min(at, first + most)
+      end
+      if not at or at <= first then -- an idle group gains no credit; newcomers stand in the order of their coming
+        at = newest >= first and newest < first + 1 and newest + 0.001 or first
+        redis.call('HSET', groups, '\t', string.format('%.17g %.17g', reached, at))
+      end
+    end
+    if at ~= before or last ~= level then
+      store(group, at, most, level)
+    end
+    return digits_of(at)
+  end
+
+  local function spend(group, amount, in_turn)
+    local at, most, level = state_of(group)
+    local reached, newest = clock()
+    at = at or reached
+    if in_turn and at > reached then
+      redis.call('HSET', groups, '\t', string.format('%.17g %.17g', at, newest))
+    end
+    store(group, at + amount, math.max(most, amount), level)
+  end
+
+  local function correct(group, amount)
+    spend(group, amount)
+    local score, shown, member = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (%S+) (%S+)$')
+    if shown and place_in(shown) and redis.call('ZREM', ready, shown) == 1 then
+      local moved = string.sub(member, 1, residual_in(member)) .. digits_of((state_of(group))) .. id_of(member)
+      redis.call('ZADD', ready, score, moved)
+      redis.call('HSET', groups, group, score .. ' ' .. moved .. ' ' .. member)
+    end
+  end
+
+  sharing = { place = place, spend = spend, correct = correct, clock = clock, state_of = state_of }
+  return sharing
+end

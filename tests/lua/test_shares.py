@@ -1,0 +1,396 @@
+"""fairness="units": groups of equal priority take turns by the units that they spend."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from kit.limits import LONG, payloads, take
+
+from dpq import DPQ, ConfigurationError, Push, RateLimit
+
+
+@pytest.fixture
+def fair(q, clock) -> DPQ[Any]:
+    return DPQ(q.redis, q.queue_name, fairness="units:tokens", clock=clock)
+
+
+def fill(q: DPQ[Any], group: str | None, count: int, tokens: int, **more: Any) -> None:
+    """So many tasks of a group, of so many tokens each."""
+    cost = {"tokens": tokens}
+    q.push_many(Push(n, group=group, cost=cost, **more) for n in range(count))
+
+
+def order(q: DPQ[Any], most: int, one_by_one: bool = False) -> str:
+    """The groups of the next tasks, in their order; "-" for none."""
+    tasks = (take(q) for _ in range(most)) if one_by_one else q.pop_many(most, visibility=LONG)
+    return "".join(task.group or "-" for task in tasks)
+
+
+def shares(q: DPQ[Any]) -> dict[str, str]:
+    """What is stored of what groups have spent, by group; "" is the clock of all."""
+    stored = q.redis.hgetall(f"dpq:{{{q.queue_name}}}:groups")
+    texts = {text(name): text(value) for name, value in stored.items()}
+    return {name[1:]: value for name, value in texts.items() if name.startswith("\t")}
+
+
+def text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode()
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_costs_of_one_and_ten(fair, one_by_one):
+    """Two groups spend the same: one task of 10 units for ten of 1 unit."""
+    fill(fair, "a", 20, 10)
+    fill(fair, "b", 100, 1)
+    assert order(fair, 44, one_by_one) == ("a" + "b" * 10) * 4
+    assert fair.check() == []
+
+
+def test_requests(q, clock):
+    """Without the name of a unit, requests count; a task that costs none counts as one."""
+    fair: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="units", clock=clock)
+    fair.push_many(Push(n, group="a", cost=3) for n in range(3))
+    fair.push_many(Push(n, group="b", cost={"": 0, "tokens": 9}) for n in range(6))
+    assert order(fair, 9) == "abbb" * 2 + "a"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shares(fair, clock, seed):
+    """Of any two groups that both have tasks, each gets its weight's share, within one task of
+    each: over every interval, with random costs, weights and pops, while another group closes.
+    """
+    chance = random.Random(seed)
+    weights = {"a": 1.0, "b": chance.choice([0.25, 3.0]), "c": chance.choice([1.0, 10.0])}
+    for group, weight in weights.items():
+        if weight != 1:
+            fair.set_limit(group=group, weight=weight)
+    most = {"a": 1, "b": 40, "c": chance.choice([7, 300])}
+    for group in weights:
+        costs = [chance.randint(1, most[group]) for _ in range(300)]
+        fair.push_many(Push(n, group=group, cost={"tokens": n}) for n in costs)
+    fill(fair, "closes", 50, 5)
+    spent, seen = Counter[str](), [dict.fromkeys("abc", 0.0)]
+    while all(fair.group(group).waiting for group in weights) and len(seen) < 150:
+        if chance.random() < 0.1:
+            fair.delay_group("closes", chance.choice([0, 5]))
+            clock.advance(1)
+        for task in fair.pop_many(chance.choice([1, 1, 4]), visibility=LONG):
+            spent[task.group or ""] += task.payload
+            seen.append({group: spent[group] / weights[group] for group in weights})
+            if chance.random() < 0.5:
+                fair.ack(task)
+    for one, other in ("ab", "bc", "ca"):
+        ahead = [at[one] - at[other] for at in seen]
+        bound = most[one] / weights[one] + most[other] / weights[other] + 0.01
+        assert max(ahead) - min(ahead) <= bound, (one, other, weights)
+    assert len(seen) > 50
+    assert fair.check() == []
+
+
+def test_a_group_that_comes_late(fair):
+    """It begins where the others are: what it did not spend is no credit."""
+    fill(fair, "a", 30, 10)
+    fill(fair, "b", 30, 10)
+    assert order(fair, 20) == "ab" * 10
+    fill(fair, "c", 20, 5)
+    assert Counter(order(fair, 16)) == {"a": 4, "b": 4, "c": 8}
+
+
+def test_a_group_that_was_idle(fair):
+    """It has neither the credit of the time in which it had no task, nor its old debt."""
+    fill(fair, "a", 1, 10)
+    fill(fair, "b", 40, 10)
+    assert order(fair, 12) == "a" + "b" * 11
+    fill(fair, "a", 9, 10)
+    assert Counter(order(fair, 6)) == {"a": 3, "b": 3}
+
+
+def test_a_debt_is_not_forgotten_with_the_last_task(fair):
+    """A group that brings its dear tasks one by one gets no more than others."""
+    fill(fair, "b", 100, 1)
+    served = ""
+    for _ in range(4):
+        fair.push("dear", group="a", cost={"tokens": 10})
+        served += order(fair, 5)
+    assert served.count("a") == 2
+
+
+def test_costs_that_were_wrong(fair):
+    """What tasks have spent is shared, not what was said: within one task of each group, if each
+    reports before the next pop.
+    """
+    fill(fair, "a", 99, 1)  # each spends 20
+    fill(fair, "b", 300, 10)
+    fill(fair, "c", 99, 100)  # each spends 5
+    spent = Counter[str]()
+    true = {"a": 20, "b": 10, "c": 5}
+    while min(spent[group] for group in "abc") < 400:
+        task = take(fair)
+        cost = true[str(task.group)]
+        fair.ack(task, {"tokens": cost})
+        spent[str(task.group)] += cost
+        assert max(spent.values()) - min(spent[group] for group in "abc") <= 20 + 20
+    assert fair.check() == []
+
+
+def test_spent_less(fair):
+    """A group that was charged too much gets the rest back, where it stands in ready as well."""
+    fill(fair, "a", 9, 100)
+    fill(fair, "b", 99, 10)
+    first = take(fair)
+    assert (first.group, order(fair, 3)) == ("a", "bbb")
+    fair.ack(first, {"tokens": 40})
+    assert order(fair, 4) == "babb"
+    assert fair.check() == []
+
+
+@pytest.mark.parametrize("how", ["ack", "spent", "fail", "release", "rate_limited"])
+def test_spent_more(fair, how):
+    """What is reported at any end of a delivery counts, once, however often it is reported."""
+    fill(fair, "a", 3, 1)
+    fill(fair, "b", 99, 1)
+    task = take(fair)
+    cost = {"tokens": 31}
+    for _ in range(2):
+        if how == "spent":
+            fair.spent(task, cost)
+        elif how == "rate_limited":
+            fair.rate_limited(task, 9, scope="task", cost=cost)
+        else:
+            getattr(fair, how)(task, cost=cost, **({"delay": 9} if how != "ack" else {}))
+    assert order(fair, 33).index("a") == 31
+    assert fair.check() == []
+
+
+def test_what_a_429_gives_back(fair, clock):
+    """A request that the host refused has spent none of the named units."""
+    fair.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens"))
+    fill(fair, "a", 3, 50)
+    fill(fair, "b", 99, 10)
+    fair.rate_limited(take(fair), 1, scope="task")
+    assert order(fair, 3) == "bab"
+
+
+def test_a_reserved_estimate(fair):
+    """A task that names no units is charged what its limit reserves for it."""
+    fair.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens", estimate=20))
+    fair.push_many(Push(n, group="a") for n in range(3))
+    fill(fair, "b", 99, 5)
+    assert order(fair, 11) == "abbbbabbbba"
+
+
+def test_weights(fair):
+    """A group of weight 3 spends three units where others spend one."""
+    fair.set_limit(group="a", weight=3)
+    fill(fair, "a", 99, 10)
+    fill(fair, "b", 99, 10)
+    assert Counter(order(fair, 40)) == {"a": 30, "b": 10}
+    assert fair.check() == []
+
+
+def test_priorities_come_first(fair):
+    """A higher priority comes before all turns, and what it spends counts as one task below."""
+    fill(fair, "a", 5, 10)
+    fill(fair, "b", 9, 10)
+    fill(fair, "a", 6, 10, priority=1)
+    assert order(fair, 6) == "aaaaaa"
+    served = order(fair, 8)
+    assert served[0] == "b"
+    assert served.count("a") in (3, 4)
+
+
+def test_newcomers_below_a_busy_priority(fair):
+    """A group that comes late at a low priority stands beside those there, not where tasks of a
+    higher priority have come to.
+    """
+    fill(fair, "low", 20, 10)
+    fill(fair, "high", 50, 10, priority=1)
+    assert order(fair, 50) == "".join(["high"] * 50)
+    fill(fair, "late", 20, 10)
+    assert order(fair, 6) == "lowlate" * 3
+
+
+def test_tasks_without_a_group(fair):
+    """They come before all groups of their priority, first in, first out; groups keep turns."""
+    fill(fair, "a", 4, 10)
+    fill(fair, "b", 4, 10)
+    assert order(fair, 2) == "ab"
+    fill(fair, None, 3, 10)
+    fair.push("plain")
+    fill(fair, "c", 2, 10)
+    served = order(fair, 20)
+    assert served[:4] == "----"
+    assert sorted(served[4:7]) == sorted(served[7:10]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("priority", [2**53 + 1, -(2**62) - 1, 0.1])
+def test_priorities_that_no_double_holds(fair, priority):
+    """Turns keep priorities beyond 2^53 exact; newcomers look at their own only."""
+    fill(fair, "a", 3, 10, priority=priority)
+    fill(fair, "worse", 1, 1, priority=priority - 1)
+    fill(fair, "better", 1, 1, priority=priority + 1)
+    fill(fair, "b", 3, 10, priority=priority)
+    assert order(fair, 99) == "better" + "ababab" + "worse"
+
+
+def test_closed_groups(fair, clock):
+    """A group that opens again has no credit for the time in which it was closed."""
+    fill(fair, "a", 9, 10)
+    fill(fair, "b", 29, 10)
+    fair.delay_group("a", 5)
+    assert order(fair, 10) == "b" * 10
+    clock.advance(5)
+    assert order(fair, 6) in ("ababab", "bababa")
+
+
+def test_a_limit_closes_and_opens_a_group(fair, clock):
+    """What a group has spent stays while its limit closes it."""
+    fair.set_limit(1, 1, group="a")
+    fill(fair, "a", 9, 100)
+    fill(fair, "b", 99, 10)
+    served = ""
+    for _ in range(12):
+        clock.advance(1)
+        served += order(fair, 2)
+    assert served.count("a") == 3
+
+
+def test_take_one_by_its_id(fair):
+    """A task that is taken out of turn is charged, too, and its group moves back."""
+    fill(fair, "a", 1, 1)
+    wanted = fair.push("wanted", group="a", cost={"tokens": 50})
+    fill(fair, "b", 99, 10)
+    assert fair.pop(id=wanted).task.payload == "wanted"
+    assert order(fair, 6) == "bbbbba"
+    assert fair.check() == []
+
+
+def test_take_a_head_by_its_id(fair):
+    """It is charged as well, and its group goes on behind that."""
+    fill(fair, "b", 99, 10)
+    wanted = fair.push("wanted", group="a", cost={"tokens": 50})
+    fill(fair, "a", 2, 1)
+    assert fair.pop(id=wanted).task.payload == "wanted"
+    assert order(fair, 7) == "bbbbbba"
+    assert fair.check() == []
+
+
+def test_older_and_better_tasks(fair):
+    """A task that comes back to its place before the head takes the place of that head."""
+    fill(fair, "a", 3, 10)
+    fill(fair, "b", 9, 10)
+    first = take(fair)
+    assert order(fair, 1) == "b"
+    fair.release(first)
+    assert [task.group for task in fair.peek(2)] == ["a", "b"]
+    assert payloads(fair, 1) == [first.payload]
+    assert fair.check() == []
+
+
+def test_a_lost_reply_is_charged_once_more(fair):
+    """A pop whose reply is lost has leased a task, so its group has spent that."""
+    fill(fair, "a", 9, 10)
+    fill(fair, "b", 9, 10)
+    take(fair)  # nobody holds it
+    assert order(fair, 3) == "bab"
+
+
+def test_named_late(q, clock, probe):
+    """Named on a queue in use, the heads of before come first; nothing is lost or out of order."""
+    q.push_many(Push(f"{group}{n}", group=group, cost=5) for group in "ab" for n in range(3))
+    fair: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="units", clock=clock)
+    assert fair.check() == []
+    fair.push_many(Push(f"c{n}", group="c", cost=10) for n in range(2))
+    assert probe.drain() == ["a0", "b0", "c0", "a1", "b1", "a2", "b2", "c1"]
+
+
+def test_nothing_stays_behind(fair):
+    """Once no task is ready or waits, nothing is stored of groups; before that, of few."""
+    for n in range(200):
+        fill(fair, f"g{n}", 1, 10)
+    fill(fair, "busy", 250, 10)
+    order(fair, 201)
+    assert len(shares(fair)) > 200  # all have a debt, as far as anybody is behind it
+    order(fair, 240)
+    assert len(shares(fair)) < 100
+    order(fair, 9)
+    assert shares(fair) == {}
+    assert fair.check() == []
+
+
+def test_the_clock_of_the_server_means_nothing(fair, clock):
+    """Turns do not change when the clock goes back."""
+    fill(fair, "a", 20, 10)
+    fill(fair, "b", 20, 10)
+    assert order(fair, 4) == "abab"
+    clock.advance(-100)
+    assert order(fair, 4) == "abab"
+
+
+def test_far_on(fair, probe):
+    """Places keep their order when groups have spent 10^15 units and more."""
+    fill(fair, "a", 9, 10**9)
+    fill(fair, "b", 99, 10**8)
+    for group in "ab":
+        probe.redis.hset(probe.key("groups"), "\t" + group, f"1e17 1 {10}")
+    assert Counter(order(fair, 46)[2:]) == {"a": 4, "b": 40}
+    assert fair.check() == []
+
+
+@pytest.mark.damaged
+def test_damage(fair, probe):
+    """A text that cannot be read is a problem; the group begins anew, and a repair removes it."""
+    fill(fair, "a", 3, 10)
+    fill(fair, "b", 3, 10)
+    probe.redis.hset(probe.key("groups"), "\ta", "nan 1 10")
+    assert [(problem.kind, problem.subject) for problem in fair.check()] == [("bad share", "a")]
+    assert len(order(fair, 3)) == 3
+    probe.redis.hset(probe.key("groups"), "\tb", "")
+    fair.repair()
+    assert fair.check() == []
+    assert len(order(fair, 9)) == 3
+
+
+def test_purge(fair, probe):
+    """Purging leaves no task of a head with a share behind."""
+    fill(fair, "a", 3, 10)
+    fill(fair, "b", 3, 10)
+    take(fair)
+    assert fair.purge() == 6
+    assert not {"ready", "waiting", "meta"} & set(probe.stored())
+
+
+@pytest.mark.parametrize(
+    ("fairness", "message"),
+    [
+        ("units:", "fairness is 'units:': it must be 'none'"),
+        ("units:Tokens", "the unit of fairness is 'Tokens'"),
+        ("tokens", "it must be 'none', 'round_robin', 'units'"),
+        (["units"], "it must be 'none'"),
+    ],
+)
+def test_bounds(q, fairness, message):
+    """The error names the value and what it may be."""
+    with pytest.raises(ConfigurationError, match=message):
+        DPQ(q.redis, q.queue_name, fairness=fairness)
+
+
+def test_what_it_does_not_go_with(q):
+    """LIFO, aging and partitions are refused, named together or later; nothing is written."""
+    for other in ({"order": "lifo"}, {"aging": 1.0}, {"partitions": 2}):
+        with pytest.raises(ConfigurationError, match="fairness is units"):
+            DPQ(q.redis, q.queue_name + "-2", fairness="units", **other).push(1)
+        assert not q.redis.exists(f"dpq:{{{q.queue_name}-2}}:conf")
+    with DPQ(q.redis, q.queue_name + "-3", partitions=2) as parts:
+        parts.push(1)
+        with pytest.raises(ConfigurationError, match="fairness is units and partitions is 2"):
+            DPQ(q.redis, q.queue_name + "-3", fairness="units")
+        parts.drop()
+
+
+def test_another_unit_is_another_setting(fair):
+    """A client that contradicts the queue is refused; one that names nothing follows."""
+    assert DPQ(fair.redis, fair.queue_name).stats() is not None
+    with pytest.raises(ConfigurationError, match="has fairness units:tokens"):
+        DPQ(fair.redis, fair.queue_name, fairness="units")
