@@ -668,7 +668,7 @@ claim | a seen key is no error | lua/seen
 + nil
 look_at_seen | a seen key that nothing would remove is no problem | lua/seen
 -     problem('seen key would stay', key, ends)
-+     return
++     mends = false
 key_holder | a seen key whose time is over keeps a task out of an import | lua/seen
 -  <= now) and id
 +  <= 0) and id
