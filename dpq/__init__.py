@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from dpq.model.task import (
         Cost,
         DeadTask,
+        OnDead,
         OnDuplicate,
         Popped,
         Push,
@@ -120,6 +121,7 @@ __all__ = [
     "LimitTimeoutError",
     "MemberState",
     "NotConfirmedError",
+    "OnDead",
     "OnDuplicate",
     "Order",
     "PayloadError",
@@ -213,6 +215,7 @@ _HOMES = {
     "model.task": (
         "Cost",
         "DeadTask",
+        "OnDead",
         "OnDuplicate",
         "Popped",
         "Push",

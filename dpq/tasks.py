@@ -9,7 +9,7 @@ It must send nothing but the queue's own `push`, and keep nothing but the regist
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import (
     Any,
@@ -31,7 +31,7 @@ from typing_extensions import TypedDict  # pydantic brings it along; typing's ow
 from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.payload import complaint
 from dpq.model.signals import Reject
-from dpq.model.task import Cost, OnDuplicate, Push, Task
+from dpq.model.task import Cost, OnDead, OnDuplicate, Push, Task
 from dpq.model.validation import Delays, label, nearest
 from dpq.queue.base import operations_named
 from dpq.queue.queue import DPQ
@@ -54,7 +54,7 @@ class PushOptions(TypedDict, total=False):
     group: str | None
     key: str | None
     on_duplicate: OnDuplicate
-    max_attempts: int | None
+    max_attempts: float | None
     expires_in: float | None
     cost: Cost
     every: float | None
@@ -66,6 +66,8 @@ class PushOptions(TypedDict, total=False):
     member: str | None
     batch: str | None
     unique_for: float | None
+    after: Sequence[str] | None
+    on_dead: OnDead
     backoff: Delays | None
     max_lapses: int | None
 
@@ -89,7 +91,7 @@ class Pushing(Protocol[Params, Made]):
     @overload
     def __call__(self, *args: Any, on_duplicate: OnDuplicate, **values: Any) -> Made: ...
     @overload
-    def __call__(self, *args: Any, max_attempts: int | None, **values: Any) -> Made: ...
+    def __call__(self, *args: Any, max_attempts: float | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, expires_in: float | None, **values: Any) -> Made: ...
     @overload
@@ -112,6 +114,10 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, batch: str | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, unique_for: float | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, after: Sequence[str] | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, on_dead: OnDead, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, backoff: Delays | None, **values: Any) -> Made: ...
     @overload

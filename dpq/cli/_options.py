@@ -3,6 +3,7 @@
 `--url` and `--queue` stand before the command or after it; the later one wins.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from dpq import ConfigurationError, Cost
+from dpq.cli._terminal import FOREVER
 from dpq.model.masking import SCHEMES
 
 T = TypeVar("T")
@@ -60,6 +62,16 @@ def number(text: str) -> float:
         return int(text)
     except ValueError:
         return float(text)
+
+
+def read_attempts(text: str) -> float:
+    """Read a bound of attempts: a whole number, or `inf`."""
+    if str(text) == FOREVER:
+        return math.inf
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: write a whole number, or {FOREVER}") from None
 
 
 def read_delays(text: str) -> list[float]:

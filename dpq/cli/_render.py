@@ -27,7 +27,7 @@ from dpq import (
     Task,
     Times,
 )
-from dpq.model.display import shown
+from dpq.model.display import attempt_of, shown
 from dpq.model.limit_words import write_word
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
@@ -180,6 +180,10 @@ def _schedules(tasks: Sequence[Task[Any]]) -> list[str | None]:
     return [say_schedule(task.every, task.cron) or None for task in tasks]
 
 
+def _attempt(task: Task[Any]) -> str:
+    return attempt_of(task.attempt, task.max_attempts).replace(" of ", "/")
+
+
 def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
     """Make a table of live tasks."""
     return _tasks(
@@ -191,7 +195,7 @@ def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
             "group": [task.group for task in tasks],
             "key": [task.key for task in tasks],
             "recurs": _schedules(tasks),
-            "attempt": [f"{task.attempt}/{task.max_attempts}" for task in tasks],
+            "attempt": [_attempt(task) for task in tasks],
             "until (UTC)": [task.visible_until for task in tasks],
             "last error": [task.last_error for task in tasks],
             "payload": [_json(task.payload) for task in tasks],
@@ -361,7 +365,7 @@ def leases_table(title: str, leases: Sequence[LeaseInfo]) -> Table:
     wraps = ("group", "worker", "host")
     made = _table(title, *columns, numbers=("held",), wraps=wraps, goes=goes)
     for lease in leases:
-        attempt = f"{lease.attempt} of {lease.max_attempts}"
+        attempt = attempt_of(lease.attempt, lease.max_attempts)
         held = span(lease.held_seconds)
         texts = (lease.id, lease.group, attempt, lease.since, held, lease.until)
         made.add_row(*_cells([*texts, lease.worker, lease.host]))

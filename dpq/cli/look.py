@@ -55,7 +55,7 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
     """Print tasks as lines of JSON or as a table; if there is none, say so."""
     if json:
         for task in tasks:
-            emit(task.model_dump())
+            emit(task.model_dump(exclude={"errors"}))  # only get reads them
     elif tasks:
         render = dead_tasks if state is TaskState.DEAD else live_tasks
         tables().print(render(f"{state} in {queue}", tasks))

@@ -22,11 +22,19 @@ from dpq.cli._options import (
     Queue,
     Url,
     option,
+    read_attempts,
     read_cost,
     read_delays,
 )
 from dpq.cli._terminal import talk
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
+
+
+class Dead(StrEnum):
+    """The fate of a task if one that it waits for dies; typer needs an enum."""
+
+    BURY = "bury"
+    RUN = "run"
 
 
 class Duplicate(StrEnum):
@@ -71,7 +79,8 @@ def push(
         option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
     ] = Duplicate.KEEP,
     max_attempts: Annotated[
-        int, option("N", "Failures until it is dead.", seldom=True)
+        Any,
+        option("N", "Failures until it is dead; inf: never.", seldom=True, parser=read_attempts),
     ] = DEFAULT_MAX_ATTEMPTS,
     expires_in: Annotated[
         float | None,
@@ -107,6 +116,13 @@ def push(
         float | None,
         option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.", unset=""),
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        option("ID", "Wait for the end of this task; may be repeated.", unset="", seldom=True),
+    ] = None,
+    on_dead: Annotated[
+        Dead, option("MODE", "If such a task dies: bury this one, or run it.", seldom=True)
+    ] = Dead.BURY,
     backoff: Annotated[
         Any,
         option(
@@ -140,6 +156,7 @@ def push(
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
     options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
     options["unique_for"] = unique_for
+    options |= {"after": after, "on_dead": on_dead.value}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,
@@ -217,4 +234,6 @@ def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
         raise ValueError(f"{unknown[0]}: push has no such argument")
     if value.get("at") is not None:
         value["at"] = _moment(value["at"])
+    if any(type(each) is int for each in value.get("after") or ()):
+        raise ValueError("after: it must be a list of ids")
     return Push[Any](**{**options, **value})

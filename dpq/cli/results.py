@@ -10,7 +10,7 @@ from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Queue, TaskId, Url, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import emit
-from dpq.model.display import shown
+from dpq.model.display import attempt_of, shown
 
 
 def result(
@@ -82,7 +82,7 @@ def _line(task: Task[Any]) -> str:
 def _state(task: Task[Any]) -> str:
     """Write the state, with the attempt of a running task, or the seconds until it is due."""
     if task.state is TaskState.INVISIBLE:
-        return f"running (attempt {task.attempt} of {task.max_attempts})"
+        return f"running (attempt {attempt_of(task.attempt, task.max_attempts)})"
     if task.state is TaskState.DELAYED and task.visible_until:
         return f"delayed ({max(0, round(task.visible_until.timestamp() - time.time()))} s)"
     return str(task.state.value)

@@ -259,5 +259,7 @@ def _show(seen: Sequence[Overview], json: bool) -> None:
 
 def _row(each: Working) -> dict[str, Any]:
     fields = each._asdict()
-    info = fields.pop("info").model_dump(exclude={"queue", "quiet_since", "quiet_by"})
-    return {**info, **fields, "quiet_queues": fields.pop("quiet")}
+    info: dict[str, Any] = fields.pop("info").model_dump(
+        exclude={"queue", "quiet_since", "quiet_by"}
+    )
+    return info | {"quiet_queues": fields.pop("quiet")} | fields

@@ -89,6 +89,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",
         "{repair} lets the task run.",
     ),
+    "end not noticed": (
+        "Task {subject} waits for the end of task {detail}, but that end would not release it.",
+        "{repair} lets that end release it; if the other task has ended, at once.",
+    ),
     # Batches
     "batch miscounted": (
         "Batch {subject!r} counts other tasks than it has: it {detail}.",
@@ -106,6 +110,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
     "no head": (
         "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs.",
         "{repair} makes the best of its waiting tasks the head.",
+    ),
+    "bad share": (
+        "What group {subject!r} has spent cannot be read: {detail!r}. The group has begun anew.",
+        "{repair} removes the text.",
     ),
     # Keys
     "key lost": (

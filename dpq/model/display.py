@@ -6,6 +6,7 @@ logs, whatever log handlers the program has. It must not change stored data, and
 """
 
 import logging
+import math
 import re
 from textwrap import indent
 from traceback import TracebackException
@@ -40,6 +41,11 @@ def shown_json(text: str) -> str:
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     return _NAMES.get(found[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+def attempt_of(attempt: int, most: float) -> str:
+    """Say which attempt of how many: `3 of 10`, or `3, no limit`."""
+    return f"{attempt}, no limit" if most == math.inf else f"{attempt} of {most}"
 
 
 class CleanRecords(logging.Handler):

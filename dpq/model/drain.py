@@ -1,5 +1,7 @@
 """Drain times: what a caller gets, and what they are computed from. No I/O, no clock."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -29,8 +31,8 @@ class Drain(BaseModel):
             is left.
         because: What is slowest, in words; for `none due`, when the next task is due.
         backlog: The tasks that are due and have not begun.
-        low: The least seconds until then, by the scatter of what came and ended; None if that does
-            not decide.
+        low: The least seconds until then, by the scatter of what came and ended, or in a family, if
+            the other queues take nothing; None if neither decides.
         high: The most seconds; None if they are not known.
     """
 
@@ -81,6 +83,8 @@ class DrainLook(NamedTuple):
         next_due: The time when the first of them is due; infinity without one.
         invisible: Tasks that consumers have.
         exists: Something of the queue is stored.
+        family: The keys `conf` of all queues of the family, as the head lists them, or "".
+        others: Looks at the other queues of the family, which follow the same limits.
     """
 
     now: float
@@ -93,6 +97,8 @@ class DrainLook(NamedTuple):
     next_due: float = math.inf
     invisible: int = 0
     exists: bool = True
+    family: str = ""
+    others: Sequence[DrainLook] = ()
 
 
 class Paper(NamedTuple):

@@ -7,6 +7,7 @@ with the queue. What a limit allows, it asks `gates`. Source: docs/design.md, "F
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 
 from dpq.model.clearing import Wanted
 from dpq.model.drain import Drain, DrainLook, DrainState, Scope
@@ -51,8 +52,42 @@ def point_of(looks: Sequence[DrainLook]) -> Point:
 def drain_of(looks: Sequence[DrainLook], pace: Pace = UNKNOWN) -> Drain:
     """Compute the drain time of all partitions: by their limits, and by their pace if it is known.
 
-    The slower of both is the drain time.
+    The slower of both is the drain time. In a family, other queues take units of the same limits:
+    the drain time is that of all due tasks of these limits together, and `low` that without them.
     """
+    due = sum(other.backlog for look in looks for other in look.others)
+    if not due:
+        return _drain_of(looks, pace)
+    shared = deepcopy([_with_others(look) for look in looks])  # a look changes gates
+    alone, together = _drain_of(looks, pace), _drain_of(shared, pace)
+    if alone.state != "clears" or together.state != "clears" or not alone.backlog:
+        return together
+    least, most = alone.seconds or 0.0, together.seconds or 0.0
+    if most <= least:
+        return alone
+    words = (
+        f"{due} task{'s' * (due > 1)} of other queues of its family {'are' if due > 1 else 'is'}"
+    )
+    because = f"{together.because}; {words} due as well: without them {span(least)}"
+    low = least if alone.low is None else alone.low
+    high = max(most, together.high or 0.0)
+    return together.model_copy(update={"because": because, "low": low, "high": high})
+
+
+def _with_others(look: DrainLook) -> DrainLook:
+    """Count the tasks of the other queues of the family where they wait for the same limit."""
+    scopes = []
+    for scope in look.scopes:
+        same = [each for other in look.others for each in other.scopes if each.group == scope.group]
+        if scope.waiting:
+            wanted = [*scope.wanted, *(task for each in same for task in each.wanted)]
+            waiting = scope.waiting + sum(each.waiting for each in same)
+            scope = scope._replace(waiting=waiting, wanted=wanted)
+        scopes.append(scope)
+    return look._replace(scopes=scopes, others=())
+
+
+def _drain_of(looks: Sequence[DrainLook], pace: Pace) -> Drain:
     backlog = sum(look.backlog for look in looks)
 
     def said(
@@ -106,12 +141,15 @@ def drain_of_scope(looks: Sequence[DrainLook], group: str | None) -> Drain:
     """Compute the drain time of one group, as if no other tasks wait; else that of all tasks."""
     if group in (None, EVERY_GROUP):
         return drain_of(looks)
-    few = []
-    for look in looks:
-        whole, own = (next(each for each in look.scopes if each.group == g) for g in ("", group))
-        whole = whole._replace(waiting=own.waiting, wanted=own.wanted)
-        few.append(look._replace(backlog=own.waiting, scopes=[whole, own]))
-    return drain_of(few)
+    return drain_of([_of_scope(look, str(group)) for look in looks])
+
+
+def _of_scope(look: DrainLook, group: str) -> DrainLook:
+    """Leave out of a look all tasks but those of a group."""
+    whole, own = (next(each for each in look.scopes if each.group == g) for g in ("", group))
+    whole = whole._replace(waiting=own.waiting, wanted=own.wanted)
+    others = [_of_scope(other, group) for other in look.others]
+    return look._replace(backlog=own.waiting, scopes=[whole, own], others=others)
 
 
 def drain_of_short_tasks(looks: Sequence[DrainLook], group: str | None) -> Drain:
@@ -139,7 +177,7 @@ def _without_backlog(looks: Sequence[DrainLook]) -> tuple[DrainState, str, float
         due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
         first = f"the first of them due in {due_in}"
         if wait * 1000 > UNTIL_OPENED_MS / 2:
-            first = "until a batch is finished"
+            first = "when other tasks have ended"
         left.append(f"{delayed} delayed, {first}")
     if not any(look.exists for look in looks):
         return "empty", "there is no such queue: the first push makes it", 0.0

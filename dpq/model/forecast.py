@@ -40,7 +40,7 @@ class Forecast(BaseModel):
             `LimitState`; None if it may start now.
         because: The same in words, as in `group 'gpt': tokens=9000/min`; "now" if it may start now.
         exact: False if it depends on an end of a task that was assumed, or if tasks that were not
-            read may come before it.
+            read may come before it, or other queues of its family, which are not looked at.
         payload: The first 200 characters of its payload as JSON; None if it is stored apart.
     """
 
@@ -110,6 +110,7 @@ class View:
         timed: Turns are not below the time: of a partitioned queue.
         aging: What tasks gain.
         heavy: Tasks need different amounts.
+        family: Other queues follow the same limits.
         ready: The first heads, and those of the groups of all other tasks that were read.
         lapsed: Leases that ran out.
         returned: The tasks of those that come back.
@@ -130,6 +131,7 @@ class View:
     timed: bool = False
     aging: Aging = NO_AGING
     heavy: bool = False
+    family: bool = False
     ready: list[Candidate] = field(default_factory=list)
     lapsed: list[Running] = field(default_factory=list)
     returned: list[Candidate] = field(default_factory=list)

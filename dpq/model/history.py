@@ -188,8 +188,8 @@ class Event(BaseModel):
         id: Its place in the stream; `events(after=...)` goes on behind it.
         at: When it happened.
         kind: `rate_limited`, `learned`, `closed`, `opened`, `dead`, `paused`, `resumed`,
-            `quieted`, `unquieted`, `limit_set`, or `by_hand` (a purge, a replay, a bulk bury); of
-            a trail more, see `DPQ.trail`.
+            `quieted`, `unquieted`, `limit_set`, or `by_hand` (a purge, a replay, a bulk bury
+            or cancel); of a trail more, see `DPQ.trail`.
         group: The group; "" for the whole queue, or none.
         member: The member of the group's pool, or "".
         task_id: The task, or "".

@@ -122,3 +122,9 @@ class LimitState(BaseModel):
     granted: tuple[int, ...] = ()
     rate_limited: int = 0
     rules: str = ""
+
+
+def spent_quota(state: LimitState | MemberState) -> Quota | None:
+    """Return the quota that opens a closed scope when its next period begins; None without one."""
+    opens = (each.quota for each in state.quotas if each.resets_at == state.opens_at)
+    return next(opens, None) if state.reason == "quota" else None

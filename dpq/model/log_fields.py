@@ -6,6 +6,7 @@ Each record that tells of a change has an `event`, and what it is about. docs/op
 them: names and meanings hold. Must stay light: `import dpq` loads this module.
 """
 
+import math
 from typing import Any
 
 FIELDS = (
@@ -18,10 +19,12 @@ FIELDS = (
 def fields(event: str, **values: Any) -> dict[str, Any]:
     """Make the `extra` of a log record: the event, and the fields that have a value.
 
+    `math.inf`, the bound of a task without a bound, is none.
+
     Raises:
         KeyError: There is no such field.
     """
-    named = {name: value for name, value in values.items() if value is not None}
+    named = {name: value for name, value in values.items() if value not in (None, math.inf)}
     for name in named.keys() - set(FIELDS):
         raise KeyError(name)
     return {"event": event, **named}

@@ -5,6 +5,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict
 
 from dpq.model.history import Times
+from dpq.model.task_data import Attempts
 
 __all__ = ["BulkProgress", "Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
@@ -163,7 +164,8 @@ class LeaseInfo(BaseModel):
         queue: The queue.
         group: The group of the task, or None.
         attempt: The number of this attempt, from 1.
-        max_attempts: The number of failed attempts after which the task is dead.
+        max_attempts: The number of failed attempts after which the task is dead; `math.inf` for no
+            limit, which is null in JSON.
         since: The time of the pop, by the server's clock, UTC.
         until: The time when the lease ends, unless it is extended, UTC.
         held_seconds: Seconds from `since` to the moment when the server was asked.
@@ -182,7 +184,7 @@ class LeaseInfo(BaseModel):
     queue: str
     group: str | None
     attempt: int
-    max_attempts: int
+    max_attempts: Attempts
     since: datetime
     until: datetime
     held_seconds: float

@@ -6,7 +6,7 @@ with pydantic: an import of `DPQ` and `Worker` does without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cost",
     "DeadTask",
+    "OnDead",
     "OnDuplicate",
     "Popped",
     "Push",
@@ -36,6 +37,12 @@ Nothing = TypeVar("Nothing", default=None)
 
 OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
 """The action of a push whose key is taken."""
+
+OnDead = Literal["bury", "run"]
+"""The fate of a task if one of the tasks that it waits for dies or is cancelled."""
+
+MOST_AFTER = 16
+"""Tasks that one task may wait for; lua/push/options.lua has the same number."""
 
 Cost = int | Mapping[str, int]
 """The units that a task takes of every limit: a number of requests, or numbers by unit. The unit
@@ -78,7 +85,7 @@ class Push(NamedTuple, Generic[P]):
     group: str | None = None
     key: str | None = None
     on_duplicate: OnDuplicate = "keep"
-    max_attempts: int | None = None
+    max_attempts: float | None = None
     expires_in: float | None = None
     cost: Cost = 1
     every: float | None = None
@@ -90,6 +97,8 @@ class Push(NamedTuple, Generic[P]):
     member: str | None = None
     batch: str | None = None
     unique_for: float | None = None
+    after: Sequence[str | int] | None = None
+    on_dead: OnDead = "bury"
     backoff: Delays | None = None
     max_lapses: int | None = None
 

@@ -1,13 +1,21 @@
 """`Task` and `DeadTask`: pydantic data, loaded when the first queue is made (see model/task.py)."""
 
+import math
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Annotated, Generic, NoReturn
 
-from pydantic import BaseModel, ConfigDict, SkipValidation
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SkipValidation
 
 from dpq.model.failure_data import TaskFailure
 from dpq.model.result_data import Progress
 from dpq.model.task_state import P, TaskState
+
+Attempts = Annotated[
+    int | float,
+    BeforeValidator(lambda value: math.inf if value is None else value),
+    PlainSerializer(lambda value: None if value == math.inf else value, return_type=int | None),
+]
+"""A bound of failed attempts; `math.inf` is null in dumps, since JSON has no infinity."""
 
 
 class Task(BaseModel, Generic[P]):
@@ -20,7 +28,8 @@ class Task(BaseModel, Generic[P]):
         group: The name under which tasks share a limit, or None.
         key: Its unique key, or None.
         attempt: The number of this attempt, from 1; deliveries that were given back do not count.
-        max_attempts: The number of failed attempts after which the task is dead.
+        max_attempts: The number of failed attempts after which the task is dead; `math.inf` for no
+            limit, which is null in JSON.
         deliveries: The number of its pops, with this one.
         deferrals: The number of deliveries that ended at a limit, uncounted.
         enqueued_at: The time of its push, by the server's clock, UTC.
@@ -43,6 +52,7 @@ class Task(BaseModel, Generic[P]):
         batch: The name of its batch, or None.
         unique_for: Seconds for which its key stays taken after its ack; `math.inf` for ever; or
             None.
+        after: The ids of the tasks whose end it waits for, or None.
         backoff: Its own delays after failures, in seconds, the last of which repeats; None takes
             the backoff of whoever fails it.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
@@ -68,7 +78,7 @@ class Task(BaseModel, Generic[P]):
     group: str | None
     key: str | None
     attempt: int
-    max_attempts: int
+    max_attempts: Attempts
     deliveries: int
     deferrals: int
     enqueued_at: datetime
@@ -87,6 +97,7 @@ class Task(BaseModel, Generic[P]):
     pinned: str | None = None
     batch: str | None = None
     unique_for: float | None = None
+    after: list[str] | None = None
     backoff: tuple[float, ...] | None = None
     trace: str | None = None
     max_lapses: int | None = None

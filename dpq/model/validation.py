@@ -3,6 +3,7 @@
 Every error names the argument, the value and the bound. Knows no queue and no server.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,12 @@ MAX_TEXT_CHARACTERS = 1000
 MAX_UNIT_CHARACTERS = 16
 
 _UNIT = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_UNIT_CHARACTERS - 1}}}", re.ASCII)
+
+MAX_ATTEMPTS = 1_000_000
+
+NO_LIMIT = 10**12
+"""The number of attempts that is stored for `math.inf`. No task ever fails so often, and doubles
+and records hold it exactly; lua/push/options.lua has it, too."""
 
 MAX_DELAYS = 16
 """Delays in a list: they are stored with a task that has its own, at most 207 bytes."""
@@ -80,11 +87,20 @@ def listed_delays(delays: Any, otherwise: str = "") -> tuple[float, ...]:
     )
 
 
-def whole_number(name: str, value: Any, low: int, high: int) -> int:
+def attempts(name: str, value: float) -> int:
+    """Check a bound of failed attempts; return it as it is stored."""
+    if value == math.inf:
+        return NO_LIMIT
+    return whole_number(name, value, 1, MAX_ATTEMPTS, ", or math.inf for no limit")
+
+
+def whole_number(name: str, value: Any, low: int, high: int, note: str = "") -> int:
     """Check a whole number (no bool) between two bounds, both included; return an int."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or not low <= int(value) <= high:
-        raise ConfigurationError(f"{name} is {value!r}: it must be an int from {low} to {high}")
+        raise ConfigurationError(
+            f"{name} is {value!r}: it must be an int from {low} to {high}{note}"
+        )
     return int(value)
 
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from dpq.model.family import head_of
-from dpq.model.limit_states import LimitState
+from dpq.model.limit_states import LimitState, spent_quota
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
@@ -187,11 +187,11 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
 
 def _say_quota(facts: Facts, held: Held) -> Said:
     state, name, until = held.state, scope_name(held), until_text(facts, held.state)
-    spent = next((each for each in state.quotas if each.resets_at == state.opens_at), None)
+    spent = spent_quota(state)
     if state.reason == "observed":
         why = f"the host of {name} has said that no more is left{until}"
     elif spent:
-        why = f"the quota of {quota_text(spent.quota)} of {name} is spent{until}"
+        why = f"the quota of {quota_text(spent)} of {name} is spent{until}"
     else:
         why = f"the quota of {name} is spread over its period, and closed{until}"
     scope = _scope_words(held) + with_queue(facts.queue)

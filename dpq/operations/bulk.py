@@ -42,6 +42,7 @@ OF_STATES: dict[str, tuple[TaskState, ...]] = {
 """The states of the tasks that each action takes."""
 
 EVENTS = {
+    "cancel": "cancelled {count}",
     "bury": "buried {count} running: {reason}",
     "replay": "replayed {count}",
     "purge": "purged {count} dead",

@@ -22,6 +22,7 @@ from dpq.model.queue_settings import (
 from dpq.model.task import P
 from dpq.model.validation import (
     Delays,
+    attempts,
     listed_delays,
     milliseconds,
     number,
@@ -30,8 +31,6 @@ from dpq.model.validation import (
     whole_number,
 )
 from dpq.protocol.placement import MAX_PARTITIONS
-
-MAX_ATTEMPTS = 1_000_000
 
 MAX_AGING = 1_000_000
 """Points of priority per second; lua/push, lua/lib/record and lua/pop/take have it, too."""
@@ -49,6 +48,7 @@ class Description(Generic[P]):
 
     Attributes:
         named: The settings that this client names, as the texts to store.
+        max_attempts: `default_max_attempts` as it is stored.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Description(Generic[P]):
         *,
         payload_type: Any = Any,
         default_visibility: float = DEFAULT_VISIBILITY,
-        default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        default_max_attempts: float = DEFAULT_MAX_ATTEMPTS,
         backoff: Backoff | Delays = Backoff(),  # noqa: B008 - frozen
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         clock: Callable[[], int] | None = None,
@@ -67,9 +67,8 @@ class Description(Generic[P]):
         self.clock = clock
         self.payload_type = payload_type
         self.default_visibility = default_visibility
-        self.default_max_attempts = whole_number(
-            "default_max_attempts", default_max_attempts, 1, MAX_ATTEMPTS
-        )
+        self.max_attempts = attempts("default_max_attempts", default_max_attempts)
+        self.default_max_attempts = default_max_attempts
         self.backoff: Backoff | tuple[float, ...] = (
             backoff if isinstance(backoff, Backoff) else listed_delays(backoff, "a Backoff, or ")
         )

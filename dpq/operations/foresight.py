@@ -47,7 +47,10 @@ def forecast(
         Forecasting(view, grain=grain, run_ms=run_ms, lease_ms=lease_ms).run(count)
         for view in views
     ]
-    return merged(found, count)
+    starts = merged(found, count)
+    if views[0].family:  # the other queues may take what these tasks wait for
+        starts = [each.model_copy(update={"exact": False}) for each in starts]
+    return starts
 
 
 def drain_look(parts: Sequence[Partition[Any]], *supposed: str) -> Steps[list[DrainLook]]:
@@ -59,7 +62,11 @@ def drain_look(parts: Sequence[Partition[Any]], *supposed: str) -> Steps[list[Dr
             as if they were set.
     """
     args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
-    return all_of([part.report("drain", args, read_drain) for part in parts])
+    looks = yield from all_of([part.report("drain", args, read_drain) for part in parts])
+    parts[0].belong(looks[0].family)
+    if kin := parts[0].report_of_kin("drain", args, read_drain):
+        looks[0] = looks[0]._replace(others=(yield from all_of(kin)))
+    return looks
 
 
 def limit_on_paper(

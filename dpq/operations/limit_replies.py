@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.limit_rules import plain_rules
-from dpq.model.limit_states import LimitState, MemberState, QuotaState
+from dpq.model.limit_states import LimitState, MemberState, QuotaState, spent_quota
 from dpq.model.limits import EVERY_GROUP, RateLimit, is_in_order, read_rules, reason_of
 from dpq.model.moments import moment_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
@@ -146,6 +146,7 @@ class Waiting(NamedTuple):
         held_until_ms: The time when the limit of the queue has enough units for this task.
         pinned: The member that its push named, or "".
         batch: The batch that it waits for, or None.
+        after: The ids of the tasks that it waits for.
     """
 
     state: TaskState | None
@@ -157,13 +158,16 @@ class Waiting(NamedTuple):
     held_until_ms: int = 0
     pinned: str = ""
     batch: BatchState | None = None
+    after: Sequence[str] = ()
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
     """Read the reply of why; None if nothing is stored under the id."""
     if not reply:
         return None
-    state, until, group, ahead, in_group, paused, held, pinned, batch, text = read_texts(reply)
+    state, until, group, ahead, in_group, paused, held, pinned, batch, text, after = read_texts(
+        reply
+    )
     return Waiting(
         TaskState(state) if state else None,
         int(until),
@@ -174,6 +178,7 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
         int(held),
         pinned,
         read_batch_state(batch, text),
+        after.split("\x01")[1:],
     )
 
 
@@ -200,6 +205,10 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
         batch, verb = found.batch, "is" if found.batch.left == 1 else "are"
         left = f"{batch.left} of its {batch.pushed} tasks {verb} left"
         return f"it waits for the end of batch {batch.name!r}: {left}"
+    if found.state is TaskState.DELAYED and found.until_ms >= UNTIL_OPENED_MS and found.after:
+        names = ", ".join(found.after)
+        many = "the end of task" if len(found.after) == 1 else f"{len(found.after)} tasks to end:"
+        return f"it waits for {many} {names}"
     if found.state is TaskState.DELAYED and found.until_ms >= UNTIL_OPENED_MS:
         return "it waits for a batch that is not stored: `dpq doctor --repair` lets it run"
     if found.state is TaskState.DELAYED:
@@ -263,15 +272,9 @@ _CLOSED = {
 
 def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Say why a limit lets no task run; if units are spent, name the window or quota."""
-    closed = _quota_spent(shut) or _CLOSED.get(shut.reason or "")
-    return closed or _spent(windows, shut.units_left)
-
-
-def _quota_spent(shut: LimitState | MemberState) -> str | None:
-    """Name the quota that opens when its next period begins; None if there is no such quota."""
-    spent = (state for state in shut.quotas if state.resets_at == shut.opens_at)
-    found = next(spent, None) if shut.reason == "quota" else None
-    return f"its quota of {quota_text(found.quota)} is spent" if found else None
+    if quota := spent_quota(shut):
+        return f"its quota of {quota_text(quota)} is spent"
+    return _CLOSED.get(shut.reason or "") or _spent(windows, shut.units_left)
 
 
 def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:

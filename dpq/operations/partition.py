@@ -37,7 +37,7 @@ from dpq.operations.base import BATCH_BYTES, in_batches
 from dpq.operations.description import Description
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
-from dpq.operations.pushing import Checked, Options, needs_clock, with_times
+from dpq.operations.pushing import Checked, Options, needs_clock, with_ids, with_times
 from dpq.operations.repair import RepairOperations
 from dpq.operations.results import ResultOperations
 from dpq.operations.room import RoomOperations
@@ -127,13 +127,16 @@ class Partition(
         return ids[0]
 
     def _push(self, batch: Sequence[Checked], stored: Sequence[str] = ()) -> Steps[list[str]]:
-        """Add a batch; `stored` are the ids of the batches before it, for the error."""
+        """Add a batch; `stored` are the ids of the batches of this call before it."""
         ids = new_ids(len(batch), self._mark if self._count > 1 else None)
         args: list[Any] = [self._now()]
         keys: dict[int, str] = {}
         now_ms, asks = None, False
         for id_, (spec, body) in zip(ids, batch, strict=True):
             if not isinstance(spec, str):
+                if "after" in spec:
+                    number = len(stored) + len(args) // 3
+                    spec = with_ids(spec, number, [*stored, *ids])
                 if needs_clock(spec):
                     # Ask for the server's clock, since this machine's clock may be wrong.
                     if now_ms is None:

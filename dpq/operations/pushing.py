@@ -9,6 +9,7 @@ It must not know in which partition a task comes to stand.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Generic, Required, TypedDict, cast, get_args
 
 from dpq.model.cost import write_cost
@@ -16,16 +17,18 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.pools import member_name
 from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import moment_ms, next_times, require_schedule
-from dpq.model.task import OnDuplicate, P, Push
+from dpq.model.task import MOST_AFTER, OnDead, OnDuplicate, P, Push
 from dpq.model.validation import (
+    MAX_ATTEMPTS,
     MAX_SECONDS,
+    attempts,
     delay_milliseconds,
     label,
     listed_delays,
     milliseconds,
     whole_number,
 )
-from dpq.operations.description import MAX_ATTEMPTS, Description
+from dpq.operations.description import Description
 from dpq.protocol.keys import INLINE_BYTES
 from dpq.protocol.records import COMMON_ATTEMPTS, FOR_EVER_MS
 
@@ -38,7 +41,7 @@ class Options(TypedDict, total=False):
     Attributes:
         priority: The priority as text, which keeps its type.
         residual: The part that a double loses of the priority (`encode_priority`).
-        max_attempts: 10 unless it is named.
+        max_attempts: 10 unless it is named; `NO_LIMIT` for no limit.
         cost: The text of its record (`write_cost`).
         delay: The time until it is due.
         at: The moment when it is due. `with_times` replaces it by `delay` before it is sent.
@@ -57,6 +60,9 @@ class Options(TypedDict, total=False):
         backoff: Its own delays after failures, with commas.
         seals: The batch that it waits for, which its push seals.
         unique_for: The time for which its key stays taken after its ack; `FOR_EVER_MS` for ever.
+        after: The ids of the tasks that it waits for. A number stands for an earlier push of the
+            same call; `with_ids` replaces it before it is sent.
+        on_dead: `run`, or left out for `bury`.
         max_lapses: The leases that may run out.
     """
 
@@ -81,6 +87,8 @@ class Options(TypedDict, total=False):
     backoff: str
     seals: str
     unique_for: int
+    after: list[str | int]
+    on_dead: OnDead
     max_lapses: int
 
 
@@ -95,6 +103,7 @@ _OF_PLAIN = frozenset({"priority", "max_attempts", "group"})
 """The options that a short record has."""
 
 _ON_DUPLICATE = get_args(OnDuplicate)
+_ON_DEAD = get_args(OnDead)
 
 
 class PushChecker(Generic[P]):
@@ -102,7 +111,7 @@ class PushChecker(Generic[P]):
 
     def __init__(self, queue: Description[P]) -> None:
         self._codec = queue.codec
-        self._max_attempts = queue.default_max_attempts
+        self._max_attempts = queue.max_attempts
         self._most = _text_of(self._max_attempts)
 
     def check(self, push: Push[P], trace: str = "") -> Checked:
@@ -148,7 +157,7 @@ class PushChecker(Generic[P]):
         """
         name = label("batch", batch)
         self.check(push, trace)
-        for refused in ("key", "batch", "every", "cron", "at"):
+        for refused in ("key", "batch", "after", "every", "cron", "at"):
             if getattr(push, refused) is not None:
                 raise ConfigurationError(
                     f"{refused} is {getattr(push, refused)!r}: the task at the end of a batch runs "
@@ -168,11 +177,11 @@ class PushChecker(Generic[P]):
             options["delay"] = delay_ms
         if push.expires_in is not None:
             options["expires_in"] = milliseconds("expires_in", push.expires_in, least=0.001)
-        attempts = self._max_attempts
+        most = self._max_attempts
         if push.max_attempts is not None:
-            attempts = whole_number("max_attempts", push.max_attempts, 1, MAX_ATTEMPTS)
-        if attempts != COMMON_ATTEMPTS:
-            options["max_attempts"] = attempts
+            most = attempts("max_attempts", push.max_attempts)
+        if most != COMMON_ATTEMPTS:
+            options["max_attempts"] = most
         if push.on_duplicate not in _ON_DUPLICATE:
             raise ConfigurationError(
                 f"on_duplicate is {push.on_duplicate!r}: it must be one of "
@@ -224,6 +233,14 @@ class PushChecker(Generic[P]):
             options["batch"] = label("batch", push.batch)
         if push.unique_for is not None:
             options["unique_for"] = _unique_for(push)
+        if push.on_dead not in _ON_DEAD:
+            raise ConfigurationError(
+                f"on_dead is {push.on_dead!r}: it must be one of {', '.join(_ON_DEAD)}"
+            )
+        if push.after is not None and (after := _after(push)):
+            options["after"] = after
+            if push.on_dead != "bury":
+                options["on_dead"] = push.on_dead
         if push.max_lapses is not None:
             options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
         return options
@@ -244,6 +261,59 @@ def _unique_for(push: Push[Any]) -> int:
     if push.unique_for == math.inf:
         return FOR_EVER_MS
     return milliseconds("unique_for", cast(float, push.unique_for), least=0.001)
+
+
+def _after(push: Push[Any]) -> list[str | int]:
+    """Check the tasks that a task is to wait for."""
+    if isinstance(push.after, str) or not isinstance(push.after, Sequence):
+        raise ConfigurationError(
+            f"after is {push.after!r}: it must be a list of ids, as push returns"
+        )
+    if len(push.after) > MOST_AFTER:
+        raise ConfigurationError(
+            f"after has {len(push.after)} ids: a task may wait for up to {MOST_AFTER}. Let it wait "
+            "for a batch, which may have any number of tasks (seal_batch)"
+        )
+    if not push.after:
+        return []
+    for name in ("every", "cron", "at"):
+        if getattr(push, name) is not None:
+            raise ConfigurationError(
+                f"{name} is {getattr(push, name)!r}, and after is given: a task that waits for "
+                f"others is due once, when they have ended, or `delay` later; leave {name} out"
+            )
+    if push.key is not None and push.on_duplicate in ("update", "rerun"):
+        raise ConfigurationError(
+            f"on_duplicate is {push.on_duplicate!r}, and after is given: the tasks that a stored "
+            "task waits for cannot change; use keep, raise_priority or error"
+        )
+    return [each if type(each) is int else label("after", each) for each in push.after]
+
+
+def with_ids(options: Options, number: int, ids: Sequence[str]) -> Options:
+    """Return options that name tasks by their ids alone.
+
+    Args:
+        options: The options, in which `after` may name earlier pushes of the same call by number.
+        number: The number of this push in its call, from 0.
+        ids: The ids of the pushes of this call.
+
+    Raises:
+        ConfigurationError: A number is not that of an earlier push.
+    """
+    named = options.copy()
+    named["after"] = []
+    for each in options["after"]:
+        if isinstance(each, int) and not 0 <= each < number:
+            raise ConfigurationError(
+                f"after of push {number} has {each}: a number names an earlier push of the same "
+                f"push_many, and must be from 0 to {number - 1}; or give the id of a stored task"
+                if number
+                else f"after of the first push has {each}: no push comes before it; give the id of "
+                "a stored task"
+            )
+        named["after"].append(ids[each] if isinstance(each, int) else each)
+    return named
 
 
 def _text_of(max_attempts: int) -> str:

@@ -241,8 +241,7 @@ class QueueOperations(Generic[P]):
         `home` is the partition in which its producer has waited for room.
         """
         checked = self._pushes.check(push, trace)
-        if push.batch is not None:
-            self._require_one_partition("batch", push.batch)
+        self._require_one_place(push)
         if home is not None and home < len(self.partitions):
             return self.partitions[home].push_one(checked)
         return self._home(push.group, push.key).push_one(checked)
@@ -267,8 +266,7 @@ class QueueOperations(Generic[P]):
             batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
             for index, push in enumerate(window):
                 checked = self._pushes.check(push, trace)
-                if push.batch is not None:
-                    self._require_one_partition("batch", push.batch)
+                self._require_one_place(push)
                 batches[self._home(push.group, push.key)][index] = checked
             found = yield from together(
                 [part.push_all(few.values()) for part, few in batches.items()]
@@ -295,9 +293,15 @@ class QueueOperations(Generic[P]):
         if len(self.partitions) > 1:
             raise ConfigurationError(
                 f"{option} is {value!r}, but queue {self.description.name!r} has "
-                f"{len(self.partitions)} partitions: the counts of a batch are exact only in one "
-                "place. Use a queue of one partition for it"
+                f"{len(self.partitions)} partitions: the end of tasks is known at once only in one "
+                "of them. Use a queue of one partition for it"
             )
+
+    def _require_one_place(self, push: Push[P]) -> None:
+        """Refuse what only a queue of one partition can do."""
+        for option in ("batch", "after"):
+            if getattr(push, option):
+                self._require_one_partition(option, getattr(push, option))
 
     def batch(self, name: str) -> Steps[BatchState]:
         """Read one batch."""
@@ -471,12 +475,10 @@ class QueueOperations(Generic[P]):
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        `cost` is what the delivery has spent, `result` the line of its result, or "", and `delay`
-        the time that a failed task waits, unless a `Retry` says so, `worker` the
-        name of the worker, or "". A signal says how the task goes
-        on. Other errors fail the task.
-        KeyboardInterrupt, SystemExit and a cancelled asyncio task
-        give the task back, uncounted.
+        `cost` is what the delivery has spent, `result` the line of its result, or "", `delay` the
+        time that a failed task waits, unless a `Retry` says so, and `worker` the name of the
+        worker, or "". A signal says how the task goes on. Other errors fail the task.
+        KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back, uncounted.
         """
         if error is None:
             return self.ack(task, cost, result)
@@ -488,14 +490,8 @@ class QueueOperations(Generic[P]):
         if isinstance(error, Release):
             return self.release(task, error.delay, None, cost)
         if isinstance(error, Retry):
-            return self.fail(
-                task,
-                error,
-                delay if error.delay is None else error.delay,
-                cost,
-                None,
-                source_of(error, worker),
-            )
+            delay = delay if error.delay is None else error.delay
+            return self.fail(task, error, delay, cost, None, source_of(error, worker))
         if isinstance(error, Exception):
             source = source_of(error, worker)
             return self.fail(task, error_line(error), delay, cost, None, source)

@@ -1,5 +1,7 @@
 """The operations that find and mend damage in one partition. No I/O."""
 
+from typing import Any
+
 from dpq.model.reports import Problem
 from dpq.model.task import P
 from dpq.operations.base import PAGE
@@ -15,7 +17,7 @@ CHECKED_PARTS = (
     ("check", "waiting"),  # first: the other parts take the next heads of groups from it
     *(("check", part) for part in ("ready", "groups", "meta", "payload")),
     *(("check", part) for part in ("delayed", "invisible", "dead", "keys", "errors")),
-    ("check", "events"),
+    *(("check", part) for part in ("followers", "events")),
     *(("check_limits", part) for part in ("tracked", "invisible")),
 )
 """The scripts and parts that a check goes over; a repair needs this order."""
@@ -54,15 +56,24 @@ class RepairOperations(BatchOperations[P]):
         """Go over everything that is stored in bounded steps; `mends` mends what is found."""
         problems: list[Problem] = []
         for name, part in CHECKED_PARTS:
-            cursor = ""
-            while cursor != "0":
-                args = [self._now(), part, cursor or "0", PAGE, int(mends)]
-                cursor, found = yield self._command(name, args, replies.read_problems)
-                problems += found
-                if cursor == OTHER_FAMILY:
-                    yield from self.learn_kin()
-                    cursor = ""
-                elif mends and any(each.kind == "not in its family" for each in found):
-                    yield from self.learn_kin(join=True)
+            problems += yield from self._walk_part(name, part, mends=mends)
         problems += yield from self.check_batches(mends=mends)
         return problems
+
+    def _walk_part(self, name: str, part: str, *, mends: bool) -> Steps[list[Problem]]:
+        problems: list[Problem] = []
+        cursor = ""
+        while cursor != "0":
+            args = [self._now(), part, cursor or "0", PAGE, int(mends)]
+            cursor, found = yield self._command(name, args, replies.read_problems)
+            problems += found
+            if cursor == OTHER_FAMILY:
+                yield from self.learn_kin()
+                cursor = ""
+            elif mends and any(each.kind == "not in its family" for each in found):
+                yield from self.learn_kin(join=True)
+        return problems
+
+    def mend_followers(self) -> Steps[Any]:
+        """Let tasks run that wait for tasks which are not stored; an import ends with this."""
+        return self._walk_part("check", "followers", mends=True)

@@ -88,6 +88,12 @@ class StoredOperations(PartitionBase[P]):
         """Run a script that reports on the queue at one moment."""
         return self._ask(name, [self._now(), *args], read)
 
+    def report_of_kin(
+        self, name: str, args: Sequence[int | str], read: Callable[[Any], T]
+    ) -> list[Steps[T]]:
+        """Run such a script on each other queue of the family."""
+        return [kin._ask(name, [self._now(), *args], read) for kin in self._kin()]
+
     def events(self, after: str, most: int, stream: str) -> Steps[list[Event]]:
         """Read the events, or the trail, behind a position; or the newest ones."""
         return self._ask("events", [after, most, stream], read_events)

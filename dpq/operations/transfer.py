@@ -64,6 +64,9 @@ _COUNTED = (
 _PROBE = re.compile(r"^(\d\S* \S) [^\s-][^\s]+ ")
 """A gate whose probe is out: it has no lease in the export, so the next task is the probe."""
 
+_LISTED = re.compile(r"^((?:\S+ ){8})1 ")
+"""A batch in the list of those without tasks: an import makes that list anew."""
+
 
 class Position(NamedTuple):
     """The place of an export between two pages: section, partition, and cursor of the server."""
@@ -156,7 +159,8 @@ class Export:
         """Add the lines of limits, or of gates; those of the queue and of all groups once."""
         if at.section == "batches":  # beside them stands the list of those without tasks
             found = {name: text for name, text in found.items() if name[:1] != "\t"}
-            lines += [self._line({"batch": n, "text": text}) for n, text in sorted(found.items())]
+            for name, text in sorted(found.items()):
+                lines.append(self._line({"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}))
             return
         if at.section == "seen":
             made = [seen_line(*each) for each in sorted(found.items())]
@@ -412,7 +416,7 @@ class Import:
     ) -> Iterator[tuple[Partition[Any], list[Any]]]:
         """Say where a line goes, as the arguments of the script `import`."""
         count, entry = len(parts), line.entry
-        if "batch" in line.fields or "seals" in line.fields:
+        if line.fields.keys() & {"batch", "seals", "after"}:
             self._require_one(line, count)
         if entry is None and "batch" in line.fields:
             name, text = str(line.fields["batch"]), str(line.fields.get("text"))
@@ -450,12 +454,12 @@ class Import:
         yield parts[home], [line.number, entry.state, id_, entry.when, record, body, errors]
 
     def _require_one(self, line: Line, count: int) -> None:
-        """Refuse batches in several partitions."""
+        """Refuse batches, and tasks that wait for others, in several partitions."""
         if count > 1:
             raise ConfigurationError(
-                f"line {line.number}: the export has batches, and queue "
-                f"{self._operations.description.name!r} has {count} partitions, which cannot count "
-                "them: import into a queue of one partition"
+                f"line {line.number}: the export has batches, or tasks that wait for others, "
+                f"and queue {self._operations.description.name!r} has {count} partitions, which "
+                "cannot follow them: import into a queue of one partition"
             )
 
     def _import(
@@ -492,9 +496,11 @@ class Import:
             self._report["limits"] += 1
 
     def finish(self) -> Steps[None]:
-        """Tell of the import, as an event."""
+        """Tell of the import, as an event; release tasks that wait for what was not imported."""
         first = self._operations.partitions[0]
         yield self._import(first, self._seen["lines"], str(self._report["added"]), [], 0)
+        for part in self._operations.partitions:
+            yield from part.mend_followers()
 
 
 def _conflict(batch: Sequence[Line], code: int, number: bytes, holder: bytes) -> Exception:

@@ -24,7 +24,8 @@ SCORE_DIGITS = 18
 def read_view(reply: Sequence[Any]) -> View:
     """Read the reply of forecast. Tasks that cannot be read are left out: pop buries them."""
     settings, counts, tasks, closed, gates, short = reply
-    now, paused, fairness, partitions, turns, since, heavy = _settings(read_texts(settings))
+    *texts, family = read_texts(settings)
+    now, paused, fairness, partitions, turns, since, heavy = _settings(texts)
     view = View(
         now=now,
         paused_until=paused,
@@ -33,6 +34,7 @@ def read_view(reply: Sequence[Any]) -> View:
         timed=bool(partitions),
         aging=since,
         heavy=heavy,
+        family=bool(family),
         short={name.decode("utf-8", "replace") for name in short},
     )
     names = [name.decode("utf-8", "replace") for name in gates[::2]]
@@ -152,7 +154,9 @@ def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
 def read_drain(reply: Sequence[Any]) -> DrainLook:
     """Read the reply of drain."""
     settings, flat = reply
-    now, paused, backlog, came, ended, delayed, first, running, stored = read_texts(settings)
+    now, paused, backlog, came, ended, delayed, first, running, stored, family = read_texts(
+        settings
+    )
     scopes = [
         Scope(group, int(waiting), read_gate(line), _wanted(tasks.split()))
         for group, waiting, line, tasks in _in_fours([*read_texts(flat)])
@@ -169,6 +173,7 @@ def read_drain(reply: Sequence[Any]) -> DrainLook:
         next_due=float(first or math.inf),
         invisible=int(running),
         exists=stored != "0",
+        family=family,
     )
 
 

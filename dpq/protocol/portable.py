@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 from dpq.model.cost import read_cost, write_cost
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import decode_priority, encode_priority
-from dpq.model.validation import listed_delays
+from dpq.model.task import MOST_AFTER
+from dpq.model.validation import NO_LIMIT, listed_delays
 from dpq.protocol.kept_errors import errors_of_fields, fields_of_errors
 from dpq.protocol.records import (
+    AFTER,
     BATCH,
     COMMON_ATTEMPTS,
     FAILURES,
@@ -30,6 +32,7 @@ from dpq.protocol.records import (
     SPENT,
     UNIQUE,
     UNREADABLE,
+    read_after,
     read_backoff,
     read_lapses,
     read_trace,
@@ -43,7 +46,7 @@ LIFO = 999_999_999_999_999
 OF_A_DELIVERY = (SPENT, RUNS_AS)
 """The notes that count for one delivery only: its lease is not exported, and neither are they."""
 
-NAMED = (OPTIONS, PIN, BATCH, UNIQUE, FAILURES)
+NAMED = (OPTIONS, PIN, BATCH, UNIQUE, FAILURES, AFTER)
 """The notes that have fields with names. Any other note is in `notes`, by the number of its mark.
 If a note needs more than that, such as a key of the queue: SECTIONS in transfer.py."""
 
@@ -119,7 +122,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     encode_priority(decode_priority(priority))  # raises if it is no priority
     requests, costs = read_cost(cost)
     visibility, _, limit = notes.get(OPTIONS, "0 0").partition(" ")
-    batch = notes.get(BATCH, "")
+    batch, (after, on_dead) = notes.get(BATCH, ""), read_after(notes.get(AFTER, ""))
     most_lapses, lapses = read_lapses(notes.get(FAILURES, ""))
     moment = "died_ms" if state == "dead" else "due_ms"
     found = {
@@ -131,7 +134,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "sequence": LIFO - place if lifo else place,
         "enqueued_ms": enqueued,
         "wait_ms": int(wait),
-        "max_attempts": int(most or COMMON_ATTEMPTS),
+        "max_attempts": None if most == str(NO_LIMIT) else int(most or COMMON_ATTEMPTS),
         "attempts": int(attempts),
         "deliveries": int(deliveries),
         "deferrals": int(deferrals),
@@ -151,6 +154,8 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "batch": None if batch[:1] in ("", SEALS) else batch,
         "seals": batch[1:] if batch[:1] == SEALS else None,
         "unique_for_ms": int(notes.get(UNIQUE, "0")),
+        "after": after,
+        "on_dead": on_dead,
         "max_lapses": most_lapses,
         "lapses": lapses,
         "schedule": schedule if recurs else None,
@@ -210,6 +215,18 @@ def _name(value: Any) -> str:
 def _id(value: Any) -> str:
     if not _name(value) or "\t" in value:
         raise ValueError("must have 1 to 200 bytes")
+    return str(value)
+
+
+def _ids(value: Any) -> list[str]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_AFTER:
+        raise ValueError(f"must be a list of 1 to {MOST_AFTER} ids")
+    return [_id(each) for each in value]
+
+
+def _on_dead(value: Any) -> str:
+    if value not in ("bury", "run"):
+        raise ValueError("must be bury or run")
     return str(value)
 
 
@@ -277,7 +294,9 @@ def _bool(value: Any) -> bool:
 
 
 _USUAL: dict[str, Any] = {
-    **dict.fromkeys(("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals")),
+    **dict.fromkeys(
+        ("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals", "after")
+    ),
     **{"max_lapses": None, "lapses": 0, "errors": ""},
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
@@ -289,6 +308,7 @@ _USUAL: dict[str, Any] = {
         "backoff_ms": [],
         "holds": False,
         "notes": {},
+        "on_dead": "bury",
     },
 }
 """The values of fields that a line leaves out."""
@@ -297,7 +317,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **{"id": _id, "state": _state, "priority": _priority, "ages": _bool, "holds": _bool},
     **dict.fromkeys(("due_ms", "died_ms"), _moment),
     "notes": _notes,
-    **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms", "max_attempts"), _count),
+    **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms"), _count),
+    "max_attempts": lambda value: NO_LIMIT if value is None else _count(value),
     **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
     **dict.fromkeys(("visibility_ms", "time_limit_ms", "max_lapses", "lapses"), _count),
     "errors": errors_of_fields,
@@ -311,6 +332,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
         "error": _text,
     },
     **{"trace": _text, "member": _name, "batch": _name, "seals": _name, "schedule": _schedule},
+    **{"after": _ids, "on_dead": _on_dead},
 }
 
 
@@ -356,6 +378,8 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
     if read["batch"] or read["seals"]:
         notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
     notes += f"{UNIQUE}{read['unique_for_ms']}" if read["unique_for_ms"] else ""
+    if read["after"] is not None:
+        notes += f"{AFTER}{read['on_dead'][0]}\x01" + "\x01".join(read["after"])
     notes += read["notes"] or ""
     if read["max_lapses"] is not None:
         notes += f"{FAILURES}{int(read['errors'] != '')} {read['max_lapses']} {read['lapses']}"

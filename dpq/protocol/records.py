@@ -24,6 +24,7 @@ from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.priority import decode_priority
 from dpq.model.schedule import read_schedule
 from dpq.model.task import DeadTask, Task, TaskState
+from dpq.model.validation import NO_LIMIT
 
 P = TypeVar("P")
 
@@ -35,7 +36,7 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, BATCH, UNIQUE, FAILURES = "\x1f", "\x1e", "\x1b", "\x1a", "\x18"
+OPTIONS, PIN, BATCH, UNIQUE, FAILURES, AFTER = "\x1f", "\x1e", "\x1b", "\x1a", "\x18", "\x19"
 SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
@@ -77,6 +78,8 @@ def make_task(
     """
     token, counts, since, _, max_attempts, priority, more_of_it, names = _parts(record)
     values = _counted(counts).copy()
+    values["visible_until"] = until
+    values["state"] = state
     if more_of_it is None:
         values["group"] = names or None
     else:
@@ -84,10 +87,8 @@ def make_task(
     values["id"] = task_id
     values["payload"] = payload
     values["priority"] = decode_priority(priority)
-    values["max_attempts"] = int(max_attempts or COMMON_ATTEMPTS)
+    values["max_attempts"] = _most(max_attempts)
     values["enqueued_at"] = moment_of(since)
-    values["visible_until"] = until
-    values["state"] = state
     values["token"] = int(token)
     if more:
         values.update(more)
@@ -119,6 +120,11 @@ def _counted(counts: str) -> dict[str, Any]:
 def _costs(text: str) -> tuple[int, dict[str, int] | None]:
     """Read the cost in a record, which is the same in many records; the caller copies."""
     return read_cost(text)
+
+
+def _most(attempts: str) -> int | float:
+    most = int(attempts or COMMON_ATTEMPTS)
+    return math.inf if most == NO_LIMIT else most
 
 
 _Parts = tuple[str, str, int, str, str, str, tuple[str, str, str, str] | None, str]
@@ -179,6 +185,8 @@ def _add_more(
         values["batch"] = notes[BATCH].partition("\x01")[0] or None
     if UNIQUE in notes:
         values["unique_for"] = read_unique_for(notes[UNIQUE])
+    if AFTER in notes and values["state"] is TaskState.DELAYED and not values["visible_until"]:
+        values["after"] = read_after(notes[AFTER])[0]
     if RUNS_AS in notes:
         values["member"] = live_note(notes, RUNS_AS, token)
     if FAILURES in notes:
@@ -234,6 +242,12 @@ def read_unique_for(text: str) -> float | None:
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(FOR_EVER_MS)):
         return None
     return math.inf if int(text) >= FOR_EVER_MS else int(text) / 1000
+
+
+def read_after(text: str) -> tuple[list[str] | None, str]:
+    """Read the tasks that a task waits for, and its `on_dead`."""
+    fate, *ids = text.removeprefix("+").split("\x01")
+    return ids or None, "run" if fate == "r" else "bury"
 
 
 def read_lapses(text: str) -> tuple[int | None, int]:

@@ -26,6 +26,8 @@ class Code(IntEnum):
     OTHER_FORMAT = -8
     SETTINGS_LOST = -9
     BATCH_FINISHED = -10
+    AFTER_RECURRING = -11
+    AFTER_LATER = -12
     CANCELLED = -13
     QUEUE_FULL = -15
     OTHER_FAMILY = -20

@@ -215,13 +215,23 @@ def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: li
         DuplicateTaskError: A key is taken, and the push forbids that.
         QueueFullError: A bound leaves no room for the tasks.
         BatchFinishedError: The batch of a task is finished.
-        ConfigurationError: The task that has a key is in another group.
+        ConfigurationError: The task that has a key is in another group; or a task cannot wait for
+            a task that it names.
     """
     if reply[0] == Code.QUEUE_FULL:
         _, size, bound, group, coming = reply
         raise QueueFullError(queue_name, group.decode() or None, size, bound, coming)
     if reply[0] == Code.BATCH_FINISHED:
         raise BatchFinishedError(reply[2].decode(), queue_name)
+    if reply[0] in (Code.AFTER_RECURRING, Code.AFTER_LATER):
+        named, own = reply[2].decode(), ids[reply[1] - 1]
+        raise ConfigurationError(
+            f"after has task {named}, which recurs: it never ends, so no task can wait for that; "
+            "let a run of it push the task"
+            if reply[0] == Code.AFTER_RECURRING
+            else f"after of task {own} has task {named}: a task can wait only for tasks that are "
+            "stored, or that stand before it in the same push_many"
+        )
     if reply[0] < 0:
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:

@@ -2,10 +2,15 @@
 
 `Partition` calls it. It reads this machine's clock, so that a person can see the time in an id. The
 order of tasks comes from the server.
+
+The ids of one process sort in the order in which they were made, also within a millisecond: then
+the last part counts up, from a random number. Ids of several processes sort by their ms only.
 """
 
+import os
 import secrets
 import string
+import threading
 import time
 from binascii import b2a_base64
 
@@ -18,22 +23,67 @@ _AS_SORTED = bytes.maketrans(_BASE64, bytes(sorted(DIGITS.encode())))
 TIME_DIGITS = 7
 """Digits for the ms since 1970 in an id: 42 bits, enough until 2109."""
 
+BACK_MS = 10_000
+"""Ms that the clock may go back unnoticed: ids keep the later time meanwhile, and count up."""
+
+
+class _Maker:
+    """The last id of this process, as its ms and its number.
+
+    The lock may be taken again by a signal handler that pushes. Its ids differ all the same, since
+    each call counts up by a random step.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.last_ms = self.last = 0
+
+    def reserve(self, count: int) -> tuple[int, int, int]:
+        """Reserve numbers in one ms; return the ms, the number before the first, and the step."""
+        step = secrets.randbits(40) + 1
+        with self.lock:
+            now = time.time_ns() // 1_000_000
+            if not self.last_ms - BACK_MS <= now <= self.last_ms:
+                # Half of all numbers, so that 2^31 steps find room behind each.
+                self.last_ms, self.last = now, secrets.randbits(71)
+            before = self.last
+            self.last = before + count * step
+            return self.last_ms, before, step
+
+
+_maker = _Maker()
+
+
+def _forked() -> None:
+    """Begin anew in a forked child: another thread of the parent may have held the lock."""
+    global _maker
+    _maker = _Maker()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
 
 def new_ids(count: int, mark: str | None) -> list[str]:
-    """Make ids: the time, and 72 random bits behind it, so that ids sort by their time.
+    """Make ids: the time, and 72 bits behind it, which are random in the first id of a ms.
 
-    The ids of one call sort in their order, too. The time is the ms of this machine's clock. It is
-    only for people to read, so a wrong clock does no harm.
+    The ids sort behind all that this process has made before. The time is the ms of this machine's
+    clock. It is only for people to read, so a wrong clock does no harm.
 
     Args:
         count: The number of ids.
         mark: The mark of a partition. Then ids begin with it and have no time, so that older
-            clients can read them.
+            clients can read them; they do not sort.
     """
-    text = secrets.token_urlsafe(9 * count)
-    made = [text[i : i + PLAIN_ID_LENGTH] for i in range(0, len(text), PLAIN_ID_LENGTH)]
     if mark is not None:
-        return [mark + each for each in made]
-    moment = (time.time_ns() // 1_000_000).to_bytes(6, "big")
-    digits = b2a_base64(moment, newline=False).translate(_AS_SORTED)[-TIME_DIGITS:].decode()
-    return [digits + each for each in (sorted(made) if count > 1 else made)]
+        text = secrets.token_urlsafe(9 * count)
+        length = PLAIN_ID_LENGTH
+        return [mark + text[i : i + length] for i in range(0, len(text), length)]
+    ms, number, step = _maker.reserve(count)
+    moment = ms.to_bytes(6, "big")
+    made = []
+    for _ in range(count):
+        number += step
+        digits = b2a_base64(moment + number.to_bytes(9, "big"), newline=False)
+        made.append(digits.translate(_AS_SORTED)[1:].decode())  # 48 bits for the time; 42 are used
+    return made

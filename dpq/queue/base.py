@@ -42,7 +42,7 @@ class QueueSettings(SharedSettings, total=False):
     """The keyword arguments of `DPQ` without `payload_type`, for type checkers."""
 
     default_visibility: float
-    default_max_attempts: int
+    default_max_attempts: float
     backoff: Backoff | Delays
     max_payload_bytes: int
     durability: Durability
@@ -82,7 +82,7 @@ class QueueBase(Generic[P]):
         *,
         payload_type: Any = Any,
         default_visibility: float = DEFAULT_VISIBILITY,
-        default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        default_max_attempts: float = DEFAULT_MAX_ATTEMPTS,
         order: Order | None = None,
         aging: float | None = None,
         fairness: Fairness | None = None,
@@ -106,14 +106,17 @@ class QueueBase(Generic[P]):
             payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push
                 and pop.
             default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
-            default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000.
+            default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000;
+                `math.inf` for no limit.
             order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (a new queue:
                 FIFO).
             aging: Points of priority that a task gains per second from the moment it is first due,
                 0 to 1 000 000; None follows the queue (a new queue: 0). No task is ever rescored.
                 Priorities beyond 2^53 are exact only with 0. LIFO with aging is refused.
             fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
-                backlog (not with LIFO or aging); `"none"` in the order of their tasks. None follows
+                backlog (not with LIFO or aging); `"none"` in the order of their tasks. `"units"`
+                serves the group that has spent the fewest requests, and `"units:tokens"` the one
+                that has spent the fewest tokens (not with LIFO, aging or partitions). None follows
                 the queue (a new queue: `"none"`).
             payloads: `"apart"` stores every payload in a key that only roles which read payloads
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
@@ -281,8 +284,8 @@ class QueueBase(Generic[P]):
         return self._described.default_visibility
 
     @property
-    def default_max_attempts(self) -> int:
-        """Failed attempts until a task is dead."""
+    def default_max_attempts(self) -> float:
+        """Failed attempts until a task is dead; `math.inf` for no limit."""
         return self._described.default_max_attempts
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject, Release, Signal
 from dpq.model.validation import error_line, one_line
@@ -54,8 +55,8 @@ def log_failed(
         return
     line = error_line(error)
     log.warning(
-        "%s: task %s, attempt %d of %d: %s",
-        *(queue, in_words(task, name), task.attempt, task.max_attempts, line),
+        "%s: task %s, attempt %s: %s",
+        *(queue, in_words(task, name), attempt_of(task.attempt, task.max_attempts), line),
         exc_info=error if traceback and not isinstance(error, Signal) else None,
         extra=about("attempt_failed", worker, queue, task, task=name, error=line),
     )
@@ -113,12 +114,11 @@ class EndLog:
     def died(self, queue: str, task: Task[Any], reason: str, error: str | None = None) -> None:
         """Log that a task is dead."""
         log.info(
-            "%s: task %s is dead after attempt %d of %d: %s%s",
+            "%s: task %s is dead after attempt %s: %s%s",
             *(
                 queue,
                 in_words(task, self._name(task)),
-                task.attempt,
-                task.max_attempts,
+                attempt_of(task.attempt, task.max_attempts),
                 reason,
                 f": {error}" if error else "",
             ),

@@ -2,20 +2,28 @@
 """Waits for the ends of tasks: what `DPQ.result` and `results` do until there is an answer.
 
 A caller asks, waits for a call of the server, and asks again. A caller of a lost message asks by
-itself. Nothing here decides what an end is: the scripts result and results do.
+itself. Nothing here decides what an end is: the scripts result and results do. A wait goes on over
+an outage, since its questions change nothing.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+import logging
 import math
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
 from dpq.model.errors import ResultTimeoutError, TaskDeadError, TaskNotFoundError
+from dpq.model.interrupts import raise_interruption
 from dpq.model.result_data import Result
 from dpq.model.validation import milliseconds
 from dpq.operations.results import Outcome
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -61,7 +69,12 @@ def wait_for_results(queue: Any, after: str, limit: int, timeout: float | None) 
 
 
 def _wait(queue: Any, caller: str, timeout: float | None, ask: Callable[[], T | None]) -> T | None:
-    """Ask until there is an answer; None after `timeout` seconds."""
+    """Ask until there is an answer; None after `timeout` seconds.
+
+    Raises:
+        ConnectionError, TimeoutError: The server was away at the first question, or is so at the
+            end of the timeout.
+    """
     if timeout is not None:
         milliseconds("timeout", timeout)
     if (answer := ask()) is not None or timeout == 0:
@@ -71,10 +84,16 @@ def _wait(queue: Any, caller: str, timeout: float | None, ask: Callable[[], T | 
     with listener.ear(caller) as ear:
         while True:  # each question comes after the subscription, so that no end is missed
             listener.subscribe()
-            answer, left = ask(), until - time.monotonic()
-            if answer is not None or left <= 0:
-                return answer
-            listener.wait(ear, min(left, _patience(listener)))
+            try:
+                answer = ask()
+                if answer is not None or until <= time.monotonic():
+                    return answer
+            except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+                raise_interruption(error)
+                if until <= time.monotonic():
+                    raise
+                log.warning("%s: the wait for a result goes on: %s", queue.queue_name, error)
+            listener.wait(ear, min(until - time.monotonic(), _patience(listener)))
 
 
 def _patience(listener: Any) -> float:

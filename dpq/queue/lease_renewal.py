@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from random import random as chance
 from typing import Any
 
 from dpq.model.log_fields import fields
@@ -25,6 +26,10 @@ Key = tuple[str, int]
 
 LINGER_SECONDS = 10.0
 """Seconds that the keeper's thread stays after the last lease: a new thread takes 60 us."""
+
+
+_JITTER = 1 / 30
+"""The largest random share of a lease by which an extension comes before the third."""
 
 
 class Lease:
@@ -50,8 +55,12 @@ class Lease:
         self.renew(now)
 
     def renew(self, now: float) -> None:
-        """Note that the lease was extended just now."""
-        self.due = now + self.seconds / 3
+        """Note that the lease was extended just now.
+
+        The next extension comes at a random moment before the third, never after it: leases that
+        many programs took at once are not extended at once for ever.
+        """
+        self.due = now + self.seconds * (1 / 3 - _JITTER * chance())  # noqa: S311 - no secret
 
 
 class Leases:

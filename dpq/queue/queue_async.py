@@ -33,7 +33,7 @@ from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.signals import Scope, Signal, signal_of
-from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, TaskState, task_state
+from dpq.model.task import Cost, OnDead, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import Delays, milliseconds, number
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
@@ -162,7 +162,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         group: str | None = None,
         key: str | None = None,
         on_duplicate: OnDuplicate = "keep",
-        max_attempts: int | None = None,
+        max_attempts: float | None = None,
         expires_in: float | None = None,
         cost: Cost = 1,
         every: float | None = None,
@@ -174,6 +174,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         member: str | None = None,
         batch: str | None = None,
         unique_for: float | None = None,
+        after: Sequence[str] | None = None,
+        on_dead: OnDead = "bury",
         backoff: Delays | None = None,
         max_lapses: int | None = None,
         timeout: float | None = 0,
@@ -194,7 +196,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 `raise_priority` gives it the higher of both priorities. `rerun` runs it once more
                 after its ack if it is running; else it updates. `error` raises. `update` and
                 `rerun` make a dead task live again.
-            max_attempts: Failed attempts until it is dead; None takes the queue's default.
+            max_attempts: Failed attempts until it is dead, from 1 to 1 000 000; `math.inf` for no
+                limit; None takes the queue's default.
             expires_in: Seconds within which the task must start. After that it is dead, with the
                 reason `expired`.
             cost: Requests that the task takes of every limit, from 1 to 10^9; or its units by name,
@@ -222,6 +225,10 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 seen key adds nothing and returns the id of the acked task; with
                 `on_duplicate="error"` it raises. `update` and `rerun` add a new task, and so does
                 every push after `forget(key)`. A task that ends otherwise leaves no seen key.
+            after: The ids of up to 16 tasks. This task cannot run until all of them have ended; its
+                `delay` counts from then. A task that is not stored has ended.
+            on_dead: What to do if one of these tasks dies or is cancelled: `bury` this task, too,
+                with a reason that names the other one; or `run` it once all of them have ended.
             backoff: The delays after its failed attempts, as in `[1, 5, 30, 300]`, instead of the
                 queue's backoff: 1 to 16 numbers of seconds, or timedeltas, from 0 to 10 years. The
                 last one repeats. They are exact, without jitter.
@@ -272,6 +279,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             member=member,
             batch=batch,
             unique_for=unique_for,
+            after=after,
+            on_dead=on_dead,
             backoff=backoff,
             max_lapses=max_lapses,
         )
@@ -763,6 +772,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             TaskNotFoundError: Nothing is known of the task: it was finished without a result, its
                 result is no longer kept, it was cancelled, or it was never pushed here.
             ResultTimeoutError: The task has not ended within the timeout.
+            RedisError: The server is away at the first question, or still so at the end of the
+                timeout. A wait goes on over a restart or a failover.
         """
         from dpq.queue.ends_async import wait_for_outcome_async
 
@@ -1235,7 +1246,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 granted least recently (`task.member`). Members that stay keep what they were
                 granted. Give names, never secrets.
             weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
-                `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue. In a
+                `fairness="round_robin"`, or the units that it spends where others spend one, with
+                `"units"`; alone or with a rate. None is 1. Not for the queue. In a
                 partitioned queue it is 1 or more.
             reset: Forget what was granted and counted in its windows and quotas, the learned rate,
                 slack and estimates, and what the host has said is left. A closing stays:

@@ -5,6 +5,7 @@ from typing import Any
 
 from dpq import LimitState, MemberState, Quota, RateLimit
 from dpq.model.limit_rules import LimitRules
+from dpq.model.limit_states import spent_quota
 from dpq.model.limits import most_granted
 from dpq.model.rates import span
 from dpq.model.windows import last_to_open
@@ -63,10 +64,8 @@ def spent(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     if not state.open and state.reason == "spent":
         window = last_to_open(windows, state.units_left)
         return f"{window_text(window)} is spent" if window else "spent"
-    if not state.open and state.reason == "quota":
-        shut = next((each for each in state.quotas if each.resets_at == state.opens_at), None)
-        return f"{quota_text(shut.quota)} is spent" if shut else ""
-    return ""
+    quota = None if state.open else spent_quota(state)
+    return f"{quota_text(quota)} is spent" if quota else ""
 
 
 def why(closed: LimitState) -> str:

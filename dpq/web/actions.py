@@ -33,7 +33,7 @@ def act(
 ) -> tuple[int, int]:
     """Do an action on some tasks; return how many were changed, and how many had changed."""
     session, done, missed = session_of(queue), 0, 0
-    alone = action == "bury" and len(ids) == 1
+    alone = action in ("bury", "cancel") and len(ids) == 1
     for start in range(0, len(ids), bulk.STEP):
         some = ids[start : start + bulk.STEP]
         more = session.run(bulk.act, session.operations, action, some, value, alone=alone)

@@ -40,8 +40,9 @@ MOST = 200
 
 
 def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
-    """Write a task."""
+    """Write a task, without its errors, which only `get` reads."""
     fields = dict(task)
+    del fields["errors"]
     fields["priority"], fields["token"] = str(task.priority), str(task.token)
     if payloads:
         fields["payload"] = plain(task.payload)
@@ -127,6 +128,7 @@ def task(call: Call) -> Response:
     why = {name: value for name, value in seen.why._asdict().items() if name != "limits"}
     held = seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)}
     told = {
+        "errors": plain(seen.task.errors),
         "why": why,
         "begins": seen.begins._asdict(),
         "holder": held,

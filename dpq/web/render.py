@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
+from dpq.model.display import attempt_of
 from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
@@ -197,6 +198,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
+        "attempt_of": attempt_of,
         "number": number,
         "rate": rate,
         "moment": moment,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
-from dpq.model.validation import MAX_SECONDS, number, whole_number
+from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
 from dpq.queue.inside import leases_of, operations_of, process_name
 from dpq.worker.handlers import (
@@ -123,7 +123,6 @@ class WorkerBase(Generic[Q]):
         Raises:
             ConfigurationError: An argument is out of its bounds.
         """
-        from dpq.operations.description import MAX_ATTEMPTS
         from dpq.worker.deliveries import Deliveries
         from dpq.worker.handler_calls import HandlerCalls
 

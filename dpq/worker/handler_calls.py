@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.model.budget import is_answer
+from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release, Retry, Signal
 from dpq.model.validation import delay_milliseconds
@@ -208,7 +209,7 @@ class HandlerCalls(Generic[Q]):
         how = type(error).__name__ if error else "done"
         queue, name = self._queues[queue_index].queue_name, self._name_of(task)
         log.debug(
-            "%s: task %s, attempt %d of %d: %s in %.1f ms",
-            *(queue, in_words(task, name), task.attempt, task.max_attempts, how, ms),
+            "%s: task %s, attempt %s: %s in %.1f ms",
+            *(queue, in_words(task, name), attempt_of(task.attempt, task.max_attempts), how, ms),
             extra=about("ended", self.name, queue, task, task=name, ms=ms, reason=how),
         )

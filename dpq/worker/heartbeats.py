@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import socket
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpq.operations.workers import Doing
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 REMEMBER_SECONDS = 60.0
 """Seconds between two slots of a queue's history that a worker stores."""
+
+
+FIRST_JITTER, JITTER = 0.5, 0.1
+"""The largest random share that is taken off the time to the second heartbeat, and to later ones.
+
+Workers that began together must not send together. The first heartbeat tells the queues at once
+that the worker is there, so the second one spreads them."""
 
 
 class Holding(NamedTuple):
@@ -44,8 +52,13 @@ class Heartbeats:
     """
 
     def __init__(
-        self, name: str, concurrency: int, operations: Sequence[QueueOperations[Any]]
+        self,
+        name: str,
+        concurrency: int,
+        operations: Sequence[QueueOperations[Any]],
+        chance: Callable[[], float] = random.random,
     ) -> None:
+        self._chance, self._jitter = chance, FIRST_JITTER
         self.began = time.monotonic()
         self._name = name
         self._concurrency = concurrency
@@ -75,6 +88,11 @@ class Heartbeats:
             self._remembered = now
             beats += [operations.remember() for operations in self._operations]
         return beats
+
+    def pause(self, seconds: float) -> float:
+        """Return the seconds until the next heartbeat, at most `seconds`."""
+        jitter, self._jitter = self._jitter, JITTER
+        return seconds * (1 - jitter * self._chance())
 
     def leave(self) -> list[Steps[Any]]:
         """Make the operations that tell every queue that this worker has ended."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dpq.worker.pulse import Pulse
 
 BEAT_SECONDS = 10.0
-"""Seconds between the heartbeats of a worker, one call for each of its queues."""
+"""Seconds between the heartbeats of a worker at most, one call for each of its queues."""
 
 STOP_CHECK_SECONDS = 0.25
 """Seconds until an idle thread sees a stop at the latest."""

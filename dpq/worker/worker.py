@@ -329,12 +329,12 @@ class Worker(WorkerBase[DPQ[Any]]):
     # Heartbeats
 
     def _beat(self) -> None:
-        """Send heartbeats at the beginning, every 10 s and at the end."""
+        """Send heartbeats at the beginning, every 10 s at most, and at the end."""
         while not self._gone.is_set():
             self._state.pulse.move(HEARTBEAT)
             held = self._runner.running + self._fetcher.held
             self._send_beat(self._heartbeats.beat(held, self._state.quiet))
-            next_beat = time.monotonic() + BEAT_SECONDS
+            next_beat = time.monotonic() + self._heartbeats.pause(BEAT_SECONDS)
             while not self._gone.is_set() and (left := next_beat - time.monotonic()) > 0:
                 if not self._noted.wait(left):
                     break

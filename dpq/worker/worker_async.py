@@ -218,13 +218,13 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     # Heartbeats
 
     async def _beat(self) -> None:
-        """Send heartbeats at the beginning, every 10 s and at the end."""
+        """Send heartbeats at the beginning, every 10 s at most, and at the end."""
         while not self._gone.is_set():
             # The main loop is the event loop, which runs all handlers.
             self._state.pulse.move(MAIN_LOOP)
             held = self._runner.running + self._fetcher.held
             await self._send_beat(self._heartbeats.beat(held, self._state.quiet))
-            next_beat = time.monotonic() + BEAT_SECONDS
+            next_beat = time.monotonic() + self._heartbeats.pause(BEAT_SECONDS)
             while not self._gone.is_set() and (left := next_beat - time.monotonic()) > 0:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._noted.wait(), left)

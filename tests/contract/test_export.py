@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -87,7 +88,7 @@ def acts() -> st.SearchStrategy[tuple[Any, ...]]:
             "group": st.sampled_from(("a", "b", "ä ")),
             "key": st.sampled_from(("k", "l", "m")),
             "cost": st.sampled_from((1, 3, {"tokens": 7}, {"": 0, "tokens": 2})),
-            "max_attempts": st.sampled_from((1, 2, 10)),
+            "max_attempts": st.sampled_from((1, 2, 10, math.inf)),
             "expires_in": st.sampled_from((3, 4000)),
             "visibility": st.just(7.5),
             "time_limit": st.just(2.0),
@@ -617,6 +618,7 @@ OF_TASKS = {
     "payload",
     "meta",
     "errors",
+    "followers",
 }
 """The parts that an import makes anew of the tasks; with `dead` and `keys`."""
 
@@ -651,6 +653,30 @@ def test_batches_have_no_place_in_partitions(make):
     with pytest.raises(ConfigurationError, match=r"line 2: .* has batches"):
         other.import_(lines_of(q))
     assert other.size() == 0
+
+
+def test_tasks_that_wait_for_others(make):
+    """They wait for the same tasks; what was not imported has ended. Partitions refuse them."""
+    q, other = make(), make("b")
+    first, gone, late = (q.push(1), q.push(2, 9), None)
+    late = q.push("late", 5, after=[first, gone], on_dead="run")
+    waiting = q.push("later", after=[late])
+    lines = [line for line in lines_of(q) if json.loads(line).get("id") != gone]
+    lines[-1] = lines[-1].replace('"tasks":4', '"tasks":3').replace('"lines":', '"lines": ')
+    counts = json.loads(lines[-1])
+    lines[-1] = dumped({**counts, "lines": counts["lines"] - 1}) + "\n"
+    other.import_(lines)
+    assert (other.get(late).after, other.get(waiting).after) == ([first, gone], [late])
+    assert other.check() == []
+    payloads = []
+    while (popped := other.pop()).task:
+        payloads.append(popped.task.payload)
+        popped.on_success()
+    assert payloads == [1, "late", "later"]
+    with pytest.raises(ConfigurationError, match="tasks that wait for others"):
+        make("c", partitions=2).import_(lines_of(q))
+    with pytest.raises(ConfigurationError, match=r"after is \['x'\], but queue .* 3 partitions"):
+        make("d", partitions=3).push(1, after=["x"])
 
 
 def test_a_queue_of_a_family(redis, queue_name, clock):

@@ -90,7 +90,9 @@ def test_names(q: DPQ[Any], wrong: str, push: tuple[Any, ...]) -> None:
         ({"every": 0.5}, "every", "a whole number from 1 to 315360000000"),
         ({"every": 0}, "every", "a whole number from 1 to 315360000000"),
         ({"max_attempts": 0}, "max_attempts", "from 1 to 1000000"),
-        ({"max_attempts": 1_000_001}, "max_attempts", "from 1 to 1000000"),
+        ({"max_attempts": 1_000_001}, "max_attempts", "from 1 to 1000000, or 1000000000000 for no"),
+        ({"max_lapses": 10**12}, "max_lapses", "from 1 to 1000000"),
+        ({"max_attempts": 10**12 + 1}, "max_attempts", "from 1 to 1000000"),
         ({"urgent": True}, "urgent", "is not known"),
         ({"notes": "\x1fx"}, "notes", "is not known"),
     ],
@@ -128,6 +130,7 @@ def test_options_without_a_priority(q: DPQ[Any]) -> None:
         {"cron": "0 */5 * * * * UTC", "first": 5},
         {"trace": f"00-{'a' * 32}-{'b' * 16}-01"},
         {"backoff": "1,0,315360000000"},
+        {"max_attempts": 10**12},
         {"every": 1, "delay": 0, "visibility": 0, "time_limit": 0, "max_attempts": 1_000_000},
     ],
 )

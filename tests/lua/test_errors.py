@@ -129,7 +129,7 @@ def test_bounds_of_an_error(q, probe):
     task_id = q.push("é" * 9)
     error = thrown(ValueError("é" * 2000), depth=40)
     task = probe.pop()
-    q._session.run(q._operations.finish, task, error, None, "", "w\t" * 300)
+    q._session.run(q._operations.finish, task, error, worker="w\t" * 300)
     [failure] = q.get(task_id).errors
     assert failure.text == "ValueError: " + "é" * 244
     assert len(failure.worker) == 100
@@ -341,7 +341,7 @@ def test_errors_in_partitions(make):
 def test_the_frames_of_a_reject(q, probe):
     """A handler that gives up says where."""
     task_id = q.push("x")
-    q._session.run(q._operations.finish, probe.pop(), thrown(Reject("bad page")), None, "", "w 1")
+    q._session.run(q._operations.finish, probe.pop(), thrown(Reject("bad page")), worker="w 1")
     [failure] = q.get(task_id).errors
     assert (failure.kind, failure.text, failure.worker) == ("buried", "bad page", "w 1")
     assert failure.frames

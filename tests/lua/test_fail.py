@@ -1,8 +1,14 @@
 """fail: this attempt failed: the task comes back later, or is dead when its attempts are spent."""
 
+import json
+import math
+import re
 from datetime import timedelta
 
-from dpq import DPQ, Backoff
+import pytest
+
+from dpq import DPQ, Backoff, Push
+from dpq.protocol.keys import key_of
 
 
 def test_backoff(q, clock, probe):
@@ -42,6 +48,44 @@ def test_a_list_is_a_backoff(q, clock):
     q.push("x", key="k", on_duplicate="update")
     assert q.get(own).backoff is None
     assert waits(queue, 1) == [30]
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "k", "cost": 2}], ids=["short", "full"])
+def test_no_limit_of_attempts(q, clock, probe, options):
+    """A task with math.inf never dies of failures and ended leases, and its attempts stay exact;
+    the number of a later update holds."""
+    task_id = q.push("x", max_attempts=math.inf, **options)
+    for attempt in range(1, 13):
+        task = probe.pop()
+        assert (task.attempt, task.max_attempts) == (attempt, math.inf)
+        if attempt % 3:
+            q.fail(task, delay=0)
+        else:
+            clock.advance(100)
+    record = q.redis.hget(key_of(q.queue_name, "meta"), task_id)
+    many = re.sub(rb"^(\S+ )12 ", rb"\g<1>9007199254 ", record)
+    q.redis.hset(key_of(q.queue_name, "meta"), task_id, many)
+    q.fail(probe.pop(), delay=0)
+    found = q.get(task_id)
+    assert (found.attempt, found.state) == (9007199256, "ready")
+    assert found.model_dump()["max_attempts"] is None
+    assert json.loads(found.model_dump_json())["max_attempts"] is None
+    assert type(found).model_validate(found.model_dump()) == found
+    assert not q.check()
+    [line] = [each for each in q.export() if task_id in each]
+    assert json.loads(line)["max_attempts"] is None
+    if options:
+        q.push("x", max_attempts=3, on_duplicate="rerun", **options)
+        q.fail(probe.pop(), delay=0)
+        assert q.get(task_id).reason == "attempts spent"
+
+
+def test_a_queue_without_a_limit_of_attempts(q, clock):
+    """The default of a client may be no limit, and a push may name one."""
+    queue = DPQ(q.redis, q.queue_name, clock=clock, default_max_attempts=math.inf)
+    assert queue.default_max_attempts == math.inf
+    ids = queue.push_many([Push("a"), Push("b", max_attempts=1), Push("c", delay=1)])
+    assert [q.get(task_id).max_attempts for task_id in ids] == [math.inf, 1, math.inf]
 
 
 def test_attempts_spent(q, clock, probe):

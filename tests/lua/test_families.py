@@ -411,3 +411,33 @@ def test_a_task_that_runs_again_counts_again(family, redis, clock):
     redis.zadd(f"dpq:{family[1].queue_name}:delayed", {task.id: clock() + 9000})
     family[1].extend(task, 5)
     assert tracked(redis, family) == sound
+
+
+def test_a_drain_time_counts_the_other_queues(family, redis, queue_name, clock):
+    """It is that of all tasks that are due under the limit; `low` is that of the queue alone."""
+    head, crawl, web = family
+    head.set_limit(60, 60)
+    head.set_limit(30, 60, group="host")
+    crawl.push_many(Push(n) for n in range(10))
+    assert (crawl.drain().seconds, crawl.drain().low) == (9, None)
+    web.push_many(Push(n) for n in range(50))
+    found = crawl.drain()
+    assert (found.seconds, found.low, found.high, found.backlog) == (59, 9, 59, 10)
+    assert "50 tasks of other queues of its family are due as well: without them" in found.because
+    head.push_many(Push(n, group="host") for n in range(300))  # more than are read one by one
+    assert crawl.drain().seconds == 359
+    assert web.drain().low == 49
+    with DPQ(redis, f"{{{queue_name}}}late", clock=clock) as late:  # head has not heard of it
+        late.push_many(Push(n, group="host") for n in range(100))
+        assert head.drain().seconds == pytest.approx(2 * 399)
+        late.drop()
+    head.clear_limit()
+    head.clear_limit("host")
+    assert crawl.drain().low is None
+
+
+def test_a_forecast_of_one_queue_is_not_exact(family, redis, queue_name, clock):
+    """What the other queues take is not foreseen, so no start is said to be exact."""
+    family[0].set_limit(60, 60)
+    fill(family)
+    assert [each.exact for q in family for each in q.forecast()] == [False] * 18

@@ -496,6 +496,7 @@ HASHES = {
     "workers",
     "results",
     "progress",
+    "errors",
     "history",
     "batches",
 }

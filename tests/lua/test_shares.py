@@ -97,11 +97,16 @@ def test_a_group_that_comes_late(fair):
     assert Counter(order(fair, 16)) == {"a": 4, "b": 4, "c": 8}
 
 
-def test_a_group_that_was_idle(fair):
-    """It has neither the credit of the time in which it had no task, nor its old debt."""
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_group_that_was_idle(fair, probe, kept):
+    """It has neither the credit of the time in which it had no task, nor its old debt; whether
+    it was forgotten meanwhile or not.
+    """
     fill(fair, "a", 1, 10)
     fill(fair, "b", 40, 10)
     assert order(fair, 12) == "a" + "b" * 11
+    if kept:
+        probe.redis.hset(probe.key("groups"), "\ta", "10 10 10")
     fill(fair, "a", 9, 10)
     assert Counter(order(fair, 6)) == {"a": 3, "b": 3}
 
@@ -224,6 +229,24 @@ def test_tasks_without_a_group(fair):
     assert sorted(served[4:7]) == sorted(served[7:10]) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 30])
+def test_newcomers_behind_tasks_without_a_group(fair, count):
+    """A newcomer finds the first head behind any number of other tasks, and none of another
+    priority.
+    """
+    fill(fair, "a", 20, 10)
+    fill(fair, "worse", 20, 10, priority=-1)
+    assert order(fair, 10) == "a" * 10
+    fill(fair, None, count, 1)
+    fill(fair, None, count // 2, 1, priority=1)
+    fill(fair, "b", 10, 10)
+    assert Counter(order(fair, count + count // 2 + 10)) == {
+        "-": count + count // 2,
+        "a": 5,
+        "b": 5,
+    }
+
+
 @pytest.mark.parametrize("priority", [2**53 + 1, -(2**62) - 1, 0.1])
 def test_priorities_that_no_double_holds(fair, priority):
     """Turns keep priorities beyond 2^53 exact; newcomers look at their own only."""
@@ -329,7 +352,13 @@ def test_the_clock_of_the_server_means_nothing(fair, clock):
 
 
 def test_far_on(fair, probe):
-    """Places keep their order when groups have spent 10^15 units and more."""
+    """Places keep their order where one digit less is exact, and after 10^17 units."""
+    fill(fair, "c", 20, 10)
+    fill(fair, "d", 20, 10)
+    for group in "cd":
+        probe.redis.hset(probe.key("groups"), "\t" + group, "999999900 1 10")
+    served = order(fair, 40)[2:]
+    assert all(abs(served[:n].count("c") - n / 2) <= 1 for n in range(38))
     fill(fair, "a", 9, 10**9)
     fill(fair, "b", 99, 10**8)
     for group in "ab":

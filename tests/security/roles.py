@@ -166,6 +166,11 @@ def consumer(stage: Stage) -> None:
         clock.advance(3600)
         q.pop()
         owner.drop()
+    with stage.owner(fairness="units") as owner, stage.queue() as q:
+        owner.push_many([Push(n, group=f"u{n % 3}" if n < 9 else None) for n in range(12)])
+        while task := q.pop().task:
+            q.ack(task, 3)
+        owner.drop()
     wait(stage)
 
 

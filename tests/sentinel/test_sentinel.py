@@ -123,7 +123,10 @@ def test_workers_and_scheduler_go_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When the master dies or is cut off, all that wait there go on; a ledger is kept."""
+    """When the master dies or is cut off, all that wait there go on; a ledger is kept.
+
+    These are workers, a scheduler, and callers that wait for a result.
+    """
     handled: dict[str, float] = {}
     url = healed.url
     if how == "silent" and not long():  # the same, with less patience
@@ -150,6 +153,14 @@ def test_workers_and_scheduler_go_on(
         master = healed.master()
         wait_for(lambda: master.redis.info("clients")["blocked_clients"] == 3, healed.seen)
         due = queues["upkeep"].push("due", delay=1.0)
+        asked = queues["upkeep"].push("asked", delay=PATIENCE_S)
+        answers: list[Any] = []
+        for kind in FACES:
+            asking = stack.enter_context(FACES[kind].queue.from_url(url, names["upkeep"]))
+            answer = partial(asking.result, asked, timeout=None)
+            stack.enter_context(in_a_thread(lambda answer=answer: answers.append(answer())))
+        channel = f"dpq:calls:{{{names['upkeep']}}}"
+        wait_for(lambda: master.redis.pubsub_numsub(channel)[0][1] == 2, healed.seen)
         pressure = stack.enter_context(Pressure(url, queue_name, replicas=2))
         replicated(master.redis)
         if how == "killed":
@@ -164,6 +175,9 @@ def test_workers_and_scheduler_go_on(
         wait_for(lambda: len(handled) == 2, lambda: handled)
         wait_for(lambda: queues["upkeep"].get(due).state == "ready", healed.seen)
         handled["scheduler"] = time.monotonic()
+        queues["upkeep"].ack(queues["upkeep"].pop(id=asked, force=True).task, result="an answer")
+        wait_for(lambda: answers == ["an answer"] * 2, lambda: answers)
+        handled["results"] = time.monotonic()
         pressure.goes_on()
         pressure.stop()
         told = pressure.account(stack.enter_context(DPQ.from_url(url, queue_name)), [died])

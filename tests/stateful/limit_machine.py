@@ -202,6 +202,8 @@ class LimitMachine(QueueMachine):
         )
         if entry:
             self.model.rate_limited(entry, self.now, round(retry_after * 1000), scope)
+            if twice and self.model.heads().get(entry.group) is entry:
+                self.model.vacate(entry, comes_again=True)  # the second call takes it out once more
 
     @rule(
         waits=st.lists(st.sampled_from([0.25, 1, 5]), min_size=2, max_size=3),

@@ -110,7 +110,7 @@ class PartitionMachine(RuleBasedStateMachine):
         """The next push; nothing expires here."""
         self.pushed += 1
         drawn = {**next(self.supply), "payload": self.pushed, "expires_in": None}
-        drawn |= {"priority": drawn["priority"][1], "every": None, "batch": None}
+        drawn |= {"priority": drawn["priority"][1], "every": None, "batch": None, "after": None}
         return drawn | {
             "unique_for": (None, 5, math.inf)[self.pushed % 3] if drawn["key"] else None
         }

@@ -73,13 +73,15 @@ WEIGHTED: dict[str, list[Any]] = {
     "group": [None, None, "a", "a", *GROUPS],  # often several in one
     "key": [None, None, None, "k", "l", "m"],
     "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
-    "max_attempts": [None, None, 1, 3],
+    "max_attempts": [None, None, 1, 3, math.inf],
     "max_lapses": [None, None, None, 1, 2],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3, {"t": 1}, {"t": 7}, {"": 2, "t": 3, "u": 1}, {"": 0, "t": 2}],
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
     "batch": [None, None, None, "b", "c"],
+    "after": [None, None, None, None, [0], [1], [0, 2], [3, 7, 3]],  # of the newest tasks
+    "on_dead": ["bury", "bury", "run"],
     "backoff": [None, None, None, (3,), (0.25, 5)],
 }
 BOUNDS: list[dict[str, Any]] = [
@@ -277,6 +279,7 @@ class QueueMachine(RuleBasedStateMachine):
             "pinned": None,
             "batch": entry.batch,
             "unique_for": entry.unique_for,
+            "after": self.model.waits(entry) or None,
             "backoff": entry.backoff,
             "trace": None,
             "max_lapses": entry.max_lapses,
@@ -316,6 +319,10 @@ class QueueMachine(RuleBasedStateMachine):
         if push["batch"]:  # rarely one that may be finished
             late = self.pushed % 7 == 0
             push["batch"] = None if push["every"] else self.batch_name(push["batch"], late)
+        taken = push["key"] and push["on_duplicate"] in ("update", "rerun")
+        if push["every"] or taken or not self.ids:
+            push["after"] = None
+        push["after"] = push["after"] and [self.pick_id(index) for index in push["after"]]
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
         keeps = push["key"] and not push["every"]
@@ -339,6 +346,7 @@ class QueueMachine(RuleBasedStateMachine):
             "duplicate": DuplicateTaskError,
             "group": ConfigurationError,
             "batch": BatchFinishedError,
+            "after": ConfigurationError,
             "full": QueueFullError,
             None: None,
         }
@@ -359,6 +367,7 @@ class QueueMachine(RuleBasedStateMachine):
         answer = self.call(twice, lambda: self.q.push(**push))
         if not self.refused([push], answer):
             self.added(push, answer)
+            self.link([answer], known)
             self.drop_worst([answer], known)
             if twice and push["key"]:  # the second one met the task of the first
                 self.added(push, answer)
@@ -390,11 +399,17 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(drawn=st.lists(push_arguments, max_size=6), strange_group=rarely, twice=rarely)
     def push_many(self, drawn: list[dict[str, Any]], strange_group: bool, twice: bool) -> None:
         pushes = [self.arguments(one, strange_group) for one in drawn]
+        for number, push in enumerate(pushes):  # some wait for earlier tasks of the same call
+            if push["after"] and number % 2 and not pushes[number - 1]["key"]:
+                push["after"] = [number - 1, *push["after"]]
         twice, known = twice and not self.model.drops, {*self.ids}
         answer = self.call(twice, lambda: self.q.push_many(Push(**push) for push in pushes))
         if not self.refused(pushes, answer):
             for push, task_id in zip(pushes, answer, strict=True):
-                self.added(push, task_id)
+                ahead = push["after"] or ()
+                ahead = [answer[id_] if isinstance(id_, int) else id_ for id_ in ahead]
+                self.added({**push, "after": ahead}, task_id)
+            self.link(answer, known)
             self.drop_worst(answer, known)
             self.model.settle(self.now)
 
@@ -412,6 +427,7 @@ class QueueMachine(RuleBasedStateMachine):
         if drawn is not None:
             push = {**self.arguments(drawn, True), "key": None, "every": None, "batch": None}
             push["unique_for"] = None
+            push["after"] = None
         end = Push(**push) if push else None
         state = self.call(twice, lambda: self.q.seal_batch(name, on_finish=end))
         if isinstance(state, type):  # the task at its end finds no room
@@ -437,6 +453,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert (seen.left, seen.done, seen.dead, seen.removed) == self.model.batch_counts(name)
             assert (seen.sealed, seen.finished) == (batch.sealed, batch.finished), name
             assert seen.callback == batch.callback
+
+    def link(self, answer: list[str], known: set[str]) -> None:
+        for task_id in dict.fromkeys(answer):
+            if task_id not in known:
+                self.model.link(task_id)
 
     def drop_worst(self, answer: list[str], known: set[str]) -> None:
         if self.model.drops:

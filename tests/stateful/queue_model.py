@@ -51,7 +51,7 @@ class Entry:
     place: int
     group: str | None
     key: str | None
-    max_attempts: int
+    max_attempts: float
     enqueued: int
     first_due: int
     expires: int | None
@@ -76,7 +76,12 @@ class Entry:
     rerun: int | None = None  # wanted once more, due then
     granted: Granted | None = None
     batch: str | None = None
-    delay: int = 0  # from the end of the batch that it waits for
+    delay: int = 0  # from the end of what it waits for
+    after: list[str] = field(
+        default_factory=list
+    )  # it waits for these, while it is until UNTIL_RELEASED
+    on_dead: str = "bury"
+    followed: bool = False  # others wait for it, or have waited
     reason: str = ""
     error: str | None = None
     max_lapses: int | None = None
@@ -140,6 +145,8 @@ class Model:
     seen: dict[str, tuple[str, float]] = field(
         default_factory=dict
     )  # key of a finished task -> its id, until
+    follows: set[tuple[str, str]] = field(default_factory=set)  # a task, and who waits for it
+    over: set[tuple[str, str]] = field(default_factory=set)  # how a task has ended, and its id
 
     # Batches
 
@@ -195,6 +202,53 @@ class Model:
             return False
         entry.until = entry.first_due = now + entry.delay
         return True
+
+    # Tasks that wait for others
+
+    def waits(self, entry: Entry) -> list[str]:
+        """The tasks that it waits for."""
+        return entry.after if entry.state == DELAYED and entry.until >= UNTIL_RELEASED else []
+
+    def link(self, task_id: str) -> None:
+        """A new task begins to wait; a task that is dead already ends now."""
+        for ahead in self.tasks[task_id].after:
+            self.tasks[ahead].followed = True
+            self.follows.add((ahead, task_id))
+            if self.tasks[ahead].state == DEAD:
+                self.end(self.tasks[ahead], "dead")
+
+    def end(self, entry: Entry, how: str) -> None:
+        """A task ends; upkeep tells those who wait for it."""
+        if entry.followed:
+            self.over.add((how, entry.id))
+
+    def unfollow(self, entry: Entry) -> None:
+        """It waits for none any more."""
+        self.follows -= {(ahead, entry.id) for ahead in entry.after}
+
+    def free_followers(self, now: int) -> int:
+        """Release or bury who waits for a task that has ended; how many were looked at."""
+        seen = 0
+        while self.over:
+            how, ahead = min(self.over)
+            for task_id in sorted(task_id for id_, task_id in self.follows if id_ == ahead):
+                self.follows.discard((ahead, task_id))
+                seen += 1
+                entry = self.tasks.get(task_id)
+                if entry is None or ahead not in self.waits(entry):
+                    continue
+                if how != "done" and entry.on_dead == "bury":
+                    self.unfollow(entry)
+                    entry.after = []
+                    verb = "died" if how == "dead" else "was cancelled"
+                    self.bury(entry, now, f"task {ahead}, which it waited for, {verb}")
+                    continue
+                entry.after.remove(ahead)
+                if not entry.after:
+                    entry.until = entry.first_due = now + entry.delay
+            self.over.discard((how, ahead))
+            seen += 1
+        return seen
 
     # Looking
 
@@ -265,6 +319,8 @@ class Model:
 
     def next_event(self, now: int) -> int | None:
         """Milliseconds until time alone changes what is ready."""
+        if self.over:
+            return 0
         moments: list[Fraction | int] = list(self.closed.values())
         moments += [e.until for e in self.tasks.values() if e.state in (DELAYED, INVISIBLE)]
         moments = [moment for moment in moments if moment < UNTIL_RELEASED]
@@ -448,6 +504,7 @@ class Model:
         self.move(entry, DEAD, now, lapsed)
         entry.reason = reason
         self.totals["buried"] += 1
+        self.end(entry, "dead")
         self.trim(now, 2)
         self.settle(now)
 
@@ -455,6 +512,9 @@ class Model:
         """It is gone."""
         self.lose(entry, "dead" if entry.state == DEAD and kind == "removed" else kind)
         self.move(entry, "gone")
+        self.end(entry, "done" if kind == "done" else "cancelled")
+        if kind != "done":
+            self.unfollow(entry)
         del self.tasks[entry.id]
 
     def trim(self, now: int, most: int) -> int:
@@ -490,8 +550,12 @@ class Model:
                 self.bury(entry, now, "lease expired", lapsed=True)
             else:
                 self.put(entry, now, 0, lapsed=True)
-        while due := [e for e in self.in_state(DELAYED) if e.until <= now]:
-            moved += len(due)
+        while True:
+            freed = self.free_followers(now)
+            due = [e for e in self.in_state(DELAYED) if e.until <= now]
+            moved += len(due) + freed
+            if not due and not freed:
+                break
             for entry in due:
                 if self.too_late(entry, now):
                     self.bury(entry, now, "expired")
@@ -538,6 +602,10 @@ class Model:
             elif claims.get(key, held and held.group) != push["group"]:
                 return "group"
         live = sum(entry.state != DEAD for entry in self.tasks.values())
+        ahead = [id_ for push in fresh for id_ in push["after"] or ()]
+        new = [pushes[id_]["every"] for id_ in ahead if isinstance(id_, int)]
+        if any(new) or any(id_ in self.tasks and self.tasks[id_].every for id_ in ahead):
+            return "after"
         full = self.max_tasks is not None and live + len(fresh) > self.max_tasks
         if self.max_waiting is not None and not self.drops:
             coming = Counter(push["group"] for push in fresh if push["group"] and not push["delay"])
@@ -593,7 +661,12 @@ class Model:
             )
             self.tasks[new_id] = entry
             self.into(entry, push["batch"])
-            self.put(entry, now, wait)
+            entry.after = [id_ for id_ in dict.fromkeys(push["after"] or ()) if id_ in self.tasks]
+            entry.on_dead, entry.delay = push["on_dead"], wait
+            if entry.after:
+                self.move(entry, DELAYED, UNTIL_RELEASED)
+            else:
+                self.put(entry, now, wait)
             self.totals["pushed"] += 1
             return new_id
         mode = push["on_duplicate"]
@@ -623,6 +696,7 @@ class Model:
                 self.start_over(held, now)
                 held.first_due, held.max_attempts, held.expires = now + wait, most, expires
                 held.reason, held.error, held.max_lapses = "", None, push["max_lapses"]
+                held.after = []
                 self.put(held, now, wait)
             elif held.state == INVISIBLE:
                 if mode == "rerun":
@@ -633,7 +707,11 @@ class Model:
             else:
                 if mode == "rerun":
                     self.disown(held)
-                self.redate(held, now, wait)
+                if self.waits(held) and not held.every:
+                    held.delay, held.first_due = wait, held.enqueued + wait
+                else:
+                    held.after = []
+                    self.redate(held, now, wait)
         return held.id
 
     def start_over(self, entry: Entry, now: int) -> None:
@@ -676,7 +754,7 @@ class Model:
         self.pops += 1
         taken: list[Entry] = []
         self.pop_best(most, now, visibility, buried, taken)
-        while not taken and any(e.until <= now for e in self.in_state(DELAYED)):
+        while not taken and (self.over or any(e.until <= now for e in self.in_state(DELAYED))):
             self.upkeep(now)  # a death has ended a batch: what waited for it is due
             self.pop_best(most, now, visibility, buried, taken)
         return taken
@@ -919,6 +997,8 @@ class Model:
         if entry.every and wait is not None:
             entry.grid = now + wait
             entry.expires = None if entry.slack is None else entry.grid + entry.slack
+        if wait is not None:
+            entry.after = []
         self.revise(entry, now, priority, wait)
         return None
 

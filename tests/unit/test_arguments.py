@@ -206,6 +206,7 @@ SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("queue_name", "control characters", NO_TEXT),
     ("queue_name", "braces", ["a{b", "a}b", "{a}"]),
     ("default_visibility", A_DURATION, NO_DURATION),
+    ("default_max_attempts", "from 1 to 1000000, or math.inf for no limit", [-math.inf, math.nan]),
     ("default_max_attempts", "from 1 to 1000000", [0, 1_000_001, 1.0, True, None]),
     ("order", "'fifo' or 'lifo'", ["", "random", 1]),
     ("aging", "from 0 to 1000000", [-0.1, 10**6 + 1, math.inf, math.nan, True, "1"]),

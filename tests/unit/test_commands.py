@@ -1,6 +1,9 @@
 """operations/partition: every operation as a value that can be looked at without a server."""
 
 import re
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -9,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import ConfigurationError, Push, Task
 from dpq.operations.partition import PUSH_BATCH
+from dpq.protocol import task_ids
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.replies import Batch
 
@@ -77,6 +81,56 @@ def test_ids_sort_by_time(operations, monkeypatch):
         ids += next(operations.push_many(pushes)).args[1::3]
     assert [each.encode() for each in ids] == sorted(each.encode() for each in ids)
     assert len({each[7:] for each in ids}) == len(ids)
+
+
+def test_ids_of_one_process_sort_as_they_were_made(monkeypatch):
+    """Within a ms too, in all threads, and while the clock is up to 10 s back; a clock that is
+    further back begins anew. The ids of two processes in one ms differ from the first one on."""
+    clock = {"ms": 0}
+    monkeypatch.setattr(time, "time_ns", lambda: (1_700_000_000_000 + clock["ms"]) * 1_000_000)
+    monkeypatch.setattr(task_ids, "_maker", task_ids._Maker())
+    ids = []
+    for clock["ms"] in (0, 0, 1, 0, -9_999, 1, 2):
+        ids += [*task_ids.new_ids(1, None), *task_ids.new_ids(300, None)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(ids)
+    clock["ms"] = -10_000
+    assert task_ids.new_ids(1, None)[0] < ids[0]
+
+    made: list[list[str]] = [[], [], [], []]
+
+    def make(mine: list[str]) -> None:
+        for _ in range(300):
+            mine += task_ids.new_ids(2, None)
+
+    threads = [threading.Thread(target=make, args=(mine,)) for mine in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(mine == sorted(mine) for mine in made)
+    assert len({each for mine in made for each in mine}) == 2400
+    task_ids._forked()
+    assert len({task_ids.new_ids(1, None)[0][:9], made[0][-1][:9], made[1][0][:9]}) > 1
+
+
+FORK = """
+import os, threading
+from dpq.protocol import task_ids
+with task_ids._maker.lock:
+    child = os.fork()
+    if not child:
+        thread = threading.Thread(target=task_ids.new_ids, args=(1, None), daemon=True)
+        thread.start()
+        thread.join(20)
+        os._exit(thread.is_alive())
+    os._exit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
+def test_a_fork_while_a_thread_makes_ids_leaves_no_lock():
+    """A forked child makes ids, though another thread of its parent held the counter."""
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", FORK]).returncode == 0
 
 
 def test_push_many_is_lazy(operations):

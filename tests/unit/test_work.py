@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
+import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import fakeredis
@@ -32,9 +34,11 @@ from dpq import (
 from dpq.cli.worker import worker as worker_command
 from dpq.model.signals import signal_of
 from dpq.protocol.command import Command, Steps
+from dpq.queue import lease_renewal
 from dpq.worker.fetch_plan import none_live
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
+from dpq.worker.heartbeats import Heartbeats
 from dpq.worker.outcomes import CannotBeEnded, Done, GivenBack, endings, to_send_again
 from dpq.worker.queue_order import AskOrder
 from dpq.worker.run_state import RunState
@@ -326,6 +330,27 @@ def test_options_have_bounds(
         Worker(q, print, **wrong)
     with pytest.raises(ConfigurationError, match=named):
         AsyncWorker(aq, print, **wrong)
+
+
+def test_workers_that_begin_together_do_not_beat_together() -> None:
+    """Their second heartbeats are spread over half a period, later ones drift apart, and none is
+    late: a tenth before the period at most."""
+    chances = [random.Random(seed).random for seed in range(100)]
+    workers = [Heartbeats("w", 1, [], chance) for chance in chances]
+    first = sorted(each.pause(10) for each in workers)
+    assert 5 <= first[0] < 5.5
+    assert 9.5 < first[-1] <= 10
+    assert max(b - a for a, b in pairwise(first)) < 0.5
+    later = [each.pause(10) for each in workers]
+    assert (9 <= min(later) < 9.1, 9.9 < max(later) <= 10) == (True, True)
+
+
+def test_extensions_are_spread_before_a_third(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases that began together are extended at moments of their own: at 0.3 of their time at the
+    earliest, and never after the third."""
+    monkeypatch.setattr(lease_renewal, "chance", random.Random(1).random)
+    dues = [lease_renewal.Lease(a_task(), 30, now=100).due for _ in range(100)]
+    assert (109 <= min(dues) < 109.1, 109.9 < max(dues) <= 110) == (True, True)
 
 
 def test_queues_have_one_client_and_one_kind(q: DPQ[Any], aq: AsyncDPQ[Any]) -> None:

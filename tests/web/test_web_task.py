@@ -219,6 +219,33 @@ def test_progress_and_result(look: Browser, q: DPQ) -> None:
     assert "finished" in answer.text
 
 
+def fail_with(text: str) -> None:
+    raise ValueError(text)
+
+
+def test_errors(look: Browser, q: DPQ) -> None:
+    """The page has each kept error in a row, the newest first, with its frames folded."""
+    id_ = q.push("x", max_lapses=3)
+    for text in ("<old>", "new"):
+        task = q.pop().task
+        with pytest.raises(ValueError, match=text) as met:
+            fail_with(text)
+        q._session.run(q._operations.finish, task, met.value, worker="w <1>")
+        q.update(id_, delay=0)
+    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
+    assert page.index("ValueError: new") < page.index("ValueError: &lt;old&gt;")
+    assert "Its last 2 errors" in page
+    assert "w &lt;1&gt;" in page
+    assert page.count("<details><summary>tests/web/test_web_task.py:") == 2
+    assert "0 of 3 leases have run out" in page
+    errors = told(look, q, id_)["errors"]
+    assert [(each["attempt"], each["text"]) for each in errors] == [
+        (2, "ValueError: new"),
+        (1, "ValueError: <old>"),
+    ]
+    assert errors[0]["frames"]
+
+
 def test_the_last_result_of_a_task_that_comes_back(look: Browser, q: DPQ) -> None:
     """A recurring task shows what its last run has returned."""
     id_ = q.push(1, every=60)

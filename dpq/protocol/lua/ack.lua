@@ -1,7 +1,7 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail batches results errors recent
+--       tracked trail batches followers results errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
 --                     times at which the task may come back. Behind either may stand a group separator (29) and the
@@ -39,7 +39,7 @@ for i, id in ipairs(ids) do
       reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
-    noted = noted or rest and (string.find(raw, BATCH, 1, true) or string.find(raw, FAILURES, 1, true))
+    noted = noted or rest and string.find(raw, '[\24\25\27]')
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
     else

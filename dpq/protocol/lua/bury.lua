@@ -1,7 +1,7 @@
 -- bury: make a task a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches cancelled errors
+--       tracked events trail batches followers cancelled errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         "" for the one event of many tasks: nothing else is done
 -- ARGV[3]  token      of the delivery that holds the lease

@@ -3,10 +3,10 @@
 -- each report is true.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches errors recent
+--       tracked events trail batches followers errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       a repair goes over them in this order: waiting, ready, groups, meta, payload, delayed, invisible,
---                     dead, keys, errors, events (moments that next_event lacks)
+--                     dead, keys, errors, followers, events (moments that next_event lacks)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 -- ARGV[5]  mend       "1": mend each problem; else only look, and call no command that writes
@@ -36,8 +36,12 @@ if part == 'events' then
       problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
     end
   end
+  local over = redis.call('ZRANGEBYLEX', followers, '[\t', '(\n', 'LIMIT', '0', '1')[1]
+  if over and bound > now then
+    problem('event not noticed', string.match(over, '[^\t]*$'), 'a task that has ended, and for which others wait')
+  end
   if mends and reply[2] then
-    notice(next_event() - now)
+    notice(over and 0 or next_event() - now)
   end
   return reply
 end
@@ -83,6 +87,8 @@ for i = 1, #page[2], 2 do
   if set == meta then
     look_at_task(name, value, mends, torn)
     look_at_wait(name, value, mends)
+  elseif set == followers then
+    look_at_follower(name, mends)
   elseif set == groups and string.byte(name) == 9 then -- what a group has spent (shares)
     if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S*$') then
       problem('bad share', string.sub(name, 2), value)

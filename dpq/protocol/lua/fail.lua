@@ -2,7 +2,7 @@
 -- recurring task waits for its next time instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches cancelled errors
+--       tracked events trail batches followers cancelled errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack

@@ -8,7 +8,8 @@
 -- ARGV[4]  preview    how many bytes are read of a payload that stands in a record
 --
 -- Returns {settings, counts, tasks, closed, gates, short}.
--- * Settings: now, paused_until, fairness, partitions, turns, aging, aging_since, heavy; "" if a setting is not set.
+-- * Settings: now, paused_until, fairness, partitions, turns, aging, aging_since, heavy, and `family` of
+--   the head's conf; "" if a setting is not set.
 -- * Counts: how many entries ready, delayed, invisible and closed have.
 -- * Tasks, flat: r (ready), d (delayed), i (invisible), w (waiting) or h (a head that is not among the heads that are
 --   read); its member; its score; its record with the first bytes of its payload.
@@ -88,6 +89,7 @@ local texts = { string.format('%.17g', instant) }
 for i = 1, 7 do
   texts[i + 1] = settings[i] or ''
 end
+texts[9] = redis.call('HGET', shared, 'family') or ''
 local counts = {}
 for i, set in ipairs({ ready, delayed, invisible, closed }) do
   counts[i] = redis.call('ZCARD', set)

@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches errors recent
+--       tracked events trail batches followers errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -26,7 +26,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, hold, notice, event, trail, marks, others
+-- Needs: now, refusal, record, body, place, hold, notice, event, trail, marks, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -80,15 +80,14 @@ for _, each in ipairs(fresh) do
     heavy_too = heavy_too or task.cost ~= '1' or string.find(task.options, PIN, 1, true)
     if state == 'ready' then
       enter(id, task)
+    elseif state == 'dead' then
+      redis.call('ZADD', dead, when, id)
     else
-      redis.call('ZADD', state == 'dead' and dead or delayed, when, id)
-    end
-    if state == 'delayed' or state == 'held' then
+      redis.call('ZADD', delayed, when, id)
       notice(tonumber(when) - now)
+      follow_again(id, task.options)
     end
-    if state == 'held' then
-      hold(id, task)
-    end
+    if state == 'held' then hold(id, task) end
     note('pushed', task.group, '', id, 'priority ' .. task.priority .. ', imported')
     added = added + 1
   end

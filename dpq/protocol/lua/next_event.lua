@@ -1,12 +1,16 @@
 -- next_event: read when the next task becomes ready by time alone. It changes nothing.
 --
--- Keys: delayed invisible closed
+-- Keys: delayed invisible closed followers
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns the ms until the next task is due, lease ends or group opens; 0 if it has come; -1 if there is none.
+-- Returns the ms until the next task is due, lease ends or group opens; 0 if it has come, or if a task has ended whose
+-- followers are not released yet; -1 if there is none.
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
 -- Needs: now, next
 local event = next_event()
+if redis.call('ZLEXCOUNT', followers, '[\t', '(\n') > 0 then -- see followed
+  return 0
+end
 return event and math.max(math.ceil(event - now), 0) or -1

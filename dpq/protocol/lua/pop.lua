@@ -1,7 +1,7 @@
 -- pop: do the upkeep that is due, then lease the best ready tasks that may run now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches errors
+--       tracked events trail batches followers errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000; -n reads the first n tasks, and leases none (a look)
 -- ARGV[3]  visibility the lease, ms
@@ -99,17 +99,17 @@ token = last and last > token and last < 9e15 and last or token -- a larger numb
 -- Needs: take
 local metas, rotten, reply, least = {}, {}, nil, nil
 local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token }
-function taken.spend(...)
-  -- Needs: spend
-  taken.spend = spend
-  spend(...)
-end
 if wanted then
   -- Needs: wanted
   take_wanted(taken, wanted, forced, judge, crown)
 end
-while not wanted and #metas < 2 * most and not take(taken, most, max_bytes, batch, judge, crown) do
-end
+repeat
+  local enough = wanted or take(taken, most, max_bytes, batch, judge, crown)
+  if taken.charged then
+    -- Needs: spend
+    spend(taken)
+  end
+until enough or #metas >= 2 * most
 
 if after_all then
   after_all()

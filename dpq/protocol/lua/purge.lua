@@ -1,7 +1,7 @@
 -- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       events trail batches cancelled errors
+--       events trail batches followers cancelled errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing
@@ -14,7 +14,7 @@
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
--- Needs: now, record, place, cancelled, member, event, batches, producers, forget
+-- Needs: now, record, place, cancelled, member, event, batches, followed, producers, forget
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
@@ -33,6 +33,8 @@ for _, member in ipairs(members) do
     leave(id, task)
     vacated[task.group] = true
     batching().count(state ~= 'dead' and batch_in(task.options), 'left', 'removed')
+    end_followed(id, task.options, 'cancelled')
+    unfollow(id, task.options)
   end
   redis.call('ZREM', set, member)
   forget(id, task)

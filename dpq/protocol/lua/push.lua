@@ -1,7 +1,7 @@
 -- push: add tasks, ready or delayed. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail batches errors
+--       tracked trail batches followers errors
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     "max priority TAB group LF", without the max if it is 10. The spec of any other task is its
@@ -17,6 +17,8 @@
 -- * 2: the time follows, ms.
 -- * {-15, size, bound, group, new tasks}: a bound leaves no room for them: of the group, or, if it is "", of the queue.
 -- * -10: the batch of a task is finished: the number of that task and the name of the batch follow.
+-- * -11: task `index` is to wait for the task with the id that follows, which recurs: it never ends. -12: that task is
+--   the same task, or a later one of this push.
 -- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
@@ -30,10 +32,10 @@ end
 local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
 -- Needs: bounds, refusal
 local ids, group_of, others_too, wrong = bounded(args)
-local options, surplus, batched = {}, nil, false
+local options, surplus, tied = {}, nil, false
 if others_too then
   -- Needs: options
-  options, wrong, batched = read_options(args)
+  options, wrong, tied = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partition_count', 'payloads', 'trail_max_events')
@@ -43,7 +45,7 @@ if refused then
 end
 local holders, claims, fresh, keyed, met = {}, nil, 0, false, 0
 local known = redis.call('HMGET', meta, unpack(ids))
-if batched then
+if tied then
   -- Needs: join
   refused = late_for_batch(ids, options, known)
 end
@@ -56,6 +58,10 @@ end
 if keyed then
   -- Needs: claim
   holders, claims, met, refused = claim_keys(ids, options, known, refused)
+end
+if tied then
+  -- Needs: follow
+  refused = refused or find_waits(ids, options, known, holders)
 end
 fresh = fresh - met
 if settings[7] and fresh > 0 and not refused then -- a queue with bounds has `partition_count` (configure)
@@ -84,14 +90,11 @@ if fresh > 0 then
   end
   store(batch)
 end
-if batched then
+if tied then
   -- Needs: join
   join_batches(ids, options, known, holders)
 end
 
-if batch.heavy then
-  redis.call('HSET', conf, 'heavy', '1')
-end
 if asks == '?' then
   -- Needs: costs
   tell_uncounted(options, #ids, reply)
@@ -113,9 +116,10 @@ if #delays > 0 or met > 0 or others[1] then
     merge_all(args, options, holders, reply)
   end
 end
-if batched then
-  -- Needs: join
+if tied then
+  -- Needs: join, follow
   seal_all(ids, options)
+  link(ids, options)
 end
 if settings[9] then
   -- Needs: pushed

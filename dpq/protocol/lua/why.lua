@@ -4,12 +4,13 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
--- Returns {state, until, group, ahead, in group, paused until, held until, pin, batch, text} as texts, or {} if no task
--- has this id.
+-- Returns {state, until, group, ahead, in group, paused until, held until, pin, batch, text, after} as texts, or {} if
+-- no task has this id.
 -- State: "" if the task is in no state. Until: as in get. Ahead: how many ready tasks stand before the task, or before
 -- the head of its group. In group: how many tasks of its group stand before it. Paused until: "", "inf" or ms. Held
 -- until: when the queue's limit has enough units for the task, ms. Pin: the member that the task's push named, or "".
--- Batch: the batch that the task waits for, or ""; text: that batch, as in the file batches in lib, or "".
+-- Batch: the batch that the task waits for, or ""; text: that batch, as in the file batches in lib, or "". After: the
+-- ids of the tasks that it waits for, each behind a \1.
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
@@ -45,7 +46,8 @@ if queue.rules.units then
   units = estimates().add(units, gate_of(task.group), queue) -- without a group, both gates are the queue's
 end
 local batch = state == 'delayed' and batch_list().awaited(task.options) or ''
+local _, after = string.match(state == 'delayed' and task.options or '', WAITS)
 local held = opens_at(queue, units, -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
   (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held),
-  note_of(task, PIN) or '', batch, batch ~= '' and redis.call('HGET', batches, batch) or '' }
+  note_of(task, PIN) or '', batch, batch ~= '' and redis.call('HGET', batches, batch) or '', after or '' }

@@ -3,7 +3,7 @@
 -- "moment name". A batch whose `listed` is 1 has an entry.
 -- Keys: batches
 -- Needs: now
--- Gives: batch_list(), a table: until_released, the moment in delayed of a task that waits for a batch; and functions:
+-- Gives: batch_list(), a table of functions:
 --        awaited(notes), the batch that a task waits for by its notes or its record, or nil;
 --        parsed(text), the batch as a table, or nil; write(name, batch); add(name, batch), which adds it to the list;
 --        prune(most), which removes batches over the caps: 10 000 in the list, and 90 days without a change. It looks
@@ -90,6 +90,5 @@ local function batch_list()
     end
   end
 
-  return { until_released = 90000000000000, parsed = parsed, awaited = awaited_batch, write = write_batch,
-    add = add_batch, prune = prune_list }
+  return { parsed = parsed, awaited = awaited_batch, write = write_batch, add = add_batch, prune = prune_list }
 end

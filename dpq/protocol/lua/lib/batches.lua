@@ -4,7 +4,7 @@
 -- that waits, or "". If no task of a batch is left, the batch stands in the list (batch_list). docs/storage.md,
 -- "Batches".
 -- Keys: batches delayed meta
--- Needs: now, notice, record, batch_list
+-- Needs: now, notice, record, batch_list, until_opened
 -- Gives: batch_in(notes), the batch of a task by its notes or its record, or nil;
 --        batching(), a table of functions, since few calls need them:
 --        count(name, from, to, n): n tasks (1 if it is nil) go from one number of a batch to another, by the names of
@@ -31,7 +31,7 @@ local function batching()
   -- The task is due after the delay that its push has named (its `wait`).
   local function release(id)
     local task = read(redis.call('HGET', meta, id) or '')
-    if task and tonumber(redis.call('ZSCORE', delayed, id) or '0') >= list.until_released then
+    if task and tonumber(redis.call('ZSCORE', delayed, id) or '0') >= UNTIL_OPENED then
       local ms = tonumber(task.wait)
       task.wait = string.format('%.0f', math.max(now - task.enqueued, 0) + ms)
       task.options = string.gsub(task.options, '\27\1[^\24-\31]*', '')

@@ -1,26 +1,28 @@
 -- bury: move tasks to the dead letters, and tell of it.
 -- Keys: stats errors
--- Needs: now, record, event, trail, trim, layout, batches, marks
+-- Needs: now, record, event, trail, trim, layout, batches, marks, followed
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason, silent), which makes a task a dead letter; if silent, only the trail notes it.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   ['lapses spent'] = 'buried_lapses_spent', expired = 'buried_expired',
   ['payload missing'] = 'buried_payload_missing' } -- totals
 
-local function die(id, task, reason, batch, silent)
+local function die(id, task, reason, notes, silent)
   lay_down(id, task, reason)
   if CLASSES[reason] then
     redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
   end
   local say = silent and note or tell
   say('dead', task.group, '', id, reason)
+  end_followed(id, notes, 'dead')
+  local batch = batch_in(notes)
   if batch then
     batching().count(batch, 'left', 'dead')
   end
 end
 
 local function bury(id, task, reason, silent)
-  die(id, task, reason, batch_in(task.options), silent)
+  die(id, task, reason, task.options, silent)
   trim(2)
 end
 
@@ -29,5 +31,5 @@ local function rescue(id, raw)
   local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
   task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''
   task.options = redis.call('HEXISTS', errors, id) == 1 and FAILURES .. '1' or ''
-  die(id, task, 'bad record', batch_in(raw or ''))
+  die(id, task, 'bad record', raw or '')
 end

@@ -1,6 +1,7 @@
--- finished: count the tasks of batches that an ack finishes, and forget their errors.
+-- finished: count the tasks of batches that an ack finishes, forget their errors, and note the end of tasks for which
+-- others wait.
 -- Keys: dead errors
--- Needs: batches, marks
+-- Needs: batches, marks, followed
 -- Gives: count_finished(ids, gone_at, again, raws), for the variables of ack with these names, before the tasks leave
 --        dead. A dead task that comes back, since it was pushed again while it ran, is counted first. It keeps its
 --        errors.
@@ -9,6 +10,9 @@ local function count_finished(ids, gone_at, again, raws)
   local function count_each(indexes, comes_back)
     for _, i in ipairs(indexes) do
       local id, batch = ids[i], not counted[ids[i]] and batch_in(raws[i])
+      if not comes_back then
+        end_followed(id, raws[i], 'done')
+      end
       local died = batch and redis.call('ZSCORE', dead, id)
       if batch and (died or not comes_back) then
         counted[id] = true

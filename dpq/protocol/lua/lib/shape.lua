@@ -1,11 +1,12 @@
 -- shape: find what the texts of dead letters have in common, to count similar ones together.
--- Gives: shape(text), the first 200 bytes of the text, with "#" for each number;
+-- Gives: shape(text), the first 200 bytes of the text, with "#" for each number, and for a task
+--        that it names (followers);
 --        said(raw), the reason of a record's death, its last error, and what stands behind that error.
 local shapes = {}
 local function shape(text)
   local known = shapes[text]
   if not known then
-    known = string.sub((string.gsub(text, '%d+', '#')), 1, 200)
+    known = string.sub((string.gsub(string.gsub(text, '^task %S+, which', 'task #, which'), '%d+', '#')), 1, 200)
     shapes[text] = known
   end
   return known

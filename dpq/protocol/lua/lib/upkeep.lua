@@ -1,8 +1,8 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- dpq/model/forecasting.py does the same over virtual time.
--- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, next, prune, notes, trail, marks,
---   keep_error
+-- Keys: delayed invisible closed meta conf stats tracked trail followers
+-- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, followed, followers, next, prune,
+--        notes, trail, marks, keep_error
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -70,7 +70,9 @@ local function upkeep(most, quiet)
     redis.call('HSET', meta, unpack(records))
   end
 
-  repeat -- a death may end a batch, and make the task due that waits for it
+  repeat -- a death may release the task that waits for the end of a batch, and end what others wait for
+    followed.ended = 0
+    most = most - (redis.call('EXISTS', followers) == 1 and free_followers(most) or 0)
     ids, raws = due(delayed)
     batching().take_released()
     for i, id in ipairs(ids) do
@@ -87,7 +89,7 @@ local function upkeep(most, quiet)
       end_unread(id)
       end
     end
-  until batching().take_released() == 0
+  until batching().take_released() == 0 and followed.ended == 0 or most <= 0
 
   local emptied = 0
   for _, group in ipairs(due(closed)) do

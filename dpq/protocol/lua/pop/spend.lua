@@ -1,24 +1,24 @@
 -- spend: charge a group for a task that pop has leased, if groups take turns by what they spend (shares).
 -- Keys: ready waiting groups conf
 -- Needs: weighted, shares
--- Gives: spend(group, cost, in_turn), for the cost of the task as text; `in_turn` is true if the task was the head of
---        the group, false if it was that but was taken by its id, nil if the head is another task. It also forgets what
---        two other groups have spent, if all others have spent as much.
-local function spend(group, cost, in_turn)
+-- Gives: spend(taken), for the table of take. Its field `charged` is {group, cost, in_turn}: the cost of the task as
+--        text; `in_turn` is true if the task was the head of the group, but false if it was taken by its id. It also
+--        forgets what two groups have spent, if all others have spent as much; of a hundred, if no task is left.
+local function spend(taken)
+  local group, cost, in_turn = unpack(taken.charged)
   local unit = unit_of(redis.call('HGET', conf, 'fairness'))
   local units = unit and string.match(cost, unit == '' and '^%d+' or ',' .. unit .. '[=~](%d+)')
-  if redis.call('EXISTS', ready, waiting) == 0 then -- no group has a head: they begin anew
-    redis.call('UNLINK', groups)
-  elseif unit then
-    shares().spend(group, math.max(tonumber(units) or 1, 1) / weight_of(group), in_turn)
-    if in_turn == nil then
-      shares().correct(group, 0)
-    end
+  local idle = redis.call('EXISTS', ready, waiting) == 0 -- no group has a head: all begin anew
+  if unit and not idle then
+    shares().correct(group, math.max(tonumber(units) or 1, 1) / weight_of(group), in_turn)
   end
-  for _, field in ipairs(redis.call('HRANDFIELD', groups, '2') or {}) do
-    local other = string.match(field, '^\t(.+)$')
-    if other and (shares().state_of(other) or 0) <= shares().clock() and redis.call('HEXISTS', groups, other) == 0 then
+  local drawn = redis.call('HRANDFIELD', groups, idle and '100' or '2') or {}
+  for _, field in ipairs(drawn) do
+    local other = string.match(field, '^\t(.*)$')
+    if other and idle and (other ~= '' or #drawn < 100) or other and other ~= ''
+      and (shares().state_of(other) or 0) <= shares().clock() and redis.call('HEXISTS', groups, other) == 0 then
       redis.call('HDEL', groups, field)
     end
   end
+  taken.charged = nil
 end

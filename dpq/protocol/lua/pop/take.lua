@@ -4,16 +4,18 @@
 -- the last task of a frame, the heir joins the frame (step_up). If groups take turns, a frame is a single task, since
 -- each turn counts.
 -- Keys: ready waiting groups payload meta conf
--- Needs: now, apart, order, shares, layout, undelivered
+-- Needs: now, apart, order, layout, undelivered
 -- Gives: take(taken, most, max_bytes, most_passed, judge, crown): decides about a frame; true if pop has enough.
 --        `judge` and `crown` are the functions of limits, or nil. The fields of `taken`: metas, the ids and records to
 --        store; long, by id, the payloads that have a field of their own; bytes, the size of all payloads; rotten,
 --        tasks for the dead letters; passed, how many tasks pop does not return; token, the newest token so far;
 --        changes, the tables of changes to a record that a judge returned instead of true (change); popped, a member
---        and its score to decide about instead of the best tasks (wanted); spend, as in the file spend.
+--        and its score to decide about instead of the best tasks (wanted); charged, a group
+--        that is to be charged (spend).
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
-  taken.size = taken.size or crown and most > 1 and takes_turns(redis.call('HGET', conf, 'fairness')) and 1 or 16
+  local in_turn = not taken.size and crown and most > 1 and (redis.call('HGET', conf, 'fairness') or 'none') ~= 'none'
+  taken.size = taken.size or in_turn and 1 or 16
   local popped = taken.popped or redis.call('ZPOPMIN', ready, math.min(taken.size, most - #metas / 2))
   if #popped == 0 then
     return true
@@ -65,7 +67,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
           taken.long[id] = body
           taken.bytes = taken.bytes + size
           if shared then
-            taken.spend(group, may ~= true and may.cost or cost, not taken.popped)
+            taken.charged = { group, may ~= true and may.cost or cost, not taken.popped }
           end
         elseif may == false then
           taken.passed = taken.passed + 1

@@ -24,7 +24,7 @@ local function take_wanted(taken, id, forced, judge, crown)
         return judge(...) or false
       end, set == ready and crown)
       if taken.metas[1] and crown and set ~= ready and task.group ~= '' then
-        taken.spend(task.group, taken.changes and taken.changes[1][3].cost or task.cost)
+        taken.charged = { task.group, taken.changes and taken.changes[1][3].cost or task.cost }
       end
       if not (taken.metas[1] or taken.rotten[1]) then
         redis.call('ZADD', set, at, name)

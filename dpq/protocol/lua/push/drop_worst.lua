@@ -1,6 +1,6 @@
 -- drop_worst: make the worst tasks of full groups dead letters.
 -- Keys: waiting meta
--- Needs: room, record, place, trim, trail, order, batches
+-- Needs: room, record, place, trim, trail, order, batches, followed
 -- Gives: drop_worst(coming), for the number of new tasks of each group (admission). Of each group it buries what is
 --        above the bound, but no more tasks than have come: a push does not pay for tasks that have come back.
 local function drop_worst(coming)
@@ -18,6 +18,7 @@ local function drop_worst(coming)
       lay_down(id, task, 'group full')
       note('dead', group, '', id, 'group full')
       batching().count(batch_in(task.options), 'left', 'dead')
+      end_followed(id, task.options, 'dead')
       trim(2)
     end
   end

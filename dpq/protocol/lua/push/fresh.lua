@@ -1,13 +1,13 @@
 -- fresh: add a pushed task to a batch.
--- Keys: ready payload meta
--- Needs: now, begin, body, score, layout
+-- Keys: ready payload meta conf
+-- Needs: now, begin, body, score, layout, until_opened
 -- Gives: aging_of(rate, since), the text for records by two settings of the queue;
 --        add(id, spec, body, place, group, batch). For a plain task `spec` is its score, for any other its options, and
 --        `group` is nil. `place` is the task's place among equals. The fields of the batch: metas and payloads, the
 --        entries to store; delays and plain, the entries of delayed and ready; others (group, score, member of ready,
 --        ...), which gather stores; heavy, true if a task has another cost than 1, or a member; aging, the text for its
 --        records; setting, the queue's `payloads`;
---        store(batch), which stores metas, payloads and plain.
+--        store(batch), which stores metas, payloads, plain and heavy.
 local function aging_of(rate, since)
   local number = tonumber(rate or 0) or 0
   if number > 0 and number <= 1000000 and #rate <= 24 and string.find(rate, '^%d[%d.e+-]*$') then
@@ -38,9 +38,9 @@ local function add_full(id, option, body, place, batch)
   n = #batch.metas
   batch.metas[n + 1], batch.metas[n + 2] = id, record .. tail .. behind_it
   batch.heavy = batch.heavy or cost ~= '1' or option.member
-  if option.seals then
+  if option.seals or option.waits then
     n = #batch.delays
-    batch.delays[n + 1], batch.delays[n + 2] = '90000000000000', id -- until its batch is finished (batches)
+    batch.delays[n + 1], batch.delays[n + 2] = UNTIL_OPENED, id -- see batches and followed
   elseif wait ~= 0 then
     n = #batch.delays
     batch.delays[n + 1], batch.delays[n + 2] = string.format('%.0f', now + wait), id
@@ -85,5 +85,8 @@ local function store(batch)
   end
   if #batch.plain > 0 then
     redis.call('ZADD', ready, unpack(batch.plain))
+  end
+  if batch.heavy then
+    redis.call('HSET', conf, 'heavy', '1')
   end
 end

@@ -1,11 +1,11 @@
 -- gather: store the pushed tasks of groups all at once. The best task of each group stands in ready, the others in
 -- waiting.
 -- Keys: waiting groups closed conf
--- Needs: groups, shares, place, open_or_close
+-- Needs: groups, place, open_or_close
 -- Gives: gather(tasks), for the list `others` of fresh.
 local function gather(tasks)
   local names, best_of, behind_it, rise, heads_now, former = {}, {}, {}, {}, {}, {}
-  local in_turn = takes_turns(redis.call('HGET', conf, 'fairness'))
+  local in_turn = (redis.call('HGET', conf, 'fairness') or 'none') ~= 'none'
   local function wait(group, score, member)
     local n = #behind_it
     behind_it[n + 1], behind_it[n + 2] = '0', behind(group, score, member)

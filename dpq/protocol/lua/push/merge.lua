@@ -1,6 +1,7 @@
 -- merge: change the tasks that hold the keys of a push.
--- Keys: invisible payload meta dead conf
--- Needs: now, record, body, begin, renew, revise, recost, notes, marks, batches, place
+-- Keys: invisible delayed payload meta dead conf
+-- Needs: now, record, body, begin, renew, revise, recost, notes, marks, batches, place, followed,
+--        until_opened
 -- Gives: merge_all(args, options, holders, reply), for the variables of push with these names. It does what
 --        on_duplicate says (not for "error": push then changes nothing), and adds the holders to the reply.
 local function merge(id, option, body) -- returns true if it has changed the counts of a batch
@@ -26,7 +27,9 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     end
     recost(task, cost)
     local was, failures = batch_in(task.options), note_of(task, FAILURES)
+    local ahead = note_of(task, AFTER)
     task.options = option.notes .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
+    set_note(task, AFTER, ahead)
     if cost ~= '1' or option.member then
       redis.call('HSET', conf, 'heavy', '1')
     end
@@ -63,6 +66,10 @@ local function merge(id, option, body) -- returns true if it has changed the cou
       task.max, task.expires = most, expires
     elseif how == 'rerun' then -- a late ack of the old payload must not remove the new one
       task.token, task.delivery, task.again = 0, '-', 0
+    end
+    local due = task.schedule == '' and waits_in(task.options) and redis.call('ZSCORE', delayed, id)
+    if tonumber(due or 0) >= UNTIL_OPENED then -- it goes on waiting; the delay counts from the end of that
+      task.wait, wait = wait, nil
     end
     revise(id, task, priority, residual, wait)
   end

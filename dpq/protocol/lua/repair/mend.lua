@@ -1,6 +1,7 @@
 -- mend: look at a task, and mend it. Afterwards it is in exactly one set, with its record, its payload and its key.
 -- Keys: ready delayed invisible waiting groups payload meta dead keys stats
--- Needs: now, record, problem, notice, ended, place, bury, batch_list, diagnose, notes, marks
+-- Needs: now, record, problem, notice, ended, place, bury, batch_list, diagnose, notes, marks,
+--        followed, until_opened
 -- Gives: salvage(id), for an id without a readable record; look_at_task(id, raw, mends, torn). If `mends`, it mends the
 --        task, and adds to `torn` the groups that must begin anew. Else it only reports.
 
@@ -14,6 +15,10 @@ local function salvage(id, raw)
   end
 end
 
+local function awaits_others(task)
+  return batch_list().awaited(task.options) or waits_in(task.options)
+end
+
 -- Returns the set in which a task is to stay, or nil if it is due. Of several sets it is the safest: the task does not
 -- run twice at once, and comes back by itself. A task in no set has lost its lease or its delay. It is dead if it has
 -- a reason, delayed if it was not due yet, else due.
@@ -23,7 +28,7 @@ local function home_of(task, states)
   elseif states.invisible then
     return 'invisible'
   elseif states.delayed or #states == 0 and task.deliveries == '0'
-    and (task.enqueued + task.wait > now or batch_list().awaited(task.options)) then
+    and (task.enqueued + task.wait > now or awaits_others(task)) then
     return 'delayed'
   end
 end
@@ -88,7 +93,7 @@ local function look_at_task(id, raw, mends, torn)
       redis.call('ZADD', dead, stamp, id)
       redis.call('HINCRBY', stats, 'buried', '1')
     elseif home == 'delayed' and not states.delayed then
-      local due = batch_list().awaited(task.options) and batch_list().until_released or task.enqueued + task.wait
+      local due = awaits_others(task) and UNTIL_OPENED or task.enqueued + task.wait
       redis.call('ZADD', delayed, due, id)
       notice(due - now)
     elseif not home and task.group == '' then

@@ -1,5 +1,5 @@
 -- page: read a bounded part of the stored data, for a walk through all of it.
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys errors
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys errors followers
 -- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)
   local names, at, steps, bytes = {}, cursor, tonumber(count), 0
@@ -17,7 +17,7 @@ end
 local function page_of(part, cursor, count)
   local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
     closed = closed, meta = meta, payload = payload, keys = keys, groups = groups,
-    errors = errors })[part]
+    errors = errors, followers = followers })[part]
   if set ~= payload then
     local hash = set == meta or set == keys or set == groups or set == errors
     return set, redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)

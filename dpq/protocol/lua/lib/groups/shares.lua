@@ -3,22 +3,14 @@
 -- its own sequence there, which no "9" begins: it stands before all groups of its priority.
 -- Keys: ready groups
 -- Needs: order
--- Gives: by_share(fairness), true if that setting means such turns; takes_turns(fairness), true if it means any turns;
---        shares(), which makes functions when it is first called:
+-- Gives: shares(), which makes functions when it is first called:
 --        place(group, score, member, stays): the 15 digits that stand in the member of a head for its sequence.
---          `score` is its score as text. If `stays`, another task of the group was its head up to now;
---        spend(group, amount, in_turn): adds to what the group has spent. `in_turn` is true if its head was leased;
---        correct(group, amount): adds an amount that may be below 0, and moves the head of the group there;
+--          `score` is its score as text. If `stays`, another task of the group was its head up to now. If
+--          that is true, the group is still to be charged for that task, and moved by `correct`;
+--        correct(group, amount, in_turn): adds to what the group has spent an amount that may be below 0, and moves
+--          its head there. `in_turn` is true if its last head was leased for that;
 --        clock() and state_of(group), which read what is stored.
 local sharing
-
-local function by_share(fairness)
-  return string.find(fairness or '', '^units') ~= nil
-end
-
-local function takes_turns(fairness)
-  return fairness == 'round_robin' or by_share(fairness)
-end
 
 local function shares()
   if sharing then
@@ -54,26 +46,39 @@ local function shares()
     return exponent and thousandths * 10 ^ exponent / 1000
   end
 
-  -- Returns the place of the first head of a priority, or nil.
+  -- Returns the place of the first head of a priority, or nil. If tasks without a group stand before it, or those of a
+  -- priority that no double holds, it is searched by rank.
   local function first_of(score, residual)
     local first = redis.call('ZRANGE', ready, score, score, 'BYSCORE', 'LIMIT', '0', '1')[1]
-    if first and not (string.sub(first, 1, #residual) == residual and place_in(first)) then -- look behind these tasks
-      local mark = residual .. '9'
-      redis.call('ZADD', ready, score, mark)
-      local rank = redis.call('ZRANK', ready, mark)
-      redis.call('ZREM', ready, mark)
-      first = redis.call('ZRANGE', ready, rank, rank)[1]
-      local beside = first and redis.call('ZSCORE', ready, first)
-      first = beside and tonumber(beside) == tonumber(score) and string.sub(first, 1, #residual) == residual and first
+    local is_head = not first or string.sub(first, 1, #residual) == residual and place_in(first)
+    local function at(rank) -- true if what stands there does not come before the first head
+      local member, beside = unpack(redis.call('ZRANGE', ready, rank, rank, 'WITHSCORES'))
+      first, beside = member, tonumber(beside)
+      return not member or beside > tonumber(score)
+        or beside == tonumber(score) and string.sub(member, 1, #residual + 1) >= residual .. '9', beside
     end
-    return first and place_in(first)
+    if not is_head then
+      local low, step = -1, 1 -- the place is behind `low`, and not behind `low + step`
+      while not at(low + step) do
+        low, step = low + step, 2 * step
+      end
+      while step > 1 do
+        step = step / 2
+        low = at(low + step) and low or low + step
+      end
+      local _, beside = at(low + 1)
+      is_head = first and beside == tonumber(score) and string.sub(first, 1, #residual) == residual
+    end
+    return is_head and first and place_in(first)
   end
 
   local function place(group, score, member, stays)
     local at, most, last = state_of(group)
     local residual = string.sub(member, 1, residual_in(member))
     local level, before = residual .. score, at
-    if not (at and last == level and stays) then
+    if at and stays == true then
+      return digits_of(at)
+    elseif not (at and last == level and stays) then
       local reached, newest = clock()
       local first = first_of(score, residual) or reached
       if at and last ~= level then -- what it spends at other priorities counts as one task here
@@ -90,7 +95,7 @@ local function shares()
     return digits_of(at)
   end
 
-  local function spend(group, amount, in_turn)
+  local function correct(group, amount, in_turn)
     local at, most, level = state_of(group)
     local reached, newest = clock()
     at = at or reached
@@ -98,18 +103,15 @@ local function shares()
       redis.call('HSET', groups, '\t', string.format('%.17g %.17g', at, newest))
     end
     store(group, at + amount, math.max(most, amount), level)
-  end
-
-  local function correct(group, amount)
-    spend(group, amount)
     local score, shown, member = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (%S+) (%S+)$')
     if shown and place_in(shown) and redis.call('ZREM', ready, shown) == 1 then
-      local moved = string.sub(member, 1, residual_in(member)) .. digits_of((state_of(group))) .. id_of(member)
+      local digits = place(group, score, member, shown)
+      local moved = string.sub(member, 1, residual_in(member)) .. digits .. id_of(member)
       redis.call('ZADD', ready, score, moved)
       redis.call('HSET', groups, group, score .. ' ' .. moved .. ' ' .. member)
     end
   end
 
-  sharing = { place = place, spend = spend, correct = correct, clock = clock, state_of = state_of }
+  sharing = { place = place, correct = correct, clock = clock, state_of = state_of }
   return sharing
 end

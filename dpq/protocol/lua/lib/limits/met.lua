@@ -1,6 +1,6 @@
 -- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
 -- Keys: copies
--- Needs: now, pace, debt, closing, open_or_close, mark, event
+-- Needs: now, pace, debt, until_opened, open_or_close, mark, event
 -- Gives: meet(gate, ms, granted, counts, was_probe, status), which closes the gate for `ms`. `granted` is when the
 --        request was granted, ms. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by hand
 --        without an end stays as it is. The caller must call admit (place) afterwards;

@@ -1,7 +1,7 @@
 -- prune: remove gates that hold nothing any more. Each call checks a few gates at random, so gates of groups that are
 -- gone cannot pile up. With two checks for each group that becomes empty, at most half of the gates are useless.
 -- Keys: groups shared limits gates kin tracked
--- Needs: now, gate, booked, budgets, closing
+-- Needs: now, gate, booked, budgets, until_opened
 -- Gives: prune(most), which checks at most that many gates and returns how many it has removed.
 
 -- True if a gate holds only grants, and none of them counts any more.

@@ -10,8 +10,9 @@ local function revise(id, task, priority, residual, wait)
     leave(id, task)
   end
   set_priority(task, priority, residual)
-  if moves and wait then -- by hand: it waits for no batch any more
+  if moves and wait then -- by hand: it waits for no batch and no task any more
     task.options = string.gsub(task.options, '\27\1[^\24-\31]*', '')
+    task.options = string.gsub(string.gsub(task.options, '\25[br][^\24-\31]*', ''), '\25%+[^\24-\31]*', '\25+')
   end
   if moves and wait and now < task.enqueued + task.wait then
     task.wait = string.format('%.0f', math.max(now + wait - task.enqueued, 0)) -- the task has not been due yet
