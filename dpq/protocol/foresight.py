@@ -30,7 +30,7 @@ def read_view(reply: Sequence[Any]) -> View:
         now=now,
         paused_until=paused,
         turns=turns if fairness == "round_robin" else None,
-        unit=fairness.partition(":")[2] if fairness.startswith("units") else None,
+        unit=_unit_of(fairness),
         timed=bool(partitions),
         aging=since,
         heavy=heavy,
@@ -135,6 +135,13 @@ def _settings(
         Aging(float(aging or 0), float(since)) if since else Aging(),
         heavy == "1",
     )
+
+
+def _unit_of(fairness: str) -> str | None:
+    """Read the unit by which groups take turns; how long tasks will run is not known: "_"."""
+    if fairness == "time":
+        return "_"
+    return fairness.partition(":")[2] if fairness.startswith("units") else None
 
 
 def _preview(raw: bytes) -> str | None:

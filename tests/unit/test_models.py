@@ -84,6 +84,8 @@ def test_push_defaults():
         "time_limit": None,
         "member": None,
         "batch": None,
+        "after": None,
+        "on_dead": "bury",
         "backoff": None,
     }
 

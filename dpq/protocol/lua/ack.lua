@@ -45,6 +45,7 @@ for i, id in ipairs(ids) do
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
       count_time(string.sub(token, 1, -3), 10)
+      reports = reports or not at and string.find(raw, ',_~', 1, true) and {} or nil -- of its running time
       apart = apart or rest and rest > #raw
       if rest and key ~= '' then
         redis.call('HDEL', keys, key)
