@@ -64,6 +64,7 @@ PUSHED_AT_ONCE = 25 * PUSH_BATCH
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness", "payloads"),
     *("dead_max_tasks", "dead_max_age", "partition_count", "trail_max_events"),
+    "seen_max_keys",
     *("max_tasks", "max_waiting", "when_full"),
 )
 """The settings of the queue that the first partition shares with all others."""
@@ -626,6 +627,11 @@ class QueueOperations(Generic[P]):
             raise ConfigurationError(f"{refused[0]}; {done} others of this key were changed")
         if refused or not done:
             raise (refused or missing)[0]
+
+    def forget_key(self, key: str) -> Steps[bool]:
+        """Free a seen key in all partitions; True if it was one."""
+        name = label("key", key)
+        return (yield from _total([part.forget_key(name) for part in self.partitions])) > 0
 
     # The whole queue
 

@@ -151,6 +151,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
     elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
+    elsewhere |= {"--after", "--on-dead"}
     assert known - where - elsewhere == options.keys()
 
     result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
@@ -167,6 +168,8 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     assert q.get(endless).max_attempts == math.inf
     assert json.loads(run("get", endless).stdout)["max_attempts"] is None
     assert "1, no limit" in run("peek").stdout
+    run("push", '"data:;base64,AP8="')
+    assert "2 bytes, base64" in run("peek").stdout
 
 
 @pytest.mark.parametrize(
@@ -746,6 +749,18 @@ def test_cancel_removes_a_task(run: Run, q: DPQ) -> None:
     assert run("cancel", task_id).stdout == ""
     with pytest.raises(TaskNotFoundError):
         q.get(task_id)
+
+
+def test_a_seen_key_is_taken_until_it_is_forgotten(run: Run, q: DPQ) -> None:
+    """`push --unique-for` keeps the key after the ack, and `forget` frees it."""
+    pushed = ("push", "1", "--key", "k", "--unique-for", "inf")
+    task_id = run(*pushed).stdout
+    assert json.loads(run("get", "--key", "k").stdout)["unique_for"] == math.inf
+    q.ack(q.pop().task)
+    assert run(*pushed).stdout == task_id
+    assert "'k' is free" in run("forget", "k").stderr
+    assert "was not taken" in run("forget", "k").stderr
+    assert run(*pushed).stdout != task_id
 
 
 def test_a_paused_queue_gives_nothing_until_resume(run: Run, q: DPQ) -> None:
