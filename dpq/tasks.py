@@ -65,6 +65,7 @@ class PushOptions(TypedDict, total=False):
     time_limit: float | None
     member: str | None
     batch: str | None
+    unique_for: float | None
     after: Sequence[str] | None
     on_dead: OnDead
     backoff: Delays | None
@@ -111,6 +112,8 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, member: str | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, batch: str | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, unique_for: float | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, after: Sequence[str] | None, **values: Any) -> Made: ...
     @overload
@@ -251,7 +254,7 @@ class TaskFunction(Generic[Params, Result]):
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
                 `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`,
-                `max_lapses`.
+                `max_lapses`, `unique_for`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

@@ -555,6 +555,12 @@ def browsed(q: DPQ) -> list[Any]:
     ]
 
 
+def seen_key(q: DPQ, key: str) -> bool:
+    """Leave a seen key: its task is acked."""
+    q.push("seen", 999, key=key, unique_for=9)
+    return q.ack(q.pop().task)
+
+
 def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     """Call every public method of a queue, in the states in which it has most to do."""
     for i in range(6):
@@ -585,6 +591,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "bury": q.bury(q.pop_many(1)[0], "reason"),
         "update": q.update(q.push("x", group="a"), priority=3, delay=1),
         "cancel": q.cancel(q.push("x", 99, group="a")),
+        "seen": [seen_key(q, key) for key in ("s", "t")],
+        "forget": q.forget("s"),
         "bulk": q.bulk("update", Filter(group="a", older_than=0), priority=4),
         "count": q.count(Filter(key_prefix="k")),
         "export": (lines := list(q.export())),

@@ -137,7 +137,7 @@ _add = partial(app.command, rich_help_panel="Change")
 for _command in (change.update, change.cancel):
     _add(context_settings=TAKES_IDS)(_command)
 _add()(bulk.bulk)
-for _command in (change.pause, change.resume, change.bounds, change.purge):
+for _command in (change.forget, change.pause, change.resume, change.bounds, change.purge):
     _add()(_command)
 app.add_typer(limits.app, name="limit", rich_help_panel="Change")
 app.add_typer(groups.app, name="group", rich_help_panel="Change")

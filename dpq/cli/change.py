@@ -77,6 +77,21 @@ def cancel(
     talk(f"cancelled {task_id or key}")
 
 
+def forget(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key to free.")],
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Free a key that has stayed taken after its task's ack, so that a push adds a task again.
+
+    Such a key is of a task that was pushed with --unique-for. The key of a stored task is not
+    freed.
+    """
+    with existing(url, queue) as q:
+        freed = q.forget(key)
+    talk(f"{key!r} is free" if freed else f"{key!r} was not taken by a task that was acked")
+
+
 def pause(
     seconds: Annotated[
         float | None,

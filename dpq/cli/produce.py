@@ -112,6 +112,10 @@ def push(
         str | None,
         option("NAME", "Its batch, which `dpq batch` counts.", unset="", seldom=True),
     ] = None,
+    unique_for: Annotated[
+        float | None,
+        option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.", unset=""),
+    ] = None,
     after: Annotated[
         list[str] | None,
         option("ID", "Wait for the end of this task; may be repeated.", unset="", seldom=True),
@@ -151,6 +155,7 @@ def push(
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
     options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
+    options["unique_for"] = unique_for
     options |= {"after": after, "on_dead": on_dead.value}
     with (
         _source(payload, file, full) as stream,

@@ -125,6 +125,15 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "none.",
         "{repair} frees the key.",
     ),
+    "bad seen key": (
+        "The unique key {subject!r} stays taken after an ack, but nobody can read until when "
+        "({detail!r}).",
+        "{repair} frees the key.",
+    ),
+    "seen key would stay": (
+        "The unique key {subject!r} stays taken after an ack, and nothing would ever remove it.",
+        "{repair} notes when its time is over, at {detail} ms.",
+    ),
     # Errors
     "errors not noted": (
         "Errors are kept for task {subject}, but its record does not say so: they would stay when "

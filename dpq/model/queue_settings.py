@@ -52,3 +52,4 @@ class SharedSettings(TypedDict, total=False):
     dead_max_age: float | None
     partitions: int | None
     trail_max_events: int | None
+    seen_max_keys: int | None

@@ -96,6 +96,7 @@ class Push(NamedTuple, Generic[P]):
     time_limit: float | None = None
     member: str | None = None
     batch: str | None = None
+    unique_for: float | None = None
     after: Sequence[str | int] | None = None
     on_dead: OnDead = "bury"
     backoff: Delays | None = None

@@ -50,6 +50,8 @@ class Task(BaseModel, Generic[P]):
         visibility: Seconds of its leases; None takes those of its consumers.
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
         batch: The name of its batch, or None.
+        unique_for: Seconds for which its key stays taken after its ack; `math.inf` for ever; or
+            None.
         after: The ids of the tasks whose end it waits for, or None.
         backoff: Its own delays after failures, in seconds, the last of which repeats; None takes
             the backoff of whoever fails it.
@@ -63,7 +65,7 @@ class Task(BaseModel, Generic[P]):
     """
 
     # Bytes as a payload need not be UTF-8.
-    model_config = ConfigDict(frozen=True, ser_json_bytes="base64")
+    model_config = ConfigDict(frozen=True, ser_json_bytes="base64", ser_json_inf_nan="strings")  # of unique_for
 
     if not TYPE_CHECKING:  # checkers refuse it themselves
 
@@ -95,6 +97,7 @@ class Task(BaseModel, Generic[P]):
     member: str | None = None
     pinned: str | None = None
     batch: str | None = None
+    unique_for: float | None = None
     after: list[str] | None = None
     backoff: tuple[float, ...] | None = None
     trace: str | None = None

@@ -39,6 +39,10 @@ MAX_TRAIL = 10_000_000
 """Events of the longest trail: about 1 GB of memory."""
 
 
+MAX_SEEN = 100_000_000
+"""Keys of the largest seen-set: about 21 GB of memory, with keys of 40 bytes."""
+
+
 class Description(Generic[P]):
     """A queue as this client names it. The arguments are those of `DPQ`.
 
@@ -88,6 +92,7 @@ def named_settings(
     dead_max_age: float | None = None,
     partitions: int | None = None,
     trail_max_events: int | None = None,
+    seen_max_keys: int | None = None,
 ) -> dict[str, str]:
     """Check the settings that a client names, and convert them to the texts to store."""
     named: dict[str, str] = {}
@@ -121,4 +126,7 @@ def named_settings(
     if trail_max_events is not None:
         bound = whole_number("trail_max_events", trail_max_events, 0, MAX_TRAIL)
         named["trail_max_events"] = str(bound)
+    if seen_max_keys is not None:
+        bound = whole_number("seen_max_keys", seen_max_keys, 0, MAX_SEEN)
+        named["seen_max_keys"] = str(bound)
     return named

@@ -8,8 +8,9 @@
 It must not know in which partition a task comes to stand.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any, Generic, Required, TypedDict, get_args
+from typing import Any, Generic, Required, TypedDict, cast, get_args
 
 from dpq.model.cost import write_cost
 from dpq.model.errors import ConfigurationError
@@ -29,7 +30,7 @@ from dpq.model.validation import (
 )
 from dpq.operations.description import Description
 from dpq.protocol.keys import INLINE_BYTES
-from dpq.protocol.records import COMMON_ATTEMPTS
+from dpq.protocol.records import COMMON_ATTEMPTS, FOR_EVER_MS
 
 
 class Options(TypedDict, total=False):
@@ -58,6 +59,7 @@ class Options(TypedDict, total=False):
         batch: Its batch.
         backoff: Its own delays after failures, with commas.
         seals: The batch that it waits for, which its push seals.
+        unique_for: The time for which its key stays taken after its ack; `FOR_EVER_MS` for ever.
         after: The ids of the tasks that it waits for. A number stands for an earlier push of the
             same call; `with_ids` replaces it before it is sent.
         on_dead: `run`, or left out for `bury`.
@@ -84,6 +86,7 @@ class Options(TypedDict, total=False):
     batch: str
     backoff: str
     seals: str
+    unique_for: int
     after: list[str | int]
     on_dead: OnDead
     max_lapses: int
@@ -228,6 +231,8 @@ class PushChecker(Generic[P]):
                     "would never end; leave batch out, or let each run push a task of a batch"
                 )
             options["batch"] = label("batch", push.batch)
+        if push.unique_for is not None:
+            options["unique_for"] = _unique_for(push)
         if push.on_dead not in _ON_DEAD:
             raise ConfigurationError(
                 f"on_dead is {push.on_dead!r}: it must be one of {', '.join(_ON_DEAD)}"
@@ -239,6 +244,23 @@ class PushChecker(Generic[P]):
         if push.max_lapses is not None:
             options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
         return options
+
+
+def _unique_for(push: Push[Any]) -> int:
+    """Check for how long the key of a task stays taken after its ack; return the ms."""
+    if push.key is None:
+        raise ConfigurationError(
+            f"unique_for is {push.unique_for!r}, but the task has no key that could stay taken: "
+            "give its key"
+        )
+    if push.every is not None or push.cron is not None:
+        raise ConfigurationError(
+            f"unique_for is {push.unique_for!r}, but the task recurs: it is never done, and keeps "
+            "its key; leave unique_for out"
+        )
+    if push.unique_for == math.inf:
+        return FOR_EVER_MS
+    return milliseconds("unique_for", cast(float, push.unique_for), least=0.001)
 
 
 def _after(push: Push[Any]) -> list[str | int]:

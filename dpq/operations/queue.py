@@ -64,6 +64,7 @@ PUSHED_AT_ONCE = 25 * PUSH_BATCH
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness", "payloads"),
     *("dead_max_tasks", "dead_max_age", "partition_count", "trail_max_events"),
+    "seen_max_keys",
     *("max_tasks", "max_waiting", "when_full"),
 )
 """The settings of the queue that the first partition shares with all others."""
@@ -197,6 +198,11 @@ class QueueOperations(Generic[P]):
     def bounds(self) -> Steps[Bounds]:
         """Read the bounds."""
         return bounds_of((yield from self.partitions[0].stored_settings()))
+
+    def family(self) -> Steps[list[str]]:
+        """Name all queues that follow the same limits, the head of the family first; [] if none."""
+        yield from self.partitions[0].learn_kin()
+        return self.partitions[0].family()
 
     def _make(self) -> Steps[dict[str, str]]:
         """Create the queue, with the number of partitions that this client knows."""
@@ -621,6 +627,11 @@ class QueueOperations(Generic[P]):
             raise ConfigurationError(f"{refused[0]}; {done} others of this key were changed")
         if refused or not done:
             raise (refused or missing)[0]
+
+    def forget_key(self, key: str) -> Steps[bool]:
+        """Free a seen key in all partitions; True if it was one."""
+        name = label("key", key)
+        return (yield from _total([part.forget_key(name) for part in self.partitions])) > 0
 
     # The whole queue
 

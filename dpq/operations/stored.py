@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 FORGOTTEN = 500
-"""Fields of results and progress that are removed in one round trip."""
+"""Fields of results and progress, or seen keys, that are removed in one round trip."""
 
 
 class StoredOperations(PartitionBase[P]):
@@ -135,13 +135,20 @@ class StoredOperations(PartitionBase[P]):
         args = [self._now(), name.id, name.key]
         return self._ask("cancel", args if running else [*args, "0"], read)
 
+    def forget_key(self, key: str) -> Steps[int]:
+        """Free a seen key; 1 if it was one."""
+        return self._ask("forget", [1, key], int)
+
     def purge(self, state: TaskState | None) -> Steps[int]:
         """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay.
 
-        With all tasks, results and progress go as well.
+        With all tasks, results, progress and seen keys go as well.
         """
-        while state is None and (yield self._command("forget_results", [FORGOTTEN], same)):
-            pass
+        if state is None:
+            while (yield self._command("forget_results", [FORGOTTEN], same)):
+                pass
+            while (yield self._command("forget", [FORGOTTEN, ""], same)):
+                pass
         # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
         order = ("waiting", "ready", "delayed", "invisible", "dead")
         stats = yield from self.stats()

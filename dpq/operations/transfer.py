@@ -8,6 +8,7 @@ Lines come in this order, and docs/operations.md says what each means:
     {"gate": "example.com", "text": "..."}
     {"batch": "run-7", "text": "..."}
     {"id": "...", "state": "ready", ...}
+    {"seen": "page-1", "id": "...", "until_ms": 1763684707000}
     {"end": true, "lines": 5, "tasks": 1, ...}
 
 An import notes in the queue, with each step, which line it has come to. So a second call of the
@@ -35,7 +36,7 @@ from dpq.operations.settings import partition_count
 from dpq.protocol.command import Command, Steps, all_of, once, same
 from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import home_of, moved_home, moved_id, partition_of
-from dpq.protocol.portable import Entry, dumped, from_line, to_line
+from dpq.protocol.portable import Entry, dumped, from_line, seen_entry, seen_line, to_line
 from dpq.protocol.refusals import Code
 from dpq.protocol.values import read_texts
 
@@ -48,6 +49,7 @@ PAUSE_SECONDS = 60.0
 SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
 CAPS = (
     *("dead_max_tasks", "dead_max_age", "trail_max_events"),
+    "seen_max_keys",
     *("max_tasks", "max_waiting", "when_full"),
 )
 """The settings of a queue that an export has; beside them the number of partitions."""
@@ -74,7 +76,7 @@ class Position(NamedTuple):
     cursor: str = "0"
 
 
-SECTIONS = ("limits", "gates", "batches", "tasks")
+SECTIONS = ("limits", "gates", "batches", "tasks", "seen")
 """The parts of an export, in the order of its lines, as the script `export` names them.
 
 To export another key of a queue: add its part here and in lua/export.lua, make its lines in
@@ -159,6 +161,11 @@ class Export:
             found = {name: text for name, text in found.items() if name[:1] != "\t"}
             for name, text in sorted(found.items()):
                 lines.append(self._line({"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}))
+            return
+        if at.section == "seen":
+            made = [seen_line(*each) for each in sorted(found.items())]
+            self._counts["damaged"] += sum("damaged" in fields for fields in made)
+            lines += map(self._line, made)
             return
         if at == Position(at.section):
             name = "queue_rules" if at.section == "limits" else "queue_gate"
@@ -337,7 +344,7 @@ class Import:
                     yield batch
                 self._require_count(line)
                 return
-            kind_now = "task"
+            kind_now = "seen" if "seen" in line.fields else "task"
             if "id" not in line.fields:
                 kinds = ("limit", "gate", "batch", "damaged")
                 kind_now = next((kind for kind in kinds if kind in line.fields), "task")
@@ -414,6 +421,14 @@ class Import:
         if entry is None and "batch" in line.fields:
             name, text = str(line.fields["batch"]), str(line.fields.get("text"))
             yield parts[0], [line.number, "batch", name, 0, text, "", ""]
+            return
+        if "seen" in line.fields:
+            try:
+                key, group, text = seen_entry(line.fields)
+            except ValueError as error:
+                raise ExportFileError(line.number, str(error)) from None
+            place = home_of(group or None, key, count) or 0
+            yield parts[place], [line.number, "seen", key, 0, text, "", ""]
             return
         if entry is None:
             scope, text = str(line.fields["gate"]), str(line.fields.get("text"))

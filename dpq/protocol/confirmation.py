@@ -25,6 +25,7 @@ from dpq.protocol.scripts import script
 CONFIRMED_SCRIPTS = frozenset(
     {
         *("push", "push_plain", "seal_batch", "update", "cancel", "purge", "drop", "replay"),
+        "forget",
         *("ack", "ack_plain", "fail", "release", "set_visibility", "rate_limited", "bury"),
         *("pause", "close", "delay_group", "met_limit", "set_limit", "configure", "import"),
     }

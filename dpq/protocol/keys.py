@@ -42,6 +42,7 @@ PARTS = (
     "events",  # STREAM: the last thousand or so events that people want to see
     "trail",  # STREAM: the events of each task, if the queue keeps a trail
     "batches",  # HASH: batch -> how many of its tasks are left, done and dead
+    "recent",  # ZSET: unique key of a task that was acked -> until it is free again, ms
     "followers",  # ZSET: id and the id of a task that waits for its end; ids that have ended
     "errors",  # HASH: id -> the last errors of a task that has failed
     "cancelled",  # ZSET: token of a delivery whose task was cancelled -> until it is forgotten, ms

@@ -25,10 +25,12 @@ from dpq.protocol.records import (
     BATCH,
     COMMON_ATTEMPTS,
     FAILURES,
+    FOR_EVER_MS,
     OPTIONS,
     PIN,
     RUNS_AS,
     SPENT,
+    UNIQUE,
     UNREADABLE,
     read_after,
     read_backoff,
@@ -44,7 +46,7 @@ LIFO = 999_999_999_999_999
 OF_A_DELIVERY = (SPENT, RUNS_AS)
 """The notes that count for one delivery only: its lease is not exported, and neither are they."""
 
-NAMED = (OPTIONS, PIN, BATCH, FAILURES, AFTER)
+NAMED = (OPTIONS, PIN, BATCH, UNIQUE, FAILURES, AFTER)
 """The notes that have fields with names. Any other note is in `notes`, by the number of its mark.
 If a note needs more than that, such as a key of the queue: SECTIONS in transfer.py."""
 
@@ -151,6 +153,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "member": notes.get(PIN),
         "batch": None if batch[:1] in ("", SEALS) else batch,
         "seals": batch[1:] if batch[:1] == SEALS else None,
+        "unique_for_ms": int(notes.get(UNIQUE, "0")),
         "after": after,
         "on_dead": on_dead,
         "max_lapses": most_lapses,
@@ -265,9 +268,13 @@ def _notes(value: Any) -> str:
     if not isinstance(value, dict):
         raise ValueError("must be an object")  # noqa: TRY004 - the caller names the field
     found = sorted(((int(mark), _text(text)) for mark, text in value.items()), reverse=True)
-    if any(mark not in (25, 26) for mark, _ in found):
-        raise ValueError("must have marks 25 or 26, which have no names yet")
+    if any(mark != 25 for mark, _ in found):
+        raise ValueError("must have mark 25, which has no name yet")
     return "".join(chr(mark) + text for mark, text in found)
+
+
+def _unique_for(value: Any) -> int:
+    return value if value == FOR_EVER_MS else _count(value)
 
 
 def _delays(value: Any) -> str:
@@ -292,7 +299,7 @@ _USUAL: dict[str, Any] = {
     ),
     **{"max_lapses": None, "lapses": 0, "errors": ""},
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
-    **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms"), 0),
+    **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
     **{
         "max_attempts": COMMON_ATTEMPTS,
@@ -316,6 +323,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("visibility_ms", "time_limit_ms", "max_lapses", "lapses"), _count),
     "errors": errors_of_fields,
     **{
+        "unique_for_ms": _unique_for,
         "backoff_ms": _delays,
         "cost": write_cost,
         "group": _name,
@@ -369,6 +377,7 @@ def from_line(fields: Mapping[str, Any]) -> Entry:
     notes += f"{PIN}{read['member']}" if read["member"] is not None else ""
     if read["batch"] or read["seals"]:
         notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
+    notes += f"{UNIQUE}{read['unique_for_ms']}" if read["unique_for_ms"] else ""
     if read["after"] is not None:
         notes += f"{AFTER}{read['on_dead'][0]}\x01" + "\x01".join(read["after"])
     notes += read["notes"] or ""
@@ -396,3 +405,32 @@ def _body(fields: Mapping[str, Any]) -> bytes:
     if isinstance(text, str) and there[0] in ("payload_text", "payload_latin1"):
         return text.encode("latin-1" if there[0] == "payload_latin1" else "utf-8")
     raise ValueError("payload is missing: a task has payload, payload_text or payload_latin1")
+
+
+def seen_line(key: str, stored: str) -> dict[str, Any]:
+    """Make the fields of a seen key, of which `stored` is what `keys` has."""
+    id_, until, *group = stored.split("\t")
+    if not until.isascii() or not until.isdecimal():
+        return {"damaged": key, "record": stored}
+    more = {"group": group[0]} if group else {}
+    return {"seen": key, "id": id_, "until_ms": int(until), **more}
+
+
+def seen_entry(fields: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Read the line of a seen key: its key, its group or "", and its text in `keys`.
+
+    Raises:
+        ValueError: A field is missing, unknown or wrong; the text names it.
+    """
+    if unknown := fields.keys() - {"seen", "id", "until_ms", "group"}:
+        raise ValueError(f"{min(unknown)} is not known: it may come from a later DPQ")
+    try:
+        key, group = _name(fields["seen"]), _name(fields.get("group", ""))
+        id_, until = _id(fields.get("id")), fields.get("until_ms")
+    except ValueError as error:
+        raise ValueError(f"the key, id or group of a seen key {error}") from None
+    if not key or type(until) is not int or not 0 <= until < 2**53:
+        raise ValueError(
+            f"seen is {key!r}, until_ms is {until!r}: it needs a key and ms since 1970"
+        )
+    return key, group, "\t".join((id_, str(until), *([group] if group else ())))

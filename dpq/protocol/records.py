@@ -36,7 +36,7 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, BATCH, FAILURES, AFTER = "\x1f", "\x1e", "\x1b", "\x18", "\x19"
+OPTIONS, PIN, BATCH, UNIQUE, FAILURES, AFTER = "\x1f", "\x1e", "\x1b", "\x1a", "\x18", "\x19"
 SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
@@ -45,6 +45,10 @@ _NOTE = re.compile("([\x18-\x1f])([^\x18-\x1f]*)")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 MAX_OPTION_DIGITS = 12  # digits of the longest duration: 10 years in ms
+
+FOR_EVER_MS = 4_000_000_000_000_000
+"""The ms of `unique_for=math.inf`; lua/push/options.lua has the same number. With the ms since 1970
+the sum is still exact as a double, and larger than all other moments."""
 
 _BACKOFF = re.compile(r" \+(\d{1,12}(?:,\d{1,12}){0,15})\Z", re.ASCII)
 
@@ -179,6 +183,8 @@ def _add_more(
         values["pinned"] = notes[PIN]
     if BATCH in notes:
         values["batch"] = notes[BATCH].partition("\x01")[0] or None
+    if UNIQUE in notes:
+        values["unique_for"] = read_unique_for(notes[UNIQUE])
     if AFTER in notes and values["state"] is TaskState.DELAYED and not values["visible_until"]:
         values["after"] = read_after(notes[AFTER])[0]
     if RUNS_AS in notes:
@@ -229,6 +235,13 @@ def read_options(text: str) -> tuple[float | None, float | None]:
     """Read the visibility and the time limit of one task; None for a missing or damaged one."""
     visibility, _, limit = text.partition(" ")
     return _option(visibility), _option(limit.partition(" ")[0])
+
+
+def read_unique_for(text: str) -> float | None:
+    """Read for how long the key of a task stays taken, in seconds; None for damage."""
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(FOR_EVER_MS)):
+        return None
+    return math.inf if int(text) >= FOR_EVER_MS else int(text) / 1000
 
 
 def read_after(text: str) -> tuple[list[str] | None, str]:

@@ -92,6 +92,7 @@ class QueueBase(Generic[P]):
         dead_max_tasks: int | None = None,
         dead_max_age: float | None = None,
         trail_max_events: int | None = None,
+        seen_max_keys: int | None = None,
         durability: Durability = "async",
         partitions: int | None = None,
         ask: int = DEFAULT_ASK,
@@ -136,6 +137,10 @@ class QueueBase(Generic[P]):
             trail_max_events: Keep about so many events (0 to 10 000 000) of what happens to each
                 task, for `trail()`: every push, delivery and end. In a partitioned queue it counts
                 for each partition. None follows the queue (a new queue: 0, which costs nothing).
+            seen_max_keys: The most keys that stay taken after their tasks' ack (`unique_for` of
+                `push`), 0 to 100 000 000; in a partitioned queue of each partition. Beyond it, the
+                keys that would be free soonest are free. None follows the queue (a new queue:
+                1 000 000).
             durability: Where a change is stored before its call returns. `"async"`: the
                 server. `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2,
                 Valkey). A change that is not confirmed within 3 s raises `NotConfirmedError`. `pop`
@@ -154,9 +159,9 @@ class QueueBase(Generic[P]):
                 "The order".
             clock: The time in ms, instead of the server's; for tests only.
 
-            `order`, `aging`, `fairness`, `payloads`, `partitions`, `trail_max_events` and the two
-            limits of dead letters belong to the queue: the first client that names one writes it to
-            the server, at once.
+            `order`, `aging`, `fairness`, `payloads`, `partitions`, `trail_max_events`,
+            `seen_max_keys` and the two limits of dead letters belong to the queue: the first client
+            that names one writes it to the server, at once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
@@ -178,6 +183,7 @@ class QueueBase(Generic[P]):
             dead_max_tasks=dead_max_tasks,
             dead_max_age=dead_max_age,
             trail_max_events=trail_max_events,
+            seen_max_keys=seen_max_keys,
             partitions=partitions,
             clock=clock,
         )
@@ -328,6 +334,11 @@ class QueueBase(Generic[P]):
     def dead_max_age(self) -> float:
         """Seconds that a dead letter is kept, as far as this client knows."""
         return int(self._setting("dead_max_age", "7776000000")) / 1000
+
+    @property
+    def seen_max_keys(self) -> int:
+        """The most keys that stay taken after an ack, as far as this client knows."""
+        return int(self._setting("seen_max_keys", "1000000"))
 
     @property
     def trail_max_events(self) -> int:

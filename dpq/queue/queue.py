@@ -174,6 +174,7 @@ class DPQ(QueueLife[P]):
         time_limit: float | None = None,
         member: str | None = None,
         batch: str | None = None,
+        unique_for: float | None = None,
         after: Sequence[str] | None = None,
         on_dead: OnDead = "bury",
         backoff: Delays | None = None,
@@ -220,6 +221,11 @@ class DPQ(QueueLife[P]):
                 that come after this one wait, too. It means nothing for a group without members.
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
+            unique_for: Seconds (0.001 to 10 years, or `math.inf`: for ever) for which `key` stays
+                taken after the ack of the task, counted from that ack. A push that meets such a
+                seen key adds nothing and returns the id of the acked task; with
+                `on_duplicate="error"` it raises. `update` and `rerun` add a new task, and so does
+                every push after `forget(key)`. A task that ends otherwise leaves no seen key.
             after: The ids of up to 16 tasks. This task cannot run until all of them have ended; its
                 `delay` counts from then. A task that is not stored has ended.
             on_dead: What to do if one of these tasks dies or is cancelled: `bury` this task, too,
@@ -239,8 +245,9 @@ class DPQ(QueueLife[P]):
         `every` or `cron` makes it a task of one run; see docs/recurring.md.
 
         Returns:
-            The task's id, or the id of the task that has the key. A retry by the client library is
-            harmless. If the caller itself repeats a push, it needs a `key`.
+            The task's id, or the id of the task that has the key, or had it (`unique_for`). A retry
+            by the client library is harmless. If the caller itself repeats a push, it needs a
+            `key`.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or the task that has the key is in
@@ -272,6 +279,7 @@ class DPQ(QueueLife[P]):
             time_limit=time_limit,
             member=member,
             batch=batch,
+            unique_for=unique_for,
             after=after,
             on_dead=on_dead,
             backoff=backoff,
@@ -906,6 +914,17 @@ class DPQ(QueueLife[P]):
         """
         self._session.run(self._operations.cancel, task_id, key, running=running)
 
+    def forget(self, key: str) -> bool:
+        """Free a seen key (`unique_for`), so that the next push with it adds a task again.
+
+        In a partitioned queue it is freed in each of them. A key that a stored task has is not
+        freed: `cancel` that task.
+
+        Returns:
+            True if it was a seen key. Else nothing has changed.
+        """
+        return self._session.run(self._operations.forget_key, key)
+
     # Batches
 
     def batch(self, name: str) -> BatchState:
@@ -958,6 +977,8 @@ class DPQ(QueueLife[P]):
 
     def purge(self, state: TaskState | str | None = None) -> int:
         """Remove the tasks of one state, or of all states with the dead ones, in bounded steps.
+
+        With all states, kept results and seen keys (`unique_for`) go as well.
 
         Returns:
             The number of removed tasks. Tasks that are pushed meanwhile may stay.

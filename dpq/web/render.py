@@ -13,7 +13,6 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.model.display import attempt_of
-from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.payload import bytes_text
@@ -239,7 +238,6 @@ def environment() -> Environment:
     }
     made.globals |= {
         "hangs": hangs,
-        "head_of": head_of,
         "gauges": gauges,
         "drain_ms": drain_ms,
         "limited_by": limited_by,

@@ -751,6 +751,18 @@ def test_cancel_removes_a_task(run: Run, q: DPQ) -> None:
         q.get(task_id)
 
 
+def test_a_seen_key_is_taken_until_it_is_forgotten(run: Run, q: DPQ) -> None:
+    """`push --unique-for` keeps the key after the ack, and `forget` frees it."""
+    pushed = ("push", "1", "--key", "k", "--unique-for", "inf")
+    task_id = run(*pushed).stdout
+    assert json.loads(run("get", "--key", "k").stdout)["unique_for"] == math.inf
+    q.ack(q.pop().task)
+    assert run(*pushed).stdout == task_id
+    assert "'k' is free" in run("forget", "k").stderr
+    assert "was not taken" in run("forget", "k").stderr
+    assert run(*pushed).stdout != task_id
+
+
 def test_a_paused_queue_gives_nothing_until_resume(run: Run, q: DPQ) -> None:
     """Pause stops every pop, for some seconds or until resume."""
     q.push(1)

@@ -304,6 +304,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
+    "forget": [lambda q: q.forget("seen"), lambda q: q.purge()],
     "forget_results": [
         lambda q: q._session.run(q._operations.partitions[0]._ask, "forget_results", [9], int)
     ],

@@ -684,6 +684,15 @@ def test_forget_results(server, q, probe, lossy, lose):
     assert q.results() == []
 
 
+def test_forget(server, q, probe, lossy, lose):
+    """The key is free, though the second call finds it so."""
+    q.push("x", key="k", unique_for=9)
+    q.ack(probe.pop())
+    with lose("forget"):
+        assert lossy.forget("k") is False
+    assert q.push("x", key="k") == probe.pop().id
+
+
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "batches": (lambda q: q.batches(), []),
     "check_batches": (lambda q: q.check(), []),

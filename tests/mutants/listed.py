@@ -93,8 +93,8 @@ take_wanted | a task out of turn is charged to nobody | lua/shares
 - taken.charged = { task.group
 + local _ = { task.group
 spend | what is left is no clean beginning | lua/shares
-- and not idle then
-+ then
+- redis.call('EXISTS', ready, waiting) == 0
++ false
 spend | what groups have spent stays for ever | lua/shares
 - idle and '100' or '2'
 + '0'
@@ -114,8 +114,8 @@ spend | while it runs, a task counts nothing | lua/shares
 - string.format('%.0f', mean or 1000)
 + '1'
 upkeep | leases that run out count no time | lua/shares
-- end_run(task)
-+ local _ = end_run
+- end_run(raws[i] and read(raws[i]))
++ raws[i] and read(raws[i])
 true_up_all | acked runs count no time | lua/shares
 - end_run(task)
 + local _ = end_run
@@ -715,8 +715,47 @@ fail.lua | a run that fails for good is the last | lua/recurring
 + if false then
 
 # Keys
-ack.lua | a finished task keeps its key | lua/ack
+finish_keys | a finished task keeps its key | lua/ack
 -       redis.call('HDEL', keys, key)
+finish_keys | a seen key is free after the ack | lua/seen
+-     if ms and #ms <= 16 then
++     if false then
+finish_keys | seen keys are only counted by upkeep | lua/seen
+-     prune_seen(2 * kept)
++     prune_seen(0)
+prune_seen | seen keys have no cap | lua/seen
+-   if surplus > #over then
++   if false then
+prune_seen | seen keys whose time is over stay stored | lua/seen
+- '-inf', stamp,
++ '-inf', '-inf',
+prune_seen | the upkeep of a seen key takes the key of its new task | lua/seen
+-     if string.find(redis.call('HGET', keys, key) or '', '\t', 1, true) then
++     if true then
+claim | a seen key is free | lua/seen
+- if seen and tonumber(ends) > now
++ if false and tonumber(ends) > now
+claim | a seen key is taken for ever | lua/seen
+- if seen and tonumber(ends) > now
++ if seen
+claim | a seen key refuses update and rerun | lua/seen
+-  and how ~= 'update' and how ~= 'rerun' then
++  then
+claim | a seen key is no error | lua/seen
+- how == 'error' and -3 or nil
++ nil
+look_at_seen | a seen key that nothing would remove is no problem | lua/seen
+-     problem('seen key would stay', key, ends)
++     mends = false
+key_holder | a seen key whose time is over keeps a task out of an import | lua/seen
+-  <= now) and id
++  <= 0) and id
+add_other | an import takes a key from its task | lua/seen
+-  and not key_holder(name) then
++  then
+forget.lua | forget takes the key of a stored task | lua/seen
+- local seen = string.find(redis.call('HGET', keys, each) or '', '\t', 1, true)
++ local seen = redis.call('HGET', keys, each)
 claim | a key that is taken is no error | lua/push
 - elseif option.on_duplicate == 'error' then
 + elseif false then

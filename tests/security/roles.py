@@ -424,6 +424,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "promote": lambda q, t: q.promote(),
     "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
     "cancel": lambda q, t: q.cancel(t.id),
+    "forget": lambda q, t: q.forget("k"),
     "pause": lambda q, t: q.pause(),
     "quiet": lambda q, t: q.quiet("w"),
     "unquiet": lambda q, t: q.unquiet("w"),

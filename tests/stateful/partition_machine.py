@@ -6,6 +6,7 @@ nothing only when there is nothing anywhere. Upkeep is done whenever the clock m
 about it is queue_machine's.
 """
 
+import math
 import random
 import uuid
 from collections.abc import Callable
@@ -109,12 +110,9 @@ class PartitionMachine(RuleBasedStateMachine):
         """The next push; nothing expires here."""
         self.pushed += 1
         drawn = {**next(self.supply), "payload": self.pushed, "expires_in": None}
-        return {
-            **drawn,
-            "priority": drawn["priority"][1],
-            "every": None,
-            "batch": None,
-            "after": None,
+        drawn |= {"priority": drawn["priority"][1], "every": None, "batch": None, "after": None}
+        return drawn | {
+            "unique_for": (None, 5, math.inf)[self.pushed % 3] if drawn["key"] else None
         }
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
@@ -122,7 +120,7 @@ class PartitionMachine(RuleBasedStateMachine):
         home = home_of(push["group"], push["key"], self.count)
         assert home in (None, place), "a group or a key is in another partition"
         model = self.models[place]
-        assert model.holder(push["key"]) or task_id not in self.ids
+        assert model.holder(push["key"]) or model.seen_by(push) or task_id not in self.ids
         assert model.push(task_id, push, self.now, DEFAULT_MAX_ATTEMPTS) == task_id
         if task_id not in self.ids:
             self.ids.append(task_id)
@@ -136,6 +134,8 @@ class PartitionMachine(RuleBasedStateMachine):
             push = self.drawn()
             answer = self.call(lambda push=push: self.q.push(**push))
             home = home_of(push["group"], push["key"], self.count)
+            for model in self.models:
+                model.free_seen(self.now)
             refused = home is not None and self.models[home].refusal([push]) is not None
             assert isinstance(answer, type) is refused, answer
             if not refused:
@@ -143,7 +143,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 8))
     def push_many(self, most: int) -> None:
-        pushes = [{**self.drawn(), "key": None} for _ in range(most)]
+        pushes = [{**self.drawn(), "key": None, "unique_for": None} for _ in range(most)]
         answer = self.call(lambda: self.q.push_many(Push(**push) for push in pushes))
         for push, task_id in zip(pushes, answer, strict=True):
             self.added(push, task_id)

@@ -91,6 +91,9 @@ BOUNDS: list[dict[str, Any]] = [
 EVERY = (None, 5, None, 0.25, 30, None, 5)
 """The periods of the tasks of a machine whose tasks come back, one after the other."""
 
+UNIQUE_FOR = (None, 5, None, math.inf)
+"""For how long keys stay taken after an ack, one after the other."""
+
 push_arguments = st.fixed_dictionaries(
     {
         "priority": st.tuples(tame, st.one_of(small, small, wild)),
@@ -277,6 +280,7 @@ class QueueMachine(RuleBasedStateMachine):
             "member": None,
             "pinned": None,
             "batch": entry.batch,
+            "unique_for": entry.unique_for,
             "after": self.model.waits(entry) or None,
             "backoff": entry.backoff,
             "trace": None,
@@ -323,6 +327,8 @@ class QueueMachine(RuleBasedStateMachine):
         push["after"] = push["after"] and [self.pick_id(index) for index in push["after"]]
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
+        keeps = push["key"] and not push["every"]
+        push["unique_for"] = UNIQUE_FOR[self.pushed % len(UNIQUE_FOR)] if keeps else None
         return push
 
     def batch_name(self, letter: str, late: bool = False) -> str:
@@ -331,8 +337,8 @@ class QueueMachine(RuleBasedStateMachine):
         return f"{letter}{max(over - late, 0)}"
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
-        held = self.model.holder(push["key"])
-        assert held is not None or task_id not in self.ids
+        known = self.model.holder(push["key"]) or self.model.seen_by(push)
+        assert known or task_id not in self.ids
         assert self.model.push(task_id, push, self.now, DEFAULT_MAX_ATTEMPTS) == task_id
         if task_id not in self.ids:
             self.ids.append(task_id)
@@ -346,6 +352,7 @@ class QueueMachine(RuleBasedStateMachine):
             "full": QueueFullError,
             None: None,
         }
+        self.model.free_seen(self.now)
         refusal = expected[self.model.refusal(pushes)]
         if refusal is None:
             assert not isinstance(answer, type), answer
@@ -421,6 +428,7 @@ class QueueMachine(RuleBasedStateMachine):
         name, push = self.batch_name(letter, late), {}
         if drawn is not None:
             push = {**self.arguments(drawn, True), "key": None, "every": None, "batch": None}
+            push["unique_for"] = None
             push["after"] = None
         end = Push(**push) if push else None
         state = self.call(twice, lambda: self.q.seal_batch(name, on_finish=end))
@@ -819,6 +827,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert answer == len(gone)
         for task_id in gone:
             self.model.remove(self.model.tasks[task_id])
+
+    @rule(key=st.sampled_from("klm"), twice=rarely)
+    def forget(self, key: str, twice: bool) -> None:
+        """A seen key is free again."""
+        self.model.free_seen(self.now)
+        known = bool(self.model.seen.pop(key, None))
+        freed = self.call(twice, lambda: self.q.forget(key))
+        assert freed or twice or not known
 
     # Export and import
 

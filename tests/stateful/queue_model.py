@@ -62,6 +62,7 @@ class Entry:
     turn: int = 0  # when it was pushed, in calls
     visibility: float | None = None  # of its own, seconds
     time_limit: float | None = None
+    unique_for: float | None = None
     backoff: tuple[float, ...] | None = None  # of its own, seconds
     state: str = "new"
     until: int = 0  # due, lease end or time of death
@@ -142,6 +143,9 @@ class Model:
     last_place: int = 0
     totals: Counter[str] = field(default_factory=Counter)
     batches: dict[str, Batch] = field(default_factory=dict)
+    seen: dict[str, tuple[str, float]] = field(
+        default_factory=dict
+    )  # key of a finished task -> its id, until
     follows: set[tuple[str, str]] = field(default_factory=set)  # a task, and who waits for it
     over: set[tuple[str, str]] = field(default_factory=set)  # how a task has ended, and its id
 
@@ -304,6 +308,15 @@ class Model:
     def holder(self, key: str | None) -> Entry | None:
         """The task that holds a unique key."""
         return next((e for e in self.tasks.values() if key and e.key == key), None)
+
+    def free_seen(self, now: int) -> None:
+        """Free the seen keys whose time is over."""
+        self.seen = {key: found for key, found in self.seen.items() if found[1] > now}
+
+    def seen_by(self, push: dict[str, Any]) -> str | None:
+        """The task that was finished under the key of a push, if that answers the push."""
+        anew = push["key"] is None or push["on_duplicate"] in ("update", "rerun")
+        return None if anew else self.seen.get(push["key"], (None, 0))[0]
 
     def next_event(self, now: int) -> int | None:
         """Milliseconds until time alone changes what is ready."""
@@ -581,7 +594,10 @@ class Model:
                 fresh.append(push)
                 continue
             held = self.holder(key)
-            if held is None and key not in claims:
+            if held is None and key not in claims and self.seen_by(push):
+                if push["on_duplicate"] == "error":
+                    return "duplicate"
+            elif held is None and key not in claims:
                 claims[key] = push["group"]
                 fresh.append(push)
             elif push["on_duplicate"] == "error":
@@ -619,7 +635,10 @@ class Model:
         if every and slack is not None:
             expires = now + wait + slack
         held = self.holder(push["key"])
+        if held is None and (seen := self.seen_by(push)):
+            return seen
         if held is None:
+            self.seen.pop(push["key"], None)
             self.last_place += 1
             entry = Entry(
                 id=new_id,
@@ -639,6 +658,7 @@ class Model:
                 turn=self.turn,
                 visibility=push["visibility"],
                 time_limit=push["time_limit"],
+                unique_for=push["unique_for"],
                 backoff=push["backoff"],
                 max_lapses=push["max_lapses"],
             )
@@ -658,6 +678,7 @@ class Model:
         same = every is not None and held.every == every and not wait and held.state != DEAD
         if mode in ("update", "rerun"):
             held.visibility, held.time_limit = push["visibility"], push["time_limit"]
+            held.unique_for = push["unique_for"]
             held.backoff = push["backoff"]
         if mode in ("update", "rerun") and every:
             held.slack = slack
@@ -831,6 +852,8 @@ class Model:
         self.totals["acked"] += 1
         if entry.rerun is None and entry.every is None:
             self.remove(entry, "done")
+            if entry.key and entry.unique_for:
+                self.seen[entry.key] = entry.id, now + entry.unique_for * 1000
         else:
             self.come_again(entry, now, None)
         return "done"
@@ -994,6 +1017,8 @@ class Model:
     def purge(self, state: str | None, now: int) -> int:
         """Remove the tasks of one state, or all, with the results that are kept."""
         gone = list(self.tasks.values()) if state is None else self.in_state(state)
+        if state is None:
+            self.seen.clear()
         if state is None:
             self.results.clear()
         for entry in gone:

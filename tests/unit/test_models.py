@@ -86,6 +86,7 @@ def test_push_defaults():
         "batch": None,
         "after": None,
         "on_dead": "bury",
+        "unique_for": None,
         "backoff": None,
     }
 

@@ -264,3 +264,11 @@ def test_the_last_result_of_a_task_that_comes_back(look: Browser, q: DPQ) -> Non
     q.ack(q.pop().task, result="last")
     assert "<h2>Result</h2>" in look.get(f"/q/{q.queue_name}/tasks/{id_}").text
     assert told(look, q, id_)["result"]["value"] == "last"
+
+
+def test_a_key_that_stays_taken(look: Browser, q: DPQ, path: str) -> None:
+    """The page and the API say for how long the key stays taken after the ack."""
+    for seconds, words in ((90, "stays taken for"), (math.inf, "stays taken for ever")):
+        id_ = q.push("x", key=f"{seconds}", unique_for=seconds)
+        assert words in look.page(f"{path}/tasks/{id_}")
+        assert told(look, q, id_)

@@ -1,7 +1,7 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail batches followers results errors
+--       tracked trail batches followers results errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
 --                     times at which the task may come back. Behind either may stand a group separator (29) and the
@@ -23,7 +23,7 @@ local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without th
 local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET', results, '') or '') and args[#args]
 local vacated, awaited, ids, reply, gone, gone_at, again = { [''] = true }, there > 1, {}, {}, {}, {}, {}
 for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
-local raws, apart, reports, noted = redis.call('HMGET', meta, unpack(ids)), false, nil, nil
+local raws, apart, reports, noted, keyed = redis.call('HMGET', meta, unpack(ids)), false, nil, nil, {}
 -- Needs: now, times, claims, marks
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
@@ -48,13 +48,17 @@ for i, id in ipairs(ids) do
       reports = reports or not at and string.find(raw, ',_~', 1, true) and {} or nil -- of its running time
       apart = apart or rest and rest > #raw
       if rest and key ~= '' then
-        redis.call('HDEL', keys, key)
+        keyed[#keyed + 1], keyed[#keyed + 2], keyed[#keyed + 3] = key, id, raw
       end
     end
   end
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
+if keyed[1] then
+  -- Needs: seen
+  finish_keys(keyed)
+end
 if noted then
   -- Needs: finished
   count_finished(ids, gone_at, again, raws)

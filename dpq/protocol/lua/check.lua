@@ -3,7 +3,7 @@
 -- each report is true.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches followers errors
+--       tracked events trail batches followers errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       a repair goes over them in this order: waiting, ready, groups, meta, payload, delayed, invisible,
 --                     dead, keys, errors, followers, events (moments that next_event lacks)
@@ -23,7 +23,7 @@ if refused then
 end
 local mends = mend == '1'
 -- Needs: record, notice, groups, place, next, member, problem, diagnose, mend, regroup, go_on, page, waits,
---   notes, marks
+--   notes, marks, seen_keys
 if mends then
   go_on()
 end
@@ -50,6 +50,9 @@ local torn = {} -- groups to begin anew
 
 -- Looks at an entry that leads to a task; the entry is of a set, of payload or of keys.
 local function look_at_entry(name, value)
+  if set == keys and string.find(value, '\t', 1, true) then
+    return look_at_seen(name, value, mends)
+  end
   local id, order, group = split(set, set == keys and value or name)
   local raw = redis.call('HGET', meta, id)
   local task = raw and read(raw)

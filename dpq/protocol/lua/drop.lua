@@ -1,7 +1,7 @@
 -- drop: remove the whole queue, with its tasks, settings and totals.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail batches followers cancelled results progress errors
+--       tracked workers history events trail batches followers cancelled results progress errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
 -- Returns how many keys of the queue were stored. In a family the limits stay for the other queues, so each lease ends
@@ -43,4 +43,5 @@ else -- no other queue has these limits
   removed = redis.call('UNLINK', limits, gates, tracked)
 end
 return removed + redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys,
-  conf, stats, wake, tick, workers, history, events, trail, batches, followers, cancelled, results, progress, errors)
+  conf, stats, wake, tick, workers, history, events, trail, batches, followers, cancelled, results, progress, errors,
+  recent)

@@ -1,25 +1,34 @@
--- export: read tasks, limits, gates or batches for an export, a page at a time.
+-- export: read tasks, limits, gates, batches or seen keys for an export, a page at a time.
 --
--- Keys: delayed payload meta dead limits gates batches tracked errors
--- ARGV[1]  part       tasks, limits, gates or batches
+-- Keys: delayed payload meta dead limits gates batches tracked errors keys
+-- ARGV[1]  part       tasks, limits, gates, batches or seen
 -- ARGV[2]  cursor     "0" to begin; "" reads the tasks with the ids that follow
 -- ARGV[3]  count      entries of a page, about
 -- ARGV[4]  max_bytes  bytes of payloads over 512 bytes, at most (the first one comes whatever its size)
 -- ARGV[5..]            ids
 --
--- Returns the cursor of the next page, "0" at the end. Then, flat: name and text of each limit, gate or batch; or id,
--- state, when, record, payload and errors of each task. The state is ready, delayed, held or dead: a running task, and
--- a task that waits for its group, is ready; a delayed task that holds its group in order (hold) is held. `when` is the
--- moment in delayed or dead, ms, else 0. If a payload has no room on this page, its task has the state "later": ask for
--- it by its id. A payload that is missing is "". An entry that is stored all the time is on a page once at least.
+-- Returns the cursor of the next page, "0" at the end. Then, flat: name and text of each limit, gate, batch or seen
+-- key; or id, state, when, record, payload and errors of each task. The state is ready, delayed, held or dead: a
+-- running task, and
+-- a task that waits for its group, is ready; a delayed task that holds its group in order (hold) is
+-- held. `when` is the moment in delayed or dead, ms, else 0. If a payload has no room on this page, its task has the
+-- state "later": ask for
+-- it by its id. A payload that is missing is "". An entry that is stored all the time is on a
+-- page once at least.
 -- Lost reply: safe to send again.
 local part, cursor, count, max_bytes, args = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
 
 -- Needs: body, marks
 if part ~= 'tasks' then
-  local hash = ({ limits = limits, gates = gates, batches = batches })[part]
+  local hash = ({ limits = limits, gates = gates, batches = batches, seen = keys })[part]
   local page = redis.call('HSCAN', hash, cursor, 'COUNT', count)
-  return { page[1], unpack(page[2]) }
+  local found = {}
+  for i = 1, #page[2], 2 do
+    if part ~= 'seen' or string.find(page[2][i + 1], '\t', 1, true) then -- else it is the id of a stored task
+      found[#found + 1], found[#found + 2] = page[2][i], page[2][i + 1]
+    end
+  end
+  return { page[1], unpack(found) }
 end
 local reply, raws = { '0' }, {}
 if cursor == '' then

@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches followers errors
+--       tracked events trail batches followers errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -13,7 +13,8 @@
 --                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors
 --                     as they are stored, or "". A gate has the state "gate", its scope as its id ("" for the queue)
 --                     and its text as its record: it is stored if the scope has none. So has a batch, with its name: it
---                     is stored if the name is free
+--                     is stored if the name is free. So has a seen key, with the key, and its text as `keys` has it: it
+--                     is stored if the key is free
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -25,7 +26,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, hold, notice, event, trail, mark, marks, followed
+-- Needs: now, refusal, record, body, place, hold, notice, event, trail, marks, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
@@ -34,10 +35,10 @@ end
 local noted, upto = string.match(settings[5] or '', '^(%S+) (%d+)$')
 upto = noted == export and tonumber(upto) or 0
 
-local fresh, claimed, met = {}, {}, 0
+local fresh, claimed, met, others = {}, {}, 0, { gate = true, batch = true, seen = true }
 for i = 8, #args, 7 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
-  if tonumber(line) > upto and (state == 'gate' or state == 'batch') then
+  if tonumber(line) > upto and others[state] then
     fresh[#fresh + 1] = { at = i }
   elseif tonumber(line) > upto then
     local task = read(raw)
@@ -46,7 +47,7 @@ for i = 8, #args, 7 do
     end
     local there = claimed[id] or redis.call('HGET', meta, id)
     local known = there and (claimed[id] or read(there))
-    local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or redis.call('HGET', keys, task.key))
+    local holder = not there and task.key ~= '' and (claimed[task.key .. '\t'] or key_holder(task.key))
     local code = there and known and (known.group ~= task.group or known.key ~= task.key) and -4 or holder and -3
     if code and lenient == '' then
       return { code, line, holder or id }
@@ -64,19 +65,8 @@ end
 local added, heavy_too = 0, false
 for _, each in ipairs(fresh) do
   local task, state, id, when, raw, text, kept = each.task, unpack(args, each.at + 1, each.at + 6)
-  if state == 'batch' then
-    -- Needs: batch_list
-    local batch = redis.call('HEXISTS', batches, id) == 0 and batch_list().parsed(raw)
-    if batch then
-      batch.listed = '0'
-      if tonumber(batch.left) == 0 then
-        batch_list().add(id, batch)
-      end
-      batch_list().write(id, batch)
-    end
-  elseif not task then
-    redis.call('HSETNX', id == '' and shared or gates, id == '' and 'queue_gate' or id, raw)
-    mark()
+  if not task then
+    add_other(state, id, raw)
   else
     if kept ~= '' then redis.call('HSET', errors, id, kept) end
     task.inline = inline(text, settings[4])

@@ -1,7 +1,8 @@
--- promote: do a bounded step of upkeep. It makes due tasks ready, and removes dead letters and batches over their caps.
+-- promote: do a bounded step of upkeep. It makes due tasks ready, and removes dead letters, batches and seen keys over
+-- their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail batches followers errors
+--       tracked workers history events trail batches followers errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
@@ -33,6 +34,10 @@ moved = math.max(moved, trim(batch))
 if moved > 0 then
   -- Needs: producers
   call_producers('')
+end
+if redis.call('EXISTS', recent) == 1 then
+  -- Needs: seen
+  moved = math.max(moved, prune_seen(batch))
 end
 if redis.call('EXISTS', batches) == 1 then
   batch_list().prune(batch)

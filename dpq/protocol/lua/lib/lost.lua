@@ -12,7 +12,7 @@
 local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },
   order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false },
   payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {}, max_tasks = {}, max_waiting = {},
-  when_full = { refuse = 1, drop_worst = 1, digits = false } }
+  when_full = { refuse = 1, drop_worst = 1, digits = false }, seen_max_keys = {} }
 
 local function setting_keys(name)
   if name == 'queue_rules' or name == 'limited' or name == 'family' then
@@ -23,8 +23,8 @@ end
 
 local function settings()
   local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partition_count',
-    'dead_max_tasks', 'dead_max_age', 'trail_max_events', 'max_tasks', 'max_waiting', 'when_full', 'queue_rules',
-    'limited', 'paused_until', 'family' }
+    'dead_max_tasks', 'dead_max_age', 'trail_max_events', 'max_tasks', 'max_waiting', 'when_full', 'seen_max_keys',
+    'queue_rules', 'limited', 'paused_until', 'family' }
   local fields = {}
   for i, name in ipairs(names) do
     fields[i] = 'kept.' .. name

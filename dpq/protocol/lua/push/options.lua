@@ -17,7 +17,8 @@ local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', 
   trace = '^%x%x%-%x+%-%x+%-%x%x$', member = '^[^~%c]%C*$', batch = '^%C+$', seals = '^%C+$',
   backoff = '^%d[%d,]*$', on_dead = '^[br]u' }
 local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000,
-  every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000 }
+  every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000,
+  unique_for = 4000000000000000 } -- the last one is for ever (seen)
 local NO_LIMIT = 1000000000000 -- of attempts
 
 local function rule_of(name)
@@ -101,6 +102,7 @@ local function read_options(args)
       if each.batch or each.seals then
         each.notes = each.notes .. BATCH .. (each.batch or '\1' .. each.seals)
       end
+      each.notes = each.notes .. (each.unique_for and string.format('%s%.0f', UNIQUE, each.unique_for) or '')
       tied = tied or each.batch or each.seals or each.after
       if each.max_lapses then
         each.notes = each.notes .. string.format('%s0 %d 0', FAILURES, each.max_lapses)

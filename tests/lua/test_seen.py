@@ -1,0 +1,277 @@
+"""unique_for: a key that stays taken after the ack of its task, for a time or for ever."""
+
+import json
+import math
+
+import pytest
+
+from dpq import DPQ, ConfigurationError, DuplicateTaskError, ExportFileError, Push
+from dpq.protocol.placement import home_of
+
+
+def seen(q, key="k", seconds=10.0, **options):
+    """Push a task and ack it; returns its id."""
+    task_id = q.push("first", key=key, unique_for=seconds, **options)
+    assert q.ack(q.pop(id=task_id).task)
+    return task_id
+
+
+def test_for_a_time(q, clock, probe):
+    """Until its time after the ack is over a push adds nothing and returns the old id."""
+    task_id = q.push("x", key="k", unique_for=10)
+    clock.advance(50)  # the time of the run does not count
+    q.ack(probe.pop(100))
+    clock.advance(9.999)
+    assert q.push("again", 5, key="k") == task_id
+    assert q.push("again", 5, key="k", on_duplicate="raise_priority") == task_id
+    with pytest.raises(DuplicateTaskError, match="'k'") as error:
+        q.push("again", key="k", on_duplicate="error")
+    assert error.value.task_id == task_id
+    assert (q.size(), q.stats().pushed) == (0, 1)
+    clock.advance(0.001)
+    assert q.push("again", key="k") != task_id
+    assert probe.drain() == ["again"]
+    assert q.push("third", key="k")  # the second task has said nothing of unique_for
+    assert q.size() == 1
+
+
+def test_for_ever(q, clock):
+    """With `math.inf` the time is never over; the key is still told apart from those of tasks."""
+    task_id = seen(q, seconds=math.inf)
+    clock.advance(10**9)
+    q.promote()
+    assert q.push("again", key="k") == task_id
+    assert q.size() == 0
+
+
+@pytest.mark.parametrize("how", ["update", "rerun"])
+def test_pushed_anew(q, probe, how):
+    """`update` and `rerun` add a new task under a seen key; upkeep leaves it its key."""
+    old = seen(q)
+    new = q.push("again", key="k", on_duplicate=how)
+    assert new != old
+    assert q.push("third", key="k") == new
+    assert probe.drain() == ["again"]
+
+
+def test_upkeep_leaves_a_new_task_its_key(q, clock):
+    """When the time of a seen key is over, the task that has the key by then keeps it."""
+    seen(q)
+    new = q.push("again", key="k", on_duplicate="rerun")
+    clock.advance(10)
+    q.promote()
+    assert q.push("third", key="k") == new
+
+
+def test_in_one_call(q, probe):
+    """push_many answers the old id for each push that meets a seen key."""
+    task_id = seen(q)
+    pushes = [Push(1, key="k"), Push(2, key="l"), Push(3), Push(4, key="k")]
+    ids = q.push_many(pushes)
+    assert ids[0] == ids[3] == task_id
+    assert probe.drain() == [2, 3]
+
+
+def test_the_newest_word_counts(q, clock, probe):
+    """An `update` replaces unique_for, as it does every option; `keep` leaves it."""
+    q.push("x", key="k", unique_for=10)
+    q.push("x", key="k", unique_for=99)
+    assert q.get(key="k").unique_for == 10
+    q.push("x", key="k", on_duplicate="update", unique_for=math.inf)
+    assert q.get(key="k").unique_for == math.inf
+    assert json.loads(q.get(key="k").model_dump_json())["unique_for"] == "Infinity"
+    q.push("x", key="k", on_duplicate="update")
+    q.ack(probe.pop())
+    q.push("x", key="k")
+    assert q.size() == 1
+
+
+def test_other_ends(q, probe):
+    """Cancel, purge and a dropped dead letter leave no seen key; a dead letter has its key."""
+
+    def push():
+        return q.push("x", key="k", unique_for=99)
+
+    q.cancel(push())
+    push()
+    q.purge("ready")
+    task_id = push()
+    q.bury(probe.pop(), "no")
+    assert push() == task_id
+    q.dead.purge()
+    assert push() != task_id
+
+
+def test_rerun_while_it_runs(q, probe):
+    """A task that is to run once more keeps its key; the last ack makes it a seen key."""
+    task_id = q.push("x", key="k", unique_for=99)
+    task = probe.pop()
+    q.push("y", key="k", on_duplicate="rerun", unique_for=99)
+    q.ack(task)
+    assert q.get(key="k").payload == "y"
+    assert probe.drain() == ["y"]
+    assert q.push("z", key="k") == task_id
+
+
+def test_forget(q, probe):
+    """A forgotten key is free; the key of a stored task is not forgotten."""
+    old = seen(q)
+    assert q.forget("k") is True
+    assert q.forget("k") is False
+    new = q.push("x", key="k")
+    assert new != old
+    assert q.forget("k") is False
+    assert q.push("y", key="k") == new
+
+
+def test_purge_of_all(q, redis, probe):
+    """A purge of all states forgets all seen keys; a purge of one state none."""
+    seen(q)
+    q.purge("ready")
+    assert probe.count("recent") == 1
+    q.purge()
+    assert "keys" not in probe.stored()
+    assert "recent" not in probe.stored()
+
+
+def test_what_is_over_goes(q, clock, probe):
+    """An ack removes two seen keys whose time is over, and upkeep the others in steps."""
+    for i in range(5):
+        seen(q, f"k{i}", 1)
+    clock.advance(1)
+    seen(q, "new")
+    assert len(probe.stored()["keys"]) == 4
+    q.promote()
+    assert set(probe.stored()["keys"]) == {b"new"}
+    assert probe.count("recent") == 1
+
+
+def test_cap(redis, q, clock, probe):
+    """Over seen_max_keys the keys go that would be free soonest; those for ever by their acks."""
+    capped = DPQ(redis, q.queue_name, seen_max_keys=2, clock=clock)
+    assert q.seen_max_keys == 1_000_000
+    assert capped.seen_max_keys == 2
+    for key, seconds in (("z", math.inf), ("a", math.inf), ("soon", 5), ("later", 50)):
+        clock.advance(1)
+        seen(q, key, seconds)
+    assert set(probe.stored()["keys"]) == {b"z", b"a"}
+    clock.advance(1)
+    seen(q, "b", math.inf)
+    assert set(probe.stored()["keys"]) == {b"a", b"b"}
+
+
+def test_full_memory(redis, q, probe):
+    """With full memory an ack ends its task, and keeps its key."""
+    task_id = q.push("x", key="k", unique_for=9)
+    task = probe.pop()
+    redis.config_set("maxmemory", 1)
+    try:
+        assert q.ack(task)
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert q.push("x", key="k") == task_id
+
+
+def test_refused(q):
+    """What has no meaning is refused, and nothing is stored."""
+    for message, options in {
+        "no key": {},
+        "recurs": {"key": "k", "every": 5},
+        r"unique_for is 0: .* 0.001 to 315360000": {"key": "k", "unique_for": 0},
+        "unique_for is nan": {"key": "k", "unique_for": math.nan},
+    }.items():
+        with pytest.raises(ConfigurationError, match=message):
+            q.push("x", **({"unique_for": 5} | options))
+    with pytest.raises(ConfigurationError, match="key is ''"):
+        q.forget("")
+
+
+@pytest.mark.damaged
+def test_damage(redis, q, clock, probe):
+    """A seen key that would stay for ever, or that nobody can read, is found and mended."""
+    task_id = seen(q, seconds=9)
+    assert q.check() == []
+    redis.delete(probe.key("recent"))
+    redis.hset(probe.key("keys"), "l", "id\tx")
+    kinds = {(problem.kind, problem.subject) for problem in q.check()}
+    assert kinds == {("seen key would stay", "k"), ("bad seen key", "l")}
+    q.repair()
+    assert q.check() == []
+    assert q.push("x", key="k") == task_id
+    clock.advance(9)
+    q.promote()
+    assert "keys" not in probe.stored()
+
+
+@pytest.mark.damaged
+def test_recent_of_another_type(redis, q, probe):
+    """An ack ends its task also if `recent` is of another type; a repair gives all back."""
+    redis.set(probe.key("recent"), "x")
+    task_id = seen(q)
+    assert [problem.kind for problem in q.check()] == ["wrong type"]
+    q.repair()
+    assert q.check() == []
+    assert q.push("x", key="k") == task_id
+
+
+def test_partitions(redis, q, clock):
+    """In a partitioned queue a key is seen where its task was; forget frees it in all of them."""
+    parts = DPQ(redis, q.queue_name, partitions=3, clock=clock)
+    group = next(name for name in "abcdef" if home_of(name, None, 3) != home_of(None, "k", 3))
+    alone, grouped = seen(parts, "k"), seen(parts, "k", group=group)
+    assert alone != grouped
+    assert parts.push_many([Push(1, key="k"), Push(2, key="k", group=group)]) == [alone, grouped]
+    assert parts.forget("k") is True
+    assert parts.push("x", key="k", group=group) != grouped
+    assert parts.push("x", key="k") != alone
+    assert parts.purge() == 2
+
+
+def test_export(redis, q, clock, probe):
+    """Seen keys go along, into other partitions too; what is there by then stays."""
+    old = seen(q, "k", 20)
+    grouped = seen(q, "l", math.inf, group="g")
+    seen(q, "over", 5)
+    clock.advance(5)
+    q.push("x", key="m", unique_for=7)
+    lines = list(q.export())
+    with DPQ(redis, f"{q.queue_name}-2", clock=clock) as other:
+        taken = other.push("x", key="k")
+        other.push("x", key="n", unique_for=1)
+        other.ack(other.pop(id=other.push("x", key="n")).task)
+        assert other.import_(lines).added == 1
+        assert other.import_(lines).added == 0
+        assert other.push("x", key="k") == taken
+        assert other.push("x", key="l", group="g") == grouped
+        assert other.get(key="m").unique_for == 7
+        assert other.push("x", key="over") == other.get(key="over").id
+        assert other.check() == []
+        other.drop()
+    with DPQ(redis, f"{q.queue_name}-3", partitions=3, clock=clock) as parts:
+        parts.import_(lines)
+        assert parts.push("x", key="k") == old
+        assert parts.push("x", key="l", group="g") == grouped
+        parts.drop()
+    for field, value in {"until_ms": "soon", "id": "a\tb", "more": 1}.items():
+        wrong = [json.dumps(json.loads(t) | {field: value}) if '"seen"' in t else t for t in lines]
+        with (
+            DPQ(redis, f"{q.queue_name}-4", clock=clock) as none,
+            pytest.raises(
+                ExportFileError, match=r"until_ms|the key, id or group|more is not known"
+            ),
+        ):
+            none.import_(wrong)
+        none = DPQ(redis, f"{q.queue_name}-4", clock=clock)
+        none.drop()
+
+
+def test_import_over_a_seen_key(redis, q, clock):
+    """A task whose key is seen in the other queue is refused, until the time of that is over."""
+    q.push("x", key="k")
+    lines = list(q.export())
+    with DPQ(redis, f"{q.queue_name}-2", clock=clock) as other:
+        seen(other, "k", 9)
+        assert other.import_(lines, keep=True).added == 0
+        clock.advance(9)
+        assert other.import_(lines, again=True).added == 1
+        other.drop()
