@@ -65,7 +65,9 @@ class Task(BaseModel, Generic[P]):
     """
 
     # Bytes as a payload need not be UTF-8.
-    model_config = ConfigDict(frozen=True, ser_json_bytes="base64", ser_json_inf_nan="strings")  # of unique_for
+    model_config = ConfigDict(
+        frozen=True, ser_json_bytes="base64", ser_json_inf_nan="strings"
+    )  # of unique_for
 
     if not TYPE_CHECKING:  # checkers refuse it themselves
 
