@@ -257,6 +257,18 @@ def fail_with(text: str) -> None:
     raise ValueError(text)
 
 
+def test_what_a_push_has_named(look: Browser, q: DPQ) -> None:
+    """A page names the delays of a task, says if its attempts have no limit, and counts bytes."""
+    id_ = q.push("data:;base64,AP8=", backoff=[1, 90], max_attempts=math.inf)
+    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
+    assert "<dd>1 s, 1 m 30 s; the last one repeats</dd>" in page
+    assert "<dd>1, no limit</dd>" in page
+    assert "2 bytes, base64" in page
+    tasks = look.get(f"/q/{q.queue_name}/tasks").text
+    assert "1, no limit" in tasks
+    assert "2 bytes, base64" in tasks
+
+
 def test_errors(look: Browser, q: DPQ) -> None:
     """The page has each kept error in a row, the newest first, with its frames folded."""
     id_ = q.push("x", max_lapses=3)
