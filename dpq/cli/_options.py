@@ -157,7 +157,9 @@ Token = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
-Priority = Annotated[float, option("NUMBER", "Higher runs first: int or float.", parser=number)]
+Priority = Annotated[
+    float, option("NUMBER", "Higher runs first: any 64-bit int, or float.", parser=number)
+]
 NewPriority = Annotated[
     float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)
 ]

@@ -72,6 +72,7 @@ class Candidate:
         lease: The ms of its own leases, or None.
         due: When it is due, if it is delayed.
         pinned: The member of a pool that it only runs as, or None.
+        holds: It holds its group in order until it is due.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Candidate:
     payload: str | None
     due: float = 0.0
     pinned: str | None = None
+    holds: bool = False
 
 
 class Running(NamedTuple):

@@ -63,6 +63,7 @@ class _Group:
         self.waiting: list[_Place] = []
         self.last_read: tuple[float, str] | None = None  # if there are more
         self.obstacle: _Obstacle | None = None
+        self.held = 0  # tasks that wait for their retry, and hold the group in order
         self.share = 0.0  # what it has spent, if groups take turns by that
 
     def add(self, task: Candidate) -> None:
@@ -119,6 +120,9 @@ class Forecasting:
             if task.group:
                 self._group(task.group).head = task
                 self._group(task.group).share = _share_in(task.shown) or 0.0
+        for task in self._delayed:
+            if task.holds:
+                self._group(task.group).held += 1
         for name in view.short:
             group = self._group(name)
             if group.waiting:
@@ -247,6 +251,8 @@ class Forecasting:
 
     def _explain(self, group: _Group, until: float, task: Candidate | None = None) -> None:
         reason, words = self._reason(group.gate, task or group.best or ANY_TASK)
+        if group.held and reason == "concurrency":
+            reason, words = "in order", "its first task waits for its retry"
         group.obstacle = _Obstacle(until, reason, f"group {group.name!r}: {words}")
 
     def _next_at(self, group: _Group, *, headed: bool = False) -> float:
@@ -334,6 +340,10 @@ class Forecasting:
             if task.due > now:
                 break
             self._next_delayed += 1
+            if task.holds:
+                group = stirred[task.group] = self._group(task.group)
+                group.held -= 1
+                group.gate.ended(task.id)
             if not 0 < task.expires <= now:
                 entering.append(task)
         for task in entering:

@@ -19,12 +19,14 @@ FIELDS = (
 def fields(event: str, **values: Any) -> dict[str, Any]:
     """Make the `extra` of a log record: the event, and the fields that have a value.
 
-    `math.inf`, the bound of a task without a bound, is none.
+    `max_attempts` is left out if it is `math.inf`: there is no limit.
 
     Raises:
         KeyError: There is no such field.
     """
-    named = {name: value for name, value in values.items() if value not in (None, math.inf)}
+    named = {name: value for name, value in values.items() if value is not None}
+    if named.get("max_attempts") == math.inf:
+        del named["max_attempts"]
     for name in named.keys() - set(FIELDS):
         raise KeyError(name)
     return {"event": event, **named}

@@ -5,9 +5,10 @@ from typing import Literal, NamedTuple, TypedDict
 Order = Literal["fifo", "lifo"]
 """The order of equal priorities: first in, first out; or last in, first out."""
 
-Fairness = Literal["none", "round_robin", "units"] | str
+Fairness = Literal["none", "round_robin", "units", "time"] | str
 """The order of groups of equal priority: by the order of their tasks; in turn, task by task; in
-turn, by the units that they spend: requests, or, as in "units:tokens", those of a name."""
+turn, by the units that they spend: requests, or, as in "units:tokens", those of a name; in turn, by
+how long their tasks run."""
 
 Payloads = Literal["inline", "apart"]
 """The place of short payloads: in the records of their tasks, or apart from them."""

@@ -87,7 +87,7 @@ def listed_delays(delays: Any, otherwise: str = "") -> tuple[float, ...]:
     )
 
 
-def attempts(name: str, value: float) -> int:
+def attempt_bound(name: str, value: float) -> int:
     """Check a bound of failed attempts; return it as it is stored."""
     if value == math.inf:
         return NO_LIMIT

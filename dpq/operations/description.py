@@ -22,7 +22,7 @@ from dpq.model.queue_settings import (
 from dpq.model.task import P
 from dpq.model.validation import (
     Delays,
-    attempts,
+    attempt_bound,
     listed_delays,
     milliseconds,
     number,
@@ -67,7 +67,7 @@ class Description(Generic[P]):
         self.clock = clock
         self.payload_type = payload_type
         self.default_visibility = default_visibility
-        self.max_attempts = attempts("default_max_attempts", default_max_attempts)
+        self.max_attempts = attempt_bound("default_max_attempts", default_max_attempts)
         self.default_max_attempts = default_max_attempts
         self.backoff: Backoff | tuple[float, ...] = (
             backoff if isinstance(backoff, Backoff) else listed_delays(backoff, "a Backoff, or ")
@@ -107,10 +107,10 @@ def named_settings(
         kind, _, unit = fairness.partition(":") if isinstance(fairness, str) else ("", "", "")
         if kind == "units" and unit:
             unit_name("the unit of fairness", unit)
-        elif fairness not in ("none", "round_robin", "units"):
+        elif fairness not in ("none", "round_robin", "units", "time"):
             raise ConfigurationError(
-                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'units', or 'units:' "
-                "and the name of a unit, such as 'units:tokens'"
+                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'time', 'units', or "
+                "'units:' and the name of a unit, such as 'units:tokens'"
             )
         named["fairness"] = fairness
     if payloads is not None:

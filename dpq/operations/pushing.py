@@ -21,7 +21,7 @@ from dpq.model.task import MOST_AFTER, OnDead, OnDuplicate, P, Push
 from dpq.model.validation import (
     MAX_ATTEMPTS,
     MAX_SECONDS,
-    attempts,
+    attempt_bound,
     delay_milliseconds,
     label,
     listed_delays,
@@ -177,11 +177,11 @@ class PushChecker(Generic[P]):
             options["delay"] = delay_ms
         if push.expires_in is not None:
             options["expires_in"] = milliseconds("expires_in", push.expires_in, least=0.001)
-        most = self._max_attempts
+        attempts = self._max_attempts
         if push.max_attempts is not None:
-            most = attempts("max_attempts", push.max_attempts)
-        if most != COMMON_ATTEMPTS:
-            options["max_attempts"] = most
+            attempts = attempt_bound("max_attempts", push.max_attempts)
+        if attempts != COMMON_ATTEMPTS:
+            options["max_attempts"] = attempts
         if push.on_duplicate not in _ON_DUPLICATE:
             raise ConfigurationError(
                 f"on_duplicate is {push.on_duplicate!r}: it must be one of "

@@ -72,14 +72,15 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
             "last in, first out cannot age; leave out one of them"
         )
     fairness = together.get("fairness", "none")
-    takes_turns = fairness == "round_robin" or fairness.startswith("units")
+    by_share = fairness == "time" or fairness.startswith("units")
+    takes_turns = fairness == "round_robin" or by_share
     if takes_turns and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(
             f"fairness is {fairness} in queue {queue_name!r}: groups can take turns only with "
             "order 'fifo' and without aging; leave out one of them"
         )
     partitions = together.get("partition_count", "1")
-    if fairness.startswith("units") and partitions != "1":
+    if by_share and partitions != "1":
         raise ConfigurationError(
             f"fairness is {fairness} and partitions is {partitions} in queue {queue_name!r}: no "
             "partition knows what the groups of another have spent; take 1 partition, or "

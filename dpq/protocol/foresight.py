@@ -30,7 +30,7 @@ def read_view(reply: Sequence[Any]) -> View:
         now=now,
         paused_until=paused,
         turns=turns if fairness == "round_robin" else None,
-        unit=fairness.partition(":")[2] if fairness.startswith("units") else None,
+        unit=_unit_of(fairness),
         timed=bool(partitions),
         aging=since,
         heavy=heavy,
@@ -50,7 +50,7 @@ def read_view(reply: Sequence[Any]) -> View:
     counted = dict.fromkeys(("r", "d", "i"), 0)
     last: dict[str, tuple[float, str]] = {}
     for kind, member, score, raw in _in_fours(tasks):
-        letter = kind.decode()
+        holds, letter = kind == b"b", kind.decode().replace("b", "d")
         place = (float(score), member.decode("utf-8", "replace"))
         if letter in counted:
             counted[letter] += 1
@@ -60,7 +60,7 @@ def read_view(reply: Sequence[Any]) -> View:
         except UNREADABLE as error:
             raise_interruption(error)
             continue
-        _add(view, letter, *place, plan, raw)
+        _add(view, letter, *place, plan, raw, holds)
     for letter, count in zip("rdi", counts, strict=False):
         if count <= counted[letter] or letter not in last:
             continue
@@ -77,7 +77,9 @@ def read_view(reply: Sequence[Any]) -> View:
     return view
 
 
-def _add(view: View, letter: str, score: float, member: str, plan: Plan, raw: bytes) -> None:
+def _add(
+    view: View, letter: str, score: float, member: str, plan: Plan, raw: bytes, holds: bool
+) -> None:
     """Add a task to the part of the view that its letter names."""
     id_ = member
     if letter == "w":
@@ -106,6 +108,7 @@ def _add(view: View, letter: str, score: float, member: str, plan: Plan, raw: by
         payload=_preview(raw),
         due=score if letter == "d" else 0.0,
         pinned=plan.pinned,
+        holds=holds,
     )
     if letter == "w":
         view.waiting.setdefault(plan.group, []).append(task)
@@ -132,6 +135,13 @@ def _settings(
         Aging(float(aging or 0), float(since)) if since else Aging(),
         heavy == "1",
     )
+
+
+def _unit_of(fairness: str) -> str | None:
+    """Read the unit by which groups take turns; how long tasks will run is not known: "_"."""
+    if fairness == "time":
+        return "_"
+    return fairness.partition(":")[2] if fairness.startswith("units") else None
 
 
 def _preview(raw: bytes) -> str | None:

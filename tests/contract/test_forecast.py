@@ -99,6 +99,7 @@ queues = st.fixed_dictionaries(
             ),
             max_size=6,
         ),
+        "in_order": st.booleans(),
         "pause": st.sampled_from([None, None, None, 0.7]),
         "run": st.sampled_from([0, 0.4, 2, None]),
     }
@@ -162,7 +163,9 @@ def prepare(q: DPQ[Any], clock: Clock, how: dict[str, Any], future: Future) -> N
     """Limits, tasks, and some history."""
     for scope, (windows, concurrency) in how["limits"].items():
         pool = how["pools"].get(scope)
-        q.set_limit(windows or None, group=scope, concurrency=concurrency, members=pool)
+        held = how["in_order"] and scope is not None and not pool and concurrency == 1
+        more = {"concurrency": concurrency, "members": pool, "in_order": held}
+        q.set_limit(windows or None, group=scope, **more)
     q.push_many(how["pushes"])
     for push in how["pushes"]:
         future.expiries.add(clock.ms + round(((push.expires_in or 0) + push.delay) * 1000))
@@ -368,6 +371,30 @@ def test_a_run_holds_its_slot(q: DPQ) -> None:
     found = q.forecast(run=1)
     assert [(task.payload, task.in_seconds) for task in found] == [("1", 7), ("2", 8)]
     assert [(task.exact, task.reason) for task in found] == [(False, "concurrency")] * 2
+
+
+@engines
+def test_a_group_in_order(q: DPQ) -> None:
+    """Its first task starts when its retry is due, the others behind it, and it says why."""
+    q.set_limit(group="g", in_order=True)
+    q.push_many([Push(n, group="g") for n in range(3)])
+    q.fail(q.pop().task, "busy", delay=30)
+    assert q.pop().task is None
+    assert starts(q, run=2) == [("0", 30.0), ("1", 32.0), ("2", 34.0)]
+    first, second, _ = q.forecast(run=2)
+    assert (first.reason, first.because) == ("delayed", "its delay")
+    assert second.because == "group 'g': in order, one task at a time"
+
+
+@engines
+def test_a_held_group_opens_when_its_retry_ends(q: DPQ) -> None:
+    """A task that comes before the first in rank waits for it, too."""
+    q.set_limit(group="g", in_order=True)
+    q.push("held", group="g")
+    q.fail(q.pop().task, "busy", delay=30)
+    q.push("better", 9, group="g")
+    assert starts(q, run=2) == [('"better"', 30.0), ('"held"', 32.0)]
+    assert q.forecast()[0].reason == "in order"
 
 
 @engines

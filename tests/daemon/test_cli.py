@@ -146,7 +146,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     options: dict[str, Any] = {"--priority": 2**53 + 1, "--delay": 100, "--group": "g"}
     options |= {"--key": "k", "--max-attempts": 3, "--expires-in": 500, "--cost": 7}
     options |= {"--visibility": 90, "--time-limit": 2.5, "--member": "key-a", "--batch": "run-7"}
-    options["--backoff"] = "1,2.5,300"
+    options |= {"--backoff": "1,2.5,300", "--max-lapses": 2}
     (push,) = (command for words, command in commands() if words == ("push",))
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
@@ -162,7 +162,11 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     assert (task.payload, task.priority, task.state) == ({"a": [1, None]}, 2**53 + 1, "delayed")
     assert (task.group, task.key, task.max_attempts, task.cost) == ("g", "k", 3, 7)
     assert (task.visibility, task.time_limit, task.pinned) == (90, 2.5, "key-a")
-    assert (task.batch, task.backoff) == ("run-7", (1, 2.5, 300))
+    assert (task.batch, task.backoff, task.max_lapses) == ("run-7", (1, 2.5, 300), 2)
+    endless = run("push", "1", "--max-attempts", "inf").stdout.strip()
+    assert q.get(endless).max_attempts == math.inf
+    assert json.loads(run("get", endless).stdout)["max_attempts"] is None
+    assert "1, no limit" in run("peek").stdout
 
 
 @pytest.mark.parametrize(
@@ -1204,7 +1208,7 @@ def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> 
 TWO_SCREENS = 48
 """Lines of two terminals of 24 lines and 80 columns."""
 
-LONG_HELPS = {("run",), ("limit", "set"), ("worker",)}
+LONG_HELPS = {("push",), ("run",), ("limit", "set"), ("worker",)}
 """Commands whose everyday options end on the second screen; what is seldom needed comes below."""
 
 

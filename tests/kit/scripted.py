@@ -70,8 +70,8 @@ class ScriptedQueue:
         error: BaseException | None,
         cost: Any,
         result: str,
+        delay: Any,
         worker: str,
-        delay: Any = None,
     ) -> Any:
         return (type(error).__name__, self, [task.id])
 

@@ -25,8 +25,8 @@ import.lua | an import adds once more what it has added | contract/export
 - elseif tonumber(line) > upto then
 + elseif true then
 import.lua | an imported group in order is not held | contract/export
--       hold(id, task)
-+       local _ = hold
+- if state == 'held' then hold(id, task) end
++ local _ = hold
 import.lua | later pushes come before imported tasks | contract/export
 - if highest > reached then
 + if false then
@@ -101,6 +101,27 @@ spend | what groups have spent stays for ever | lua/shares
 correct_share | a report counts nothing for turns | lua/shares
 - if unit and fresh[unit] then
 + if false then
+end_run | the end of a run changes nothing | lua/shares
+- if ran >= 0 then
++ if false then
+end_run | a clock that goes back makes runs short | lua/shares
+- if ran >= 0 then
++ if true then
+end_run | a run is charged at each of its ends | lua/shares
+- task.cost = string.gsub(task.cost, ',_~%d+', '')
++ local _ = task.cost
+spend | while it runs, a task counts nothing | lua/shares
+- string.format('%.0f', mean or 1000)
++ '1'
+upkeep | leases that run out count no time | lua/shares
+- end_run(task)
++ local _ = end_run
+true_up_all | acked runs count no time | lua/shares
+- end_run(task)
++ local _ = end_run
+set_visibility.lua | the record does not know that a run was charged | lua/shares
+- redis.call('HSET', meta, id, write(task))
++ local _ = write
 configure.lua | turns by units go with partitions | lua/shares
 - or by_share and (together.partition_count or '1') ~= '1'
 + or false
@@ -789,6 +810,9 @@ HandlerCalls.delay_after | a backoff that fails ends the worker
 | contract/worker::test_a_backoff_of_the_worker
 - except BaseException:
 + except KeyError:
+_most | no limit of attempts is a number | lua/fail
+- most == NO_LIMIT
++ False
 Partition.fail.delay | a task has no backoff of its own | lua/fail
 - task.backoff or self._backoff
 + self._backoff

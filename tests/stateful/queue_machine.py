@@ -138,7 +138,8 @@ class QueueMachine(RuleBasedStateMachine):
         kind=st.sampled_from(
             [
                 *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
-                *({"fairness": "round_robin"}, {"fairness": "round_robin"}, {"fairness": "units"}),
+                *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
+                *({"fairness": "units"}, {"fairness": "time"}),
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
@@ -174,7 +175,8 @@ class QueueMachine(RuleBasedStateMachine):
             lifo=kind.get("order") == "lifo",
             aging=kind.get("aging", 0),
             in_turn="fairness" in kind,
-            by_share=kind.get("fairness") == "units",
+            by_share=kind.get("fairness") in ("units", "time"),
+            by_time=kind.get("fairness") == "time",
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
             max_tasks=bounds.get("max_tasks"),

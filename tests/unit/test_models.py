@@ -85,6 +85,8 @@ def test_push_defaults():
         "member": None,
         "batch": None,
         "unique_for": None,
+        "after": None,
+        "on_dead": "bury",
         "backoff": None,
     }
 

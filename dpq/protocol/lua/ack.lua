@@ -39,12 +39,13 @@ for i, id in ipairs(ids) do
       reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
-    noted = noted or rest and string.find(raw, '[\24\25\27]')
+    noted = noted or rest and (key ~= '' or string.find(raw, '[\24\25\27]'))
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
       count_time(string.sub(token, 1, -3), 10)
+      reports = reports or not at and string.find(raw, ',_~', 1, true) and {} or nil -- of its running time
       apart = apart or rest and rest > #raw
       if rest and key ~= '' then
         keyed[#keyed + 1], keyed[#keyed + 2], keyed[#keyed + 3] = key, id, raw
@@ -54,12 +55,9 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-if keyed[1] then
-  -- Needs: seen
-  finish_keys(keyed)
-end
 if noted then
-  -- Needs: finished
+  -- Needs: finished, seen
+  finish_keys(keyed)
   count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then

@@ -36,9 +36,9 @@ if part == 'events' then
       problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
     end
   end
-  local over = redis.call('ZRANGEBYLEX', followers, '[\t', '(\n', 'LIMIT', '0', '1')[1]
+  local over = string.match(redis.call('ZRANGE', followers, '0', '0')[1] or '', '^\t%l+\t(.*)$')
   if over and bound > now then
-    problem('event not noticed', string.match(over, '[^\t]*$'), 'a task that has ended, and for which others wait')
+    problem('event not noticed', over, 'a task that has ended, and for which others wait')
   end
   if mends and reply[2] then
     notice(over and 0 or next_event() - now)
@@ -90,7 +90,7 @@ for i = 1, #page[2], 2 do
   elseif set == followers then
     look_at_follower(name, mends)
   elseif set == groups and string.byte(name) == 9 then -- what a group has spent (shares)
-    if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S*$') then
+    if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S* ?[%d.e+-]*$') then
       problem('bad share', string.sub(name, 2), value)
       if mends then
         redis.call('HDEL', groups, name)

@@ -45,7 +45,8 @@ for i = 4, #args, 2 do
   bounded = bounded or string.find(args[i], '^max_')
 end
 local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- also if it cannot be read
-local turns, by_share = together.fairness or 'none', string.find(together.fairness or '', '^units')
+local turns = together.fairness or 'none'
+local by_share = turns == 'time' or string.find(turns, '^units')
 if lifo and ages or (turns == 'round_robin' or by_share) and (lifo or ages)
   or by_share and (together.partition_count or '1') ~= '1' then
   agreed = false

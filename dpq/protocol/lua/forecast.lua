@@ -11,8 +11,9 @@
 -- * Settings: now, paused_until, fairness, partitions, turns, aging, aging_since, heavy, and `family` of
 --   the head's conf; "" if a setting is not set.
 -- * Counts: how many entries ready, delayed, invisible and closed have.
--- * Tasks, flat: r (ready), d (delayed), i (invisible), w (waiting) or h (a head that is not among the heads that are
---   read); its member; its score; its record with the first bytes of its payload.
+-- * Tasks, flat: r (ready), d (delayed), b (delayed, and it holds its group in order), i (invisible), w (waiting) or h
+--   (a head that is not among the heads that are read); its member; its score; its record with the first bytes of its
+--   payload.
 -- * Closed, flat: a group, and when it opens, ms. Gates, flat: a scope and its gate_line.
 -- * Short: the groups of which more tasks may wait than were read.
 -- Lost reply: safe to send again.
@@ -48,7 +49,8 @@ for letter, set in pairs({ r = ready, d = delayed, i = invisible }) do
       local group = string.match(raw, GROUP) or ''
       know(group)
       headed[group] = headed[group] or set == ready
-      add(letter, found[2 * i - 1], found[2 * i], raw)
+      local holds = set == delayed and redis.call('ZSCORE', tracked, group .. '\t' .. ids[i])
+      add(holds and 'b' or letter, found[2 * i - 1], found[2 * i], raw)
     end
   end
 end

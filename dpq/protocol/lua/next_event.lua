@@ -10,7 +10,7 @@ local time = ARGV[1]
 
 -- Needs: now, next
 local event = next_event()
-if redis.call('ZLEXCOUNT', followers, '[\t', '(\n') > 0 then -- see followed
+if string.byte(redis.call('ZRANGE', followers, '0', '0')[1] or '') == 9 then -- an end (followed)
   return 0
 end
 return event and math.max(math.ceil(event - now), 0) or -1

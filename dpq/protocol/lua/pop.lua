@@ -104,7 +104,7 @@ if wanted then
   take_wanted(taken, wanted, forced, judge, crown)
 end
 repeat
-  local enough = wanted or take(taken, most, max_bytes, batch, judge, crown)
+  local enough = wanted or most < 0 or take(taken, most, max_bytes, batch, judge, crown)
   if taken.charged then
     -- Needs: spend
     spend(taken)

@@ -22,9 +22,9 @@ note('deferred', task.group, '', id, string.format('%.0f ms', ms))
 if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of this delivery
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1
-  redis.call('HSET', meta, id, write(task))
   redis.pcall('HINCRBY', stats, 'deferred', 1)
 end
+redis.call('HSET', meta, id, write(task))
 back(id, task, ms)
 admit()
 return 1

@@ -42,8 +42,8 @@ end
 local function free_followers(most)
   local seen = 0
   while seen < most do
-    local mark = redis.call('ZRANGEBYLEX', followers, '[\t', '(\n', 'LIMIT', '0', '1')[1]
-    if not mark then
+    local mark = redis.call('ZRANGE', followers, '0', '0')[1] or ''
+    if string.byte(mark) ~= 9 then
       break
     end
     local how, id = string.match(mark, '^\t(%l+)\t(.*)$')

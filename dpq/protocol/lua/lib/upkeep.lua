@@ -2,7 +2,7 @@
 -- dpq/model/forecasting.py does the same over virtual time.
 -- Keys: delayed invisible closed meta conf stats tracked trail followers
 -- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, followed, followers, next, prune,
---        notes, trail, marks, keep_error
+--        notes, trail, marks, keep_error, run_time
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -32,6 +32,7 @@ local function upkeep(most, quiet)
   for i, id in ipairs(ids) do
     local task = raws[i] and read(raws[i])
     if task then
+      end_run(task)
       if watched then
         ended({ id, task.group, live_note(task, RUNS_AS) or false }, true)
       end

@@ -19,7 +19,8 @@ local function charged(text)
 end
 
 local function nothing_of(cost)
-  return (string.gsub(string.match(cost, ',.*$') or '', '[=~]%d+', '=0'))
+  local units = string.gsub(string.match(cost, ',.*$') or '', ',_~%d+', '') -- without its running time
+  return (string.gsub(units, '[=~]%d+', '=0'))
 end
 
 local function reserved_of(task)
