@@ -1,9 +1,8 @@
 """What every test may use: real servers, a client, a queue, a clock that moves by hand.
 
     server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`); a
-                 test that names it, or anything below, runs on the first that was found and on one
-                 of the others, each in its turn (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`,
-                 `redis-8.2`)
+                 test that names it, or anything below, runs on one: every other test on the first
+                 that was found, the others on `redis-7.0`, `redis-6.2` or `redis-8.2`
     first_server the one that DPQ itself would choose
     redis        a blocking client on it, `decode_responses=False`
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
@@ -14,12 +13,12 @@
 
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
-Half of the tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis as
-well (id `fakeredis`), unless they name `server` themselves: there is none. The other half, and
-those marked `many_calls`, do so in the soak's settings only.
+A quarter of the tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis
+as well (id `fakeredis`), unless they name `server` themselves: there is none. The others, and those
+marked `many_calls`, do so in the soak's settings only.
 
-Of a test with several sets of parameters each set asks one of its two servers, in turn, but in
-the soak's settings.
+Of a test with several sets of parameters each set asks one of two servers, in turn. In the soak's
+settings each test asks both.
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
@@ -181,13 +180,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if path.stem in SHELLS:
             others = []
         elif others and path.stem not in EVERY_SERVER:
-            few = settings.get_current_profile_name() != "soak" and turn // 8 % 2 == 0
-            others = [] if few else [others[turn % len(others)]]
+            others = [others[turn % len(others)]]
         engines = [first, *others]
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS | EVERY_SERVER
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         if settings.get_current_profile_name() != "soak":
-            wanted = wanted and turn % 2
+            wanted = wanted and turn % 4 == 1
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
         if settings.get_current_profile_name() != "soak":
             wanted = wanted and not metafunc.definition.get_closest_marker("many_calls")
@@ -235,7 +233,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of a test with several sets of parameters, each set asks one server, in turn."""
+    """Each test asks one server; of one with several sets of parameters each set, in turn."""
     sets: dict[tuple[str, str], dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
@@ -243,11 +241,10 @@ def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
             others = "-".join(part for part in call._idlist if part != call.params["server"])
             name = (str(item.path), item.originalname)  # type: ignore[attr-defined]
             sets.setdefault(name, {}).setdefault(others, []).append(item)
-    for by_parameters in sets.values():
-        if len(by_parameters) > 1:
-            for turn, alike in enumerate(by_parameters.values()):
-                kept = alike[turn % len(alike)]
-                yield from (item for item in alike if item is not kept)
+    for (_, test), by_parameters in sets.items():
+        for turn, alike in enumerate(by_parameters.values(), zlib.crc32(test.encode())):
+            kept = alike[turn % len(alike)]
+            yield from (item for item in alike if item is not kept)
 
 
 def _awaited_on_fakeredis(item: pytest.Item) -> bool:

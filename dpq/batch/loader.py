@@ -18,7 +18,16 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError
 
-from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
+from dpq import (
+    AsyncDPQ,
+    ConfigurationError,
+    LeaseLostError,
+    Push,
+    Release,
+    Task,
+    TaskNotFoundError,
+    TaskState,
+)
 from dpq.batch.errors import BatchError
 from dpq.batch.job import BatchJob
 from dpq.batch.lines import SLICE_LINES
@@ -109,7 +118,8 @@ class Loader:
 
     async def _remove(self, missing: int) -> None:
         if self._owns:
-            await self._queue.drop()
+            with suppress(ConfigurationError):  # other queues of its family follow its limits
+                await self._queue.drop()
         if self._job.is_private and not missing:
             await self._marks.drop()
         else:

@@ -31,6 +31,7 @@ from dpq.model.display import attempt_of, shown
 from dpq.model.limit_words import write_word
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
+from dpq.model.payload import bytes_text
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
@@ -140,7 +141,7 @@ def _cell(value: object) -> str:
 
 
 def _json(payload: Any) -> str:
-    return to_json(payload, inf_nan_mode="constants").decode()
+    return bytes_text(payload) or to_json(payload, inf_nan_mode="constants").decode()
 
 
 def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:

@@ -22,7 +22,8 @@ from dpq.operations.limit_replies import read_limits
 from dpq.operations.limits import LimitOperations
 from dpq.operations.queue import QueueOperations, one_queue
 from dpq.operations.survey import Explained
-from dpq.protocol.command import Steps, all_of
+from dpq.protocol.command import CommandMaker, Steps, all_of
+from dpq.protocol.keys import key_of
 from dpq.protocol.placement import tags_of
 from dpq.protocol.records import stored_task
 from dpq.protocol.values import read_texts
@@ -182,15 +183,19 @@ class PartitionBrowser(LimitOperations):
     def states(self, groups: Sequence[str | None]) -> Steps[States]:
         """Read the states of up to 100 scopes."""
         running: Counter[str] = Counter()
-        cursor = "0"
-        while True:
-            cursor, *page = yield self._command("in_flight", [cursor], read_texts)
-            running.update(page)
-            if cursor == "0" or sum(running.values()) >= LEASES_COUNTED:
-                break
+        makers: list[CommandMaker] = [self, *self._kin()]
+        counted = True
+        for maker in makers:
+            cursor = "0"
+            while counted:
+                cursor, *page = yield maker._command("in_flight", [cursor], read_texts)
+                running.update(page)
+                if cursor == "0":
+                    break
+                counted = sum(running.values()) < LEASES_COUNTED
         names = ["" if group is None else group for group in groups]
         texts = yield self._command("view", [self._now(), *names], read_texts)
-        return States(read_limits(groups, running, texts), cursor == "0", int(texts[6]))
+        return States(read_limits(groups, running, texts), counted, int(texts[6]))
 
 
 class Browser:
@@ -208,6 +213,14 @@ class Browser:
             tags = tags_of(name, count) if count > 1 else (name,)
             self._made = [PartitionBrowser(self._operations, tag) for tag in tags]
         return self._made
+
+    def family(self) -> Steps[list[str]]:
+        """Name all queues that follow the same limits, the head of the family first; [] if none."""
+        names = yield from self._operations.family()
+        confs = "\n".join(key_of(name, "conf") for name in names)
+        for part in self._parts():
+            part.belong(confs)
+        return names
 
     def search(
         self,
@@ -294,7 +307,8 @@ class Browser:
         Returns:
             The states, those of the queue and of the default first.
         """
-        parts = self._parts()
+        if len(parts := self._parts()) == 1:
+            yield from self.family()  # whose leases count, too
         homes: list[list[str]] = [[] for _ in parts]
         for name in groups:
             homes[self._operations.partitions.index(self._home(name))].append(name)

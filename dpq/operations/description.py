@@ -9,7 +9,7 @@ from typing import Any, Generic, Unpack
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
-from dpq.model.payload import Codec
+from dpq.model.payload import Codec, codec_of
 from dpq.model.queue_settings import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_MAX_PAYLOAD_BYTES,
@@ -72,7 +72,7 @@ class Description(Generic[P]):
         self.backoff: Backoff | tuple[float, ...] = (
             backoff if isinstance(backoff, Backoff) else listed_delays(backoff, "a Backoff, or ")
         )
-        self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
+        self.codec: Codec[P] = codec_of(payload_type, max_payload_bytes)
         self.named = named_settings(**shared)
         if self.name.startswith("{") and self.named.get("partition_count", "1") != "1":
             raise ConfigurationError(

@@ -199,6 +199,11 @@ class QueueOperations(Generic[P]):
         """Read the bounds."""
         return bounds_of((yield from self.partitions[0].stored_settings()))
 
+    def family(self) -> Steps[list[str]]:
+        """Name all queues that follow the same limits, the head of the family first; [] if none."""
+        yield from self.partitions[0].learn_kin()
+        return self.partitions[0].family()
+
     def _make(self) -> Steps[dict[str, str]]:
         """Create the queue, with the number of partitions that this client knows."""
         return self.open(create=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.model.errors import ConfigurationError, DPQError
+from dpq.model.family import head_of
 from dpq.model.interrupts import FAULTS, expected, raise_interruption
 from dpq.model.schedule import Later
 from dpq.model.task import Task, TaskName
@@ -262,6 +263,16 @@ class CommandMaker:
         kin = CommandMaker(name, name, self._clock)
         kin._family = self._family
         return kin
+
+    def family(self) -> list[str]:
+        """Name the queues of the family as far as they are known, the head first; [] without one.
+
+        A queue that is not stored yet will be in the family of its name.
+        """
+        confs = self._family[2 :: len(MEMBER_PARTS)]
+        if self._family and not confs:
+            return [head_of(self.queue_name), self.queue_name]
+        return [queue_of(conf) for conf in confs]
 
     def belong(self, confs: str) -> None:
         """Take over the queues of the family, as the head's `conf.family` names them."""

@@ -104,7 +104,8 @@ class QueueBase(Generic[P]):
             redis: The caller's own client; DPQ uses it as it is, and never closes it.
             queue_name: 1 to 200 bytes without braces or control characters.
             payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push
-                and pop.
+                and pop. Payloads of `bytes` are stored as base64 in a JSON string, which takes a
+                third more room and counts towards `max_payload_bytes` so.
             default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
             default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000;
                 `math.inf` for no limit.

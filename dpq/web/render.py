@@ -13,9 +13,9 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.model.display import attempt_of
-from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
+from dpq.model.payload import bytes_text
 from dpq.model.rates import span
 from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
@@ -123,6 +123,8 @@ def plain(payload: Any) -> Any:
 
 def one_line_of(payload: Any) -> str:
     """Write a payload in a line of at most `CUT` characters."""
+    if size := bytes_text(payload):
+        return size
     if isinstance(payload, str):
         text = json.dumps(payload[: 2 * CUT], ensure_ascii=False)
     else:
@@ -132,6 +134,8 @@ def one_line_of(payload: Any) -> str:
 
 def tree(payload: Any) -> Markup:
     """Write a payload as a tree that opens and closes; a large one is cut, and says so."""
+    if size := bytes_text(payload):
+        return Markup('<p>{}</p><code class="text">{}</code>').format(size, one_text(payload))
     left = [NODES_SHOWN]
     html = _node(plain(payload), left)
     if left[0] <= 0:
@@ -139,6 +143,14 @@ def tree(payload: Any) -> Markup:
             NODES_SHOWN
         )
     return html
+
+
+def one_text(value: Any) -> str:
+    """Write a value as JSON, cut after `CHARACTERS_SHOWN`."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > CHARACTERS_SHOWN:
+        return f"{text[:CHARACTERS_SHOWN]}… ({len(text)} characters)"
+    return text
 
 
 def _node(value: Any, left: list[int], depth: int = 0) -> Markup:
@@ -156,9 +168,7 @@ def _node(value: Any, left: list[int], depth: int = 0) -> Markup:
         return Markup("<details{}><summary>{}</summary><ul>{}</ul></details>").format(
             opened, what, rows
         )
-    text = json.dumps(value, ensure_ascii=False)
-    if len(text) > CHARACTERS_SHOWN:
-        text = f"{text[:CHARACTERS_SHOWN]}… ({len(text)} characters)"
+    text = one_text(value)
     kind = "text" if isinstance(value, str) else "value"
     return Markup('<code class="{}">{}</code>').format(kind, text)
 
@@ -228,7 +238,6 @@ def environment() -> Environment:
     }
     made.globals |= {
         "hangs": hangs,
-        "head_of": head_of,
         "gauges": gauges,
         "drain_ms": drain_ms,
         "limited_by": limited_by,

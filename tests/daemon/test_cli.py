@@ -151,6 +151,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
     elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
+    elsewhere |= {"--after", "--on-dead"}
     assert known - where - elsewhere == options.keys()
 
     result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
@@ -167,6 +168,8 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     assert q.get(endless).max_attempts == math.inf
     assert json.loads(run("get", endless).stdout)["max_attempts"] is None
     assert "1, no limit" in run("peek").stdout
+    run("push", '"data:;base64,AP8="')
+    assert "2 bytes, base64" in run("peek").stdout
 
 
 @pytest.mark.parametrize(

@@ -338,6 +338,39 @@ def test_limits_of_ours_avoid_429s(api, run, tmp_path, url, name):
         assert [each.quota.amount for each in state.quotas] == [9000]
 
 
+def test_two_files_share_one_limit(api, start, tmp_path, url, name):
+    """Two runs whose queues are in one family stay within one limit together; their queues go, and
+    the limit stays with the head. The run of a head leaves it to the queues that follow it."""
+    host = api("--rpm", 600, "--quantum", 2)
+    parts = ["day", "night"]
+    queues = [f"{{{name}}}{part}" for part in parts]
+    limits = ("--url", host.url, "--limit", "600/m", "--slack", 0.05, "--workers", 4)
+    running = []
+    for part, queue in zip(parts, queues, strict=True):
+        file = write(tmp_path / f"{part}.jsonl", [body(n) for n in range(8)])
+        running.append(start(file, *limits, "--redis", url, "--queue", queue, where=False))
+    for process in running:
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+    assert (host.counts["answered"], host.counts["limited"]) == (16, 0)
+    with DPQ.from_url(url, name) as head, DPQ.from_url(url, queues[0]) as follower:
+        assert {window.rate for state in head.limits() for window in state.windows} == {600}
+        assert not set(queues) & set(known_queues(head.redis))
+        assert not head.redis.keys(f"dpq:{queues[0]}:*")
+        for part in parts:
+            DPQ(head.redis, f"{name}.{part}.batch").drop()
+        head.drop()
+        slow = api(latency=1)
+        file = write(tmp_path / "head.jsonl", [body(0)])
+        process = start(file, "--url", slow.url)
+        wait_for(lambda: head.stats().invisible, head.stats)
+        follower.push("it follows the limits of a queue that a run has made")
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        assert head.redis.exists(f"dpq:{{{name}}}:conf")
+        follower.drop()
+
+
 def test_a_slack_widens_a_limit(tmp_path):
     """Without a --limit it is a mistake, and said to be one before anything is opened."""
     file = write(tmp_path / "asks.jsonl", [body(0)])

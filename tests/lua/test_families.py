@@ -163,6 +163,27 @@ def test_a_queue_that_joins_later_is_told_too(family, redis, queue_name, clock):
         late.drop()
 
 
+def test_a_caller_and_queues_take_turns(family, clock):
+    """A caller that waits gets its unit at its turn, and no queue that waits is passed over."""
+    head, crawl, web = family
+    head.set_limit(4, 1)
+    fill([crawl, web], 12)
+    asker, granted = Asker(head, None, timeout=60), []
+    for _ in range(80):  # 4 s, in the steps of a turn: the callers may have one each
+        for name, taken in (
+            ("crawl", lambda: crawl.pop().task),
+            ("crawl", lambda: crawl.pop().task),
+            ("web", lambda: web.pop().task),
+            ("asker", lambda: asker.ask().code == 1),
+        ):
+            if taken():
+                granted.append(name)
+                asker = Asker(head, None, timeout=60) if name == "asker" else asker
+        clock.advance(0.05)
+    assert len(granted) == 16
+    assert min(granted.count(name) for name in ("crawl", "web", "asker")) >= 4
+
+
 def test_a_permit_counts_for_all(family, clock):
     """A unit that `acquire` takes in one queue is taken from all."""
     head, _, web = family
@@ -227,8 +248,9 @@ def test_a_family_is_bounded(redis, queue_name):
     queues = [DPQ(redis, f"{{{queue_name}}}{n}") for n in range(16)]
     for each in queues[:15]:
         each.push(1)
-    with pytest.raises(ConfigurationError, match="16 queues"):
+    with pytest.raises(ConfigurationError, match=r"16 queues, the most.*drop\(\)") as refused:
         queues[15].push(1)
+    assert repr(queues[3].queue_name) in str(refused.value)
     queues[3].drop()
     queues[15].push(1)
     for each in queues:

@@ -93,8 +93,8 @@ take_wanted | a task out of turn is charged to nobody | lua/shares
 - taken.charged = { task.group
 + local _ = { task.group
 spend | what is left is no clean beginning | lua/shares
-- and not idle then
-+ then
+- redis.call('EXISTS', ready, waiting) == 0
++ false
 spend | what groups have spent stays for ever | lua/shares
 - idle and '100' or '2'
 + '0'
@@ -114,8 +114,8 @@ spend | while it runs, a task counts nothing | lua/shares
 - string.format('%.0f', mean or 1000)
 + '1'
 upkeep | leases that run out count no time | lua/shares
-- end_run(task)
-+ local _ = end_run
+- end_run(raws[i] and read(raws[i]))
++ raws[i] and read(raws[i])
 true_up_all | acked runs count no time | lua/shares
 - end_run(task)
 + local _ = end_run
@@ -810,6 +810,12 @@ HandlerCalls.delay_after | a backoff that fails ends the worker
 | contract/worker::test_a_backoff_of_the_worker
 - except BaseException:
 + except KeyError:
+BytesCodec.encode | the bound of bytes counts them before base64 | unit/codec
+- len(body) > self.max_bytes
++ len(payload) > self.max_bytes
+BytesCodec.decode | what is no base64 is read as bytes | unit/codec
+- strict_mode=True
++ strict_mode=False
 _most | no limit of attempts is a number | lua/fail
 - most == NO_LIMIT
 + False

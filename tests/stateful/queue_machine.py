@@ -260,7 +260,7 @@ class QueueMachine(RuleBasedStateMachine):
             "group": entry.group,
             "key": entry.key,
             "attempt": entry.attempts + 1,
-            "max_attempts": entry.max_attempts,
+            "max_attempts": None if entry.max_attempts == math.inf else entry.max_attempts,
             "deliveries": entry.deliveries,
             "deferrals": entry.deferrals,
             "enqueued_at": datetime.fromtimestamp(entry.enqueued / 1000, UTC),

@@ -84,9 +84,9 @@ def test_push_defaults():
         "time_limit": None,
         "member": None,
         "batch": None,
-        "unique_for": None,
         "after": None,
         "on_dead": "bury",
+        "unique_for": None,
         "backoff": None,
     }
 

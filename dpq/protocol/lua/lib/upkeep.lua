@@ -30,9 +30,8 @@ local function upkeep(most, quiet)
   local there = #ids > 0 and redis.call('EXISTS', tracked, tracked, trail) or 0
   local watched = there > 1
   for i, id in ipairs(ids) do
-    local task = raws[i] and read(raws[i])
+    local task = end_run(raws[i] and read(raws[i]))
     if task then
-      end_run(task)
       if watched then
         ended({ id, task.group, live_note(task, RUNS_AS) or false }, true)
       end
