@@ -719,7 +719,7 @@ fail.lua | a run that fails for good is the last | lua/recurring
 
 # Keys
 finish_keys | a finished task keeps its key | lua/ack
--       redis.call('HDEL', keys, key)
+-       free[#free + 1] = key
 finish_keys | a seen key is free after the ack | lua/seen
 -     if ms and #ms <= 16 then
 +     if false then

@@ -47,9 +47,7 @@ for i, id in ipairs(ids) do
       count_time(string.sub(token, 1, -3), 10)
       reports = reports or not at and string.find(raw, ',_~', 1, true) and {} or nil -- of its running time
       apart = apart or rest and rest > #raw
-      if rest and key ~= '' then
-        keyed[#keyed + 1], keyed[#keyed + 2], keyed[#keyed + 3] = key, id, raw
-      end
+      keyed[#keyed + 1] = rest and key ~= '' and { key, id, raw } or nil
     end
   end
 end
