@@ -35,8 +35,8 @@ for i, id in ipairs(ids) do
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1], reply[#reply + 2] = i, (not token or token == '0') and 0 or -1
   else
+    reports = reports or (token ~= claim or not at and string.find(raw, ',_~', 1, true)) and {} or nil -- as run_time
     if token ~= claim then
-      reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
     noted = noted or rest and (key ~= '' or string.find(raw, '[\24\25\27]'))
@@ -45,7 +45,6 @@ for i, id in ipairs(ids) do
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
       count_time(string.sub(token, 1, -3), 10)
-      reports = reports or not at and string.find(raw, ',_~', 1, true) and {} or nil -- of its running time
       apart = apart or rest and rest > #raw
       keyed[#keyed + 1] = rest and key ~= '' and { key, id, raw } or nil
     end
