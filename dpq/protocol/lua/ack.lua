@@ -39,7 +39,7 @@ for i, id in ipairs(ids) do
       reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
-    noted = noted or rest and string.find(raw, '[\24\25\27]')
+    noted = noted or rest and (key ~= '' or string.find(raw, '[\24\25\27]'))
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
     else
@@ -55,12 +55,9 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-if keyed[1] then
-  -- Needs: seen
-  finish_keys(keyed)
-end
 if noted then
-  -- Needs: finished
+  -- Needs: finished, seen
+  finish_keys(keyed)
   count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then
