@@ -64,8 +64,8 @@ class Task(BaseModel, Generic[P]):
         errors: Its last 8 errors, the newest first. Only `get` reads them; else ().
     """
 
-    # Bytes as a payload need not be UTF-8.
-    model_config = ConfigDict(frozen=True, ser_json_bytes="base64", ser_json_inf_nan="strings")  # of unique_for
+    # Bytes as a payload need not be UTF-8; `unique_for` may be infinite.
+    model_config = ConfigDict(frozen=True, ser_json_bytes="base64", ser_json_inf_nan="strings")
 
     if not TYPE_CHECKING:  # checkers refuse it themselves
 
