@@ -118,10 +118,10 @@ def push(
     ] = None,
     after: Annotated[
         list[str] | None,
-        option("ID", "Wait for the end of this task; may be repeated.", unset="", seldom=True),
+        option("ID", "A task that must end before it; repeatable.", unset="", seldom=True),
     ] = None,
     on_dead: Annotated[
-        Dead, option("MODE", "If such a task dies: bury this one, or run it.", seldom=True)
+        Dead, option("MODE", "If that one dies: bury or run.", seldom=True)
     ] = Dead.BURY,
     backoff: Annotated[
         Any,

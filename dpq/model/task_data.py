@@ -64,7 +64,7 @@ class Task(BaseModel, Generic[P]):
         errors: Its last 8 errors, the newest first. Only `get` reads them; else ().
     """
 
-    # Bytes as a payload need not be UTF-8; `unique_for` may be infinite.
+    # Bytes as a payload need not be UTF-8, and `unique_for` may be infinite.
     model_config = ConfigDict(frozen=True, ser_json_bytes="base64", ser_json_inf_nan="strings")
 
     if not TYPE_CHECKING:  # checkers refuse it themselves

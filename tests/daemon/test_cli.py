@@ -141,6 +141,23 @@ def test_events_and_history(run: Run, q: DPQ) -> None:
     assert "wait p50, p95, p99" in run("stats").stdout
 
 
+def test_push_waits_for_tasks(run: Run, q: DPQ) -> None:
+    """`--after` may be repeated; a line of `--full` names ids, never numbers of other lines."""
+    first, second = q.push(1), q.push(2)
+    words = ("--after", first, "--after", second, "--on-dead", "run")
+    late = run("push", "3", *words).stdout.strip()
+    assert q.get(late).after == [first, second]
+    assert f"it waits for 2 tasks to end: {first}, {second}" in run("why", late).stdout
+    line = json.dumps({"payload": 4, "after": [late]})
+    assert q.get(run("push", "--full", lines=line).stdout.strip()).after == [late]
+    refused = run("push", "--full", lines='{"payload": 5, "after": [0]}', code=1)
+    assert "a list of ids" in refused.stderr
+    q.cancel(first)
+    q.cancel(second)
+    q.promote()
+    assert q.get(late).state == "ready"
+
+
 def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> None:
     """Every option of push reaches the task, and stdout is its id alone."""
     options: dict[str, Any] = {"--priority": 2**53 + 1, "--delay": 100, "--group": "g"}

@@ -174,7 +174,7 @@ def test_a_caller_and_queues_take_turns(family, clock):
             ("crawl", lambda: crawl.pop().task),
             ("crawl", lambda: crawl.pop().task),
             ("web", lambda: web.pop().task),
-            ("asker", lambda: asker.ask().code == 1),
+            ("asker", lambda asker=asker: asker.ask().code == 1),
         ):
             if taken():
                 granted.append(name)

@@ -48,6 +48,18 @@ def grouped(q: DPQ[Any], clock: Clock) -> None:
     q.pop_many(3)
 
 
+def by_units(q: DPQ[Any], clock: Clock) -> None:
+    """The same, taking turns by what they spend."""
+    DPQ(q.redis, q.queue_name, fairness="units")
+    grouped(q, clock)
+
+
+def by_time(q: DPQ[Any], clock: Clock) -> None:
+    """The same, by how long they run."""
+    DPQ(q.redis, q.queue_name, fairness="time")
+    grouped(q, clock)
+
+
 def closed(q: DPQ[Any], clock: Clock) -> None:
     """A group is closed by hand, with a lease out and tasks behind it."""
     grouped(q, clock)
@@ -532,6 +544,16 @@ def test_goes_on(name: str, stage: Stage, used: set[str]) -> None:
             plenty, short = stage.both(build, call)
             assert short == plenty, build.__name__
     assert name in used
+
+
+@pytest.mark.parametrize("build", [by_units, by_time])
+def test_goes_on_with_shares(build: Build, stage: Stage) -> None:
+    """So it is where groups take turns by what they spend."""
+    names = ["ack", "bury", "fail", "pop", "promote", "rate_limited", "release", "set_visibility"]
+    for name in [*names, "spent"]:
+        for call in GOES_ON[name]:
+            plenty, short = stage.both(build, call)
+            assert short == plenty, name
 
 
 def test_waiting_goes_on(stage: Stage) -> None:

@@ -578,6 +578,9 @@ owe_at_most | what was granted and cannot be read was nothing | lua/settings_los
 of_family | a client that does not know all queues of its family pops | lua/families
 -   return not knows and { -20 } or nil
 +   return nil
+turn_of | a caller of acquire is passed by queues that came after it | lua/families
+- not (kin and queue_line()
++ not (nil and queue_line()
 stale.lua | a check takes leases of other queues of the family away | lua/families
 -   for i = 1, kin and #theirs or 0, 3 do
 +   for i = 1, 0, 3 do

@@ -43,7 +43,9 @@ LOADS = {role for role, line in LINES.items() if "+script|load" in line}
 """Who may load the scripts that a server has forgotten."""
 
 
-def words_of(role: str, queue_name: str, version: str, *, partitions: bool = False) -> list[str]:
+def words_of(
+    role: str, queue_name: str, version: str, *, partitions: bool = False, family: bool = False
+) -> list[str]:
     """The rules of a line of the page, as it says to change them; a selector is one word.
 
     Args:
@@ -51,8 +53,11 @@ def words_of(role: str, queue_name: str, version: str, *, partitions: bool = Fal
         queue_name: The queue that it is to be for.
         version: Of the server: Redis 6.2 has no selectors.
         partitions: The queue has some.
+        family: It is the head of a family, with all of whose queues the user works.
     """
     line = LINES[role]
+    if family:
+        line = line.replace("~dpq:{emails}:", "~dpq:{emails}*:")
     if partitions:
         line = re.sub(r"(~dpq:\{emails)(\}\S*)", r"\1\2 \1{*\2", line)
     return in_words(line, queue_name, version)
@@ -384,6 +389,9 @@ def asked_for(q: DPQ[Any], task_id: str) -> None:
 
 # What a client may call, for the table of docs/security.md: each on a queue that `furnished` made.
 
+EXPORTED: list[str] = []
+"""The lines of an export of the queue that `furnished` made."""
+
 CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "push": lambda q, t: q.push(1),
     "push(group)": lambda q, t: q.push(1, 99, group="a"),
@@ -398,6 +406,9 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "batches": lambda q, t: q.batches(),
     "seal_batch": lambda q, t: q.seal_batch("run-7"),
     "export": lambda q, t: list(q.export()),
+    "import_": lambda q, t: q.import_(EXPORTED),
+    "set_bounds": lambda q, t: q.set_bounds(max_tasks=99, max_waiting=9),
+    "bulk": lambda q, t: q.bulk("cancel"),
     "extend": lambda q, t: q.extend(t, 5),
     "set_visibility": lambda q, t: q.set_visibility(t, 5),
     "release": lambda q, t: q.release(t),
@@ -452,4 +463,5 @@ def furnished(stage: Stage) -> Any:
         owner.push("running", 9, group="a", key="r")
         owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=60)])
         owner._session.run(owner._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+        EXPORTED[:] = owner.export()
         return owner.pop().task

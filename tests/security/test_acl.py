@@ -36,6 +36,7 @@ from typer.testing import CliRunner
 from dpq import DPQ, Scheduler, Task, known_queues
 from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
+from dpq.model.family import head_of
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
 from dpq.transport import waiter, waiter_async, watches
@@ -81,9 +82,10 @@ def login(server: Server, redis: Redis, queue_name: str) -> Iterator[Login]:
     """Makes the user of a role, and logs in."""
     clients: list[Redis] = []
 
-    def make(role: str, *more: str, partitions: bool = False) -> Stage:
+    def make(role: str, *more: str, family: bool = False, partitions: bool = False) -> Stage:
         load_scripts(redis)  # as the page says
-        words = words_of(role, queue_name, server.binary.version, partitions=partitions)
+        kind = {"partitions": partitions, "family": family}
+        words = words_of(role, queue_name, server.binary.version, **kind)
         redis.execute_command("ACL", "SETUSER", role, "reset", "on", ">PASSWORD", *words, *more)
         redis.execute_command("ACL", "LOG", "RESET")
         url = server.url.replace("unix://", f"unix://{role}:PASSWORD@")
@@ -322,6 +324,32 @@ def test_partitions(server, login, role):
     (roles.wait if role == "dpq-consumer" else ROLES[role])(stage)
     assert denied(stage.root, role) == set()
     stage.owner().drop()
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_families(server, login, role):
+    """With the patterns that the page gives for a family, a role can do the same in its queues."""
+    if "blind" in role:
+        for_selectors(server)
+    stage = login(role, family=True)
+    stage = stage._replace(name=f"{{{stage.name}}}crawl")
+    with DPQ(stage.root, f"{stage.name}-2") as other:  # it shares the limits
+        other.set_limit(10**6, 1, group="host", concurrency=10**6)
+        other.push(1, group="host")
+        other.pop()
+        act = roles.wait if role in ("dpq-consumer", "dpq-scheduler") else ROLES[role]
+        if role == "dpq-scheduler":
+            stage.owner().push(1, delay=1e-3)
+            wait_for(lambda: stage.queue().promote() or stage.owner().size(), stage.owner().stats)
+        elif role == "dpq-admin":
+            roles.producer(stage)
+            assert stage.queue().repair() == []
+        else:
+            act(stage)
+        assert denied(stage.root, role) == set()
+        stage.owner().drop()
+        other.drop()
+    DPQ(stage.root, head_of(stage.name)).drop()
 
 
 HALF_DONE = {("dpq-plain-producer", "push(group)")}

@@ -101,6 +101,40 @@ def test_when_a_task_begins(look: Browser, q: DPQ, path: str, clock: Clock, name
         assert said["latest_ms"] == pytest.approx(clock.ms + 1_990_000, abs=2000)
 
 
+def test_what_a_task_waits_for(look: Browser, q: DPQ, path: str) -> None:
+    """Its page names the tasks, with a link to each, and no moment; so says the API."""
+    beat(q)
+    first, second = q.push("x"), q.push("y")
+    late = q.push("z", after=[first, second])
+    html = look.page(f"{path}/tasks/{late}")
+    for each in (first, second):
+        assert f'<a class="mono" href="{path}/tasks/{each}">{each}</a>' in html
+    said = told(look, q, late)
+    assert said["after"] == [first, second]
+    assert (said["begins"]["kind"], said["begins"]["at_ms"]) == ("unknown", None)
+    assert said["begins"]["because"] == f"it waits for 2 tasks to end: {first}, {second}"
+
+
+def test_batches(look: Browser, q: DPQ, path: str) -> None:
+    """The page says what has become of each batch, and leads to the task that waits for its end."""
+    assert "No batch" in look.page(f"{path}/batches")
+    q.push_many([Push(n, batch="run-7") for n in range(3)])
+    end = q.seal_batch("run-7", on_finish=Push("end")).callback
+    q.ack(q.pop().task)
+    html = look.page(f"{path}/batches")
+    assert "2 left of 3: 1 done; sealed; " in html
+    assert f'<a href="{path}/tasks/{end}">a task waits for its end</a>' in html
+    assert '<progress max="3" value="1" aria-label="of run-7, not left">' in html
+    (told_of,) = look.api(f"/queues/{q.queue_name}/batches")["batches"]
+    assert (told_of["name"], told_of["left"], told_of["done"]) == ("run-7", 2, 1)
+    task = q.pop().task
+    assert f'<a href="{path}/batches">run-7</a>' in look.page(f"{path}/tasks/{task.id}")
+    q.ack_many([task, q.pop().task])
+    html = look.page(f"{path}/batches")
+    assert "0 left of 3: 3 done; finished; " in html
+    assert "its last task</a>" in html
+
+
 def test_nobody_is_there(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
     """Without a consumer the moment is not known, and what limits allow is no promise."""
     id_ = q.push("x", delay=60)
@@ -221,6 +255,18 @@ def test_progress_and_result(look: Browser, q: DPQ) -> None:
 
 def fail_with(text: str) -> None:
     raise ValueError(text)
+
+
+def test_what_a_push_has_named(look: Browser, q: DPQ) -> None:
+    """A page names the delays of a task, says if its attempts have no limit, and counts bytes."""
+    id_ = q.push("data:;base64,AP8=", backoff=[1, 90], max_attempts=math.inf)
+    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
+    assert "<dd>1 s, 1 m 30 s; the last one repeats</dd>" in page
+    assert "<dd>1, no limit</dd>" in page
+    assert "2 bytes, base64" in page
+    tasks = look.get(f"/q/{q.queue_name}/tasks").text
+    assert "1, no limit" in tasks
+    assert "2 bytes, base64" in tasks
 
 
 def test_errors(look: Browser, q: DPQ) -> None:

@@ -2,7 +2,8 @@
 -- Keys: followers delayed meta
 -- Needs: now, notice, record, notes, marks, followed, bury, until_opened
 -- Gives: free_followers(most), which looks at `most` entries of followers, and returns at how many it has looked. A
---        buried task may have followers of its own: they come later in the same call, or in the next one;
+--        buried task may have followers of its own: they come later in the same call, or in the next one. From here on
+--        `ended` (followed) counts anew;
 --        forget_waits(task), which makes a task wait for no other task.
 local function forget_waits(task)
   set_note(task, AFTER, string.find(task.options, FOLLOWED) and '+' or nil)
@@ -41,6 +42,7 @@ end
 
 local function free_followers(most)
   local seen = 0
+  followed.ended = 0
   while seen < most do
     local mark = redis.call('ZRANGE', followers, '0', '0')[1] or ''
     if string.byte(mark) ~= 9 then

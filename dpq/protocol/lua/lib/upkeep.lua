@@ -1,6 +1,6 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 -- dpq/model/forecasting.py does the same over virtual time.
--- Keys: delayed invisible closed meta conf stats tracked trail followers
+-- Keys: delayed invisible closed meta conf stats tracked trail
 -- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, followed, followers, next, prune,
 --        notes, trail, marks, keep_error, run_time
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
@@ -71,8 +71,7 @@ local function upkeep(most, quiet)
   end
 
   repeat -- a death may release the task that waits for the end of a batch, and end what others wait for
-    followed.ended = 0
-    most = most - (redis.call('EXISTS', followers) == 1 and free_followers(most) or 0)
+    most = most - free_followers(most)
     ids, raws = due(delayed)
     batching().take_released()
     for i, id in ipairs(ids) do

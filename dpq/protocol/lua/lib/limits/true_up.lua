@@ -1,7 +1,8 @@
 -- true_up: replace what a delivery was charged by what the client reports as spent, once for each unit. Why that keeps
 -- to the bound: docs/design.md, "True-up".
 -- Keys: conf
--- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks, weighted, shares
+-- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, marks, weighted, shares,
+--        go_on
 -- Gives: true_up(task, report, implied), where `report` has the spent units: "tokens=812,=1". The unit "" is
 --        requests. It returns true if the report has a unit for the first time. Then the note of the task has changed:
 --        the caller must store the record (notes), and call admit (place). If `implied`, the units are not counted as
@@ -32,6 +33,7 @@ end
 local function correct_share(group, reserved, fresh)
   local unit = unit_of(redis.call('HGET', conf, 'fairness'))
   if unit and fresh[unit] then
+    go_on() -- a report may be the first write
     local more = math.max(fresh[unit], 1) - math.max(reserved[unit] or 1, 1)
     shares().correct(group, more / weight_of(group))
   end
