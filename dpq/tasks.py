@@ -70,6 +70,8 @@ class PushOptions(TypedDict, total=False):
     on_dead: OnDead
     backoff: Delays | None
     max_lapses: int | None
+    debounce: float | None
+    debounce_max: float | None
 
 
 class Pushing(Protocol[Params, Made]):
@@ -122,6 +124,10 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, backoff: Delays | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, max_lapses: int | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, debounce: float | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, debounce_max: float | None, **values: Any) -> Made: ...
 
 
 OPTIONS = frozenset(Push._fields) - {"payload"}
@@ -254,7 +260,7 @@ class TaskFunction(Generic[Params, Result]):
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
                 `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`,
-                `max_lapses`, `unique_for`.
+                `max_lapses`, `unique_for`, `debounce`, `debounce_max`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

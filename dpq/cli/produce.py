@@ -137,6 +137,14 @@ def push(
         int | None,
         option("N", "Leases that may run out until it is dead.", unset="", seldom=True),
     ] = None,
+    debounce: Annotated[
+        float | None,
+        option("SECONDS", "Ready so long after the newest push of its key.", unset="", seldom=True),
+    ] = None,
+    debounce_max: Annotated[
+        float | None,
+        option("SECONDS", "Longest delay by --debounce in all.", unset="", seldom=True),
+    ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     partitions: Annotated[
         int | None,
@@ -155,7 +163,7 @@ def push(
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
     options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
-    options["unique_for"] = unique_for
+    options |= {"unique_for": unique_for, "debounce": debounce, "debounce_max": debounce_max}
     options |= {"after": after, "on_dead": on_dead.value}
     with (
         _source(payload, file, full) as stream,

@@ -101,6 +101,8 @@ class Push(NamedTuple, Generic[P]):
     on_dead: OnDead = "bury"
     backoff: Delays | None = None
     max_lapses: int | None = None
+    debounce: float | None = None
+    debounce_max: float | None = None
 
 
 class TaskName(NamedTuple):

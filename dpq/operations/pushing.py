@@ -64,6 +64,8 @@ class Options(TypedDict, total=False):
             same call; `with_ids` replaces it before it is sent.
         on_dead: `run`, or left out for `bury`.
         max_lapses: The leases that may run out.
+        debounce_max: The time from its first push within which a task with debounce is due, or
+            `FOR_EVER_MS`. The debounce itself is its `delay`, and `on_duplicate` is `rerun`.
     """
 
     priority: Required[str]
@@ -90,6 +92,7 @@ class Options(TypedDict, total=False):
     after: list[str | int]
     on_dead: OnDead
     max_lapses: int
+    debounce_max: int
 
 
 Checked = tuple[str | Options, bytes]
@@ -243,6 +246,9 @@ class PushChecker(Generic[P]):
                 options["on_dead"] = push.on_dead
         if push.max_lapses is not None:
             options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
+        if push.debounce is not None or push.debounce_max is not None:
+            options["delay"], options["debounce_max"] = _debounce(push)
+            options["on_duplicate"] = "rerun"
         return options
 
 
@@ -261,6 +267,37 @@ def _unique_for(push: Push[Any]) -> int:
     if push.unique_for == math.inf:
         return FOR_EVER_MS
     return milliseconds("unique_for", cast(float, push.unique_for), least=0.001)
+
+
+def _debounce(push: Push[Any]) -> tuple[int, int]:
+    """Check the debounce of a task; return the ms of the debounce and of its bound."""
+    if push.debounce is None:
+        raise ConfigurationError(
+            f"debounce_max is {push.debounce_max!r}, and debounce is not given: it bounds how long "
+            "pushes with debounce delay the task of their key; give debounce, too"
+        )
+    if push.key is None:
+        raise ConfigurationError(
+            f"debounce is {push.debounce!r}, but the task has no key by which a further push could "
+            "find it: give its key"
+        )
+    for name in ("delay", "at", "every", "cron", "after", "unique_for", "on_duplicate"):
+        value = getattr(push, name)
+        if value != Push._field_defaults[name]:
+            raise ConfigurationError(
+                f"{name} is {value!r}, and debounce is given: debounce says when the task is due, "
+                f"and what a further push of its key does; leave {name} out"
+            )
+    debounce = milliseconds("debounce", push.debounce, least=0.001)
+    if push.debounce_max is None:
+        return debounce, FOR_EVER_MS
+    bound = milliseconds("debounce_max", push.debounce_max, least=0.001)
+    if bound < debounce:
+        raise ConfigurationError(
+            f"debounce_max is {push.debounce_max!r}: it must be at least debounce, which is "
+            f"{push.debounce!r}; or leave it out, for no bound"
+        )
+    return debounce, bound
 
 
 def _after(push: Push[Any]) -> list[str | int]:

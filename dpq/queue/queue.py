@@ -179,6 +179,8 @@ class DPQ(QueueLife[P]):
         on_dead: OnDead = "bury",
         backoff: Delays | None = None,
         max_lapses: int | None = None,
+        debounce: float | None = None,
+        debounce_max: float | None = None,
         timeout: float | None = 0,
     ) -> str:
         """Add a task, ready now or after `delay`.
@@ -236,6 +238,13 @@ class DPQ(QueueLife[P]):
             max_lapses: Leases that may run out (the consumer died or hung) until it is dead, with
                 the reason `lapses spent`: 1 to 1 000 000. Then only `fail` counts towards
                 `max_attempts`. None counts both as failed attempts.
+            debounce: Seconds (0.001 to 10 years) until the task is ready, counted from the newest
+                push of its `key`. Each push with `debounce` updates the task of that key. While it
+                is delayed, it is delayed anew; if it is running, it runs once more, as with
+                `rerun`; a task that is ready, or waits for its retry, keeps its time. Give no
+                `delay`, `at`, `every`, `cron`, `after`, `unique_for` and `on_duplicate` with it.
+            debounce_max: Seconds, at least `debounce`, from the push that stored the task: no
+                further push delays it beyond. None is no bound. The newest push counts.
             timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
                 task, on the server and without polling; 0 does not wait, None waits for ever.
                 Whoever makes room, an ack for example, calls the producer that has waited longest.
@@ -284,6 +293,8 @@ class DPQ(QueueLife[P]):
             on_dead=on_dead,
             backoff=backoff,
             max_lapses=max_lapses,
+            debounce=debounce,
+            debounce_max=debounce_max,
         )
         if timeout == 0:
             return self._session.run(self._operations.push, given)

@@ -201,12 +201,14 @@ def test_the_plain_form_runs(url, session):
 
 def test_every_block_of_usage_runs(url, session, capsys):
     """The page's loop takes the best first, each task once, and ends."""
-    code, keys, failures, bounds = blocks(USAGE, "python")
+    code, keys, debounced, failures, bounds = blocks(USAGE, "python")
     run(code, session, url)
     assert capsys.readouterr().out == "fetch https://b.example/1\nfetch https://a.example/1\n"
     session["url"] = "https://a.example/3"
     run(keys, session, url)
     assert session["q"].purge() == 1
+    run(debounced, session, url)
+    assert [task.key for task in session["q"].peek(state="delayed")] == ["doc-7"]
     run(failures, session, url)
     said, frame = capsys.readouterr().out.splitlines()
     assert said == "1 failed ZeroDivisionError: division by zero"

@@ -459,6 +459,15 @@ def test_push_update(server, q, probe, lossy, lose):
     assert (task.payload, task.priority, q.next_event()) == ("y", 5, 7)
 
 
+def test_push_debounce(server, q, probe, lossy, lose):
+    """A repeated push adds nothing, or sets the same payload again and delays it anew."""
+    for payload in (1, 2):
+        with lose("push"):
+            lossy.push(payload, key="k", debounce=5, debounce_max=9)
+    assert (q.size(), q.stats().pushed) == (1, 1)
+    assert q.get(key="k").payload == 2
+
+
 def test_push_rerun(server, q, probe, lossy, lose):
     """A repeated rerun of a task that goes on running runs it once more after the ack."""
     q.push("x", key="k")

@@ -779,6 +779,12 @@ prune_seen | seen keys whose time is over stay stored | lua/seen
 prune_seen | the upkeep of a seen key takes the key of its new task | lua/seen
 -     if string.find(redis.call('HGET', keys, key) or '', '\t', 1, true) then
 +     if true then
+debounced | a task is delayed beyond debounce_max | lua/debounce
+- math.min(option.delay, task.enqueued + option.debounce_max - now)
++ option.delay
+debounced | a push with debounce brings a retry forward | lua/debounce
+- if due > now and task.deliveries == '0' then
++ if due > now then
 claim | a seen key is free | lua/seen
 - if seen and tonumber(ends) > now
 + if false and tonumber(ends) > now

@@ -87,6 +87,8 @@ def test_push_defaults():
         "after": None,
         "on_dead": "bury",
         "unique_for": None,
+        "debounce": None,
+        "debounce_max": None,
         "backoff": None,
     }
 

@@ -4,6 +4,17 @@
 --        until_opened
 -- Gives: merge_all(args, options, holders, reply), for the variables of push with these names. It does what
 --        on_duplicate says (not for "error": push then changes nothing), and adds the holders to the reply.
+
+-- A push with debounce has `debounce_max`, on_duplicate "rerun", and its debounce as delay. Returns the ms from now
+-- until the holder is due, or nil if it keeps its time: it is due already, or waits for its retry.
+local function debounced(id, task, option)
+  local due = tonumber(redis.call('ZSCORE', delayed, id) or 0)
+  if due > now and task.deliveries == '0' then
+    return math.max(math.min(option.delay, task.enqueued + option.debounce_max - now), 0)
+  end
+  return (redis.call('ZSCORE', invisible, id) or redis.call('ZSCORE', dead, id)) and option.delay or nil
+end
+
 local function merge(id, option, body) -- returns true if it has changed the counts of a batch
   local counted, task = false, read(redis.call('HGET', meta, id) or '')
   if not task then
@@ -26,6 +37,9 @@ local function merge(id, option, body) -- returns true if it has changed the cou
       redis.call('HDEL', payload, id)
     end
     recost(task, cost)
+    if option.debounce_max then
+      wait = debounced(id, task, option)
+    end
     local was, failures = batch_in(task.options), note_of(task, FAILURES)
     local ahead = note_of(task, AFTER)
     task.options = option.notes .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
@@ -69,7 +83,7 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     end
     local due = task.schedule == '' and waits_in(task.options) and redis.call('ZSCORE', delayed, id)
     if tonumber(due or 0) >= UNTIL_OPENED then -- it goes on waiting; the delay counts from the end of that
-      task.wait, wait = wait, nil
+      task.wait, wait = wait or task.wait, nil
     end
     revise(id, task, priority, residual, wait)
   end

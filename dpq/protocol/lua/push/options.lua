@@ -18,7 +18,7 @@ local FORM = { priority = '^%-?%d[%d.]*e?[+-]?%d*$', residual = '^[02]%d%d%d$', 
   backoff = '^%d[%d,]*$', on_dead = '^[br]u' }
 local LARGEST = { max_attempts = 1000000, max_lapses = 1000000, delay = 315360000000, expires_in = 315360000000,
   every = 315360000000, first = 99999999999999, visibility = 315360000000, time_limit = 315360000000,
-  unique_for = 4000000000000000 } -- the last one is for ever (seen)
+  unique_for = 4000000000000000, debounce_max = 4000000000000000 } -- the last two are for ever
 local NO_LIMIT = 1000000000000 -- of attempts
 
 local function rule_of(name)

@@ -1,0 +1,162 @@
+"""debounce: a task that waits until its key has not been pushed for a time."""
+
+import pytest
+
+from dpq import DPQ, ConfigurationError, Push
+from dpq.protocol.placement import home_of
+
+
+def push(q, payload, debounce=5, debounce_max=None, **options):
+    """Push one more time with the same key."""
+    return q.push(payload, key="k", debounce=debounce, debounce_max=debounce_max, **options)
+
+
+def test_due_moves(q, clock, probe):
+    """Each push delays the task anew, and its payload and options are those of the newest."""
+    task_id = push(q, 1, visibility=7)
+    for payload in (2, 3):
+        clock.advance(4)
+        assert push(q, payload, priority=payload) == task_id
+    clock.advance(4.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    task = probe.pop()
+    assert (task.id, task.payload, task.priority, task.visibility) == (task_id, 3, 3, None)
+    assert q.stats().pushed == 1
+
+
+def test_bound(q, clock, probe):
+    """No push delays the task beyond debounce_max after the first one; the newest bound counts."""
+    push(q, 1, 5, 60)
+    for payload in (2, 3):
+        clock.advance(4)
+        push(q, payload, 5, 10)
+    clock.advance(1.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.drain() == [3]
+
+
+def test_over_the_bound(q, clock, probe):
+    """A bound that has passed makes the task ready now."""
+    push(q, 1, 50)
+    clock.advance(20)
+    push(q, 2, 5, 10)
+    assert probe.drain() == [2]
+
+
+def test_ready(q, clock, probe):
+    """A task that is due keeps its time, though no upkeep has seen it yet, and its place."""
+    push(q, 1)
+    clock.advance(5)
+    push(q, 2)
+    q.push("other")
+    push(q, 3)
+    assert probe.drain() == [3, "other"]
+
+
+def test_running(q, clock, probe):
+    """A task that runs runs once more: after its ack, and `debounce` after the newest push."""
+    task_id = push(q, 1, 5, 6)
+    clock.advance(5)
+    task = probe.pop(100)
+    for payload in (2, 3):
+        clock.advance(4)
+        assert push(q, payload, 5, 6) == task_id
+    clock.advance(3)
+    q.ack(task)
+    assert q.pop().task is None
+    clock.advance(1)
+    push(q, 4, 5, 6)  # at most 6 seconds after the ack
+    clock.advance(4.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.drain() == [4]
+    assert q.size() == 0
+
+
+def test_retry(q, clock, probe):
+    """A task that waits for its retry keeps its time, and runs with the newest payload."""
+    push(q, 1, backoff=[30])
+    clock.advance(5)
+    q.fail(probe.pop(), "no")
+    push(q, 2, 5, 6, backoff=[30])
+    clock.advance(29.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    task = probe.pop()
+    assert (task.payload, task.attempt) == (2, 2)
+
+
+def test_dead(q, clock, probe):
+    """A dead letter of the key lives again, delayed, and its bound counts from this push."""
+    task_id = push(q, 1, 5, 6)
+    clock.advance(5)
+    q.bury(probe.pop(), "no")
+    clock.advance(100)
+    assert push(q, 2, 5, 6) == task_id
+    clock.advance(4.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.drain() == [2]
+
+
+def test_waits_for_another(q, clock, probe):
+    """A task that waits for another task goes on waiting; then it is delayed."""
+    ahead = q.push("ahead")
+    q.push(1, key="k", after=[ahead])
+    clock.advance(9)
+    push(q, 2)
+    clock.advance(9)
+    assert probe.drain() == ["ahead"]
+    clock.advance(5)
+    assert probe.drain() == [2]
+
+
+def test_other_pushes(q, clock, probe):
+    """Without debounce a push does what its on_duplicate says."""
+    push(q, 1)
+    q.push(2, key="k")
+    assert q.get(key="k").payload == 1
+    q.push(3, key="k", on_duplicate="update")
+    assert probe.drain() == [3]
+
+
+def test_push_many(q, clock, probe):
+    """In one call, too, the newest push counts."""
+    ids = q.push_many(Push(n, key="k", debounce=5) for n in range(3))
+    assert len(set(ids)) == 1
+    clock.advance(5)
+    assert probe.drain() == [2]
+
+
+def test_partitions(redis, q, clock):
+    """In a partitioned queue a key is debounced within its group."""
+    parts = DPQ(redis, q.queue_name, partitions=3, clock=clock)
+    group = next(name for name in "abcdef" if home_of(name, None, 3) != home_of(None, "k", 3))
+    assert push(parts, 1) == push(parts, 2)
+    assert push(parts, 3, group=group) == push(parts, 4, group=group)
+    clock.advance(4)
+    push(parts, 5)
+    clock.advance(1)
+    assert [parts.pop().task.payload, parts.pop().task] == [4, None]
+    clock.advance(4)
+    assert parts.pop().task.payload == 5
+
+
+def test_refused(q):
+    """What has no meaning is refused, and nothing is stored."""
+    for message, options in {
+        "no key .*: give its key": {"key": None},
+        "debounce is 0: .* 0.001 to 315360000": {"debounce": 0},
+        "debounce_max is 4: it must be at least debounce, which is 5": {"debounce_max": 4},
+        "debounce is not given": {"debounce": None, "debounce_max": 9},
+        "delay is 1, .* leave delay out": {"delay": 1},
+        "every is 5": {"every": 5},
+        "after is ": {"after": ["x"]},
+        "unique_for is 9": {"unique_for": 9},
+        "on_duplicate is 'update'": {"on_duplicate": "update"},
+    }.items():
+        with pytest.raises(ConfigurationError, match=message):
+            q.push("x", **({"key": "k", "debounce": 5} | options))
+    assert q.size() == 0
