@@ -94,6 +94,9 @@ EVERY = (None, 5, None, 0.25, 30, None, 5)
 UNIQUE_FOR = (None, 5, None, math.inf)
 """For how long keys stay taken after an ack, one after the other."""
 
+DEBOUNCE_MAX = (None, 3, 2, 30)
+"""The bounds of pushes with debounce, one after the other."""
+
 push_arguments = st.fixed_dictionaries(
     {
         "priority": st.tuples(tame, st.one_of(small, small, wild)),
@@ -329,7 +332,16 @@ class QueueMachine(RuleBasedStateMachine):
             push["group"] = GROUP_OF_KEY[push["key"]]
         keeps = push["key"] and not push["every"]
         push["unique_for"] = UNIQUE_FOR[self.pushed % len(UNIQUE_FOR)] if keeps else None
+        if keeps and self.pushed % 3 == 0 and not push["after"]:
+            push |= {"delay": 2, "debounce_max": DEBOUNCE_MAX[self.pushed % len(DEBOUNCE_MAX)]}
+            push |= {"on_duplicate": "rerun", "unique_for": None}
         return push
+
+    def said(self, push: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a push; for the model a debounce is a `rerun` with a delay."""
+        if "debounce_max" not in push:
+            return push
+        return {**push, "delay": 0, "on_duplicate": "keep", "debounce": push["delay"]}
 
     def batch_name(self, letter: str, late: bool = False) -> str:
         """The batch of a letter that is not finished, or the one before it."""
@@ -366,7 +378,7 @@ class QueueMachine(RuleBasedStateMachine):
         twice = twice and push["on_duplicate"] != "error"  # sent again, it may meet itself
         twice = twice and not self.model.drops  # or find that it was dropped, and forgotten
         known = {*self.ids}
-        answer = self.call(twice, lambda: self.q.push(**push))
+        answer = self.call(twice, lambda: self.q.push(**self.said(push)))
         if not self.refused([push], answer):
             self.added(push, answer)
             self.link([answer], known)
@@ -405,7 +417,9 @@ class QueueMachine(RuleBasedStateMachine):
             if push["after"] and number % 2 and not pushes[number - 1]["key"]:
                 push["after"] = [number - 1, *push["after"]]
         twice, known = twice and not self.model.drops, {*self.ids}
-        answer = self.call(twice, lambda: self.q.push_many(Push(**push) for push in pushes))
+        answer = self.call(
+            twice, lambda: self.q.push_many(Push(**self.said(push)) for push in pushes)
+        )
         if not self.refused(pushes, answer):
             for push, task_id in zip(pushes, answer, strict=True):
                 ahead = push["after"] or ()
@@ -427,9 +441,8 @@ class QueueMachine(RuleBasedStateMachine):
         """Seal a batch, with or without a task at its end; it may be sealed or finished already."""
         name, push = self.batch_name(letter, late), {}
         if drawn is not None:
-            push = {**self.arguments(drawn, True), "key": None, "every": None, "batch": None}
-            push["unique_for"] = None
-            push["after"] = None
+            push = self.arguments({**drawn, "key": None}, True)
+            push |= {"every": None, "batch": None, "after": None}
         end = Push(**push) if push else None
         state = self.call(twice, lambda: self.q.seal_batch(name, on_finish=end))
         if isinstance(state, type):  # the task at its end finds no room

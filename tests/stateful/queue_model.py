@@ -673,6 +673,11 @@ class Model:
             self.totals["pushed"] += 1
             return new_id
         mode = push["on_duplicate"]
+        keeps = False
+        if "debounce_max" in push and held.state not in (INVISIBLE, DEAD):
+            keeps = held.state != DELAYED or held.until <= now or held.deliveries > 0
+            bound = held.enqueued + round((push["debounce_max"] or 10**9) * 1000)
+            wait = 0 if keeps else max(min(wait, bound - now), 0)
         if mode == "raise_priority" and held.state != DEAD and push["priority"] > held.priority:
             self.revise(held, now, push["priority"], None)
         same = every is not None and held.every == every and not wait and held.state != DEAD
@@ -712,6 +717,10 @@ class Model:
                     self.disown(held)
                 if self.waits(held) and not held.every:
                     held.delay, held.first_due = wait, held.enqueued + wait
+                elif keeps and held.state == DELAYED:
+                    pass
+                elif keeps:
+                    self.put(held, now, 0)
                 else:
                     held.after = []
                     self.redate(held, now, wait)
