@@ -94,7 +94,7 @@ EVERY = (None, 5, None, 0.25, 30, None, 5)
 UNIQUE_FOR = (None, 5, None, math.inf)
 """For how long keys stay taken after an ack, one after the other."""
 
-DEBOUNCE_MAX = (None, 3, 2, 30)
+DEBOUNCE_MAX = (5, None, 6, 5)
 """The bounds of pushes with debounce, one after the other."""
 
 push_arguments = st.fixed_dictionaries(
@@ -333,7 +333,7 @@ class QueueMachine(RuleBasedStateMachine):
         keeps = push["key"] and not push["every"]
         push["unique_for"] = UNIQUE_FOR[self.pushed % len(UNIQUE_FOR)] if keeps else None
         if keeps and self.pushed % 3 == 0 and not push["after"]:
-            push |= {"delay": 2, "debounce_max": DEBOUNCE_MAX[self.pushed % len(DEBOUNCE_MAX)]}
+            push |= {"delay": 5, "debounce_max": DEBOUNCE_MAX[self.pushed % len(DEBOUNCE_MAX)]}
             push |= {"on_duplicate": "rerun", "unique_for": None}
         return push
 
