@@ -3,8 +3,8 @@
 `Forecasting` plays what pop does, over virtual time, on what the script `forecast` has read. It
 assumes that a consumer waits at every moment, that nothing is pushed, and that no task meets a 429.
 It knows tasks, their order and their groups; what a limit allows, it asks `gates`. The same stands
-in `lua/pop/take.lua`, `lua/pop/judge_groups.lua`, `lua/pop/turns.lua`, `lua/lib/upkeep.lua`, and
-`groups.lua`, `shares.lua` and `open_or_close.lua` of `lua/lib/groups/`.
+in `lua/pop/take.lua`, `lua/pop/judge_groups.lua`, `lua/pop/turns.lua`, `lua/lib/upkeep.lua`,
+`lua/lib/groups/groups.lua`, `lua/lib/groups/shares.lua` and `lua/lib/groups/open_or_close.lua`.
 `docs/design.md`, "Forecast", says what is exact.
 """
 

@@ -165,6 +165,7 @@ ANOTHER: dict[str, Any] = {
     "payloads": "apart",
     "backoff": Backoff(base=1),
     "max_payload_bytes": 99,
+    "seen_max_keys": 9,
     "dead_max_tasks": 17,
     "dead_max_age": 60.5,
     "trail_max_events": 500,

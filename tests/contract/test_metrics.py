@@ -172,6 +172,7 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     assert counters("limit_answers", "status") == answers
     assert counters("buried", "reason") == {
         **{"attempts spent": 3, "lease expired": 0, "expired": 0, "payload missing": 0},
+        "lapses spent": 0,
         "other": 3,
     }
     after = counters("limit_allowed_units", "group")

@@ -346,8 +346,7 @@ def test_an_error_is_a_failed_attempt(make: Make) -> None:
     [failure] = task.errors
     assert (failure.kind, failure.attempt, failure.text) == ("failed", 1, task.last_error)
     assert failure.worker == worker.name
-    assert failure.frames[0].endswith(" in raising.<locals>.handler")
-    assert failure.frames[-1].startswith("tests/contract/test_worker.py:")
+    assert any(frame.endswith(" in raising.<locals>.handler") for frame in failure.frames)
     assert not any("dpq/worker" in frame for frame in failure.frames)
     assert q.stats().delayed == 1
     assert 90 < (q.next_event() or 0) <= 100

@@ -79,8 +79,8 @@ def test_a_lease_is_extended_until_its_end_is_answered(
         raise ResponseError("not now")
         yield
 
-    def refuse(done: Sequence[Done], operations: Any) -> list[Ending]:
-        sent = endings(done, operations)
+    def refuse(done: Sequence[Done], operations: Any, worker: str) -> list[Ending]:
+        sent = endings(done, operations, worker)
         return [Ending(refused(), each.done) for each in sent] if refusing.is_set() else sent
 
     monkeypatch.setattr(deliveries, "endings", refuse)
@@ -126,7 +126,7 @@ def test_a_worker_that_ends_extends_nothing(
         yield
 
     monkeypatch.setattr(
-        deliveries, "endings", lambda done, _: [Ending(refused(), [each]) for each in done]
+        deliveries, "endings", lambda done, *_: [Ending(refused(), [each]) for each in done]
     )
     q.push("x")
     worker = worker_of(q, lambda _: None)

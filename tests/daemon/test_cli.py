@@ -163,12 +163,12 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     options: dict[str, Any] = {"--priority": 2**53 + 1, "--delay": 100, "--group": "g"}
     options |= {"--key": "k", "--max-attempts": 3, "--expires-in": 500, "--cost": 7}
     options |= {"--visibility": 90, "--time-limit": 2.5, "--member": "key-a", "--batch": "run-7"}
-    options |= {"--backoff": "1,2.5,300", "--max-lapses": 2}
+    options |= {"--backoff": "1,2.5,300", "--max-lapses": 2, "--unique-for": 60}
     (push,) = (command for words, command in commands() if words == ("push",))
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
     where = {"--url", "--queue", "--partitions", "--file", "--full"}
     elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
-    elsewhere |= {"--after", "--on-dead"}
+    elsewhere |= {"--after", "--on-dead", "--debounce", "--debounce-max"}
     assert known - where - elsewhere == options.keys()
 
     result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
@@ -181,6 +181,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     assert (task.group, task.key, task.max_attempts, task.cost) == ("g", "k", 3, 7)
     assert (task.visibility, task.time_limit, task.pinned) == (90, 2.5, "key-a")
     assert (task.batch, task.backoff, task.max_lapses) == ("run-7", (1, 2.5, 300), 2)
+    assert task.unique_for == 60
     endless = run("push", "1", "--max-attempts", "inf").stdout.strip()
     assert q.get(endless).max_attempts == math.inf
     assert json.loads(run("get", endless).stdout)["max_attempts"] is None

@@ -28,6 +28,7 @@ from dpq import (
     known_queues,
 )
 from dpq.metrics import Exporter
+from dpq.model.family import head_of
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.testing import Clock
 from dpq.transport.script_loading import load_scripts, scripts_there
@@ -293,6 +294,17 @@ def metered(stage: Stage) -> bool:
     return f'dpq_queue_up{{queue="{q.queue_name}",server=""}} 1.0' in text
 
 
+def overview_of_all(stage: Stage) -> None:
+    """The same of a queue that follows another's limits: its scripts get more keys."""
+    overview(stage)
+    with DPQ(stage.root, f"{{{head_of(stage.name)}}}a") as owner:
+        owner.push(1, group="a")
+        with DPQ[Any](stage.user, owner.queue_name) as q:
+            assert q.stats().ready
+            q.limits()
+        owner.drop()
+
+
 def dashboard(stage: Stage) -> None:
     """Everything that looks and changes nothing."""
     overview(stage)
@@ -375,7 +387,7 @@ ROLES: dict[str, Callable[[Stage], None]] = {
     "dpq-producer": producer,
     "dpq-consumer": consumer,
     "dpq-scheduler": scheduler,
-    "dpq-overview": overview,
+    "dpq-overview": overview_of_all,
     "dpq-dashboard": dashboard,
     "dpq-admin": administrator,
 }
@@ -435,7 +447,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "promote": lambda q, t: q.promote(),
     "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
     "cancel": lambda q, t: q.cancel(t.id),
-    "forget": lambda q, t: q.forget("k"),
+    "forget": lambda q, t: q.forget("seen"),
     "pause": lambda q, t: q.pause(),
     "quiet": lambda q, t: q.quiet("w"),
     "unquiet": lambda q, t: q.unquiet("w"),
@@ -462,6 +474,7 @@ def furnished(stage: Stage) -> Any:
         owner.push_many([Push(n, group="a") for n in range(3)])
         owner.push("running", 9, group="a", key="r")
         owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=60)])
+        owner.ack(owner.pop(id=owner.push("seen", key="seen", unique_for=60)).task)
         owner._session.run(owner._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
         EXPORTED[:] = owner.export()
         return owner.pop().task

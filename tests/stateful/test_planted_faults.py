@@ -98,7 +98,7 @@ def faults(text: str) -> list[Fault]:
 
 FAULTS = faults(r"""
 take | a popped head has no heir | rare
--         crown(group, frame, i)
+-         crown(group, frame, i, shared)
 enter | a better newcomer waits behind its group's head | rare
 - best and (score < best or score == best and member < first)
 + false
@@ -145,17 +145,15 @@ open_or_close | a closed group keeps its head in ready | rare
 enter | a closed group lets newcomers lead |
 - best or redis.call('ZSCORE', closed, group)
 + best
-purge.lua | a purged task keeps its key | rare
--     if task.key ~= '' then
--       redis.call('HDEL', keys, task.key)
--     end
+forget | a removed task keeps its key | rare
+-     redis.call('HDEL', keys, task.key)
++
 push.lua | LIFO is FIFO | LIFO
 - lifo and 999999999999999 - place or place
 + place
 upkeep | an expired lease costs no attempt |
-- task.attempts = task.attempts + 1
--         task
-+ task
+-           task.attempts = task.attempts + 1
++           task.attempts = task.attempts + 0
 behind | negative scores wait in the wrong order | rare
 - '7', 4095 - high, 2 ^ 53 - low
 + '7', high, low
@@ -218,7 +216,7 @@ full | one lease too many | LIMITED
 - return most <= out
 + return most < out
 count_anew | who runs already does not count | rare LIMITED
-- redis.call('ZADD', tracked, '0', entry)
+- redis.call('ZADD', tracked, '0', each)
 ended | a failed task stays among those that run | rare FULL
 - redis.call('ZREM', tracked, unpack(others)) == 0
 + false
@@ -250,8 +248,8 @@ delay_group.lua | opening by hand leaves the probe | rare PLAIN
 - gate.probe == 'p' and '-' or gate.probe
 + gate.probe
 lead | who was served keeps its turn | IN_TURN
-- turn = turn or string.format('%015.0f', reached)
-+ turn = turn or string.sub(member, residual_in(member) + 1, residual_in(member) + 15)
+- turn = turn and turn ~= true and turn or next_turn(timed)
++ turn = turn and turn ~= true and turn or sequence_of(member)
 enter | a better task costs its group the turn | rare IN_TURN
 - best, turn = nil, shut(group)
 + best = nil, shut(group)
@@ -288,7 +286,7 @@ full | one lease too many of a group in one partition | rare LIMITED
 - return most <= out
 + return most < out
 take | a popped head has no heir | rare
--         crown(group, frame, i)
+-         crown(group, frame, i, shared)
 """)
 """Of a queue with partitions."""
 

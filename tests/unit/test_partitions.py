@@ -70,7 +70,7 @@ OF_ONE_PARTITION = {
     *("configure", "stored_settings", "enter", "unregister", "close", "look", "ranked"),
     *("push_all", "push_one", "dead_replay_spaced", "lease_ms", "report", "extend_permit"),
     *("all_leases", "told", "waiting", "names", "standing", "task_trail"),
-    *("seal", "check_batches", "mend_followers"),
+    *("seal", "check_batches", "mend_followers", "learn_kin", "report_of_kin"),
     *("now", "raw", "server_time"),
 }
 """What `QueueOperations` asks of each."""
