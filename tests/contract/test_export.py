@@ -146,6 +146,15 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
                 end()
 
 
+def test_bytes_come_over(make: Make) -> None:
+    """Also those that are no text."""
+    given = [b"", b"\xff", bytes(range(256)) * 3]
+    q, other = make(payload_type=bytes), make("-b", payload_type=bytes)
+    q.push_many([Push(each) for each in given])
+    moved(q, other)
+    assert [task.payload for task in other.pop_many(9)] == given
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     said=st.lists(acts(), max_size=25),
