@@ -2,7 +2,7 @@
 
 from dpq.model.family import head_of
 
-STORAGE_FORMAT = "02"
+STORAGE_FORMAT = "03"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
 A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
 first release know the texts 1 to 4: docs/design.md, "Another storage format"."""

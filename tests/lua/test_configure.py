@@ -164,5 +164,5 @@ def test_reply(q, probe):
     reply = probe.call("configure", "", STORAGE_FORMAT, 0, "aging", "2.0")
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
     assert int(pairs.pop(b"aging_since")) > 0
-    assert pairs.pop(b"partitions") == b"(storage format 02)"
+    assert pairs.pop(b"partitions") == b"(storage format 03)"
     assert pairs == {b"format": STORAGE_FORMAT.encode(), b"order": b"fifo", b"aging": b"2.0"}

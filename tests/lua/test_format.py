@@ -84,6 +84,16 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
 
 
 EARLIER = {
+    "a92f6d3": """
+local conf, FORMAT = KEYS[1], '02'
+local format = redis.call('HGET', conf, 'format')
+if format ~= FORMAT then
+  format = format and string.match(format, '^%d+$') or false
+end
+if format and format ~= FORMAT then
+  return { -8, format, FORMAT, conf }
+end
+""",
     "f8c136f": """
 local conf, FORMAT = KEYS[1], '01'
 local format = redis.call('HGET', conf, 'format')
@@ -129,8 +139,8 @@ def test_earlier_programs_that_run_on_are_refused(server, redis, queue_name, com
         assert bool(q.repair()) == bool(lost)
         for conf, known in product(confs, range(1, 5)):
             assert redis.eval(EARLIER[commit], 1, conf, known)[1] in (
-                b"02",
-                b"(storage format 02)",
+                b"03",
+                b"(storage format 03)",
             )
         assert q.check() == []
         q.drop()
@@ -172,7 +182,7 @@ def test_the_copy_of_another_format(q, clock, probe, redis, text):
     with DPQ(redis, q.queue_name, clock=clock) as late:
         for client in (q, late):
             if text == "5":
-                told = "format 5, and this DPQ knows format 02"
+                told = "format 5, and this DPQ knows format 03"
                 with pytest.raises(ConfigurationError, match=told):
                     client.pop()
             else:

@@ -129,7 +129,7 @@ def test_an_operation_asks_all_partitions_there_are(
 ) -> None:
     """Once the settings are known, an operation asks all of them; before that, the first one."""
     if found:
-        operations.agree({"format": "02", "partition_count": found})
+        operations.agree({"format": "03", "partition_count": found})
     sent = next(operations.stats())
     sent = sent if isinstance(sent, list) else [sent]
     assert [command.script.name for command in sent] == ["stats"] * int(found or 1)
@@ -138,7 +138,7 @@ def test_an_operation_asks_all_partitions_there_are(
 def test_who_has_not_seen_a_queue_says_no_number(operations: QueueOperations[Any]) -> None:
     """So a pop that is under way while somebody makes the queue is not refused."""
     assert next(operations.pop(1, None)).args[-1] == 0
-    operations.agree({"format": "02"})
+    operations.agree({"format": "03"})
     assert next(operations.pop(1, None)).args[-1] == 1
     operations.forget()
     assert next(operations.pop(1, None)).args[-1] == 0
@@ -148,9 +148,9 @@ def test_what_a_queue_is_stays(operations: QueueOperations[Any]) -> None:
     """A queue that is known stays divided as it is until it is forgotten, whatever is read."""
     operations.agree({})
     assert operations.settings is None
-    operations.agree({"format": "02", "partition_count": "3"})
+    operations.agree({"format": "03", "partition_count": "3"})
     parts = operations.partitions
-    operations.agree({"format": "02", "partition_count": "2"})
+    operations.agree({"format": "03", "partition_count": "2"})
     assert operations.partitions is parts
 
 
@@ -158,7 +158,7 @@ def test_what_a_queue_is_stays(operations: QueueOperations[Any]) -> None:
 def test_a_damaged_count_is_told(operations: QueueOperations[Any], stored: str) -> None:
     """A number of partitions that cannot be one is an error that says so."""
     with pytest.raises(ConfigurationError, match="partition_count is stored as"):
-        operations.agree({"format": "02", "partition_count": stored})
+        operations.agree({"format": "03", "partition_count": stored})
 
 
 def test_operations_inside_of_an_operation(operations: QueueOperations[Any]) -> None:

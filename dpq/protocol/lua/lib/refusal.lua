@@ -5,7 +5,7 @@
 -- Gives: refusal(format, stored, partitions). `format` is that of conf, `stored` is `partition_count` of conf, and
 --        `partitions` is the number that the client knows ("0": not yet; nil: one). It returns the reply of the script,
 --        or nil; and the format, or false if it is no number, which is damage (lost).
-local FORMAT = '02'
+local FORMAT = '03'
 
 local function refusal(format, stored, partitions)
   if format ~= FORMAT then
