@@ -1421,8 +1421,8 @@ forget | the errors of a task stay after its cancel, or the end of its dead lett
 -     redis.call('HDEL', errors, id)
 +
 claims.lua | the short ack takes tasks with errors | lua/errors
-- [^\t\n\24\27]*
-+ [^\t\n\27]*
+- [^\t\n\24\25\27]*
++ [^\t\n\25\27]*
 upkeep | a lapse is kept each time the same lease ends | lua/errors
 - task.delivery == '-' or task.delivery == 'd' then
 + true then
