@@ -178,7 +178,7 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
         int(held),
         pinned,
         read_batch_state(batch, text),
-        after.split("\x01")[1:],
+        tuple(after.split("\x01")[1:]),
     )
 
 

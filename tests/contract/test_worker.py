@@ -343,6 +343,12 @@ def test_an_error_is_a_failed_attempt(make: Make) -> None:
     worker = run_once(q, raising(ValueError("no such page")))
     task = q.get(task_id)
     assert (task.attempt, task.last_error) == (2, "ValueError: no such page")
+    [failure] = task.errors
+    assert (failure.kind, failure.attempt, failure.text) == ("failed", 1, task.last_error)
+    assert failure.worker == worker.name
+    assert failure.frames[0].endswith(" in raising.<locals>.handler")
+    assert failure.frames[-1].startswith("tests/contract/test_worker.py:")
+    assert not any("dpq/worker" in frame for frame in failure.frames)
     assert q.stats().delayed == 1
     assert 90 < (q.next_event() or 0) <= 100
     assert worker.handled == {"ValueError": 1}

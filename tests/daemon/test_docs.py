@@ -244,14 +244,18 @@ def test_every_block_of_key_pools_runs(url, host, session, capsys, monkeypatch):
 
 
 def test_the_crawl_of_batches_runs(url, session, capsys):
-    """It ends, and says so; the command line shows the batch with its counts."""
-    (program,) = blocks(RUNS, "python")
+    """It ends, and says so; the command line shows the batch with its counts. Tasks that wait for
+    others come after them."""
+    program, waiting = blocks(RUNS, "python")
     run(program, session, url)
     assert capsys.readouterr().out == "the crawl is over: 4 pages, 1 lost\n"
     env = {"DPQ_URL": url, "DPQ_QUEUE": "crawl"}
     for words in (["batch"], ["batch", "run-7", "--watch"], ["batch", "run-7", "--json"]):
         result = CliRunner().invoke(app, words, env=env)
         assert (result.exit_code, "finished" in result.output) == (0, True), result.output
+    run(waiting, session, url)
+    came = [next(iter(task.payload)) for task in session["q"].leases(until_empty=True)]
+    assert (came.index("make") > 1, came.count("step")) == (True, 3), came
 
 
 def test_every_command_of_key_pools_runs(url, session):

@@ -1,6 +1,7 @@
 """Families: queues whose names begin with the name of a queue in braces follow its limits."""
 
 from contextlib import suppress
+from random import Random
 
 import pytest
 from kit.askers import Asker
@@ -463,3 +464,49 @@ def test_a_forecast_of_one_queue_is_not_exact(family, redis, queue_name, clock):
     family[0].set_limit(60, 60)
     fill(family)
     assert [each.exact for q in family for each in q.forecast()] == [False] * 18
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_queues_keep_one_limit(family, clock, seed):
+    """Any order of calls in two queues keeps one window, one closing and one probe for both."""
+    draw, queues = Random(seed), family[1:]
+    family[0].set_limit(4, 1)
+    grants, held, closed_until, probe, left = [], [], 0, None, [0, 0]
+    for _ in range(300):
+        i = draw.randrange(2)
+        verb = draw.choice(["push", "pop", "pop", "pop", "end", "429", "tick", "tick"])
+        if verb == "push":
+            queues[i].push(1)
+            left[i] += 1
+        elif verb == "tick":
+            clock.advance(draw.choice([0.001, 0.05, 0.25, 1]))
+        elif verb == "pop" and (task := queues[i].pop().task):
+            assert clock() >= closed_until
+            assert probe is None
+            grants.append(clock())
+            assert sum(at > clock() - 1000 for at in grants) <= 4
+            probe = task.id if closed_until else None
+            closed_until = 0
+            held.append((i, task))
+        elif verb in ("end", "429") and held:
+            i, task = held.pop(draw.randrange(len(held)))
+            if verb == "429" and draw.random() < 0.3:
+                queues[i].rate_limited(task, 2, scope="queue")
+                closed_until, probe = max(closed_until, clock() + 2000), None
+            else:
+                assert queues[i].ack(task)
+                left[i] -= 1
+                probe = None if probe == task.id else probe
+    for i, task in held:
+        assert queues[i].ack(task)
+        left[i] -= 1
+    clock.advance(5)
+    for _ in range(2000):
+        clock.advance(0.05)
+        for i, q in enumerate(queues):
+            if task := q.pop().task:
+                assert q.ack(task)
+                left[i] -= 1
+        if left == [0, 0]:
+            break
+    assert [q.size() for q in queues] == left == [0, 0]

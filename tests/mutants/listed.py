@@ -46,6 +46,50 @@ passes.lua | the age of dead tasks counts from the push | contract/bulk
 - (redis.call('ZSCORE', dead, id) or task.enqueued)
 + task.enqueued
 
+# Batches of tasks, and tasks that wait for others
+keep | a batch is finished while tasks are left | lua/batches
+- elseif tonumber(batch.left) == 0 then
++ elseif true then
+count_each | a dead task that is acked late stays dead in its batch | lua/batches
+- died and 'dead' or 'left'
++ 'left'
+late_for_batch | a second task waits for the end of a batch | lua/batches
+- known[i] or option.seals and batch.callback ~= ''
++ known[i]
+prune_list | batches stay for ever | lua/batches
+- last - first >= MOST
++ false
+end_followed | the end of a task is told only if it was acked | lua/followers
+- if string.find(notes, FOLLOWED) then
++ if how == 'done' and string.find(notes, FOLLOWED) then
+end_followed | no consumer looks for those who wait | lua/followers
+- notice(0)
++ notice(60000)
+let_go | a task runs when the first of those before it has ended | lua/followers
+- elseif left ~= '' then
++ elseif false then
+let_go | a task runs though the one before it died | lua/followers
+- how ~= 'done' and fate == 'b'
++ false
+let_go | the end of another task concerns who was released by hand | lua/followers
+- or tonumber(due or 0) < UNTIL_OPENED
++ or false
+free_followers | a client that dies leaves the other followers waiting | lua/followers
+- if seen < most then
++ if true then
+find_waits | a task may wait for one that never ends | lua/followers
+- task and task.schedule ~= '' and -11
++ nil
+find_waits | a task may wait for itself | lua/followers
+- if n and n >= at then
++ if false then
+unfollow | what waited and is gone stays in the index | lua/followers
+- change_entries('ZREM', id, notes)
++ change_entries('ZREM', id, '')
+Import.finish | a task waits for ever for what was not imported | contract/export
+- yield from part.mend_followers()
++ yield from ()
+
 # Order
 push.lua | FIFO is LIFO and the other way round | contract/order
 - lifo and 999999999999999 - place or place
@@ -719,7 +763,7 @@ fail.lua | a run that fails for good is the last | lua/recurring
 
 # Keys
 finish_keys | a finished task keeps its key | lua/ack
--       redis.call('HDEL', keys, key)
+-       free[#free + 1] = key
 finish_keys | a seen key is free after the ack | lua/seen
 -     if ms and #ms <= 16 then
 +     if false then

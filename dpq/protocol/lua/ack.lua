@@ -46,9 +46,7 @@ for i, id in ipairs(ids) do
       gone[#gone + 1], gone_at[#gone + 1] = id, i
       count_time(string.sub(token, 1, -3), 10)
       apart = apart or rest and rest > #raw
-      if rest and key ~= '' then
-        keyed[#keyed + 1], keyed[#keyed + 2], keyed[#keyed + 3] = key, id, raw
-      end
+      keyed[#keyed + 1] = rest and key ~= '' and { key, id, raw } or nil
     end
   end
 end

@@ -2,7 +2,8 @@
 -- that needs it fails in its middle.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail batches cancelled results progress errors recent
+--       tracked workers history events trail batches followers cancelled results progress errors
+--       recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  remove     "1": remove them; else only find them
 -- ARGV[3]  partitions of the queue; 0 if the caller does not know: then conf is not removed, since a new conf
@@ -41,7 +42,7 @@ local function look(command, kind, names)
 end
 
 local failed = look('ZCARD', 'sorted set', { ready, delayed, invisible, waiting, closed, dead, wake, tick, tracked,
-    cancelled, recent })
+    cancelled, recent, followers })
   or look('HLEN', 'hash', { groups, payload, meta, keys, conf, stats, limits, gates, workers,
     history, batches, results, progress, errors })
   or look('XLEN', 'stream', { events, trail })

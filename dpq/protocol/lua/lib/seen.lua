@@ -5,7 +5,7 @@
 -- seen key is pushed anew, its entry of `recent` stays, and has no meaning. docs/storage.md, "Keys of tasks".
 -- Keys: keys conf recent
 -- Needs: now, layout, marks
--- Gives: finish_keys(keyed), for a list {key, id, record, ...} of tasks that are gone: it frees each key, or keeps it
+-- Gives: finish_keys(keyed), for a list of {key, id, record} of tasks that are gone: it frees each key, or keeps it
 --        as a seen key;
 --        see_key(key, id, ends, group), which keeps a key until a moment;
 --        prune_seen(most), which frees seen keys whose moment has come, and those over the cap. It returns how many it
@@ -37,16 +37,19 @@ local function prune_seen(most)
 end
 
 local function finish_keys(keyed)
-  local kept = 0
-  for i = 1, #keyed, 3 do
-    local key, id, raw = keyed[i], keyed[i + 1], keyed[i + 2]
+  local kept, free = 0, {}
+  for _, one in ipairs(keyed) do
+    local key, id, raw = unpack(one)
     local ms = string.match(raw, UNIQUE_FOR)
     if ms and #ms <= 16 then
       kept = kept + 1
       see_key(key, id, string.format('%.0f', now + ms), string.match(raw, GROUP) or '')
     else
-      redis.call('HDEL', keys, key)
+      free[#free + 1] = key
     end
+  end
+  if free[1] then
+    redis.call('HDEL', keys, unpack(free))
   end
   if kept > 0 then
     prune_seen(2 * kept)
