@@ -273,7 +273,7 @@ def test_openai_batch_loses_nothing_to_a_wrong_key(tmp_path: Path) -> None:
 
 
 def test_execute_later_runs_functions_in_their_time(url: str) -> None:
-    """Functions run once each, whatever their delays; which comes first is a matter of tests/lua."""
+    """Each function runs once, whatever its delay; the order is a matter of `tests/lua`."""
     lines = lines_of("execute_later.py", url)
     assert [line.split(":")[0] for line in lines[:3]] == ["in 0.2 s", "in 0.1 s", "in 0 s"]
     assert sorted(line.strip() for line in lines[3:]) == [
