@@ -77,7 +77,7 @@ local function upkeep(most, quiet)
     for i, id in ipairs(ids) do
       local task = raws[i] and read(raws[i])
       if task then
-      stirred[task.group] = unhold(id, task) or stirred[task.group]
+        stirred[task.group] = unhold(id, task) or stirred[task.group]
         if task.expires ~= '0' and task.deliveries == '0' and tonumber(task.expires) <= now then
           bury(id, task, 'expired')
         else
@@ -85,7 +85,7 @@ local function upkeep(most, quiet)
         end
       elseif raws[i] then
         rescue(id, raws[i])
-      end_unread(id)
+        end_unread(id)
       end
     end
   until batching().take_released() == 0 and followed.ended == 0 or most <= 0
