@@ -69,7 +69,7 @@ class Popped(NamedTuple, Generic[P, Nothing]):
     """
 
     task: Task[P] | Nothing
-    on_success: Callable[[], Any]  # None if task is None; typed for use after a check of task
+    on_success: Callable[..., Any]  # None if task is None; typed for use after a check of task
     set_visibility: Callable[[float], Any]
 
 
