@@ -81,9 +81,9 @@ def act(
     if action in ("replay", "purge"):
         some, every = list(dict.fromkeys(ids)), chosen_by(None, None, None)
         if action == "replay":
-            done = yield from operations.dead_replay(some, every, None, None)
+            done = yield from operations.dead_replay(some, every, None, tells=False)
         else:
-            done = yield from operations.dead_purge(some, every, None)
+            done = yield from operations.dead_purge(some, every, tells=False)
         return done, len(ids) - done
     if action == "cancel":
         steps: list[Steps[Any]] = [operations.cancel(id_, None) for id_ in ids]

@@ -684,12 +684,13 @@ class QueueOperations(Generic[P]):
         ids: Sequence[str] | None,
         chosen: Callable[[DeadTask[P]], bool],
         rate: float | None,
-        told: int | None = 0,
+        *,
+        tells: bool = True,
     ) -> Steps[int]:
         """Make dead tasks live, at most `rate` per second in total, one partition after another."""
         spacing, named = spacing_of(rate), self._named(ids)
         if not spacing:
-            return _total([part.dead_replay(few, chosen, None, told) for part, few in named])
+            return _total([part.dead_replay(few, chosen, None, tells=tells) for part, few in named])
         return self._replay_spaced(named, chosen, spacing)
 
     def _replay_spaced(
@@ -707,10 +708,11 @@ class QueueOperations(Generic[P]):
         self,
         ids: Sequence[str] | None,
         chosen: Callable[[DeadTask[P]], bool],
-        told: int | None = 0,
+        *,
+        tells: bool = True,
     ) -> Steps[int]:
         """Remove dead tasks."""
-        return _total([part.dead_purge(few, chosen, told) for part, few in self._named(ids)])
+        return _total([part.dead_purge(few, chosen, tells=tells) for part, few in self._named(ids)])
 
     def _named(self, ids: Sequence[str] | None) -> list[tuple[Partition[P], list[str] | None]]:
         """Pair each partition with its ids; for None, every partition with None."""

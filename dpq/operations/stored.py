@@ -192,10 +192,11 @@ class StoredOperations(PartitionBase[P]):
         ids: Sequence[str] | None,
         chosen: Callable[[DeadTask[P]], bool],
         rate: float | None,
-        told: int | None = 0,
+        *,
+        tells: bool = True,
     ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second; `told` is as for `dead_purge`."""
-        return self.dead_replay_spaced(ids, chosen, spacing_of(rate), told=told)
+        """Make dead tasks live, at most `rate` per second; `tells` is as for `dead_purge`."""
+        return self.dead_replay_spaced(ids, chosen, spacing_of(rate), tells=tells)
 
     def dead_replay_spaced(
         self,
@@ -203,48 +204,50 @@ class StoredOperations(PartitionBase[P]):
         chosen: Callable[[DeadTask[P]], bool],
         spacing: float,
         first: float = 0.0,
-        told: int | None = 0,
+        *,
+        tells: bool = True,
     ) -> Steps[int]:
         """Make dead tasks live: the first in `first` ms, each next one `spacing` ms later."""
 
-        def replay(batch: Sequence[str], done: int, tells: int | str) -> Command[int]:
-            args = [self._now(), first + done * spacing, spacing, tells, *batch]
+        def replay(batch: Sequence[str], done: int, told: int | str) -> Command[int]:
+            args = [self._now(), first + done * spacing, spacing, told, *batch]
             return self._command("replay", args, same)
 
-        return self._each_dead(ids, chosen, replay, told)
+        return self._each_dead(ids, chosen, replay, tells=tells)
 
     def dead_purge(
         self,
         ids: Sequence[str] | None,
         chosen: Callable[[DeadTask[P]], bool],
-        told: int | None = 0,
+        *,
+        tells: bool = True,
     ) -> Steps[int]:
         """Remove dead tasks.
 
         Args:
             ids: Their ids, or None.
             chosen: Returns True for a task to remove, if there are no ids.
-            told: The tasks that earlier calls of the same action have changed: the event of this
-                call counts them, too. None: a later call tells of this one.
+            tells: The last step adds an event that counts the tasks of all steps.
         """
 
-        def purge(batch: Sequence[str], _: int, tells: int | str) -> Command[int]:
-            return self._command("purge", [self._now(), "dead", len(batch), tells, *batch], same)
+        def purge(batch: Sequence[str], _: int, told: int | str) -> Command[int]:
+            return self._command("purge", [self._now(), "dead", len(batch), told, *batch], same)
 
-        return self._each_dead(ids, chosen, purge, told)
+        return self._each_dead(ids, chosen, purge, tells=tells)
 
     def _each_dead(
         self,
         ids: Sequence[str] | None,
         chosen: Callable[[DeadTask[P]], bool],
         act: Callable[[Sequence[str], int, int | str], Command[int]],
-        told: int | None,
+        *,
+        tells: bool,
     ) -> Steps[int]:
-        """Act in steps; the last step adds an event that counts all of them, if `told` says so."""
+        """Act in steps; the last step adds an event that counts all of them, if `tells`."""
         done = 0
 
         def step(batch: Sequence[str], *, last: bool) -> Command[int]:
-            return act(batch, done, told + done if last and told is not None else "")
+            return act(batch, done, done if last and tells else "")
 
         if ids is not None:
             batches = list(in_batches([task_id(id_) for id_ in ids], PAGE)) or [[]]

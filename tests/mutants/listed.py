@@ -741,8 +741,8 @@ replay.lua | a replay at a rate is one at once | lua/replay
 forget | a dead letter that is dropped keeps its key | lua/bury lua/promote lua/fail
 -     redis.call('HDEL', keys, task.key)
 StoredOperations._each_dead | each step of a replay is an event | lua/replay
-- if last and told is not None
-+ if told is not None
+- if last and tells
++ if tells
 chosen_by | dead letters of any group are meant | lua/replay contract/api
 - (group is None or task.group == group)
 + True
