@@ -53,3 +53,10 @@ class SharedSettings(TypedDict, total=False):
     partitions: int | None
     trail_max_events: int | None
     seen_max_keys: int | None
+
+
+def spent_unit(fairness: str) -> str | None:
+    """Return the unit by which groups take turns, "_" for running time; None if by none."""
+    if fairness == "time":
+        return "_"
+    return fairness.partition(":")[2] if fairness.startswith("units") else None

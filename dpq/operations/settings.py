@@ -6,6 +6,7 @@ The first client that names a setting writes it to the server; see lua/configure
 import re
 
 from dpq.model.errors import ConfigurationError
+from dpq.model.queue_settings import spent_unit
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
@@ -72,7 +73,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
             "last in, first out cannot age; leave out one of them"
         )
     fairness = together.get("fairness", "none")
-    by_share = fairness == "time" or fairness.startswith("units")
+    by_share = spent_unit(fairness) is not None
     takes_turns = fairness == "round_robin" or by_share
     if takes_turns and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(

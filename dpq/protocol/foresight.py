@@ -12,6 +12,7 @@ from dpq.model.gates import read_gate
 from dpq.model.interrupts import raise_interruption
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.priority import Aging
+from dpq.model.queue_settings import spent_unit
 from dpq.protocol.records import UNREADABLE, Plan, read_plan
 from dpq.protocol.values import read_texts
 
@@ -30,7 +31,7 @@ def read_view(reply: Sequence[Any]) -> View:
         now=now,
         paused_until=paused,
         turns=turns if fairness == "round_robin" else None,
-        unit=_unit_of(fairness),
+        unit=spent_unit(fairness),
         timed=bool(partitions),
         aging=since,
         heavy=heavy,
@@ -135,13 +136,6 @@ def _settings(
         Aging(float(aging or 0), float(since)) if since else Aging(),
         heavy == "1",
     )
-
-
-def _unit_of(fairness: str) -> str | None:
-    """Read the unit by which groups take turns; how long tasks will run is not known: "_"."""
-    if fairness == "time":
-        return "_"
-    return fairness.partition(":")[2] if fairness.startswith("units") else None
 
 
 def _preview(raw: bytes) -> str | None:
