@@ -83,27 +83,20 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
     assert probe.stored() == {}
 
 
+REFUSAL = """
+local conf = KEYS[1]
+local format = redis.call('HGET', conf, 'format')
+if format ~= FORMAT then
+  format = format and string.match(format, '^%d+$') or false
+end
+if format and format ~= FORMAT then
+  return { -8, format, FORMAT, conf }
+end
+"""
+
 EARLIER = {
-    "a92f6d3": """
-local conf, FORMAT = KEYS[1], '02'
-local format = redis.call('HGET', conf, 'format')
-if format ~= FORMAT then
-  format = format and string.match(format, '^%d+$') or false
-end
-if format and format ~= FORMAT then
-  return { -8, format, FORMAT, conf }
-end
-""",
-    "f8c136f": """
-local conf, FORMAT = KEYS[1], '01'
-local format = redis.call('HGET', conf, 'format')
-if format ~= FORMAT then
-  format = format and string.match(format, '^%d+$') or false
-end
-if format and format ~= FORMAT then
-  return { -8, format, FORMAT, conf }
-end
-""",
+    "a92f6d3": f"local FORMAT = '02'\n{REFUSAL}",
+    "f8c136f": f"local FORMAT = '01'\n{REFUSAL}",
     "63d07c0": """
 local conf, partitions = KEYS[1], ARGV[1]
 local stored = redis.call('HGET', conf, 'partitions')
