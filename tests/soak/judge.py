@@ -308,10 +308,12 @@ class Judge:
                 else:
                     self.verdict.found("token twice", (other, each))
         for key, deliveries in self._of_task.items():
-            acks = [each.end for each in deliveries if each.end and each.end.how == "acked"]
+            acked = [each for each in deliveries if each.end and each.end.how == "acked"]
             self.verdict.checked["finished twice"] += 1
-            for first, second in pairwise(sorted(acks, key=lambda end: end.back)):
-                if not (self._risky(first.sent, first.back) or self._pushed_again(key, first)):
+            for before, after in pairwise(sorted(acked, key=lambda each: each.end.back)):
+                first, second = before.end, after.end
+                risky = self._risky(first.sent, first.back)
+                if not (risky or self._pushed_again(before, after)):
                     self.verdict.found("finished twice", (key, first, second))
 
     def _redeliveries(self) -> None:
@@ -334,7 +336,7 @@ class Judge:
             return "given back by its holder"
         if before.exposed or (end and self._risky(end.sent, end.back)):
             return "lost by a failover: the ack, or the delivery"
-        if end and self._pushed_again((before.held.queue, before.held.id), end):
+        if self._pushed_again(before, after):
             return "pushed again, after a lost answer, when it was done already"
         if (
             end
@@ -346,10 +348,16 @@ class Judge:
             return ""
         return self._reason(before, after.moment + SLACK_S)
 
-    def _pushed_again(self, key: tuple[str, str], end: End) -> bool:
-        """Its push had not returned when it was done: sent again then, it adds a second copy."""
-        push = self._pushes.get(key)
-        return push is not None and end.sent <= push.back
+    def _pushed_again(self, before: Delivery, after: Delivery) -> bool:
+        """Its push had not returned when it was done: sent again then, it adds a second copy.
+
+        The copy is told by its own moment of the push. A push that no line tells of never returned:
+        its producer was killed, or heard no answer.
+        """
+        if not before.end or before.held.enqueued == after.held.enqueued:
+            return False
+        push = self._pushes.get((before.held.queue, before.held.id))
+        return push is None or before.end.sent <= push.back
 
     def _reason(self, before: Delivery, until: float) -> str:
         """Why a delivery may have ended without a word."""

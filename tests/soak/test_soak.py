@@ -491,6 +491,12 @@ def test_what_a_fault_explains_is_no_finding(made: Made) -> None:
     made.ran("t5", 5, 5.5, 6, pushed=5, took=1.5)
     made.held("t5", 6, 7, pushed=6.5)
     made.end("t5", 6, 8)
+    # The same, and its producer was killed before it heard the second answer.
+    made.held("t9", 11, 5.2, pushed=5.1)
+    made.line("producer.1", "try", STRICT, "producer.1", 9, 1, T + 5)
+    made.end("t9", 11, 5.3)
+    made.held("t9", 12, 6.2, pushed=6.1)
+    made.end("t9", 12, 6.3)
     made.push("t6", 7)  # killed when it had asked for its ack
     made.held("t6", 7, 7.2, pushed=7)
     made.line("worker.3", "asks", STRICT, "t6", 7, T + 8)
@@ -505,6 +511,15 @@ def test_what_a_fault_explains_is_no_finding(made: Made) -> None:
     made.held("t8", 10, 9.7, pushed=8.9, actor="worker.2", deliveries=2)
     made.end("t8", 9, 10.2)
     assert made.found() == set()
+
+
+def test_a_push_that_nobody_heard_of_excuses_no_second_delivery(made: Made) -> None:
+    """A copy has its own moment of the push: one push, acked and delivered again, is a fault."""
+    made.line("producer.1", "try", STRICT, "producer.1", 9, 1, T + 5)
+    for token, at in ((11, 5.2), (12, 6.2)):
+        made.held("t9", token, at, pushed=5.1)
+        made.end("t9", token, at + 0.1)
+    assert made.found() == {"acknowledged, and delivered again", "finished twice"}
 
 
 def test_a_step_back_repeats_no_window(made: Made) -> None:
