@@ -20,8 +20,8 @@ class QueueStats(BaseModel):
         waiting: Tasks behind the first of their group, or in a closed group.
         dead: Dead letters.
         following: Of `delayed`: tasks that wait for the end of other tasks, or of a batch.
-        seen_keys: Keys that stay taken after their tasks' ack (`unique_for`), and that no upkeep has
-            freed yet.
+        seen_keys: Keys that stay taken after the ack of their task (`unique_for`), until an upkeep
+            frees them.
         pushed: Tasks that were added; pushes whose key was taken do not count.
         popped: Deliveries.
         acked: Finished tasks.
