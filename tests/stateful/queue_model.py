@@ -181,6 +181,7 @@ class Model:
             self.push(new_id, {**push, "delay": 1}, now, default_max)  # it takes no turn
             entry = self.tasks[new_id]
             entry.delay = round(push["delay"] * 1000)
+            entry.first_due = now + entry.delay
             self.move(entry, DELAYED, UNTIL_RELEASED)
             if batch.finished:
                 self.release_end(new_id, now)
@@ -739,7 +740,7 @@ class Model:
 
     def redate(self, entry: Entry, now: int, wait: int) -> None:
         """Due in `wait` ms instead; aging counts from the moment it was first due."""
-        if now < entry.first_due:
+        if now < entry.first_due or (entry.state == DELAYED and entry.until >= UNTIL_RELEASED):
             entry.first_due = now + wait
         self.come_back(entry, now, wait)
 
