@@ -138,6 +138,7 @@ ONE = [*MADE, push("A")]
 TAKEN = [*ONE, pop()]
 LIVE = ("A", token(0))
 LIMIT = other("set_limit", "group:g", "0|1 60000 1", 0, "set", 0, "", "")
+DELAYED = push("A", delay_ms=2000)
 IN_GROUP = [*MADE, push("A", group="g"), push("B", group="g"), push("C", group="other")]
 
 VECTORS: dict[str, list[Vector]] = {
@@ -275,6 +276,22 @@ VECTORS: dict[str, list[Vector]] = {
                 fail("A", token(0), error="no route: ü", delay_ms=0),
             ],
             pop(at=2000),
+        ),
+        Vector("the first waiter watches", [*MADE, DELAYED], pop(at=500, waiter="-")),
+        Vector(
+            "the second waiter looks later, in case the first is dead",
+            [*MADE, DELAYED, pop(at=500, waiter="-")],
+            pop(at=600, waiter="-"),
+        ),
+        Vector(
+            "further waiters wait for a marker",
+            [*MADE, DELAYED, pop(at=500, waiter="-"), pop(at=600, waiter="-")],
+            pop(at=700, waiter="-"),
+        ),
+        Vector(
+            "a waiter comes at its moment",
+            [*MADE, DELAYED, pop(at=500, waiter="-")],
+            pop(at=2000, waiter=f"{START_MS + 2000}.000"),
         ),
         Vector("a task without a bound of attempts", [*MADE, push("A", max_attempts=None)], pop()),
         Vector("the settings are lost", [*ONE, plain("DEL", "conf")], pop()),
@@ -420,7 +437,8 @@ WRITERS: dict[str, Callable[[JsonObject], list[Any]]] = {
     ],
     "push": _pushed,
     "pop": lambda says: [
-        says["most"], says["visibility_ms"], 4 * 1024 * 1024, says.get("batch", 100), "", "1"
+        says["most"], says["visibility_ms"], 4 * 1024 * 1024,
+        says.get("batch", 100), says.get("waiter", ""), "1",
     ],
     "ack": lambda says: [text for pair in says["tasks"] for text in pair],
     "fail": lambda says: [says["id"], says["token"], says["delay_ms"], says["error"]],

@@ -4,18 +4,21 @@ The tests need node and the packages of the client: `make typescript` installs t
 tests. Elsewhere they are skipped.
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from redis import Redis
+from support import wait_for
 
 from dpq import DPQ
+from dpq.protocol.keys import key_of
 from dpq.server import Server
 
 CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
@@ -23,7 +26,8 @@ COMPILER = CLIENT / "node_modules" / ".bin" / "tsc"
 
 NODE = shutil.which("node") or ""
 
-Node = Callable[..., "subprocess.CompletedProcess[str]"]
+Process = subprocess.Popen[str]
+Node = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.skipif(
     not (NODE and COMPILER.exists() and (CLIENT / "node_modules/redis").exists()),
@@ -48,18 +52,34 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def node(built: Path, first_server: Server) -> Node:
-    """Runs a compiled program, or the tests, against the server."""
+def start_node(built: Path, first_server: Server) -> Iterator[Callable[..., Process]]:
+    """Starts compiled programs or tests against the server, and kills what is left at the end."""
+    with contextlib.ExitStack() as stack:
 
-    def run(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [NODE, *words],
-            cwd=built / "dist" / "test",
-            env={**os.environ, "DPQ_TEST_URL": first_server.url, **variables},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        def start(*words: str, **variables: str) -> Process:
+            process = subprocess.Popen(
+                [NODE, *words],
+                cwd=built / "dist" / "test",
+                env={**os.environ, "DPQ_TEST_URL": first_server.url, **variables},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+@pytest.fixture
+def node(start_node: Callable[..., Process]) -> Node:
+    """Runs such a program to its end; returns its code, its output and its errors."""
+
+    def run(*words: str, **variables: str) -> tuple[int, str, str]:
+        process = start_node(*words, **variables)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
 
     return run
 
@@ -68,8 +88,8 @@ def test_it_passes_the_vectors(node, tmp_path):
     """It sends the commands of the vectors, and reads their replies; a wrong vector is seen."""
     there = CLIENT.parent / "vectors"
     tests = ("--test", "--test-reporter=tap", "vectors.test.js", "scripts.test.js")
-    done = node(*tests, DPQ_VECTORS=str(there))
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    code, out, err = node(*tests, DPQ_VECTORS=str(there))
+    assert code == 0, out[out.find("not ok") :][:3000] + err
     wrong = (there / "extend.json").read_text("utf-8")
     for old, new in {
         '"until_ms": 1700000061000': '"until_ms": 1700000061001',  # a result
@@ -79,8 +99,8 @@ def test_it_passes_the_vectors(node, tmp_path):
         assert wrong.count(old) == 1
         wrong = wrong.replace(old, new)
     (tmp_path / "extend.json").write_text(wrong, "utf-8")
-    done = node(*tests[:-1], DPQ_VECTORS=str(tmp_path))
-    failed = re.findall(r"^not ok \d+ - extend.json: (.*)$", done.stdout, re.MULTILINE)
+    _, out, _ = node(*tests[:-1], DPQ_VECTORS=str(tmp_path))
+    failed = re.findall(r"^not ok \d+ - extend.json: (.*)$", out, re.MULTILINE)
     assert failed == [
         "a lease ends later",
         "a lease that ran out is held again",
@@ -99,9 +119,9 @@ def test_both_clients_work_on_one_queue(node, first_server, queue_name):
         fails = q.push({"do": "fail", "text": text}, 2**53, max_attempts=3)
         q.push({"do": "limit", "text": text}, 0.25, group="a")
         behind = q.push({"do": "limit", "text": text}, group="a")
-        done = node("cross.js", queue_name)
-        assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
+        code, out, err = node("cross.js", queue_name)
+        assert code == 0, err
+        told = json.loads(out)
 
         common = {"group": None, "attempt": 1, "lastError": None, "text": text}
         failing = common | {"priority": str(2**53), "do": "fail"}
@@ -132,5 +152,23 @@ def test_both_clients_work_on_one_queue(node, first_server, queue_name):
         assert q.ack_many(popped) == [True, True]
         stats = q.stats()
         assert (stats.waiting, stats.delayed, stats.pushed) == (3, 1, 8)
+        assert q.check() == []
+        q.drop()
+
+
+def test_a_waiting_pop_is_called(start_node, first_server, queue_name):
+    """A pop that waits gets a task that Python pushes, by a marker, and then one that is due."""
+    with Redis.from_url(first_server.url) as redis, DPQ(redis, queue_name) as q:
+        q.cancel(q.push("to make the queue"))
+        redis.delete(key_of(queue_name, "wake"))  # the marker of that push
+        process = start_node("wait.js", queue_name)
+        wait_for(lambda: redis.hget(key_of(queue_name, "conf"), "asked"), process.poll)
+        q.push("now")
+        q.push("later", delay=0.3)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        told = json.loads(out)
+        assert told["found"] == ["now", "later"]
+        assert told["markers"][0] == "w"
         assert q.check() == []
         q.drop()

@@ -12,9 +12,10 @@ import {
   QueueFullError,
 } from "./errors.js";
 import { encodePriority } from "./priority.js";
-import { callScript, type RedisClient, type ScriptName } from "./scripts.js";
+import { callScript, keyOf, type RedisClient, type ScriptName } from "./scripts.js";
 import { STORAGE_FORMAT } from "./scripts.generated.js";
 import { type Cost, readTask, type Task, writeCost } from "./task.js";
+import { type Look, Wait } from "./wait.js";
 
 const COMMON_ATTEMPTS = 10;
 const NO_LIMIT = 1e12;
@@ -31,6 +32,8 @@ export interface Settings {
   maxAttempts?: number;
   /** Seconds after the first failure; doubled after each one, at most 600. 2 unless it is given. */
   backoff?: number;
+  /** A second connection, such as `await redis.duplicate().connect()`, for pops that wait. */
+  blocking?: RedisClient;
   /** A clock for tests, ms. Never give one to a queue that other programs use. */
   clock?: () => number;
 }
@@ -77,6 +80,7 @@ export class DPQ<P = unknown> {
   readonly #visibility: number;
   readonly #maxAttempts: number;
   readonly #backoff: number;
+  readonly #blocking: RedisClient | undefined;
   readonly #clock: (() => number) | undefined;
 
   /**
@@ -96,6 +100,7 @@ export class DPQ<P = unknown> {
     this.#visibility = milliseconds("visibility", settings.visibility ?? 30, 0.001);
     this.#maxAttempts = attempts(settings.maxAttempts ?? COMMON_ATTEMPTS);
     this.#backoff = milliseconds("backoff", settings.backoff ?? 2) / 1000;
+    this.#blocking = settings.blocking;
     this.#clock = settings.clock;
   }
 
@@ -134,30 +139,57 @@ export class DPQ<P = unknown> {
   }
 
   /**
-   * Leases the best tasks that may run now. It does not wait.
+   * Leases the best tasks that may run now.
    *
    * A task whose payload is no JSON goes to the dead letters.
-   * @param options `most`: up to 1000 tasks, 1 unless it is given; `visibility`: seconds of the
-   *   lease.
+   * @param options `most`: up to 1000 tasks, 1 unless it is given. `visibility`: seconds of the
+   *   lease. `timeout`: seconds to wait for a task, on the connection `blocking`; 0 unless it is
+   *   given.
    * @throws ConfigurationError This client does not know the queue's settings.
    */
-  async pop(options: { most?: number; visibility?: number } = {}): Promise<Popped<P>> {
+  async pop(
+    options: { most?: number; visibility?: number; timeout?: number } = {},
+  ): Promise<Popped<P>> {
     const most = whole("most", options.most ?? 1, 1, MOST_TASKS);
     const ms =
       options.visibility === undefined
         ? this.#visibility
         : milliseconds("visibility", options.visibility, 0.001);
-    const args = [most, ms, REPLY_BYTES, UPKEEP_BATCH, "", 1].map(String);
+    const timeoutMs = milliseconds("timeout", options.timeout ?? 0);
+    if (timeoutMs === 0) {
+      return popped(await this.#take(most, ms, ""));
+    }
+    const blocking = this.#blocking;
+    if (blocking === undefined) {
+      throw new ConfigurationError("a pop waits on the connection `blocking`: give one to DPQ");
+    }
+    const deadline = performance.now() + timeoutMs;
+    let found = await this.#take(most, ms, "-");
+    while (found.tasks.length === 0) {
+      const wait = new Wait(blocking, keyOf(this.name, "wake"), found);
+      if (!(await wait.until(deadline))) {
+        break;
+      }
+      found = await this.#take(most, ms, wait.waiter);
+    }
+    return popped(found);
+  }
+
+  /** Takes tasks, after all upkeep that is due. */
+  async #take(most: number, ms: number, waiter: string): Promise<Look<P>> {
+    const args = [most, ms, REPLY_BYTES, UPKEEP_BATCH, waiter, 1].map(String);
     for (let restored = false; ; ) {
       const reply = listOf(await this.#call("pop", args));
       const first = Number(reply[0]);
       if (first > 0) {
         const tasks = await this.#read(reply, ms);
         if (tasks.length > 0) {
-          return { tasks, wait: null };
+          return { tasks, waitMs: null, nowMs: 0 };
         }
       } else if (first === 0) {
-        return { tasks: [], wait: Number(reply[1]) < 0 ? null : Number(reply[1]) / 1e6 };
+        const waitUs = Number(reply[1]);
+        const waitMs = waitUs < 0 ? null : waitUs / 1000;
+        return { tasks: [], waitMs, nowMs: Number(reply[2]) / 1000 };
       } else if (first === -9 && !restored) {
         restored = true;
         await this.#create("2");
@@ -359,6 +391,10 @@ export class DPQ<P = unknown> {
 
 function claim(task: Task<unknown>, times: CronTimes | undefined): string {
   return times ? `${task.token}\t${times.line}\t${times.ms.join(" ")}` : task.token;
+}
+
+function popped<P>({ tasks, waitMs }: Look<P>): Popped<P> {
+  return { tasks, wait: waitMs === null ? null : waitMs / 1000 };
 }
 
 const PLAIN = new Set(["priority", "max_attempts", "group"]);

@@ -8,6 +8,7 @@ import { ConfigurationError, DPQ, newId } from "../src/index.js";
 import { decodePriority, encodePriority } from "../src/priority.js";
 import { callScript, type ScriptName, textOf } from "../src/scripts.js";
 import { SCRIPTS } from "../src/scripts.generated.js";
+import { Wait } from "../src/wait.js";
 
 test("each script has the hash of its text", () => {
   for (const name of Object.keys(SCRIPTS) as ScriptName[]) {
@@ -70,6 +71,38 @@ test("what is out of its bounds is not sent", async () => {
   for (const name of ["", "{a}b", "a\nb"]) {
     assert.throws(() => new DPQ(redis, name), ConfigurationError);
   }
+});
+
+test("a waiter watches moments, comes at a marker, and gives its moment back", async () => {
+  const sent: string[][] = [];
+  const replies: unknown[] = [];
+  const redis = {
+    sendCommand(command: string[]): Promise<unknown> {
+      sent.push(command);
+      return Promise.resolve(replies.shift() ?? null);
+    },
+  };
+  const look = (waitMs: number | null) => new Wait(redis, "wake", { tasks: [], waitMs, nowMs: 1000 });
+  const called = look(null);
+  replies.push(["wake", "w", "0"]);
+  assert(await called.until(Infinity));
+  assert.equal(called.waiter, "0");
+  assert.deepEqual(sent.map(([name, key]) => [name, key]), [["BZPOPMIN", "wake"]]);
+
+  const timed = look(5);
+  assert(await timed.until(Infinity));
+  assert.equal(timed.waiter, "1005.000");
+
+  const moved = look(9000);
+  replies.push(["wake", "e", 1002.5]);
+  assert(await moved.until(Infinity));
+  assert.equal(moved.waiter, "1002.500");
+
+  sent.length = 0;
+  assert.equal(await look(9000).until(0), false);
+  assert.equal(await look(null).until(0), false);
+  assert.deepEqual(sent, [["ZADD", "wake", "NX", "10000.000", "e"]]);
+  await assert.rejects(new DPQ(redis, "q").pop({ timeout: 1 }), ConfigurationError);
 });
 
 test("an id has 144 random bits, and never 14 characters", () => {

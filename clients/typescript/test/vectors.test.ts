@@ -168,7 +168,7 @@ function told(error: unknown): Record<string, unknown> {
 /** Parts of the protocol that this client has no verb for. */
 function isBeyond({ call: says }: Vector): boolean {
   const many = ((says["tasks"] ?? []) as Json[]).length > 1;
-  return says.verb === "configure" || "unknown" in says || "batch" in says || many;
+  return says.verb === "configure" || "unknown" in says || "batch" in says || "waiter" in says || many;
 }
 
 async function prepare(vector: Vector, keys: Record<string, string[]>, name: string) {
