@@ -277,16 +277,20 @@ VECTORS: dict[str, list[Vector]] = {
             ],
             pop(at=2000),
         ),
-        Vector("the first waiter watches", [*MADE, DELAYED], pop(at=500, waiter="-")),
         Vector(
-            "the second waiter looks later, in case the first is dead",
-            [*MADE, DELAYED, pop(at=500, waiter="-")],
-            pop(at=600, waiter="-"),
+            "no marker has the moment: the waiter watches it",
+            [*ONE, other("pause", 5000, "")],
+            pop(waiter="-"),
         ),
         Vector(
-            "further waiters wait for a marker",
-            [*MADE, DELAYED, pop(at=500, waiter="-"), pop(at=600, waiter="-")],
-            pop(at=700, waiter="-"),
+            "a marker has the moment: the waiter looks later, in case its taker is dead",
+            [*MADE, DELAYED],
+            pop(at=500, waiter="-"),
+        ),
+        Vector(
+            "both moments have their waiters: this one waits for a marker",
+            [*MADE, DELAYED, pop(at=500, waiter="-")],
+            pop(at=600, waiter="-"),
         ),
         Vector(
             "a waiter comes at its moment",
