@@ -22,7 +22,7 @@ const NO_LIMIT = 1e12;
 const INLINE_BYTES = 512;
 const REPLY_BYTES = 4 * 1024 * 1024;
 const UPKEEP_BATCH = 100;
-const MOST_TASKS = 1000;
+const MOST_TASKS = 125; // more would hold up other clients of the server
 
 /** The settings of a client. Durations are seconds. */
 export interface Settings {
@@ -142,7 +142,7 @@ export class DPQ<P = unknown> {
    * Leases the best tasks that may run now.
    *
    * A task whose payload is no JSON goes to the dead letters.
-   * @param options `most`: up to 1000 tasks, 1 unless it is given. `visibility`: seconds of the
+   * @param options `most`: up to 125 tasks, 1 unless it is given. `visibility`: seconds of the
    *   lease. `timeout`: seconds to wait for a task, on the connection `blocking`; 0 unless it is
    *   given.
    * @throws ConfigurationError This client does not know the queue's settings.
@@ -369,7 +369,11 @@ export class DPQ<P = unknown> {
       );
     }
     if (how === "1") {
-      await callScript(this.#redis, this.name, "register", [this.name]);
+      try {
+        await callScript(this.#redis, this.name, "register", [this.name]);
+      } catch {
+        // All queues share the list of names. The queue works without it.
+      }
     }
   }
 

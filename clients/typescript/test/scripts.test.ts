@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { ConfigurationError, DPQ, newId } from "../src/index.js";
 import { decodePriority, encodePriority } from "../src/priority.js";
 import { callScript, type ScriptName, textOf } from "../src/scripts.js";
-import { SCRIPTS } from "../src/scripts.generated.js";
+import { SCRIPTS, STORAGE_FORMAT } from "../src/scripts.generated.js";
 import { Wait } from "../src/wait.js";
 
 test("each script has the hash of its text", () => {
@@ -34,6 +34,26 @@ test("a server that has forgotten a script gets its text; another error passes",
   sent.length = 0;
   await assert.rejects(callScript(redis, "q", "register", ["q"]), /OOM/);
   assert.equal(sent.length, 1);
+});
+
+test("a push makes the queue, also if the list of names cannot be written", async () => {
+  const replies = [[1], ["format", STORAGE_FORMAT], new Error("NOPERM"), [0]];
+  const sent: string[] = [];
+  const redis = {
+    sendCommand(command: string[]): Promise<unknown> {
+      const name = Object.entries(SCRIPTS).find(([, { sha }]) => sha === command[1])?.[0];
+      sent.push(name ?? "");
+      const reply = replies.shift();
+      return reply instanceof Error ? Promise.reject(reply) : Promise.resolve(reply);
+    },
+  };
+  const queue = new DPQ<string>(redis, "q");
+  assert.equal(await queue.push("x", { id: "A" }), "A");
+  assert.deepEqual(sent, ["push", "configure", "register", "push"]);
+  for (const reply of [["format", `${STORAGE_FORMAT}1`], ["order", "lifo"], []]) {
+    replies.push([1], reply);
+    await assert.rejects(queue.push("x"), ConfigurationError);
+  }
 });
 
 test("priorities keep their value, and those that are none are refused", () => {
@@ -67,7 +87,7 @@ test("what is out of its bounds is not sent", async () => {
     await assert.rejects(queue.push("x", options), ConfigurationError, JSON.stringify(options));
   }
   await assert.rejects(queue.push(undefined), ConfigurationError);
-  await assert.rejects(queue.pop({ most: 1001 }), ConfigurationError);
+  await assert.rejects(queue.pop({ most: 126 }), ConfigurationError);
   for (const name of ["", "{a}b", "a\nb"]) {
     assert.throws(() => new DPQ(redis, name), ConfigurationError);
   }
