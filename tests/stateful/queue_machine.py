@@ -783,10 +783,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(twice=rarely)
     def promote(self, twice: bool) -> None:
+        seen_keys = self.eyes.stats().seen_keys
         answer = self.call(twice, self.q.promote)
+        forgotten = seen_keys - self.eyes.stats().seen_keys
         moved = self.model.upkeep(self.now)
         dropped = self.model.trim(self.now, 200)
-        assert answer == (0 if twice else max(moved, dropped))
+        assert answer == (0 if twice else max(moved, dropped, forgotten))
 
     @rule()
     def next_event(self) -> None:
