@@ -158,7 +158,12 @@ Token = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
 Priority = Annotated[
-    float, option("NUMBER", "Higher runs first: any 64-bit int, or float.", parser=number)
+    float,
+    option(
+        "NUMBER",
+        'Higher runs first (lower if the order is "min"): any 64-bit int, or float.',
+        parser=number,
+    ),
 ]
 NewPriority = Annotated[
     float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)

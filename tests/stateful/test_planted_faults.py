@@ -83,6 +83,7 @@ DROPPING = {**PLAIN, "bounds": {"max_waiting": 2, "when_full": "drop_worst"}}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 LIFO = {"limited": False, "kind": {"order": "lifo"}}
+SMALLEST = {"limited": False, "kind": {"order": "min"}}
 THIRDS = {"limited": True, "windows": [[RateLimit(3, 1, 3, slack=0)]], "kind": {}}
 
 
@@ -148,6 +149,9 @@ enter | a closed group lets newcomers lead |
 forget | a removed task keeps its key | rare
 -     redis.call('HDEL', keys, task.key)
 +
+set_priority | a new priority forgets that the smallest runs first | SMALLEST
+- string.find(task.priority, '^%-?0%d')
++ false
 push.lua | LIFO is FIFO | LIFO
 - lifo and 999999999999999 - place or place
 + place
