@@ -142,7 +142,8 @@ class QueueMachine(RuleBasedStateMachine):
             [
                 *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
                 *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
-                *({"fairness": "units"}, {"fairness": "time"}),
+                *({"fairness": "units"}, {"fairness": "time"}, {"order": "min"}),
+                *({"order": "min", "aging": 0.5}, {"order": "min", "fairness": "round_robin"}),
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
@@ -176,6 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.has_looked = False
         self.model = Model(
             lifo=kind.get("order") == "lifo",
+            sign=-1 if kind.get("order") == "min" else 1,
             aging=kind.get("aging", 0),
             in_turn="fairness" in kind,
             by_share=kind.get("fairness") in ("units", "time"),
