@@ -21,7 +21,7 @@ from dpq.model.payload import MAX_PAYLOAD_BYTES
 from dpq.model.validation import MAX_BATCH, MAX_NAME_BYTES, MAX_SECONDS, MAX_TEXT_CHARACTERS
 from dpq.operations.partition import POP_BATCH, PUSH_BATCH, UPKEEP_BATCH
 from dpq.operations.pushing import Options
-from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT
+from dpq.protocol.keys import INLINE_BYTES, MIN_FORMAT, STORAGE_FORMAT
 from dpq.protocol.records import COMMON_ATTEMPTS
 from dpq.protocol.refusals import Code
 from dpq.protocol.scripts import enclosed, script, script_names, sources
@@ -243,7 +243,7 @@ def _table(text: str, name: str) -> dict[str, str]:
 def bounds() -> str:
     """Write the table of bounds."""
     rows = [
-        ("the storage format", f"`{STORAGE_FORMAT}`"),
+        ("the storage format", f"`{STORAGE_FORMAT}`; a queue with the order `min` has `{MIN_FORMAT}`"),
         ("bytes of the name of a queue, a group or a key", f"1 to {MAX_NAME_BYTES}"),
         ("bytes of an id", f"1 to {MAX_NAME_BYTES}, ASCII"),
         ("bytes of a payload", f"{MAX_PAYLOAD_BYTES:,}".replace(",", " ")),

@@ -198,7 +198,7 @@ VECTORS: dict[str, list[Vector]] = {
             push("B", key="k", group="h"),
         ),
         Vector("a full queue", [*ONE, configure("3", max_tasks="1")], push("B")),
-        Vector("another storage format", [*ONE, plain("HSET", "conf", "format", "04")], push("B")),
+        Vector("another storage format", [*ONE, plain("HSET", "conf", "format", "05")], push("B")),
         Vector(
             "another number of partitions", [configure(partition_count="4")], push("A", key="k")
         ),
@@ -299,7 +299,15 @@ VECTORS: dict[str, list[Vector]] = {
         ),
         Vector("a task without a bound of attempts", [*MADE, push("A", max_attempts=None)], pop()),
         Vector("the settings are lost", [*ONE, plain("DEL", "conf")], pop()),
-        Vector("another storage format", [*ONE, plain("HSET", "conf", "format", "04")], pop()),
+        *(
+            Vector(
+                f"the smallest priority first: {first}",
+                [configure(order="min"), push("A", "x", "7"), push("B", "y", first)],
+                pop(),
+            )
+            for first in ("-1.5", "5", str(2**53 + 1 - 2**54), str(-(2**63)))
+        ),
+        Vector("another storage format", [*ONE, plain("HSET", "conf", "format", "05")], pop()),
         Vector("another number of partitions", [configure(partition_count="4")], pop()),
         Vector(
             "a family with another queue",

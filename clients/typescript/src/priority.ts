@@ -46,8 +46,17 @@ export function encodePriority(priority: number | bigint): EncodedPriority {
   return { text, residual: "1", score: undefined };
 }
 
-/** Reads the text of a priority: a number, or a bigint for whole numbers beyond 2^53. */
+/**
+ * Reads the text of a priority: a number, or a bigint for whole numbers beyond 2^53.
+ *
+ * A 0 in front of the digits is of a queue whose smallest number runs first: the text is that of
+ * the negative number.
+ */
 export function decodePriority(text: string): number | bigint {
+  const turned = /^(-?)0(\d.*)$/.exec(text);
+  if (turned) {
+    return decodePriority(turned[1] ? turned[2]! : `-${turned[2]}`);
+  }
   if (!/^-?\d+$/.test(text)) {
     return Number(text);
   }
