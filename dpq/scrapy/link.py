@@ -55,14 +55,14 @@ class Delivery:
         task: The task.
         request: The request that was made of it; None while it waits for the engine.
         status: The status of the last answer; 0 if there was none.
-        error: The error that ends the task as a dead letter; None so far.
+        reason: The reason for which the task ends as a dead letter; "" so far.
         limited: Seconds for which its group closes, and the status that said so; None so far.
     """
 
     task: Task[Any]
     request: Request | None = None
     status: int = 0
-    error: object = None
+    reason: str = ""
     limited: tuple[float, int] | None = None
 
 
@@ -161,8 +161,8 @@ class Link:
         if delivery.limited is not None:
             seconds, status = delivery.limited
             return lambda task: operations.rate_limited(task, seconds, "member", None, status)
-        if delivery.error is not None:
-            return lambda task: operations.bury(task, delivery.error)
+        if delivery.reason:
+            return lambda task: operations.bury(task, delivery.reason)
         return lambda task: operations.ack(task)
 
     # The feeder

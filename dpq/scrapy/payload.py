@@ -86,12 +86,12 @@ def json_form(value: Any, path: str) -> Any:
 
 
 def _headers(request: Request) -> dict[str, list[str]]:
+    given: dict[bytes, list[bytes]] = dict(request.headers)  # `items` looks each name up again
     return {
         _text(name, request.encoding, "headers"): [
-            _text(value, request.encoding, f"headers[{name!r}]")
-            for value in request.headers.getlist(name)
+            _text(value, request.encoding, f"headers[{name!r}]") for value in values
         ]
-        for name in request.headers
+        for name, values in given.items()
     }
 
 

@@ -25,6 +25,7 @@ from dpq.model.errors import ConfigurationError, DPQError, DuplicateTaskError, P
 from dpq.model.rate_headers import limits_in
 from dpq.model.signals import RateLimited
 from dpq.model.task import Push
+from dpq.model.validation import error_line
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.queue.wire import group_name
 from dpq.scrapy.link import Delivery, Link
@@ -145,7 +146,7 @@ class Scheduler:
                 group = self._group(request)
             except PayloadError as error:
                 log.error("%s: task %s: %s", self._options.queue_name, task.id, error)  # noqa: TRY400 - the text says it all
-                delivery.error = error
+                delivery.reason = str(error)
                 link.end(delivery)
                 continue
             if task.group is None and group is not None:
@@ -292,7 +293,7 @@ class Scheduler:
         delivery = self._held.pop(request, None)
         if delivery is not None:
             if self._is_lost_page(delivery):
-                delivery.error = f"HTTP {delivery.status}"
+                delivery.reason = f"HTTP {delivery.status}"
             self._opened.end(delivery)
         remove(request)
 
@@ -335,7 +336,7 @@ class Scheduler:
         """Remember an error that no middleware has handled."""
         delivery = self._held.get(request)
         if delivery and not isinstance(exception, IgnoreRequest) and request.errback is None:
-            delivery.error = exception
+            delivery.reason = error_line(exception)
 
     def _answered(self, response: Response, request: Request) -> None:
         if delivery := self._held.get(request):
@@ -343,11 +344,11 @@ class Scheduler:
 
     def _spider_failed(self, failure: Any, response: Any) -> None:
         if delivery := self._of(response):
-            delivery.error = failure.value
+            delivery.reason = error_line(failure.value)
 
     def _item_failed(self, response: Any, failure: Any) -> None:
         if delivery := self._of(response):
-            delivery.error = failure.value
+            delivery.reason = error_line(failure.value)
 
     def _of(self, response: Any) -> Delivery | None:
         """Return the delivery of an answer or a failure, also if its request is a copy."""
@@ -363,7 +364,7 @@ class Scheduler:
         Such a page is a dead letter, so that it can be replayed.
         """
         settings, status, request = self._crawler.settings, delivery.status, delivery.request
-        if request is None or delivery.error or delivery.limited or request.errback:
+        if request is None or delivery.reason or delivery.limited or request.errback:
             return False
         if str(status) not in map(str, settings.getlist("RETRY_HTTP_CODES")):
             return False
