@@ -84,7 +84,7 @@ class Listener(Protocol):
 
 @dataclass
 class _Outbox:
-    """What is not sent yet, in order."""
+    """The calls that are not sent yet, in order."""
 
     pushes: list[tuple[Push[Any], Request]] = field(default_factory=list)
     ends: list[tuple[Task[Any], End]] = field(default_factory=list)

@@ -162,4 +162,5 @@ def _kind(path: Any) -> type[Request]:
         raise PayloadError(f"_class is {path!r}, which cannot be loaded: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, Request)):
         raise PayloadError(f"_class is {path!r}: it must be a class of requests")
-    return kind
+    found: type[Request] = kind
+    return found

@@ -228,7 +228,7 @@ async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, hos
                     assert answer.status == 200
 
 
-@pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp"])
+@pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp", "scrapy"])
 def test_a_missing_extra(name):
     """`import dpq` loads none of the clients, and the error of a missing one says what to do."""
     program = (
