@@ -239,7 +239,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _MODULES = (
-    *("aiohttp", "httpx", "httpx2", "metrics", "otel", "requests", "scrapy"),
+    *("aiohttp", "httpx", "httpx2", "metrics", "otel", "requests"),
     *("scheduler", "server", "tasks", "testing"),
 )
 """Modules that are attributes after `import dpq` alone, as `dpq.testing`."""

@@ -12,9 +12,9 @@ import scrapy
 from scrapy.crawler import CrawlerProcess
 
 
-class Tree(scrapy.Spider):  # type: ignore[misc, unused-ignore]
+class Tree(scrapy.Spider):
     name = "tree"
-    start_urls = (sys.argv[1],)
+    start_urls = [sys.argv[1]]  # noqa: RUF012 - as Scrapy has it
 
     def parse(self, response: Any) -> Iterator[Any]:
         yield from response.follow_all(css="a")
