@@ -1,10 +1,10 @@
 """What does a crawl of several spiders lose when one is killed, and how does it meet a limit?
 
 A host on this machine has 400 pages, and answers 20 requests in any second; to others it says 429,
-with `Retry-After: 1`. Two spiders crawl it. After a third of the pages, when both have asked for 20,
-one of them is killed (SIGKILL), and a third spider begins. The schedulers are `dpq.scrapy` and scrapy-redis, with the
-settings that their documents name. A page is lost if no callback ever saw it. A request is repeated
-if the host had answered its page before.
+with `Retry-After: 1`. Two spiders crawl it. After a third of the pages one of them is killed
+(SIGKILL), once it has asked 20 times, and a third spider begins. The schedulers are `dpq.scrapy`
+and scrapy-redis, with the settings that their documents name. A page is lost if no callback ever
+saw it. A request is repeated if the host had answered its page before.
 """
 
 import json

@@ -152,7 +152,7 @@ class Scheduler:
             if task.group is None and group is not None:
                 self._move(delivery, request)
                 continue
-            request.meta[OURS] = {"id": task.id, "attempt": task.attempt}
+            request.meta[OURS] = {"id": task.id, "attempt": task.attempt, "member": task.member}
             delivery.request = request
             self._held[request] = delivery
             self._taken += 1

@@ -4,6 +4,7 @@ Several spiders run in one event loop, each with an engine and a scheduler of it
 """
 
 import asyncio
+import itertools
 import json
 import logging
 import subprocess
@@ -15,16 +16,20 @@ from typing import Any
 
 import pytest
 from kit.hosts import Answers, Host
+from redis.exceptions import ConnectionError as RedisConnectionError
 from support import PATIENCE_S, wait_for
 
 import dpq
 from dpq import DPQ, ConfigurationError
+from dpq.transport.session_async import AsyncQueueSession
 
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
 
 from scrapy.crawler import AsyncCrawlerRunner  # noqa: E402
 from scrapy.exceptions import CloseSpider  # noqa: E402
 from scrapy.http import HtmlResponse, Response  # noqa: E402
+
+from dpq.scrapy import link  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -409,6 +414,33 @@ async def test_a_spider_may_wait_for_ever(crawls):
     crawls.q.push({"url": "http://a.example/7"})
     (stats,) = await crawl
     assert stats["finish_reason"] == "pushed"
+
+
+def test_an_outage_loses_no_request(crawls, monkeypatch):
+    """What the server did not take is sent again, in its order, and the crawl comes to its end."""
+    monkeypatch.setattr(link, "RETRY_SECONDS", 0.01)
+    run_all, calls = AsyncQueueSession.run_all, itertools.count()
+
+    async def away(self: Any, operations: Any) -> Any:
+        if next(calls) % 2 == 0:
+            raise RedisConnectionError("away")
+        return await run_all(self, operations)
+
+    monkeypatch.setattr(AsyncQueueSession, "run_all", away)
+    (stats,) = crawls.run(Tree)
+    assert sorted(crawls.items, key=int) == PAGES
+    assert stats["scheduler/enqueued/dpq"] == crawls.q.stats().acked == 15
+
+
+async def test_requests_wait_for_room_in_a_full_queue(crawls, caplog, monkeypatch):
+    """A bound of the queue drops no request: the spider says so, and goes on once there is room."""
+    monkeypatch.setattr(link, "RETRY_SECONDS", 0.01)
+    crawls.q.set_bounds(max_tasks=1)
+    crawl = asyncio.create_task(crawls.begin(Tree))
+    await until(lambda: "requests wait for room" in caplog.text)
+    crawls.q.set_bounds(max_tasks=0)
+    await crawl
+    assert set(crawls.items) == set(PAGES)
 
 
 def test_a_wrong_setting_stops_the_start(crawls):
