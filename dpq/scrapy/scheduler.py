@@ -1,22 +1,17 @@
 """The scheduler that Scrapy's engine asks: it answers at once, and leaves all I/O to the link.
 
 The engine calls `enqueue_request`, `next_request` and `has_pending_requests`. Scrapy has no signal
-for the end of a request, so the scheduler hooks into two places of the engine. The first is the
-call by which the engine forgets a request: its callback has ended and its items are through the
-pipelines. The second is the list of downloader middlewares: a limit is heard before the middleware
-that retries. If Scrapy has no such place, the spider does not start.
+for the end of a request, so the scheduler hooks into the engine (`hooks`).
 """
 
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from scrapy import Request, Spider, signals
-from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
@@ -28,6 +23,7 @@ from dpq.model.task import Push
 from dpq.model.validation import error_line
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.queue.wire import group_name
+from dpq.scrapy.hooks import hook_into, is_lost_page
 from dpq.scrapy.link import Delivery, Link
 from dpq.scrapy.options import read_options
 from dpq.scrapy.payload import OURS, payload_of, request_of
@@ -253,30 +249,9 @@ class Scheduler:
     # What happens to a request
 
     def _hook(self) -> None:
-        """Hook into the engine, and connect to Scrapy's signals.
-
-        Raises:
-            ConfigurationError: This version of Scrapy has not what is needed.
-        """
-        engine = self._crawler.engine
-        slot = getattr(engine, "_slot", None)
-        methods = getattr(getattr(engine.downloader, "middleware", None), "methods", None)
-        if slot is None or not hasattr(slot, "remove_request") or methods is None:
-            from scrapy import __version__
-
-            raise ConfigurationError(
-                f"Scrapy {__version__} has no ExecutionEngine._slot.remove_request or no "
-                "Downloader.middleware.methods: dpq.scrapy was tested with 2.13 to 2.19"
-            )
-        vars(slot)["remove_request"] = partial(self._forgotten, slot.remove_request)
-        responses: deque[Callable[..., Any]] = methods["process_response"]
-        retries = (
-            n
-            for n, method in enumerate(responses)
-            if isinstance(getattr(method, "__self__", None), RetryMiddleware)
+        hook_into(
+            self._crawler.engine, self._forgotten, self._process_response, self._process_exception
         )
-        responses.insert(next(retries, len(responses)), self._process_response)
-        methods["process_exception"].append(self._process_exception)  # the last one that is asked
         for handler, signal in (
             (self._answered, signals.response_received),
             (self._spider_failed, signals.spider_error),
@@ -292,7 +267,10 @@ class Scheduler:
         """
         delivery = self._held.pop(request, None)
         if delivery is not None:
-            if self._is_lost_page(delivery):
+            settled = delivery.reason or delivery.limited
+            if not settled and is_lost_page(
+                request, delivery.status, self._crawler.settings, self._spider
+            ):
                 delivery.reason = f"HTTP {delivery.status}"
             self._opened.end(delivery)
         remove(request)
@@ -357,24 +335,6 @@ class Scheduler:
             return self._held.get(request) if request is not None else None
         id_ = request.meta.get(OURS, {}).get("id")
         return next((each for each in self._held.values() if each.task.id == id_), None)
-
-    def _is_lost_page(self, delivery: Delivery) -> bool:
-        """Return True if the answer is an error that Scrapy has retried in vain, and nobody took.
-
-        Such a page is a dead letter, so that it can be replayed.
-        """
-        settings, status, request = self._crawler.settings, delivery.status, delivery.request
-        if request is None or delivery.reason or delivery.limited or request.errback:
-            return False
-        if str(status) not in map(str, settings.getlist("RETRY_HTTP_CODES")):
-            return False
-        if request.meta.get("handle_httpstatus_all") or settings.getbool("HTTPERROR_ALLOW_ALL"):
-            return False
-        of_spider = getattr(self._spider, "handle_httpstatus_list", None)
-        allowed = request.meta.get("handle_httpstatus_list", of_spider)
-        if allowed is None:
-            allowed = settings.getlist("HTTPERROR_ALLOWED_CODES")
-        return str(status) not in map(str, allowed)
 
     def _idle(self) -> None:
         """Keep the spider open while it is to wait for tasks.

@@ -7,20 +7,25 @@ import asyncio
 import itertools
 import json
 import logging
+import re
+import shlex
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.hosts import Answers, Host
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import PATIENCE_S, wait_for
+from typer.testing import CliRunner
 
 import dpq
 from dpq import DPQ, ConfigurationError
+from dpq.cli import app
 from dpq.transport.session_async import AsyncQueueSession
 
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
@@ -30,6 +35,8 @@ from scrapy.exceptions import CloseSpider  # noqa: E402
 from scrapy.http import HtmlResponse, Response  # noqa: E402
 
 from dpq.scrapy import link  # noqa: E402
+
+ROOT = Path(dpq.__file__).parents[1]
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -42,11 +49,13 @@ class Site:
 
     Attributes:
         came: The path of each request, with its monotonic time.
+        slow: Seconds that the answers of some paths take.
     """
 
     def __init__(self, pages: dict[str, Answer] | None = None) -> None:
         self.pages = pages or {}
         self.came: list[tuple[str, float]] = []
+        self.slow: dict[str, float] = {}
 
     @property
     def paths(self) -> list[str]:
@@ -96,7 +105,7 @@ class Handler:
         return cls(crawler)
 
     async def download_request(self, request: Any) -> Response:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.site.slow.get(request.url.split("/", 3)[3], 0))
         return self.site.answer(request)
 
     async def close(self) -> None:
@@ -149,7 +158,7 @@ class Crawls:
             "TWISTED_REACTOR_ENABLED": False,
             "TELNETCONSOLE_ENABLED": False,
             "EXTENSIONS": {"scrapy.extensions.remote_control.RemoteControl": None},
-            "DOWNLOAD_HANDLERS": {"http": Handler, "https": None, "ftp": None},
+            "DOWNLOAD_HANDLERS": {"http": Handler, "https": Handler, "ftp": None},
             "ITEM_PIPELINES": {Items: 1},
             "SITE": self.site,
             "KEPT": self.items,
@@ -276,7 +285,7 @@ class Twice(Tree):
         yield {"page": response.url.rpartition("/")[2]}
 
 
-def test_a_page_is_asked_once_unless_the_spider_insists(crawls):
+def test_a_page_is_asked_once_unless_the_spider_insists(crawls, caplog):
     """`dont_filter` asks again; a start page is asked in each crawl, or with a setting once."""
     (stats,) = crawls.run(Twice)
     assert Counter(crawls.site.paths) == {"0": 1, "14": 3, "14#part": 1}
@@ -285,7 +294,10 @@ def test_a_page_is_asked_once_unless_the_spider_insists(crawls):
     (stats,) = crawls.run(Tree)  # the links of page 0 are new, its start page is asked again
     assert sorted(crawls.site.paths, key=int) == [each for each in PAGES if each != "14"]
     crawls.site.came.clear()
+    caplog.set_level(logging.INFO, "dpq.scrapy")
+    assert "nothing to do" not in caplog.text
     (stats,) = crawls.run(Tree, DPQ_START_ONCE=True)
+    assert "nothing to do: all requests were seen before" in caplog.text
     assert (crawls.site.paths, stats["finish_reason"]) == ([], "finished")
     assert stats["dupefilter/filtered"] == 1
     crawls.run(Tree, DPQ_FLUSH_ON_START=True)
@@ -343,10 +355,10 @@ def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls)
     q.push("http://b.example/14", 7)
     q.push({"url": "http://b.example/1", "job": 7})
     q.push({"url": "http://b.example/12"}, -1, group="b.example")
-    crawls.run(Tree, DPQ_START_ONCE=True, DPQ_LIMITS={"b.example": "20/s"})
+    crawls.run(Tree, DPQ_START_ONCE=True, DPQ_LIMITS={"b.example": "300/h,moving"})
     assert set(crawls.site.paths) == set(PAGES)
     granted = next(each for each in q.limits() if each.group == "b.example")
-    assert granted.windows
+    assert granted.granted == (3,)
     assert crawls.site.paths.count("13") == crawls.site.paths.count("14") == 2  # of both hosts
     (dead,) = q.dead.list()
     assert "job" in dead.reason
@@ -366,6 +378,7 @@ class Ending(Tree):
 
 def test_a_spider_that_ends_early_gives_back_what_it_holds(crawls):
     """What was not begun is ready for others at once, uncounted."""
+    crawls.site.slow = dict.fromkeys(("11", "12", "13"), 0.5)  # meanwhile the next ones are taken
     crawls.q.push_many(
         dpq.Push({"url": f"http://a.example/{n}"}, group="a.example") for n in range(10, 15)
     )
@@ -417,18 +430,25 @@ async def test_a_spider_may_wait_for_ever(crawls):
 
 
 def test_an_outage_loses_no_request(crawls, monkeypatch):
-    """What the server did not take is sent again, in its order, and the crawl comes to its end."""
+    """What the server did not take is sent again. A page is acked behind the requests it led to."""
     monkeypatch.setattr(link, "RETRY_SECONDS", 0.01)
     run_all, calls = AsyncQueueSession.run_all, itertools.count()
 
     async def away(self: Any, operations: Any) -> Any:
         if next(calls) % 2 == 0:
             raise RedisConnectionError("away")
-        return await run_all(self, operations)
+        results = await run_all(self, operations)
+        counts = crawls.q.stats()
+        if counts.acked < 15:
+            left.append(crawls.q.size())
+        return results
 
+    left: list[int] = []
     monkeypatch.setattr(AsyncQueueSession, "run_all", away)
     (stats,) = crawls.run(Tree)
     assert sorted(crawls.items, key=int) == PAGES
+    assert 0 not in left, "a kill at that moment would lose the rest of the crawl"
+    assert left
     assert stats["scheduler/enqueued/dpq"] == crawls.q.stats().acked == 15
 
 
@@ -448,6 +468,34 @@ def test_a_wrong_setting_stops_the_start(crawls):
     with pytest.raises(ConfigurationError, match="DPQ_LIMITS"):
         crawls.run(Tree, DPQ_LIMITS={"*": {"speed": 3}})
     assert crawls.site.came == []
+
+
+def test_what_the_page_for_users_shows_runs(crawls):
+    """Its settings are taken, and `dpq push` feeds a spider."""
+    text = (ROOT / "docs" / "scrapy.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    shown: dict[str, Any] = {}
+    exec(block, shown)  # noqa: S102 - our own document
+    for line in commands.replace("--queue books", f"--queue {crawls.q.queue_name}").splitlines():
+        result = CliRunner().invoke(app, shlex.split(line)[1:], env={"DPQ_URL": crawls.url})
+        assert result.exit_code == 0, result.output
+    more = {name: shown[name] for name in ("SCHEDULER", "DPQ_LIMITS")}
+    crawls.run(Shop, **more)
+    assert crawls.items == ["7", {"job": 7}]
+    assert {each.group for each in crawls.q.limits()} >= {"*", "shop.example"}
+
+
+class Shop(Tree):
+    """Has no start of its own, and a callback that the document names."""
+
+    start_urls = ()
+
+    def parse(self, response: Any) -> Any:
+        yield {"page": response.url.rpartition("/")[2]}
+
+    def parse_item(self, response: Any) -> Any:
+        yield {"page": {"job": response.meta["job"]}}
 
 
 class Pages(Answers):
