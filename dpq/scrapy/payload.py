@@ -10,7 +10,7 @@ import base64
 import binascii
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from scrapy import Request, Spider
 from scrapy.utils.misc import load_object
@@ -148,19 +148,19 @@ def request_of(payload: Any, priority: float, spider: Spider) -> Request:
     parts["priority"] = math.trunc(priority)
     try:
         return request_from_dict(parts, spider=spider)
-    except (TypeError, AttributeError) as error:  # a part of the wrong type
+    except (TypeError, ValueError, AttributeError) as error:  # a part of the wrong type or form
         raise PayloadError(f"the payload is no request: {error}") from error
 
 
 def _kind(path: Any) -> type[Request]:
     """Return the class of a request by its path; raise PayloadError unless it is one."""
-    if path is None:
-        return Request
+    kind: Any = Request
     try:
-        kind = load_object(path)
+        if path is not None:
+            kind = load_object(path)
     except (ImportError, NameError, TypeError, ValueError) as error:
         raise PayloadError(f"_class is {path!r}, which cannot be loaded: {error}") from error
-    if not (isinstance(kind, type) and issubclass(kind, Request)):
+    is_request = isinstance(kind, type) and issubclass(kind, Request)
+    if not is_request:
         raise PayloadError(f"_class is {path!r}: it must be a class of requests")
-    found: type[Request] = kind
-    return found
+    return cast("type[Request]", kind)

@@ -113,7 +113,7 @@ NO_REQUESTS: list[tuple[Any, str]] = [
 def test_a_payload_that_is_no_request_says_why(case):
     """A payload from elsewhere never runs as something else."""
     payload, text = case
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(PayloadError, match=text):
         request_of(payload, 0, SPIDER)
 
 
