@@ -67,7 +67,7 @@ ALL = (
         "imports",
     ),
 )
-NAMED = ("ten_million", "peers", "tracing")
+NAMED = ("ten_million", "peers", "scrapy", "tracing")
 """Benchmarks that run only when they are named: long, much memory, or programs of others."""
 
 

@@ -46,7 +46,7 @@ ROOMS = [
     {"operations", "transport"},
     {"queue"},
     {"worker", "registry"},
-    {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp"},
+    {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp", "scrapy"},
     {""},  # dpq itself: the public names
     {"views", "batch"},
     {"metrics"},

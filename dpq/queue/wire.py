@@ -52,6 +52,7 @@ _WAYS_OUT = {
     "httpx2": "`pip install 'httpx2>=2'`",
     "requests": "`pip install 'requests>=2.32'`",
     "aiohttp": "`pip install 'aiohttp>=3.12'`",
+    "scrapy": "`pip install 'scrapy>=2.13'`",
 }
 
 

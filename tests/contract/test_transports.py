@@ -228,17 +228,17 @@ async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, hos
                     assert answer.status == 200
 
 
-@pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp"])
+@pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp", "scrapy"])
 def test_a_missing_extra(name):
     """`import dpq` loads none of the clients, and the error of a missing one says what to do."""
     program = (
-        "import sys\n"
+        "import importlib, sys\n"
         f"sys.modules[{name!r}] = None\n"
         "import dpq\n"
         "dpq.DPQ\n"
         "assert not {'httpx', 'httpx2', 'aiohttp'} & {m for m, v in sys.modules.items() if v}\n"
         "try:\n"
-        f"    dpq.{name}\n"
+        f"    importlib.import_module('dpq.{name}')\n"
         "except ImportError as error:\n"
         "    print(error)\n"
     )

@@ -1,0 +1,325 @@
+"""The link of a spider to its queue: two asyncio tasks in the event loop of Scrapy.
+
+The feeder pops tasks while the spider has room, and waits for them on the server. The writer sends
+new requests and the ends of deliveries. It sends an end only when all requests that came before it
+are stored. So if a spider is killed, a page and the requests that it led to are never both lost.
+The scheduler calls the link, and hears of news by `Listener`.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from redis.exceptions import RedisError
+from scrapy import Request
+
+from dpq.model.errors import (
+    DPQError,
+    LeaseLostError,
+    NotConfirmedError,
+    QueueFullError,
+)
+from dpq.model.log_fields import fields
+from dpq.model.task import Push, Task
+from dpq.protocol.command import Steps
+from dpq.queue.inside import leases_of, operations_of, session_of
+from dpq.queue.queue_async import AsyncDPQ
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+"""Seconds between two looks whether the queue is empty: acks of other spiders wake no waiter."""
+
+RETRY_SECONDS = 1.0
+"""Seconds until a call is made again that the server did not answer, or that had no room."""
+
+CLOSE_SECONDS = 30.0
+"""Seconds that a closing spider tries to send what it has: else its leases run out."""
+
+AT_ONCE = 500
+"""The most operations in one round trip: a larger reply would hold up the reactor."""
+
+End = Callable[[Task[Any]], Steps[Any]]
+"""The operation that ends a delivery."""
+
+
+@dataclass(eq=False)
+class Delivery:
+    """A task that this spider holds.
+
+    Attributes:
+        task: The task.
+        request: The request that was made of it; None while it waits for the engine.
+        status: The status of the last answer; 0 if there was none.
+        reason: The reason for which the task ends as a dead letter; "" so far.
+        limited: Seconds for which its group closes, and the status that said so; None so far.
+    """
+
+    task: Task[Any]
+    request: Request | None = None
+    status: int = 0
+    reason: str = ""
+    limited: tuple[float, int] | None = None
+
+
+class Listener(Protocol):
+    """The part of the scheduler that hears what has happened."""
+
+    def wake(self) -> None:
+        """Tell the engine that there is a task, or that none is left."""
+
+    def stored(self) -> None:
+        """Count a request that was stored."""
+
+    def dropped(self, request: Request, error: Exception) -> None:
+        """Hear of a request that was not stored: it was seen before, or refused."""
+
+    def lease_lost(self) -> None:
+        """Count a page that another spider has by now."""
+
+
+@dataclass
+class _Outbox:
+    """The calls that are not sent yet, in order."""
+
+    pushes: list[tuple[Push[Any], Request]] = field(default_factory=list)
+    ends: list[tuple[Task[Any], End]] = field(default_factory=list)
+    calls: list[Callable[[], Any]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.pushes or self.ends or self.calls)
+
+
+class Link:
+    """The tasks of one spider, and what it sends.
+
+    Attributes:
+        waiting: The deliveries that the engine has not asked for yet, best first.
+        held: The number of deliveries that are not ended, waiting ones included.
+        drained: True if the queue had no live task, and nothing has come since.
+        drained_at: When that was found, monotonic seconds.
+    """
+
+    def __init__(self, queue: AsyncDPQ[Any], most: int, listener: Listener) -> None:
+        self._queue, self._most, self._listener = queue, most, listener
+        self.waiting: deque[Delivery] = deque()
+        self.held = 0
+        self.drained = False
+        self.drained_at = 0.0
+        self._outbox = _Outbox()
+        self._sending = False
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._feeder: asyncio.Task[None] | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._closing = False
+        self._said_full = 0.0
+
+    def start(self) -> None:
+        """Begin to take tasks and to send."""
+        create = asyncio.get_running_loop().create_task
+        self._feeder = create(self._feed(), name="dpq-feeder")
+        self._writer = create(self._write(), name="dpq-writer")
+
+    # What the scheduler calls; none of these waits
+
+    def check(self, push: Push[Any]) -> None:
+        """Raise ConfigurationError or PayloadError if the queue would refuse a push."""
+        operations_of(self._queue).push(push)
+
+    def push(self, push: Push[Any], request: Request) -> None:
+        """Store a request soon."""
+        self._outbox.pushes.append((push, request))
+        self.drained = False
+        self._news.set()
+
+    def end(self, delivery: Delivery) -> None:
+        """End a delivery soon, after all requests that were pushed before."""
+        self._send_end(delivery, self._end_of(delivery))
+
+    def give_back(self, delivery: Delivery) -> None:
+        """Release a delivery soon, uncounted."""
+        self._send_end(delivery, lambda task: operations_of(self._queue).release(task, 0, None))
+
+    def _send_end(self, delivery: Delivery, end: End) -> None:
+        self.held -= 1
+        self._outbox.ends.append((delivery.task, end))
+        self._room.set()
+        self._news.set()
+
+    def call(self, call: Callable[[], Any]) -> None:
+        """Call a coroutine function soon, before the ends of deliveries."""
+        self._outbox.calls.append(call)
+        self._news.set()
+
+    def _end_of(self, delivery: Delivery) -> End:
+        operations = operations_of(self._queue)
+        if delivery.limited is not None:
+            seconds, status = delivery.limited
+            return lambda task: operations.rate_limited(task, seconds, "member", None, status)
+        if delivery.reason:
+            return lambda task: operations.bury(task, delivery.reason)
+        return lambda task: operations.ack(task)
+
+    # The feeder
+
+    async def _feed(self) -> None:
+        while True:
+            try:
+                await self._take()
+            except RedisError as error:
+                self._tell_away(error)
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception:  # the spider would hang without a feeder
+                log.exception("%s: cannot take tasks, next try soon", self._queue.queue_name)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _take(self) -> None:
+        """Take tasks for the room that is left, and wait for the first one at most a second."""
+        if self.held >= self._most:
+            self._room.clear()
+            await self._room.wait()
+        tasks = await self._queue.pop_many(self._most - self.held, LOOK_SECONDS)
+        if not tasks:
+            await self._look_for_end()
+            return
+        leases_of(self._queue).hold(tasks, self._queue.default_visibility)
+        self.held += len(tasks)
+        self.drained = False
+        self.waiting.extend(map(Delivery, tasks))
+        self._listener.wake()
+
+    async def _look_for_end(self) -> None:
+        """Look whether any live task is left, once this spider has nothing to do or to send."""
+        if self._is_idle() and not await self._queue.size() and self._is_idle():
+            if not self.drained:
+                self.drained, self.drained_at = True, time.monotonic()
+            self._listener.wake()
+
+    def _is_idle(self) -> bool:
+        return not (self.held or self._outbox or self._sending)
+
+    # The writer
+
+    async def _write(self) -> None:
+        while self._outbox or not self._closing:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self._flush()
+                await self._look_for_end()
+            except Exception as error:  # the spider would hang without a writer
+                if isinstance(error, QueueFullError):
+                    self._tell_full(error)
+                elif isinstance(error, RedisError):
+                    self._tell_away(error)
+                else:
+                    log.exception("%s: cannot send, next try soon", self._queue.queue_name)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._news.set()
+
+    async def _flush(self) -> None:
+        """Send all there is, and what comes meanwhile."""
+        while out := self._outbox:
+            self._outbox, self._sending = _Outbox(), True
+            try:
+                await self._push_all(out)
+                await self._call_all(out)
+                await self._end_all(out)
+            finally:  # what is left stands before what came meanwhile
+                self._outbox = _Outbox(
+                    out.pushes + self._outbox.pushes,
+                    out.ends + self._outbox.ends,
+                    out.calls + self._outbox.calls,
+                )
+                self._sending = False
+
+    async def _push_all(self, out: _Outbox) -> None:
+        """Store the pushes; raise the error of one that has to wait, which stays in `out`."""
+        while chunk := out.pushes[:AT_ONCE]:
+            push = operations_of(self._queue).push
+            results = await session_of(self._queue).run_all([push(each) for each, _ in chunk])
+            later, reason = [], None
+            for pushed, result in zip(chunk, results, strict=True):
+                if isinstance(result, QueueFullError) or (
+                    isinstance(result, Exception) and not isinstance(result, DPQError)
+                ):
+                    later.append(pushed)
+                    reason = result
+                elif isinstance(result, DPQError) and not isinstance(result, NotConfirmedError):
+                    self._listener.dropped(pushed[1], result)
+                else:
+                    self._listener.stored()
+            out.pushes[: len(chunk)] = later
+            if reason is not None:
+                raise reason
+
+    async def _call_all(self, out: _Outbox) -> None:
+        while out.calls:
+            try:
+                await out.calls[0]()
+            except DPQError as error:
+                log.warning("%s: %s", self._queue.queue_name, error)
+            del out.calls[0]
+
+    async def _end_all(self, out: _Outbox) -> None:
+        leases = leases_of(self._queue)
+        while chunk := out.ends[:AT_ONCE]:
+            for task, _ in chunk:
+                leases.let_go(task)
+            results = await session_of(self._queue).run_all([end(task) for task, end in chunk])
+            for (task, _), result in zip(chunk, results, strict=True):
+                if isinstance(result, LeaseLostError):
+                    self._listener.lease_lost()
+                    about = fields("lease_lost", queue=self._queue.queue_name, task_id=task.id)
+                    log.warning(
+                        "%s: lease of task %s lost before its page was done",
+                        *(self._queue.queue_name, task.id),
+                        extra=about,
+                    )
+                elif isinstance(result, DPQError):
+                    log.warning("%s: %s", self._queue.queue_name, result)
+                elif isinstance(result, Exception):
+                    raise result
+            del out.ends[: len(chunk)]
+
+    def _tell_away(self, error: RedisError) -> None:
+        log.warning(
+            "%s: the server does not answer, next try in %g s: %s",
+            *(self._queue.queue_name, RETRY_SECONDS, error),
+        )
+
+    def _tell_full(self, error: QueueFullError) -> None:
+        if time.monotonic() - self._said_full >= 60 or not self._said_full:
+            self._said_full = time.monotonic()
+            log.warning("%s: requests wait for room: %s", self._queue.queue_name, error)
+
+    # The end
+
+    async def close(self) -> None:
+        """Give back what was not begun, send what is left, and close the queue.
+
+        If the server does not answer within `CLOSE_SECONDS`, the leases run out by themselves.
+        """
+        feeder, writer = self._feeder, self._writer
+        if feeder is None or writer is None:  # it was not started
+            return
+        feeder.cancel()
+        await asyncio.wait((feeder,))
+        while self.waiting:
+            self.give_back(self.waiting.popleft())
+        self._closing = True
+        self._news.set()
+        try:
+            await asyncio.wait_for(writer, CLOSE_SECONDS)
+        except TimeoutError:
+            log.error(  # noqa: TRY400 - the timeout says nothing more
+                "%s: the server does not answer: %d new requests are lost, and %d pages will be "
+                "fetched again when their leases end",
+                *(self._queue.queue_name, len(self._outbox.pushes), len(self._outbox.ends)),
+            )
+        await self._queue.close()

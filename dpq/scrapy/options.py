@@ -1,0 +1,97 @@
+"""The settings of a Scrapy project that the scheduler reads. No I/O."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpq.model.errors import ConfigurationError
+
+WHOLE_QUEUE = ""
+"""The name in `DPQ_LIMITS` under which the limit of the whole queue stands."""
+
+UNBOUNDED = 100
+"""The most requests that a spider holds if `CONCURRENT_REQUESTS` is 0, which is no bound."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The checked settings of one spider.
+
+    Attributes:
+        url: The server (`DPQ_URL`).
+        queue_name: The queue (`DPQ_QUEUE`); the spider's name unless said.
+        limits: The limits by group, as arguments of `set_limit` (`DPQ_LIMITS`).
+        unique_for: Seconds for which a page is not fetched again (`DPQ_UNIQUE_FOR`); for ever
+            unless said; None if only while its task is stored.
+        start_once: False: a start request with `dont_filter` is fetched once more if its page was
+            fetched before (`DPQ_START_ONCE`).
+        idle_seconds: Seconds that a spider waits in an empty queue before it ends
+            (`DPQ_IDLE_BEFORE_CLOSE`).
+        flush: Whether the queue is emptied at the start (`DPQ_FLUSH_ON_START`).
+        most: The most requests that a spider holds (`CONCURRENT_REQUESTS`).
+        more: Further arguments of `AsyncDPQ` (`DPQ_OPTIONS`).
+    """
+
+    url: str
+    queue_name: str
+    limits: dict[str | None, dict[str, Any]]
+    unique_for: float | None
+    start_once: bool
+    idle_seconds: float
+    flush: bool
+    most: int
+    more: dict[str, Any]
+
+
+def read_options(settings: Any, spider_name: str) -> Options:
+    """Read the settings of a crawler.
+
+    Raises:
+        ConfigurationError: A setting is missing or wrong. The text names it.
+    """
+    url = settings.get("DPQ_URL")
+    if not url or not isinstance(url, str):
+        raise ConfigurationError(
+            f"DPQ_URL is {url!r}: name the server in settings.py, as in "
+            'DPQ_URL = "redis://localhost"'
+        )
+    unique_for = _seconds(settings, "DPQ_UNIQUE_FOR", math.inf)
+    concurrent = int(settings.getint("CONCURRENT_REQUESTS"))
+    return Options(
+        url=url,
+        queue_name=settings.get("DPQ_QUEUE") or spider_name,
+        limits=_limits(settings.getdict("DPQ_LIMITS")),
+        unique_for=unique_for or None,
+        start_once=settings.getbool("DPQ_START_ONCE"),
+        idle_seconds=_seconds(settings, "DPQ_IDLE_BEFORE_CLOSE", 0),
+        flush=settings.getbool("DPQ_FLUSH_ON_START"),
+        most=min(concurrent, 1000) if concurrent > 0 else UNBOUNDED,
+        more=dict(settings.getdict("DPQ_OPTIONS")),
+    )
+
+
+def _seconds(settings: Any, name: str, default: float) -> float:
+    """Read seconds; `inf`, as text of the command line too, is for ever."""
+    given = settings.get(name, default)
+    try:
+        seconds = float(given)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not seconds >= 0:
+        raise ConfigurationError(f"{name} is {given!r}: it must be seconds from 0 up, or inf")
+    return seconds
+
+
+def _limits(given: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+    """Read limits: a text, a list, a number for each second, or the arguments of `set_limit`."""
+    limits: dict[str | None, dict[str, Any]] = {}
+    for slot, limit in given.items():
+        if isinstance(limit, Mapping):
+            named = dict(limit)
+        elif isinstance(limit, (int, float)):
+            named = {"rate": limit, "per": 1}
+        else:
+            named = {"rate": limit}
+        limits[None if slot == WHOLE_QUEUE else slot] = named
+    return limits

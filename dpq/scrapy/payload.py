@@ -1,0 +1,166 @@
+"""Requests of Scrapy as JSON payloads, and payloads as requests. No I/O.
+
+The scheduler writes each request that it stores, and reads each task that it gets. People and other
+programs push payloads, too: `{"url": "https://a.example/"}` is one, and so is the address alone.
+
+    {"url": "https://a.example/7", "callback": "parse_page", "meta": {"depth": 1}}
+"""
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from scrapy import Request, Spider
+from scrapy.utils.misc import load_object
+from scrapy.utils.request import request_from_dict
+
+from dpq.model.errors import PayloadError
+
+OURS = "dpq"
+"""The key of `meta` under which a request says which task it is. It is never stored."""
+
+_BLANK = Request("data:,").to_dict()
+"""The values that a request has unless it says otherwise: they are not stored."""
+
+_BESIDE = frozenset({"url", "priority"})
+"""Parts of a request that are stored in another way: always, and as the task's priority."""
+
+_NAMES = frozenset({*_BLANK, "_class"})
+
+
+def payload_of(request: Request, spider: Spider) -> dict[str, Any]:
+    """Write a request as a payload.
+
+    Tuples become lists. Callbacks and errbacks are methods of the spider, and stored by name.
+
+    Raises:
+        PayloadError: A part of the request has no JSON form. The text names the part.
+    """
+    try:
+        parts = request.to_dict(spider=spider)
+    except ValueError as error:
+        raise PayloadError(f"{error}: a queue keeps callbacks by the name of a method") from error
+    meta = {name: value for name, value in parts["meta"].items() if name != OURS}
+    parts |= {
+        "meta": meta,
+        "headers": _headers(request),
+        "body": _body(request.body, request.encoding),
+    }
+    blank = _BLANK | {"headers": {}, "body": ""}
+    try:
+        kept = {
+            name: json_form(value, name)
+            for name, value in parts.items()
+            if name not in _BESIDE and value != blank.get(name)
+        }
+    except RecursionError as error:
+        raise PayloadError("a part of the request contains itself, or is too deep") from error
+    return {"url": request.url, **kept}
+
+
+def json_form(value: Any, path: str) -> Any:
+    """Return a value as JSON types alone; `path` is its name for people, as in `meta['page']`.
+
+    Raises:
+        PayloadError: It has no JSON form that is read back as the same value.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)  # selectors return a subclass
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise PayloadError(f"{path} has the key {key!r}: keys of JSON are text")
+        return {str(key): json_form(each, f"{path}[{key!r}]") for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_form(each, f"{path}[{index}]") for index, each in enumerate(value)]
+    kind = f"{value!r}" if isinstance(value, float) else f"a {type(value).__name__}"
+    raise PayloadError(f"{path} is {kind}: a queue keeps JSON alone")
+
+
+def _headers(request: Request) -> dict[str, list[str]]:
+    given: dict[bytes, list[bytes]] = dict(request.headers)  # `items` looks each name up again
+    return {
+        _text(name, request.encoding, "headers"): [
+            _text(value, request.encoding, f"headers[{name!r}]") for value in values
+        ]
+        for name, values in given.items()
+    }
+
+
+def _text(raw: bytes, encoding: str, path: str) -> str:
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise PayloadError(f"{path} is {raw!r}: that is no text in {encoding}") from error
+
+
+def _body(raw: bytes, encoding: str) -> str | dict[str, str]:
+    """Return a body as text if the same bytes can be made of it, else as base64."""
+    try:
+        text = raw.decode(encoding)
+        if text.encode(encoding) == raw:
+            return text
+    except UnicodeError:
+        pass
+    return {"base64": base64.b64encode(raw).decode("ascii")}
+
+
+def request_of(payload: Any, priority: float, spider: Spider) -> Request:
+    """Read a payload as a request of a spider.
+
+    Args:
+        payload: An address, or a mapping with `url` and other parts of a request.
+        priority: The priority of the task. A fraction is cut off: Scrapy has whole numbers.
+        spider: The spider whose methods the callbacks are.
+
+    Raises:
+        PayloadError: It is no request: the text says which part is wrong.
+    """
+    if isinstance(payload, str):
+        payload = {"url": payload}
+    if not isinstance(payload, dict) or not isinstance(payload.get("url"), str):
+        raise PayloadError("the payload is no request: it has no 'url'")
+    parts = dict(payload)
+    kind = _kind(parts.get("_class"))
+    names = _NAMES.union(kind.attributes)
+    if unknown := sorted(map(str, parts.keys() - names)):
+        raise PayloadError(f"the payload has {', '.join(unknown)}: no request has that")
+    body = parts.get("body")
+    if isinstance(body, dict):
+        try:
+            parts["body"] = base64.b64decode(body["base64"], validate=True)
+        except (KeyError, TypeError, binascii.Error) as error:
+            raise PayloadError("'body' is neither text nor {'base64': ...}") from error
+    for name in ("callback", "errback"):
+        method = parts.get(name)
+        if method is not None and not callable(getattr(spider, str(method), None)):
+            raise PayloadError(
+                f"{name} is {method!r}: the spider {spider.name!r} has no such method"
+            )
+    parts["priority"] = math.trunc(priority)
+    try:
+        return request_from_dict(parts, spider=spider)
+    except (TypeError, ValueError, AttributeError) as error:  # a part of the wrong type or form
+        raise PayloadError(f"the payload is no request: {error}") from error
+
+
+def _kind(path: Any) -> type[Request]:
+    """Return the class of a request by its path; raise PayloadError unless it is one."""
+    kind: Any = Request
+    try:
+        if path is not None:
+            kind = load_object(path)
+    except (ImportError, NameError, TypeError, ValueError) as error:
+        raise PayloadError(f"_class is {path!r}, which cannot be loaded: {error}") from error
+    is_request = isinstance(kind, type) and issubclass(kind, Request)
+    if not is_request:
+        raise PayloadError(f"_class is {path!r}: it must be a class of requests")
+    return cast("type[Request]", kind)

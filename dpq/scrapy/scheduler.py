@@ -1,0 +1,347 @@
+"""The scheduler that Scrapy's engine asks: it answers at once, and leaves all I/O to the link.
+
+The engine calls `enqueue_request`, `next_request` and `has_pending_requests`. Scrapy has no signal
+for the end of a request, so the scheduler hooks into the engine (`hooks`).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from scrapy import Request, Spider, signals
+from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_from_coro
+
+from dpq.model.errors import ConfigurationError, DPQError, DuplicateTaskError, PayloadError
+from dpq.model.rate_headers import limits_in
+from dpq.model.signals import RateLimited
+from dpq.model.task import Push
+from dpq.model.validation import error_line
+from dpq.queue.queue_async import AsyncDPQ
+from dpq.queue.wire import group_name
+from dpq.scrapy.hooks import hook_into, is_lost_page
+from dpq.scrapy.link import Delivery, Link
+from dpq.scrapy.options import read_options
+from dpq.scrapy.payload import OURS, payload_of, request_of
+
+log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """The scheduler of one spider: `SCHEDULER = "dpq.scrapy.Scheduler"`.
+
+    Each request is a task. Its group is the download slot, its priority that of the request, and
+    its key the fingerprint. The lease is kept until the page is done.
+    """
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> "Scheduler":
+        """Make the scheduler of a crawler, as Scrapy does.
+
+        Raises:
+            ConfigurationError: A setting is missing or wrong.
+        """
+        return cls(crawler)
+
+    def __init__(self, crawler: Any) -> None:
+        self._crawler = crawler
+        self._spider: Spider = crawler.spider
+        self._options = read_options(crawler.settings, self._spider.name)
+        self._held: dict[Request, Delivery] = {}
+        self._link: Link | None = None
+        self._taken = 0
+        self._seen = 0
+
+    # The engine's questions
+
+    def open(self, spider: Spider) -> Any:
+        """Connect to the queue; the engine waits for the result.
+
+        Raises:
+            ConfigurationError: Scrapy runs without asyncio.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ConfigurationError(
+                "dpq.scrapy needs asyncio: leave TWISTED_REACTOR as Scrapy sets it, "
+                '"twisted.internet.asyncioreactor.AsyncioSelectorReactor"'
+            ) from error
+        self._spider = spider
+        return deferred_from_coro(self._open())
+
+    async def _open(self) -> None:
+        options = self._options
+        queue: AsyncDPQ[Any] = AsyncDPQ.from_url(options.url, options.queue_name, **options.more)
+        self._queue = queue
+        try:
+            if options.flush:
+                await queue.purge()
+            for group, limit in options.limits.items():
+                try:
+                    await queue.set_limit(group=group, **limit)
+                except TypeError as error:
+                    raise ConfigurationError(f"DPQ_LIMITS[{group!r}]: {error}") from error
+            if size := await queue.size():
+                log.info("%s: resuming a crawl: %d requests", options.queue_name, size)
+            self._hook()
+        except BaseException:
+            await queue.close()
+            raise
+        self._link = Link(queue, options.most, self)
+        self._link.start()
+
+    def close(self, reason: str) -> Any:
+        """Give back what was not begun, and send the rest; the engine waits for the result."""
+        if self._link is None:  # it did not open
+            return None
+        if self._seen and not self._taken:
+            log.info(
+                "%s: nothing to do: all requests were seen before. DPQ_FLUSH_ON_START = True, "
+                "`dpq purge` or another DPQ_QUEUE begins a new crawl",
+                self._options.queue_name,
+            )
+        for delivery in self._held.values():  # the engine has ended none of them
+            self._link.give_back(delivery)
+        self._held.clear()
+        return deferred_from_coro(self._link.close())
+
+    def has_pending_requests(self) -> bool:
+        """Return True while the queue has any live task, here or elsewhere."""
+        return self._link is not None and not self._link.drained
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Store a request soon; False if it cannot be stored.
+
+        The request of a page that met a limit comes here, too: its task goes back by itself.
+        """
+        held = self._held.get(request)
+        if held is not None and held.limited is not None:
+            return True
+        try:
+            push = self._push_of(request)
+            self._opened.check(push)
+        except DPQError as error:
+            self._refuse(request, error)
+            return False
+        self._opened.push(push, request)
+        return True
+
+    def next_request(self) -> Request | None:
+        """Return the best request that may run now; None if there is none yet."""
+        link = self._opened
+        while link.waiting:
+            delivery = link.waiting.popleft()
+            task = delivery.task
+            try:
+                request = request_of(task.payload, task.priority, self._spider)
+                group = self._group(request)
+            except PayloadError as error:
+                log.error("%s: task %s: %s", self._options.queue_name, task.id, error)  # noqa: TRY400 - the text says it all
+                delivery.reason = str(error)
+                link.end(delivery)
+                continue
+            if task.group is None and group is not None:
+                self._move(delivery, request)
+                continue
+            request.meta[OURS] = {"id": task.id, "attempt": task.attempt, "member": task.member}
+            delivery.request = request
+            self._held[request] = delivery
+            self._taken += 1
+            self._count("scheduler/dequeued/dpq", "scheduler/dequeued")
+            return request
+        return None
+
+    @property
+    def _opened(self) -> Link:
+        if self._link is None:
+            raise ConfigurationError("the scheduler is not open")
+        return self._link
+
+    # Requests as tasks
+
+    def _group(self, request: Request) -> str | None:
+        return group_name(str(self._crawler.engine.downloader.get_slot_key(request)))
+
+    def _key(self, request: Request) -> str:
+        key: str = self._crawler.request_fingerprinter.fingerprint(request).hex()
+        return key
+
+    def _push_of(self, request: Request, payload: Any = None) -> Push[Any]:
+        """Make the push of a request.
+
+        A start request with `dont_filter`, which Scrapy itself sets, is stored once at a time:
+        several spiders start with the same. One that was seen before is fetched again.
+        """
+        more: dict[str, Any] = {}
+        again = request.dont_filter
+        begins = OURS not in request.meta and request.meta.get("is_start_request")
+        if not again or begins:
+            more = {"key": self._key(request), "unique_for": self._options.unique_for}
+            anew = again and not self._options.start_once
+            more["on_duplicate"] = "update" if anew else "error"
+        return Push(
+            payload_of(request, self._spider) if payload is None else payload,
+            request.priority,
+            group=self._group(request),
+            **more,
+        )
+
+    def _move(self, delivery: Delivery, request: Request) -> None:
+        """Put a task that was pushed without a group into that of its slot, whose limit holds.
+
+        It was pushed by hand or by another program, so it is fetched also if it was seen before.
+        """
+        task = delivery.task
+        key: str | None = self._key(request)
+        if task.key == key:  # the new task cannot have it before the end of this one
+            key = None
+        push = Push(
+            task.payload,
+            task.priority,
+            group=self._group(request),
+            key=key,
+            unique_for=self._options.unique_for if key else None,
+            on_duplicate="update" if key else "keep",
+        )
+        self._opened.push(push, request)
+        self._opened.end(delivery)
+
+    def _refuse(self, request: Request, error: DPQError) -> None:
+        log.error("%s: %s refused: %s", self._options.queue_name, request, error)
+        self._count("scheduler/unserializable")
+
+    # What the link tells
+
+    def wake(self) -> None:
+        """Let the engine ask for requests, and look whether the spider is idle, soon."""
+        slot = getattr(self._crawler.engine, "_slot", None)
+        if slot is not None:
+            slot.nextcall.schedule()
+
+    def stored(self) -> None:
+        """Count a request that was stored."""
+        self._count("scheduler/enqueued/dpq", "scheduler/enqueued")
+
+    def dropped(self, request: Request, error: Exception) -> None:
+        """Count a request that was seen before, or refused, and tell Scrapy."""
+        if isinstance(error, DuplicateTaskError):
+            self._seen += 1
+            self._count("dupefilter/filtered")
+        elif isinstance(error, DPQError):
+            self._refuse(request, error)
+        self._crawler.signals.send_catch_log(
+            signals.request_dropped, request=request, spider=self._spider
+        )
+
+    def lease_lost(self) -> None:
+        """Count a page whose lease was lost."""
+        self._count("dpq/lease_lost")
+
+    def _count(self, *names: str) -> None:
+        for name in names:
+            self._crawler.stats.inc_value(name)
+
+    # What happens to a request
+
+    def _hook(self) -> None:
+        hook_into(
+            self._crawler.engine, self._forgotten, self._process_response, self._process_exception
+        )
+        for handler, signal in (
+            (self._answered, signals.response_received),
+            (self._spider_failed, signals.spider_error),
+            (self._item_failed, signals.item_error),
+            (self._idle, signals.spider_idle),
+        ):
+            self._crawler.signals.connect(handler, signal=signal)
+
+    def _forgotten(self, remove: Callable[[Request], None], request: Request) -> None:
+        """End the task of a request that the engine has done with, then let the engine forget it.
+
+        The end comes first: a closing engine closes the scheduler as soon as it holds no request.
+        """
+        delivery = self._held.pop(request, None)
+        if delivery is not None:
+            settled = delivery.reason or delivery.limited
+            if not settled and is_lost_page(
+                request, delivery.status, self._crawler.settings, self._spider
+            ):
+                delivery.reason = f"HTTP {delivery.status}"
+            self._opened.end(delivery)
+        remove(request)
+
+    def _process_response(
+        self, request: Request, response: Response, spider: Any = None
+    ) -> Request | Response:
+        """Hear a limit: close the group for all spiders, and end the request without a callback."""
+        if "cached" in response.flags:
+            return response
+        delivery = self._held.get(request)
+        headers = [(name, value) for name, all_ in response.headers.items() for value in all_]
+        limited = RateLimited.from_headers(response.status, headers)
+        if limited is None:
+            if limits_in(headers):  # the host says what is left
+                of = request if delivery is None else delivery.task
+                told = self._group(request) if isinstance(of, Request) else of
+                observe = partial(
+                    self._queue.observe, told, status=response.status, headers=headers
+                )
+                self._opened.call(observe)
+            return response
+        self._count("dpq/rate_limited", f"dpq/rate_limited/{response.status}")
+        seconds = limited.retry_after
+        if delivery is None or request.meta.get("dont_retry"):
+            # robots.txt, a file of a media pipeline, or the spider wants to see the answer.
+            if group := self._group(request):
+                self._opened.call(partial(self._queue.delay_group, group, seconds))
+            return response
+        log.info(
+            "%s: %s from %s: the group %r is closed for %g s",
+            *(self._options.queue_name, response.status, request.url),
+            *(delivery.task.group, seconds),
+        )
+        delivery.limited = seconds, response.status
+        return request  # the engine hands it to enqueue_request
+
+    def _process_exception(
+        self, request: Request, exception: Exception, spider: Any = None
+    ) -> None:
+        """Remember an error that no middleware has handled."""
+        delivery = self._held.get(request)
+        if delivery and not isinstance(exception, IgnoreRequest) and request.errback is None:
+            delivery.reason = error_line(exception)
+
+    def _answered(self, response: Response, request: Request) -> None:
+        if delivery := self._held.get(request):
+            delivery.status = response.status
+
+    def _spider_failed(self, failure: Any, response: Any) -> None:
+        if delivery := self._of(response):
+            delivery.reason = error_line(failure.value)
+
+    def _item_failed(self, response: Any, failure: Any) -> None:
+        if delivery := self._of(response):
+            delivery.reason = error_line(failure.value)
+
+    def _of(self, response: Any) -> Delivery | None:
+        """Return the delivery of an answer or a failure, also if its request is a copy."""
+        request = getattr(response, "request", None)
+        if request is None or request in self._held:
+            return self._held.get(request) if request is not None else None
+        id_ = request.meta.get(OURS, {}).get("id")
+        return next((each for each in self._held.values() if each.task.id == id_), None)
+
+    def _idle(self) -> None:
+        """Keep the spider open while it is to wait for tasks.
+
+        Raises:
+            DontCloseSpider: The queue was not empty for long enough.
+        """
+        link = self._opened
+        if not link.drained or time.monotonic() - link.drained_at < self._options.idle_seconds:
+            raise DontCloseSpider

@@ -1,0 +1,564 @@
+"""Scrapy crawls through a queue: real spiders and engines, and answers that need no network.
+
+Several spiders run in one event loop, each with an engine and a scheduler of its own.
+"""
+
+import asyncio
+import itertools
+import json
+import logging
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.hosts import Answers, Host
+from redis.exceptions import ConnectionError as RedisConnectionError
+from support import PATIENCE_S, wait_for
+from typer.testing import CliRunner
+
+import dpq
+from dpq import DPQ, ConfigurationError
+from dpq.cli import app
+from dpq.transport.session_async import AsyncQueueSession
+
+scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
+
+from scrapy.crawler import AsyncCrawlerRunner  # noqa: E402
+from scrapy.exceptions import CloseSpider  # noqa: E402
+from scrapy.http import HtmlResponse, Response  # noqa: E402
+
+from dpq.scrapy import link  # noqa: E402
+
+ROOT = Path(dpq.__file__).parents[1]
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+Answer = Callable[[Any, int], Response | None]
+"""The answer to a request, None for a page; the number: how often the page was asked before."""
+
+
+class Site:
+    """Answers requests by path, and notes when each came: Scrapy's download handler is one of it.
+
+    Attributes:
+        came: The path of each request, with its monotonic time.
+        slow: Seconds that the answers of some paths take.
+    """
+
+    def __init__(self, pages: dict[str, Answer] | None = None) -> None:
+        self.pages = pages or {}
+        self.came: list[tuple[str, float]] = []
+        self.slow: dict[str, float] = {}
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.came]
+
+    def answer(self, request: Any) -> Response:
+        """Answer at once: a tree of 15 pages, `/0` to `/14`, unless told otherwise."""
+        path = request.url.split("/", 3)[3]
+        before = self.paths.count(path)
+        self.came.append((path, time.monotonic()))
+        if path in self.pages and (given := self.pages[path](request, before)) is not None:
+            return given
+        number = int(path) if path.isdecimal() else 15
+        return page(request, *(n for n in (2 * number + 1, 2 * number + 2) if n < 15))
+
+
+def page(request: Any, *links: object) -> Response:
+    """A page with links."""
+    body = "".join(f'<a href="/{each}">x</a>' for each in links)
+    return HtmlResponse(request.url, body=body, encoding="utf-8", request=request)
+
+
+def status(code: int, **headers: str) -> Answer:
+    """An answer of a status, the first time that a page is asked; then a page."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def answer(request: Any, before: int) -> Response | None:
+        return None if before else Response(request.url, code, headers=named, request=request)
+
+    return answer
+
+
+def always(code: int) -> Answer:
+    return lambda request, before: Response(request.url, code, request=request)
+
+
+class Handler:
+    """Scrapy's way to the site of the test."""
+
+    lazy = False
+
+    def __init__(self, crawler: Any) -> None:
+        self.site: Site = crawler.settings["SITE"]
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> "Handler":
+        return cls(crawler)
+
+    async def download_request(self, request: Any) -> Response:
+        await asyncio.sleep(self.site.slow.get(request.url.split("/", 3)[3], 0))
+        return self.site.answer(request)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Tree(scrapy.Spider):
+    """Follows all links, and makes an item of each page."""
+
+    name = "tree"
+    start_urls = ("http://a.example/0",)
+
+    def parse(self, response: Any) -> Any:
+        yield {"page": response.url.rpartition("/")[2]}
+        yield from response.follow_all(css="a")
+
+
+class Items:
+    """A pipeline that keeps the items of all spiders of a test."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> "Items":
+        made = cls()
+        made.kept = crawler.settings["KEPT"]
+        return made
+
+    def process_item(self, item: Any) -> Any:
+        self.kept.append(item["page"])
+        return item
+
+
+class Crawls:
+    """Runs spiders over the test's queue.
+
+    Attributes:
+        site: The site that they crawl.
+        items: The items of all spiders.
+    """
+
+    def __init__(self, q: DPQ[Any], url: str) -> None:
+        self.q, self.url = q, url
+        self.site = Site()
+        self.items: list[str] = []
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        return {
+            "SCHEDULER": "dpq.scrapy.Scheduler",
+            "DPQ_URL": self.url,
+            "DPQ_QUEUE": self.q.queue_name,
+            "TWISTED_REACTOR_ENABLED": False,
+            "TELNETCONSOLE_ENABLED": False,
+            "EXTENSIONS": {"scrapy.extensions.remote_control.RemoteControl": None},
+            "DOWNLOAD_HANDLERS": {"http": Handler, "https": Handler, "ftp": None},
+            "ITEM_PIPELINES": {Items: 1},
+            "SITE": self.site,
+            "KEPT": self.items,
+            **more,
+        }
+
+    async def begin(self, *spiders: Any, **more: Any) -> list[dict[str, Any]]:
+        runner = AsyncCrawlerRunner(self.settings(**more))
+        crawlers = [runner.create_crawler(spider) for spider in spiders]
+        await asyncio.gather(*(runner.crawl(each) for each in crawlers))
+        return [each.stats.get_stats() for each in crawlers]
+
+    def run(self, *spiders: Any, **more: Any) -> list[dict[str, Any]]:
+        """Run spiders side by side to their end; the statistics of each."""
+        return asyncio.run(asyncio.wait_for(self.begin(*spiders, **more), 120))
+
+
+@pytest.fixture
+def crawls(live: DPQ[Any], server: Any) -> Crawls:
+    return Crawls(live, server.url)
+
+
+def total(stats: list[dict[str, Any]], name: str) -> int:
+    return sum(each.get(name, 0) for each in stats)
+
+
+PAGES = [str(n) for n in range(15)]
+
+
+def test_spiders_share_a_crawl_and_both_end(crawls):
+    """Each page is fetched once, whichever spider found it; the queue is empty at the end."""
+    stats = crawls.run(Tree, Tree)
+    assert sorted(set(crawls.items), key=int) == PAGES
+    asked = Counter(crawls.site.paths)
+    assert asked.pop("0") <= 2  # a start request of Scrapy is fetched also if it was seen
+    assert set(asked.values()) == {1}
+    assert [each["finish_reason"] for each in stats] == ["finished"] * 2
+    for name in ("scheduler/dequeued/dpq", "scheduler/dequeued"):
+        assert total(stats, name) == len(crawls.site.paths)
+    assert total(stats, "scheduler/enqueued/dpq") >= 15
+    assert crawls.q.size() == len(crawls.q.dead.list()) == 0
+
+
+@pytest.mark.parametrize(("code", "name"), [(429, "Retry_After_Ms"), (503, "Retry_After_Ms")])
+def test_a_limit_closes_the_group_and_is_no_retry(crawls, code, name):
+    """The callback and Scrapy's retries never hear of it; nobody asks the host before its time."""
+    crawls.site.pages["0"] = status(code, **{name: "300"})
+    stats = crawls.run(Tree, Tree, CONCURRENT_REQUESTS=1)
+    first, again = (at for path, at in crawls.site.came[:2])
+    assert crawls.site.paths[:2] == ["0", "0"]
+    assert again - first >= 0.29
+    assert sorted(set(crawls.items), key=int) == PAGES
+    assert total(stats, f"dpq/rate_limited/{code}") == 1
+    assert total(stats, "retry/count") == 0
+    counts = crawls.q.stats()
+    assert (counts.deferred, counts.failed, counts.dead) == (1, 0, 0)
+
+
+def test_an_error_without_a_time_is_retried_by_scrapy(crawls):
+    """A 503 that says no time closes nothing: Scrapy's own retries are requests of the queue."""
+    crawls.site.pages |= {"0": status(503), "1": always(500)}
+    (stats,) = crawls.run(Tree, RETRY_TIMES=1)
+    assert crawls.site.paths.count("0") == crawls.site.paths.count("1") == 2
+    assert stats["retry/count"] == 2
+    assert "dpq/rate_limited" not in stats
+    assert [each.reason for each in crawls.q.dead.list()] == ["HTTP 500"]
+
+
+class Failing(Tree):
+    """A spider whose pages 1 to 5 end in different ways."""
+
+    handle_httpstatus_list = (418,)
+
+    def parse(self, response: Any) -> Any:
+        yield from super().parse(response)
+        if response.url.endswith("/0"):
+            errback = {"errback": self.failed}
+            yield scrapy.Request("http://a.example/refused", **errback)
+            yield scrapy.Request("http://a.example/gone")
+            yield scrapy.Request("http://a.example/item", self.unkept)
+            yield scrapy.Request("http://a.example/teapot", self.enough)
+        if response.url.endswith("/1"):
+            raise KeyError("of the callback")
+
+    def failed(self, failure: Any) -> Any:
+        yield {"page": "errback"}
+
+    def unkept(self, response: Any) -> Any:
+        yield {"no": "page"}
+
+    def enough(self, response: Any) -> Any:
+        yield {"page": "teapot"}
+
+
+def refuse(request: Any, before: int) -> Response:
+    raise ConnectionRefusedError(request.url)
+
+
+def test_a_page_that_fails_is_a_dead_letter_with_its_reason(crawls):
+    """Scrapy logs it and goes on; here it can be replayed. An errback or a callback handles it."""
+    crawls.site.pages = {"refused": refuse, "gone": refuse, "teapot": always(418)}
+    crawls.run(Failing, RETRY_EXCEPTIONS=[])
+    dead = {each.payload["url"][17:]: each.reason for each in crawls.q.dead.list()}
+    assert dead.keys() == {"1", "gone", "item"}
+    assert dead["1"] == "KeyError: 'of the callback'"
+    assert dead["gone"] == "ConnectionRefusedError: http://a.example/gone"
+    assert dead["item"] == "KeyError: 'page'"
+    assert {"errback", "teapot"} <= set(crawls.items)
+    crawls.site.pages.clear()
+    crawls.q.dead.replay(where=lambda each: "gone" in each.payload["url"])
+    crawls.run(Tree, DPQ_START_ONCE=True)
+    assert crawls.site.paths[-1] == "gone"
+    assert len(crawls.q.dead.list()) == 2
+
+
+class Twice(Tree):
+    """Asks for the same page in several ways."""
+
+    def parse(self, response: Any) -> Any:
+        if response.url.endswith("/0"):
+            for dont_filter in (False, False, True, True):
+                yield response.follow("/14", dont_filter=dont_filter)
+            yield scrapy.Request("http://b.example/14#part", self.parse)
+        yield {"page": response.url.rpartition("/")[2]}
+
+
+def test_a_page_is_asked_once_unless_the_spider_insists(crawls, caplog):
+    """`dont_filter` asks again; a start page is asked in each crawl, or with a setting once."""
+    (stats,) = crawls.run(Twice)
+    assert Counter(crawls.site.paths) == {"0": 1, "14": 3, "14#part": 1}
+    assert stats["dupefilter/filtered"] == 1
+    crawls.site.came.clear()
+    (stats,) = crawls.run(Tree)  # the links of page 0 are new, its start page is asked again
+    assert sorted(crawls.site.paths, key=int) == [each for each in PAGES if each != "14"]
+    crawls.site.came.clear()
+    caplog.set_level(logging.INFO, "dpq.scrapy")
+    assert "nothing to do" not in caplog.text
+    (stats,) = crawls.run(Tree, DPQ_START_ONCE=True)
+    assert "nothing to do: all requests were seen before" in caplog.text
+    assert (crawls.site.paths, stats["finish_reason"]) == ([], "finished")
+    assert stats["dupefilter/filtered"] == 1
+    crawls.run(Tree, DPQ_FLUSH_ON_START=True)
+    assert Counter(crawls.site.paths) == Counter(PAGES)
+
+
+class Unfit(Tree):
+    def parse(self, response: Any) -> Any:
+        yield response.follow("/13", lambda response: None)
+        yield response.follow("/14", meta={"socket": object()})
+        yield response.follow("/12", priority=2**70)
+        yield {"page": "0"}
+
+
+def test_a_request_that_is_no_json_is_refused_by_name(crawls, caplog):
+    """The log names the request and the part, and the crawl goes on."""
+    (stats,) = crawls.run(Unfit)
+    assert stats["scheduler/unserializable"] == 3
+    assert crawls.site.paths == ["0"]
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    for text in ("a.example/14> refused: meta['socket'] is a object", "/13> refused: ", "priority"):
+        assert any(text in each for each in told), (text, told)
+
+
+class Slow:
+    """A pipeline that looks at the queue while it has an item."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> "Slow":
+        made = cls()
+        made.look, made.seen = crawler.settings["LOOK"], crawler.settings["KEPT"]
+        return made
+
+    async def process_item(self, item: Any) -> Any:
+        await asyncio.sleep(0.05)  # the writer has time to send what it should not
+        self.seen.append(self.look())
+        return item
+
+
+def test_a_lease_is_kept_until_the_items_are_out(crawls):
+    """While a pipeline works, the task is leased; so a kill would not lose the item."""
+    crawls.run(
+        Tree,
+        ITEM_PIPELINES={Slow: 1},
+        LOOK=lambda: crawls.q.stats().invisible,
+        CONCURRENT_REQUESTS=1,
+    )
+    assert crawls.items == [1] * 15
+
+
+def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls):
+    """An address alone is enough, without a group: the task moves to that of its host."""
+    q = crawls.q
+    q.push({"url": "http://b.example/13"}, 5)
+    q.push("http://b.example/14", 7)
+    q.push({"url": "http://b.example/1", "job": 7})
+    q.push("no address")
+    q.push({"url": "http://b.example/12"}, -1, group="b.example")
+    crawls.run(Tree, DPQ_START_ONCE=True, DPQ_LIMITS={"b.example": "300/h,moving"})
+    assert set(crawls.site.paths) == set(PAGES)
+    granted = next(each for each in q.limits() if each.group == "b.example")
+    assert granted.granted == (3,)
+    assert crawls.site.paths.count("13") == crawls.site.paths.count("14") == 2  # of both hosts
+    dead = sorted(each.reason for each in q.dead.list())
+    assert "has job" in dead[0]
+    assert "no%20address" in dead[1]
+    crawls.site.came.clear()
+    q.push({"url": "http://b.example/13"})  # whoever pushes a page wants it, seen or not
+    crawls.run(Tree, DPQ_START_ONCE=True)
+    assert crawls.site.paths == ["13"]
+
+
+class Ending(Tree):
+    """Ends at the first page."""
+
+    def parse(self, response: Any) -> Any:
+        yield from response.follow_all(css="a")
+        raise CloseSpider("enough")
+
+
+def test_a_spider_that_ends_early_gives_back_what_it_holds(crawls):
+    """What was not begun is ready for others at once, uncounted."""
+    crawls.site.slow = dict.fromkeys(("11", "12", "13"), 0.5)  # meanwhile the next ones are taken
+    crawls.q.push_many(
+        dpq.Push({"url": f"http://a.example/{n}"}, group="a.example") for n in range(10, 15)
+    )
+    (stats,) = crawls.run(Ending, CONCURRENT_REQUESTS=4)
+    assert stats["finish_reason"] == "enough"
+    counts = crawls.q.stats()
+    assert (counts.invisible, counts.failed, counts.expired_leases) == (0, 0, 0)
+    assert counts.ready + counts.waiting + len(crawls.site.paths) >= 6
+    crawls.run(Tree)
+    assert set(crawls.site.paths) == set(PAGES)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; the test's own time is the bound."""
+    while not condition():  # noqa: ASYNC110 - other programs do not set an event
+        await asyncio.sleep(0.01)
+
+
+async def test_a_spider_waits_while_any_task_lives(crawls):
+    """Neither a delayed task nor one that another consumer holds lets it end."""
+    q = crawls.q
+    q.push({"url": "http://a.example/13"}, delay=0.4, group="a.example")
+    q.push({"url": "http://a.example/14"}, group="other")
+    held = q.pop().task
+    crawl = asyncio.create_task(crawls.begin(Tree))
+    await until(lambda: "13" in crawls.site.paths)
+    await asyncio.sleep(0.1)
+    assert not crawl.done()
+    q.release(held)
+    await crawl
+    assert set(crawls.site.paths) == set(PAGES)
+
+
+class Waiting(Tree):
+    def parse(self, response: Any) -> Any:
+        if response.url.endswith("/7"):
+            raise CloseSpider("pushed")
+
+
+async def test_a_spider_may_wait_for_ever(crawls):
+    """With a setting it stays in an empty queue, and hears of a new task at once."""
+    crawl = asyncio.create_task(crawls.begin(Waiting, DPQ_IDLE_BEFORE_CLOSE="inf"))
+    await until(lambda: crawls.q.stats().acked == 1)
+    await asyncio.sleep(0.2)
+    assert not crawl.done()
+    crawls.q.push({"url": "http://a.example/7"})
+    (stats,) = await crawl
+    assert stats["finish_reason"] == "pushed"
+
+
+def test_an_outage_loses_no_request(crawls, monkeypatch):
+    """What the server did not take is sent again. A page is acked behind the requests it led to."""
+    monkeypatch.setattr(link, "RETRY_SECONDS", 0.01)
+    run_all, calls = AsyncQueueSession.run_all, itertools.count()
+
+    async def away(self: Any, operations: Any) -> Any:
+        if next(calls) % 2 == 0:
+            raise RedisConnectionError("away")
+        results = await run_all(self, operations)
+        counts = crawls.q.stats()
+        if counts.acked < 15:
+            left.append(crawls.q.size())
+        return results
+
+    left: list[int] = []
+    monkeypatch.setattr(AsyncQueueSession, "run_all", away)
+    (stats,) = crawls.run(Tree)
+    assert sorted(crawls.items, key=int) == PAGES
+    assert 0 not in left, "a kill at that moment would lose the rest of the crawl"
+    assert left
+    assert stats["scheduler/enqueued/dpq"] == crawls.q.stats().acked == 15
+
+
+async def test_requests_wait_for_room_in_a_full_queue(crawls, caplog, monkeypatch):
+    """A bound of the queue drops no request: the spider says so, and goes on once there is room."""
+    monkeypatch.setattr(link, "RETRY_SECONDS", 0.01)
+    crawls.q.set_bounds(max_tasks=1)
+    crawl = asyncio.create_task(crawls.begin(Tree))
+    await until(lambda: "requests wait for room" in caplog.text)
+    crawls.q.set_bounds(max_tasks=0)
+    await crawl
+    assert set(crawls.items) == set(PAGES)
+
+
+def test_a_wrong_setting_stops_the_start(crawls):
+    """A spider with a limit that is none does not run without it."""
+    with pytest.raises(ConfigurationError, match="DPQ_LIMITS"):
+        crawls.run(Tree, DPQ_LIMITS={"*": {"speed": 3}})
+    assert crawls.site.came == []
+
+
+def test_what_the_page_for_users_shows_runs(crawls):
+    """Its settings are taken, and `dpq push` feeds a spider."""
+    text = (ROOT / "docs" / "scrapy.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    shown: dict[str, Any] = {}
+    exec(block, shown)  # noqa: S102 - our own document
+    for line in commands.replace("--queue books", f"--queue {crawls.q.queue_name}").splitlines():
+        result = CliRunner().invoke(app, shlex.split(line)[1:], env={"DPQ_URL": crawls.url})
+        assert result.exit_code == 0, result.output
+    more = {name: shown[name] for name in ("SCHEDULER", "DPQ_LIMITS")}
+    crawls.run(Shop, **more)
+    assert crawls.items == ["7", {"job": 7}]
+    assert {each.group for each in crawls.q.limits()} >= {"*", "shop.example"}
+
+
+class Shop(Tree):
+    """Has no start of its own, and a callback that the document names."""
+
+    start_urls = ()
+
+    def parse(self, response: Any) -> Any:
+        yield {"page": response.url.rpartition("/")[2]}
+
+    def parse_item(self, response: Any) -> Any:
+        yield {"page": {"job": response.meta["job"]}}
+
+
+class Pages(Answers):
+    """The tree over HTTP; page 2 keeps its answer until it is told."""
+
+    def answer(self, name: str) -> None:
+        if name == "2":
+            self.server.more.wait(120)
+        number = int(name) if name.isdecimal() else 15
+        links = (f'<a href="/{n}">x</a>' for n in (2 * number + 1, 2 * number + 2) if n < 15)
+        self.reply("".join(links).encode(), Content_Type="text/html")
+
+
+PROGRAM = """
+import json, sys
+import scrapy
+from scrapy.crawler import CrawlerProcess
+
+class Tree(scrapy.Spider):
+    name = "tree"
+    start_urls = [sys.argv[1] + "/0"]
+
+    def parse(self, response):
+        yield from response.follow_all(css="a")
+        with open(sys.argv[2], "a") as pages:
+            print(response.url.rpartition("/")[2], file=pages)
+
+settings = json.loads(sys.argv[3])
+process = CrawlerProcess(settings)
+process.crawl(Tree)
+process.start()
+"""
+
+
+def test_a_killed_spider_loses_nothing(live, server, tmp_path):
+    """After SIGKILL another spider goes on: all pages, and only what was leased is asked again."""
+    out = tmp_path / "pages"
+    settings = {
+        "SCHEDULER": "dpq.scrapy.Scheduler",
+        "DPQ_URL": server.url,
+        "DPQ_QUEUE": live.queue_name,
+        "DPQ_OPTIONS": {"default_visibility": 1.0},
+        "DPQ_START_ONCE": True,
+        "CONCURRENT_REQUESTS": 2,
+        "TELNETCONSOLE_ENABLED": False,
+    }
+    with Host(Pages).serving() as host:
+        line = [sys.executable, "-c", PROGRAM, host.url, str(out), json.dumps(settings)]
+        with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as killed:
+            try:
+                wait_for(lambda: live.stats().acked >= 7, live.stats)  # page 2 waits meanwhile
+            finally:
+                killed.kill()
+                killed.communicate()
+        host.more.set()
+        done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        asked = Counter(each.path[1:] for each in host.came)
+    assert "'finish_reason': 'finished'" in done.stderr
+    assert set(out.read_text().split()) == set(PAGES)
+    again = {page for page, times in asked.items() if times > 1 and page != "robots.txt"}
+    assert len(again) <= 2, "no more than it held"
+    counts = live.stats()
+    assert (live.size(), counts.dead) == (0, 0)
+    assert 1 <= counts.expired_leases <= 2

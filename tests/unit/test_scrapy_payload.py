@@ -1,0 +1,152 @@
+"""Requests of Scrapy as JSON payloads: the same request comes back, or a refusal by name."""
+
+import json
+from typing import Any
+
+import pytest
+from kit.each import each
+
+scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
+
+from scrapy.http import FormRequest, JsonRequest  # noqa: E402
+
+from dpq.model.errors import ConfigurationError, PayloadError  # noqa: E402
+from dpq.scrapy.options import read_options  # noqa: E402
+from dpq.scrapy.payload import payload_of, request_of  # noqa: E402
+
+URL = "https://a.example/7"
+
+
+class Spider(scrapy.Spider):
+    name = "pages"
+
+    def page(self, response: Any) -> None:
+        """A callback."""
+
+    def broken(self, failure: Any) -> None:
+        """An errback."""
+
+
+SPIDER = Spider()
+
+REQUESTS: list[Any] = [
+    scrapy.Request(URL),
+    scrapy.Request(
+        URL,
+        callback=SPIDER.page,
+        errback=SPIDER.broken,
+        method="PUT",
+        headers={"Accept": ["text/html", "x/y"], "X-Ünï": "ä"},
+        body="grüße",
+        cookies={"a": "b"},
+        meta={"depth": 3, "page": {"list": [1, 2.5, None, True, "x"]}},
+        cb_kwargs={"n": 1},
+        priority=-7,
+        dont_filter=True,
+        flags=["x"],
+        encoding="latin-1",
+    ),
+    scrapy.Request(URL, method="POST", body=b"\xff\x00\xfe"),
+    scrapy.Request(URL, body="€".encode(), encoding="ascii"),
+    FormRequest(URL, formdata={"a": "1"}),
+    JsonRequest(URL, data={"a": [1, 2]}),
+]
+
+
+@each("request_", REQUESTS)
+def test_a_request_comes_back_as_it_was(request_):
+    """All parts of a request survive the way through JSON, its class included."""
+    payload = json.loads(json.dumps(payload_of(request_, SPIDER)))
+    back = request_of(payload, request_.priority, SPIDER)
+    assert type(back) is type(request_)
+    assert back.to_dict(spider=SPIDER) == request_.to_dict(spider=SPIDER)
+
+
+def test_a_plain_request_is_short():
+    """Parts that are as usual are not stored; what the scheduler adds is not, either."""
+    request = scrapy.Request(URL, SPIDER.page, priority=5, meta={"dpq": {"id": "x"}})
+    assert payload_of(request, SPIDER) == {"url": URL, "callback": "page"}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"meta": {"page": {"session": object()}}}, r"meta\['page'\]\['session'\] is a object"),
+    ({"cb_kwargs": {"when": [1, {2}]}}, r"cb_kwargs\['when'\]\[1\] is a set"),
+    ({"meta": {"rate": float("nan")}}, r"meta\['rate'\] is nan"),
+    ({"meta": {"of": {1: "a"}}}, r"meta\['of'\] has the key 1: keys of JSON are text"),
+    ({"cookies": {"a": b"b"}}, r"cookies\['a'\] is a bytes"),
+    ({"callback": lambda response: None}, "lambda.* is not an instance method"),
+    ({"headers": {"X": b"\xff"}}, r"headers\['X'\]|headers\[b'X'\]"),
+]
+
+
+@each("case", REFUSED)
+def test_what_is_no_json_is_refused_by_name(case):
+    """The error names the part: nobody has to look for it."""
+    parts, text = case
+    with pytest.raises(PayloadError, match=text):
+        payload_of(scrapy.Request(URL, **parts), SPIDER)
+
+
+def test_what_contains_itself_is_refused():
+    """A circle is an error, not an endless loop."""
+    circle: dict[str, Any] = {}
+    circle["self"] = circle
+    with pytest.raises(PayloadError, match="contains itself"):
+        payload_of(scrapy.Request(URL, meta=circle), SPIDER)
+
+
+NO_REQUESTS: list[tuple[Any, str]] = [
+    (7, "no 'url'"),
+    ({"meta": {}}, "no 'url'"),
+    ({"url": URL, "limit": 3, "job": 1}, "the payload has job, limit"),
+    ({"url": URL, "callback": "missing"}, "callback is 'missing': the spider 'pages' has no"),
+    ({"url": URL, "errback": "name"}, "errback is 'name'"),
+    ({"url": URL, "body": {"base64": "?"}}, "'body' is neither"),
+    ({"url": URL, "_class": "subprocess.Popen"}, "must be a class of requests"),
+    ({"url": URL, "_class": "no.such"}, "cannot be loaded"),
+    ({"url": "no address"}, "[Mm]issing scheme"),
+    ({"url": URL, "meta": 7}, "no request"),
+]
+
+
+@each("case", NO_REQUESTS)
+def test_a_payload_that_is_no_request_says_why(case):
+    """A payload from elsewhere never runs as something else."""
+    payload, text = case
+    with pytest.raises(PayloadError, match=text):
+        request_of(payload, 0, SPIDER)
+
+
+def test_an_address_alone_is_a_request():
+    """`dpq push '"https://..."'` is enough; the priority is that of the task, as a whole number."""
+    request = request_of(URL, 2.9, SPIDER)
+    assert (request.url, request.priority, request.callback) == (URL, 2, None)
+
+
+def read(**given: Any) -> Any:
+    return read_options(scrapy.settings.Settings({"DPQ_URL": "redis://h", **given}), "pages")
+
+
+def test_settings_have_the_forms_that_people_write():
+    """Limits and seconds may be text or numbers; the queue is named like the spider."""
+    limits = {"*": "2/s", "a": 3, "b": {"rate": "1/60", "concurrency": 2}, "": ["5/s"]}
+    options = read(DPQ_LIMITS=limits, DPQ_IDLE_BEFORE_CLOSE="inf", DPQ_UNIQUE_FOR="0")
+    assert options.queue_name == "pages"
+    assert options.limits == {
+        "*": {"rate": "2/s"},
+        "a": {"rate": 3, "per": 1},
+        "b": {"rate": "1/60", "concurrency": 2},
+        None: {"rate": ["5/s"]},
+    }
+    assert (options.idle_seconds, options.unique_for, options.most) == (float("inf"), None, 16)
+    assert read(DPQ_QUEUE="other").queue_name == "other"
+    assert read(CONCURRENT_REQUESTS=0).most == 100
+
+
+def test_wrong_settings_are_named():
+    """A spider does not start on a setting that nobody can read."""
+    with pytest.raises(ConfigurationError, match="DPQ_URL is None"):
+        read(DPQ_URL=None)
+    for value in ("soon", -1):
+        with pytest.raises(ConfigurationError, match="DPQ_IDLE_BEFORE_CLOSE is"):
+            read(DPQ_IDLE_BEFORE_CLOSE=value)
