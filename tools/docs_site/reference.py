@@ -4,7 +4,7 @@ The pages of calls only name what mkdocstrings is to read; `call_text` has the s
 llms-full.txt.
 """
 
-import importlib
+import ast
 import inspect
 import re
 from typing import Any
@@ -14,6 +14,9 @@ from rich.markup import render
 
 import dpq
 from dpq.cli import app
+from tools.docs_site.nav import ROOT
+
+CALLABLE = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 CALLS = {
     "Queue": (
@@ -90,29 +93,41 @@ def signature(call: Any) -> str:
         return ""
 
 
+def module_text(name: str) -> list[str]:
+    """Return what a module of `dpq` offers, read and not imported: its client may be missing."""
+    path = ROOT / "dpq" / f"{name}.py"
+    path = path if path.exists() else ROOT / "dpq" / name / "__init__.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    lines = [f"{ast.get_docstring(tree) or ''}\n"]
+    for thing in tree.body:
+        if not isinstance(thing, CALLABLE) or thing.name.startswith("_"):
+            continue
+        is_class = isinstance(thing, ast.ClassDef)
+        lines.append(f"## {thing.name}\n" + (f"\n{ast.get_docstring(thing)}\n" if is_class else ""))
+        for each in thing.body if is_class else [thing]:
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                told = ast.get_docstring(each)
+                if told and (each.name == "__init__" or not each.name.startswith("_")):
+                    call = f"{each.name}({ast.unparse(each.args)})"
+                    lines.append(f"```python\n{call}\n```\n\n{told}\n")
+    return lines
+
+
 def call_text(path: str) -> str:
     """Return what a page of calls shows, as plain Markdown."""
     title, text = call_pages()[path]
     lines = [f"# {title}\n"]
-    for line in text.splitlines():
-        if not line.startswith("::: "):
+    for name in re.findall(r"^::: dpq\.(\w+)$", text, re.MULTILINE):
+        if name in MODULES:
+            lines += module_text(name)
             continue
-        name = line.removeprefix("::: ")
-        if name.removeprefix("dpq.") in MODULES:
-            module = importlib.import_module(name)
-            public = [each for each in vars(module) if not each.startswith("_")]
-            shown = {each: getattr(module, each) for each in public}
-            shown = {k: v for k, v in shown.items() if getattr(v, "__module__", "") == name}
-            lines.append(f"{inspect.getdoc(module)}\n")
-        else:
-            shown = {name.removeprefix("dpq."): getattr(dpq, name.removeprefix("dpq."))}
-        for each, thing in shown.items():
-            lines.append(f"## {each}\n\n{inspect.getdoc(thing) or ''}\n")
-            if inspect.isclass(thing) and each not in TWINS:
-                for method, value in inspect.getmembers(thing, inspect.isroutine):
-                    if not method.startswith("_") and value.__doc__:
-                        arguments = signature(value)
-                        lines.append(f"### {each}.{method}{arguments}\n\n{inspect.getdoc(value)}\n")
+        thing = getattr(dpq, name)
+        lines.append(f"## {name}\n\n{inspect.getdoc(thing) or ''}\n")
+        if inspect.isclass(thing) and name not in TWINS:
+            for method, value in inspect.getmembers(thing, inspect.isroutine):
+                if not method.startswith("_") and value.__doc__:
+                    call = f"{name}.{method}{signature(value)}"
+                    lines.append(f"### {call}\n\n{inspect.getdoc(value)}\n")
     return "\n".join(lines)
 
 
