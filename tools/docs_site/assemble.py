@@ -94,7 +94,7 @@ def list_moves(diagram: re.Match[str]) -> str:
     moves = re.findall(r"^ *(\S+) --> (\S+): (.*)$", diagram[1], re.MULTILINE)
     rows = [f"| {first} | {second} | {by} |" for first, second, by in moves]
     table = "\n".join(["| from | to | by |", "|---|---|---|", *rows])
-    return table.replace("| [*] |", "| |")
+    return table.replace("\n| [*] |", "\n| (new) |").replace("| [*] |", "| (gone) |")
 
 
 def show(program: Page) -> str:
