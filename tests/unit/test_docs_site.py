@@ -100,7 +100,8 @@ def test_every_public_name_is_on_one_page_of_calls() -> None:
     assert sorted(named) == sorted(dpq.__all__)
     text = call_text("api/queue.md")
     assert "### DPQ.push(self, payload" in text
-    assert "Add a task" in text or "Args:" in text
+    assert "Add a task" in text
+    assert "model_dump" not in call_text("api/what_a_queue_tells.md")
 
 
 def test_every_command_is_on_a_page() -> None:
@@ -165,11 +166,14 @@ def test_llms_txt_has_every_page(tmp_path: Path) -> None:
     """It links each page as Markdown, by section, with its first sentence; the other file has all
     texts."""
     text = "# One\n\n![a picture](x.svg)\n\nSays [more](b.md) of it. And more.\n"
-    write_llms(tmp_path, [("Start", [("one.md", "One", text)])])
+    program = ("repository/a.py.md", "a.py", "# a.py\n\nno text")
+    write_llms(tmp_path, [("Start", [("one.md", "One", text), program])])
     short = (tmp_path / "llms.txt").read_text()
     assert short.startswith("# DPQ\n\n> ")
     assert "\n## Start\n\n- [One](one.md): Says more of it.\n" in short
-    assert "And more." in (tmp_path / "llms-full.txt").read_text()
+    assert "[a.py](repository/a.py.md): no text" in short
+    full = (tmp_path / "llms-full.txt").read_text()
+    assert ("And more." in full, "no text" in full) == (True, False)
     assert (tmp_path / "one.md").read_text() == text
     assert first_sentence("# A\n\n| a | b |\n|---|---|\n") == ""
 

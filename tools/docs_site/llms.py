@@ -25,6 +25,8 @@ def first_sentence(text: str) -> str:
 def write_llms(site: Path, parts: Iterable[tuple[str, list[tuple[str, str, str]]]]) -> None:
     """Write both files, and each page as Markdown beside its HTML.
 
+    llms-full.txt leaves out what is no text of docs/: programs, figures, the changelog.
+
     Args:
         site: The folder of the built site.
         parts: Title of each section, and path, title and text of its pages, in the nav's order.
@@ -35,7 +37,8 @@ def write_llms(site: Path, parts: Iterable[tuple[str, list[tuple[str, str, str]]
         for path, title, text in pages:
             says = textwrap.shorten(first_sentence(text), 200, placeholder=" ...")
             short.append(f"- [{title}]({path})" + (f": {says}\n" if says else "\n"))
-            full.append(f"\n<!-- {path} -->\n\n{text.strip()}\n")
+            if not path.startswith("repository/"):
+                full.append(f"\n<!-- {path} -->\n\n{text.strip()}\n")
             target = site / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")

@@ -125,7 +125,8 @@ def call_text(path: str) -> str:
         lines.append(f"## {name}\n\n{inspect.getdoc(thing) or ''}\n")
         if inspect.isclass(thing) and name not in TWINS:
             for method, value in inspect.getmembers(thing, inspect.isroutine):
-                if not method.startswith("_") and value.__doc__:
+                own = str(getattr(value, "__module__", "")).startswith("dpq.")  # not pydantic's
+                if own and not method.startswith("_") and value.__doc__:
                     call = f"{name}.{method}{signature(value)}"
                     lines.append(f"### {call}\n\n{inspect.getdoc(value)}\n")
     return "\n".join(lines)
