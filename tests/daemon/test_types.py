@@ -160,10 +160,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules = {
         f"README_{n}": code for n, code in enumerate(blocks((ROOT / "README.md").read_text()))
     }
-    for guide in (ROOT / "docs").rglob("*.md"):
+    for guide in (ROOT / "docs").glob("*.md"):
         if found := blocks(guide.read_text()):
-            name = guide.relative_to(ROOT / "docs").with_suffix("").as_posix().replace("/", "_")
-            modules[name] = "\n".join(found)
+            modules[guide.stem] = "\n".join(found)
     assert set(BEFORE) <= set(modules)
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(BEFORE.get(name, "") + code)

@@ -18,7 +18,7 @@ from hypothesis import settings
 import dpq
 from dpq.cli import app
 from tools.docs_site import __main__ as site
-from tools.docs_site.assemble import Assembly
+from tools.docs_site.assemble import Assembly, show
 from tools.docs_site.check import faults
 from tools.docs_site.drawing import sequence
 from tools.docs_site.llms import first_sentence, write_llms
@@ -92,6 +92,15 @@ def test_a_link_that_leaves_the_repository_is_refused(docs: Path, tmp_path: Path
         shown = SimpleSource(source, f"# T\n\n[x]({link})\n")
         with pytest.raises(NavError, match=f"links to {re.escape(link)}"):
             assembly.within_site(shown)
+    shown = SimpleSource(
+        source, "[a](../deploy) [b](../examples/api.py) [c](usage.md#urls) `[d](e)`"
+    )
+    assert assembly.within_site(shown).startswith(
+        "[a](repository/deploy.md) [b](repository/examples/api.py.md) [c](usage.md#urls)"
+    )
+    folder, program = (show(each) for each in assembly.programs)
+    assert folder.startswith("# deploy\n\n* `Dockerfile`\n")
+    assert program.startswith("# examples/api.py\n\n````python\n")
 
 
 def test_every_public_name_is_on_one_page_of_calls() -> None:

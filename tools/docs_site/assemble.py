@@ -14,7 +14,7 @@ from tools.docs_site.drawing import sequence
 from tools.docs_site.nav import DOCS, ROOT, NavError, Page, Section
 
 LINK = re.compile(r"(\]\(|(?:src|srcset|href)=\")([^)\s\"]+)(?=[)\"])")
-FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 SEQUENCE = re.compile(r"^```mermaid\nsequenceDiagram\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {".py": "python", ".sh": "sh", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml"}
@@ -46,8 +46,10 @@ class Assembly:
             shutil.copyfile(picture, target)
         for source in sorted(self._pages):
             self.write(staged(source), self.within_site(source))
-        for program in self.programs:
-            self.write(staged(program.source), show(program))
+        for program in self.programs:  # grows: a page may lead to further ones
+            is_page = program.source.suffix == ".md"
+            text = self.within_site(program.source) if is_page else show(program)
+            self.write(staged(program.source), text)
 
     def write(self, path: Path, text: str) -> None:
         """Write one page of the site's sources."""
@@ -65,8 +67,8 @@ class Assembly:
             if "://" in link or not path:
                 return found[0]
             target = (source.parent / path).resolve()
-            if not target.is_file() or not target.is_relative_to(ROOT):
-                raise NavError(f"{source.relative_to(ROOT)} links to {path}, which is no file here")
+            if not target.exists() or not target.is_relative_to(ROOT):
+                raise NavError(f"{source.relative_to(ROOT)} links to {path}, which is not here")
             there = os.path.relpath(self._place(target), here)
             return f"{before}{Path(there).as_posix()}{mark}{anchor}"
 
@@ -76,7 +78,7 @@ class Assembly:
             self.write(name, sequence(found[1]))
             return f"![{found[1].count(chr(10))} calls]({os.path.relpath(name, here)})"
 
-        parts = FENCE.split(source.read_text(encoding="utf-8"))  # a link within a block is none
+        parts = CODE.split(source.read_text(encoding="utf-8"))  # a link within code is none
         text = "".join(part if at % 2 else LINK.sub(lead, part) for at, part in enumerate(parts))
         return STATES.sub(list_moves, SEQUENCE.sub(draw, text))
 
@@ -97,11 +99,18 @@ def list_moves(diagram: re.Match[str]) -> str:
     return table.replace("\n| [*] |", "\n| (new) |").replace("| [*] |", "| (gone) |")
 
 
+def files(folder: Path) -> list[Path]:
+    """Return the files below a folder, but none of a cache."""
+    found = [each for each in sorted(folder.rglob("*")) if each.is_file()]
+    return [each for each in found if not {"__pycache__", "node_modules"} & {*each.parts}]
+
+
 def show(program: Page) -> str:
-    """Return a page that shows a file as it is."""
+    """Return a page that shows a file as it is, or the names of the files in a folder."""
+    if program.source.is_dir():
+        names = [each.relative_to(program.source).as_posix() for each in files(program.source)]
+        return f"# {program.title}\n\n" + "\n".join(f"* `{name}`" for name in names) + "\n"
     text = program.source.read_text(encoding="utf-8")
-    if program.source.suffix == ".md":
-        return text
     fence = "`" * 4
     language = LANGUAGES.get(program.source.suffix, "")
     return f"# {program.title}\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
