@@ -24,6 +24,9 @@ SHIM = "https://unpkg.com/iframe-worker/shim"
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
+UNREAD = re.compile(r"griffe: .*(Failed to get|does not appear)")
+"""What is said of a docstring whose sections are not as Google's style has them."""
+
 SETTINGS: dict[str, Any] = {
     "site_name": "DPQ",
     "site_description": SAYS,
@@ -149,14 +152,16 @@ def build(site: Path) -> list[str]:
             text=True,
             check=False,
         )
+        said = COLOURS.sub("", done.stdout + done.stderr).splitlines()
         if done.returncode:
-            return COLOURS.sub("", done.stdout + done.stderr).splitlines()
+            return said
+        unread = [line for line in said if UNREAD.search(line)]
         for page in built.rglob("*.html"):
             text = page.read_text(encoding="utf-8")
             up = "../" * len(page.relative_to(built).parent.parts)
             page.write_text(text.replace(SHIM, f"{up}worker.js"), encoding="utf-8")
         write_llms(built, parts)
-        found = faults(built)
+        found = unread + faults(built)
         shutil.rmtree(site, ignore_errors=True)
         shutil.copytree(built, site)
         return found
