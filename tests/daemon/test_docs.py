@@ -85,6 +85,11 @@ ENDLESS = {"web", "top", "metrics", "scheduler", "worker", "--serve", "--follow"
 FAILS = {"dpq health mails --worker": 1, "dpq doctor --repair --partitions": 2}
 """Commands that a page shows for a case that is not there, and the exit code without it."""
 
+OTHER_PROGRAMS = {
+    "opentelemetry-instrument ": "test_the_entry_point_instruments_as_a_program_expects",
+}
+"""Programs of others that a block for a shell begins with, and the test that does what they do."""
+
 PRELUDES = {
     "transactions.md": (
         "from outbox import connect; outbox = connect('shop.db'); "
@@ -333,19 +338,22 @@ def test_every_block_is_run_by_some_test():
     assert {"results.md", "transactions.md"} <= {*pages_run_as_they_stand()}
 
 
+def shell_lines(
+    path: Path, languages: tuple[str, ...] = ("", "sh", "bash", "console")
+) -> list[str]:
+    """The lines of a page's blocks that a reader gives to a shell, without the prompt."""
+    text = path.read_text(encoding="utf-8")
+    found = [block for language in languages for block in blocks(text, language)]
+    return [line.removeprefix("$ ") for block in found for line in block.splitlines() if line]
+
+
 def commands_run_as_they_stand() -> list[tuple[str, str]]:
     """Page and line of each `dpq` command in a block, but of pages in `COMMANDS_ELSEWHERE`."""
     found = []
     for path in sorted((ROOT / "docs").rglob("*.md")):
         page = path.relative_to(ROOT / "docs").as_posix()
-        lines = [
-            line.removeprefix("$ ")
-            for language in ("", "sh", "bash", "console")
-            for block in blocks(path.read_text(encoding="utf-8"), language)
-            for line in block.splitlines()
-        ]
         if page not in COMMANDS_ELSEWHERE and "/" not in page:
-            found += [(page, line) for line in lines if re.match("dpq [a-z-]", line)]
+            found += [(page, line) for line in shell_lines(path) if re.match("dpq [a-z-]", line)]
     return found
 
 
@@ -379,6 +387,21 @@ def test_commands_without_a_test_of_their_own_run(url, tmp_path, monkeypatch):
     for queue in queues.values():
         queue.drop()
         queue.close()
+
+
+def test_every_command_is_of_a_program_that_is_looked_at():
+    """A line of a block for a shell is of `dpq`, which is run; of a program whose line
+    tests/daemon/test_commands.py reads; or it is listed, with the test that does the same."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        others = [
+            line
+            for line in shell_lines(path, ("sh", "bash", "console"))
+            if not re.match(r"(\.venv/bin/)?(dpq|make|pip|python3?) ", line)
+            and not line.startswith(tuple(OTHER_PROGRAMS))
+        ]
+        assert (path.name, others) == (path.name, [])
+    everywhere = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [test for test in OTHER_PROGRAMS.values() if f"def {test}(" not in everywhere] == []
 
 
 def test_the_plain_form_runs(url, session):
