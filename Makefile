@@ -12,7 +12,13 @@ INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help demo test coverage check lint twins bench soak test-all pictures drawings docs mutants wheel clean
+||||||| 7a07363f
+.PHONY: help demo test coverage check lint twins bench soak test-all pictures mutants wheel clean
+=======
+.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures mutants wheel clean
+>>>>>>> main
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,6 +43,14 @@ lint: $(VENV)/.dev ## format, lint and types; also of what documents and example
 
 twins: $(VENV)/.dev ## make the blocking twins of the asyncio modules anew: tools/twins.py
 	$(BIN)/python tools/twins.py
+
+protocol: $(VENV)/.test ## write docs/protocol.md, the vectors and the scripts in clients/ anew: tools/protocol.py
+	$(BIN)/python tools/protocol.py
+	$(BIN)/python tools/vectors.py
+
+typescript: $(VENV)/.test ## build the client in clients/typescript (with npm), and run its tests
+	cd clients/typescript && npm install --no-package-lock --no-audit --no-fund --silent && npm run --silent build
+	$(BIN)/python -m pytest -q tests/contract/test_typescript.py tests/contract/test_vectors.py $(ARGS)
 
 bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks --write $(ARGS)

@@ -69,6 +69,9 @@ FRESH_SECONDS = 1.0
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
+HELD = ("following", "seen_keys")
+"""Counts of what a queue holds beside `STATES`."""
+
 PARTED = ("buried", "rate_limited")
 """Totals whose parts are totals as well: `buried_expired`, `rate_limited_503`."""
 
@@ -86,7 +89,7 @@ _ABOUT = dict(
 TOTALS = {
     f"dpq_{OTHER_NAMES.get(name, name)}": (name, " ".join(_ABOUT.get(name, "").split()))
     for name, field in QueueStats.model_fields.items()
-    if field.default == 0 and not name.startswith(PARTED)
+    if field.default == 0 and name not in HELD and not name.startswith(PARTED)
 }
 """Counters of queues: their name without `_total`, the field of the statistics, and their help.
 Each total of the statistics is one, unless its parts have labels."""
@@ -123,6 +126,7 @@ SERVER = {
 
 GAUGES = {
     "dpq_tasks": (("queue", "state"), "Tasks in each state."),
+    **{f"dpq_{name}": (("queue",), " ".join(_ABOUT.get(name, "").split())) for name in HELD},
     "dpq_oldest_due_seconds": (("queue",), "Seconds since the oldest ready task became due."),
     "dpq_drain_seconds": (("queue",), "Seconds until all that is due has begun; +Inf: never."),
     "dpq_verdict": (("queue", "state"), "1 for the state of the verdict on the queue, else 0."),
@@ -425,6 +429,8 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     stats = snapshot.stats
     for name in STATES:
         table.set("dpq_tasks", getattr(stats, name), queue, name)
+    for name in HELD:
+        table.set(f"dpq_{name}", getattr(stats, name), queue)
     for name, (attribute, _) in TOTALS.items():
         table.set(name, getattr(stats, attribute), queue)
     table.set("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0, queue)

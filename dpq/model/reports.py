@@ -19,6 +19,9 @@ class QueueStats(BaseModel):
         invisible: Tasks under a lease.
         waiting: Tasks behind the first of their group, or in a closed group.
         dead: Dead letters.
+        following: Of `delayed`: tasks that wait for the end of other tasks, or of a batch.
+        seen_keys: Keys that stay taken after the ack of their task (`unique_for`), until an upkeep
+            frees them.
         pushed: Tasks that were added; pushes whose key was taken do not count.
         popped: Deliveries.
         acked: Finished tasks.
@@ -56,6 +59,8 @@ class QueueStats(BaseModel):
     invisible: int
     waiting: int
     dead: int
+    following: int = 0
+    seen_keys: int = 0
     pushed: int = 0
     popped: int = 0
     acked: int = 0

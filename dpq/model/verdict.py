@@ -272,12 +272,13 @@ def _only_delayed(facts: Facts) -> Finding | None:
     stats, due = facts.stats, facts.survey.due_ms
     if facts.due or facts.survey.leases or not stats.delayed:
         return None
-    because = f"{tasks_are(stats.delayed, 'delayed')}, the next one is due at {facts.say(due)}"
+    because = tasks_are(stats.delayed, "delayed")
     if due is not None and due >= UNTIL_OPENED_MS:
-        because = (
-            f"{tasks_are(stats.delayed, 'delayed')} until a batch is finished, and none of the "
-            "queue's tasks is due"
-        )
+        because += " until other tasks have ended, and none of the queue's tasks is due"
+    else:
+        if stats.following:
+            because += f", {stats.following} of them until other tasks have ended"
+        because += f", the next one is due at {facts.say(due)}"
     return Finding(VerdictState.ONLY_DELAYED, because, until=due)
 
 

@@ -140,7 +140,8 @@ def counts(snapshot: Snapshot) -> str:
     """Write the tasks of a queue by state, and its rates."""
     stats, pace = snapshot.stats, snapshot.pace
     return (
-        f"ready {stats.ready}   waiting {stats.waiting}   delayed {stats.delayed}   "
+        f"ready {stats.ready}   waiting {stats.waiting}   delayed {stats.delayed}"
+        f"{f' ({stats.following} follow others)' if stats.following else ''}   "
         f"invisible {stats.invisible}   dead {stats.dead}\n"
         f"in {rate(pace.come)}/s   out {rate(pace.done)}/s   "
         f"given back {rate(snapshot.a_second('deferred'))}/s   oldest {oldest(snapshot)}"

@@ -1,4 +1,4 @@
-"""`dpq run`: real processes against a real server that counts; killed, interrupted, refused."""
+"""`dpq run` against a server that counts: in this process, or killed or interrupted as one."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -95,13 +95,18 @@ def start(url: str, name: str, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def run(start: Start) -> Callable[..., tuple[int, str, str]]:
-    """Runs `dpq run` to its end: exit code, stdout, stderr."""
+def run(
+    start: Start, url: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs `dpq run` to its end in this process: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
 
-    def to_end(*words: object, **options: Any) -> tuple[int, str, str]:
-        process = start(*words, **options)
-        out, err = process.communicate(timeout=PATIENCE_S)
-        return process.returncode, out, err
+    def to_end(
+        *words: object, where: bool = True, env: Mapping[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        line = ["run", *map(str, words), *(("--redis", url, "--queue", name) if where else ())]
+        done = CliRunner().invoke(app, line, env=env)
+        return done.exit_code, done.stdout, done.stderr
 
     return to_end
 

@@ -79,8 +79,9 @@ the page), and the test elsewhere that runs them, or the calls in them."""
 COMMANDS_ELSEWHERE = {"key_pools.md", "llm_batches.md", "rate_limits.md", "workers.md"}
 """Pages whose commands a test here runs in their order."""
 
-ENDLESS = {"web", "top", "metrics", "scheduler", "worker", "--serve", "--follow"}
-"""Words of commands that run until Ctrl-C: tests/daemon, tests/web and tests/top start those."""
+ENDLESS = {"web", "top", "metrics", "scheduler", "worker", "bench", "--serve", "--follow"}
+"""Words of commands that run until Ctrl-C, or for long: tests/daemon, tests/web and tests/top start
+those."""
 
 FAILS = {"dpq health mails --worker": 1, "dpq doctor --repair --partitions": 2}
 """Commands that a page shows for a case that is not there, and the exit code without it."""
@@ -368,6 +369,7 @@ def test_commands_without_a_test_of_their_own_run(url, tmp_path, monkeypatch):
         queue.push({"to": "ada"}, key="crawl-7:ada")
     endless, ran = [], 0
     for page, line in commands_run_as_they_stand():
+        line = re.sub(r"redis://localhost(:6379/0)?|embedded:\S*", url, line)
         words = shlex.split(line, comments=True)[1:]
         if {*words} & ENDLESS:
             endless.append(line)

@@ -288,6 +288,12 @@ def only_delayed(q: DPQ, clock: Clock) -> None:
     q.push("x", delay=7200)
 
 
+def delayed_and_following(q: DPQ, clock: Clock) -> None:
+    first = q.push("x", delay=7200)
+    for _ in range(2):
+        q.push("y", after=[first])
+
+
 def only_dead(q: DPQ, clock: Clock) -> None:
     for n in range(3):
         q.push(n)
@@ -474,6 +480,10 @@ PLANTED = [
         "it is closed until 22:14:50 UTC; 1 more group is closed; 5 tasks are due",
     ),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
+    Planted(
+        *(delayed_and_following, S.ONLY_DELAYED),
+        "3 tasks are delayed, 2 of them until other tasks have ended, the next one is due at 2023",
+    ),
     Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
     Planted(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
     Planted(moving, S.MOVING, "4 tasks are due"),

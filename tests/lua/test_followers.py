@@ -213,6 +213,23 @@ def test_removed(q, probe, how):
     assert (probe.count("followers"), probe.drain()) == (0, ["first"])
 
 
+@pytest.mark.parametrize("of_batch", [False, True])
+def test_age_by_hand(q, clock, probe, of_batch):
+    """A task that waits for others and gets a delay is due after that, and no older."""
+    first = q.push("first", batch="b", delay=1000)
+    if of_batch:
+        waits = q.seal_batch("b", on_finish=Push("waits")).callback
+    else:
+        waits = q.push("waits", after=[first])
+    clock.advance(60)
+    q.update(waits, delay=5)
+    clock.advance(7)
+    q.promote()
+    assert q.stats().oldest_ready_seconds == 2
+    assert probe.pop().id == waits
+    assert q.stats().wait.p50 < 3
+
+
 def test_lost_reply(q, clock, probe):
     """A push that is sent twice adds one task, which waits once."""
     first = q.push("first")

@@ -155,6 +155,20 @@ def dead(q: DPQ[Any], clock: Clock) -> None:
     q.pop()
 
 
+def followed(q: DPQ[Any], clock: Clock) -> None:
+    """Tasks wait for leases that are out, and for two tasks that ended since the last upkeep."""
+    fill(q, clock)
+    done, died, *rest = [q.push(name, 20) for name in ("done", "dead", "left", "left, too")]
+    tasks = q.pop_many(4)
+    q.push("of one", after=[done])
+    q.push("of a dead one", after=[died])
+    q.push("of a dead one, and runs", after=[died], on_dead="run")
+    q.push("of three", after=[done, *rest], group="a", key="follower")
+    q.push("of it", after=[q.push("of one that is left", after=rest[:1])])
+    q.ack(tasks[0])
+    q.bury(tasks[1], "no")
+
+
 def stale(q: DPQ[Any], clock: Clock) -> None:
     """What conf says of the next event is wrong, or lost."""
     fill(q, clock)
@@ -176,7 +190,7 @@ def broken(q: DPQ[Any], clock: Clock) -> None:
 
 WORLDS: list[Build] = [
     *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, stale),
-    *(learned, lost, lazy),
+    *(learned, lost, lazy, followed),
 ]
 
 

@@ -6,6 +6,7 @@ from importlib import resources
 import pytest
 
 from dpq import DPQ, QueueStats
+from dpq.metrics import HELD
 
 
 def test_new_queue(q):
@@ -29,6 +30,21 @@ def test_states(q, probe):
     assert (stats.ready, stats.waiting, stats.delayed) == (1, 3, 4)
     assert (stats.invisible, stats.dead) == (2, 1)
     assert len(q) == q.size() == 10
+
+
+def test_followers_and_seen_keys(q, clock, probe):
+    """Of the delayed tasks, those that wait for others; and the keys that an ack has left."""
+    first = q.push("first", key="k", unique_for=60)
+    follower = q.push("follower", after=[first])
+    q.push("delayed", delay=100)
+    assert (q.stats().delayed, q.stats().following, q.stats().seen_keys) == (2, 1, 0)
+    q.ack(probe.pop())
+    q.promote()
+    assert (q.stats().delayed, q.stats().following, q.stats().seen_keys) == (1, 0, 1)
+    assert probe.pop().id == follower
+    clock.advance(61)
+    q.promote()
+    assert q.stats().seen_keys == 0
 
 
 def test_totals(q, clock, probe):
@@ -99,7 +115,8 @@ def test_each_total_has_a_name() -> None:
     """Totals and their short names in the Lua are those of `QueueStats`, each once."""
     text = resources.files("dpq.protocol").joinpath("lua", "lib", "totals.lua").read_text()
     totals, gauges = (re.findall(r"'(\w+)'", each) for each in text.split("local ")[1:])
-    fields = [name for name, field in QueueStats.model_fields.items() if field.default == 0]
+    counts = [name for name, field in QueueStats.model_fields.items() if field.default == 0]
+    fields = [name for name in counts if name not in HELD]
     assert sorted(totals[::2]) == sorted(fields)
     short = totals[1::2] + gauges[1::2]
     assert len({*short}) == len(short)

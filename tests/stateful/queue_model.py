@@ -60,6 +60,7 @@ class Entry:
     grid: int = 0  # the first of its times
     slack: int | None = None  # ms from each time in which it must start
     turn: int = 0  # when it was pushed, in calls
+    came_due: bool = False  # its push had no delay; a later push of the same call may change that
     visibility: float | None = None  # of its own, seconds
     time_limit: float | None = None
     unique_for: float | None = None
@@ -181,6 +182,7 @@ class Model:
             self.push(new_id, {**push, "delay": 1}, now, default_max)  # it takes no turn
             entry = self.tasks[new_id]
             entry.delay = round(push["delay"] * 1000)
+            entry.first_due = now + entry.delay
             self.move(entry, DELAYED, UNTIL_RELEASED)
             if batch.finished:
                 self.release_end(new_id, now)
@@ -619,7 +621,7 @@ class Model:
     def drop_worst(self, ids: list[str], now: int) -> None:
         """Bury the worst of each group that is full, at most as many as these that have come."""
         entries = [self.tasks[task_id] for task_id in ids]
-        coming = Counter(entry.group for entry in entries if entry.group and entry.state == FREE)
+        coming = Counter(entry.group for entry in entries if entry.group and entry.came_due)
         for group, count in coming.items():
             surplus = len(self.free(group)) - (self.max_waiting or 10**9)
             for entry in self.free(group)[::-1][: max(0, min(surplus, count))]:
@@ -665,7 +667,7 @@ class Model:
             self.tasks[new_id] = entry
             self.into(entry, push["batch"])
             entry.after = [id_ for id_ in dict.fromkeys(push["after"] or ()) if id_ in self.tasks]
-            entry.on_dead, entry.delay = push["on_dead"], wait
+            entry.on_dead, entry.delay, entry.came_due = push["on_dead"], wait, not wait
             if entry.after:
                 self.move(entry, DELAYED, UNTIL_RELEASED)
             else:
@@ -739,7 +741,7 @@ class Model:
 
     def redate(self, entry: Entry, now: int, wait: int) -> None:
         """Due in `wait` ms instead; aging counts from the moment it was first due."""
-        if now < entry.first_due:
+        if now < entry.first_due or (entry.state == DELAYED and entry.until >= UNTIL_RELEASED):
             entry.first_due = now + wait
         self.come_back(entry, now, wait)
 

@@ -1,26 +1,15 @@
 """The twins are what `tools/twins.py` makes of their sources."""
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from kit.tools import load_tool
 
 ROOT = Path(__file__).parents[2]
 
 
-def load_tool() -> ModuleType:
-    """The program that makes the twins; it is in no package."""
-    spec = importlib.util.spec_from_file_location("twins", ROOT / "tools" / "twins.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = load_tool()
+TOOL = load_tool("twins")
 
 
 @pytest.mark.parametrize("twin", TOOL.TWINS)

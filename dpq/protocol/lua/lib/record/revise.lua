@@ -11,11 +11,12 @@ local function revise(id, task, priority, residual, wait)
   end
   set_priority(task, priority, residual)
   if moves and wait then -- by hand: it waits for no batch and no task any more
-    task.options = string.gsub(task.options, '\27\1[^\24-\31]*', '')
-    task.options = string.gsub(string.gsub(task.options, '\25[br][^\24-\31]*', ''), '\25%+[^\24-\31]*', '\25+')
-  end
-  if moves and wait and now < task.enqueued + task.wait then
-    task.wait = string.format('%.0f', math.max(now + wait - task.enqueued, 0)) -- the task has not been due yet
+    local options = string.gsub(task.options, '\27\1[^\24-\31]*', '')
+    options = string.gsub(string.gsub(options, '\25[br][^\24-\31]*', ''), '\25%+[^\24-\31]*', '\25+')
+    if options ~= task.options or now < task.enqueued + task.wait then -- the task has not been due yet
+      task.wait = string.format('%.0f', math.max(now + wait - task.enqueued, 0))
+    end
+    task.options = options
   end
   redis.call('HSET', meta, id, write(task))
   if moves then
