@@ -12,13 +12,7 @@ INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help demo test coverage check lint twins bench soak test-all pictures drawings docs mutants wheel clean
-||||||| 7a07363f
-.PHONY: help demo test coverage check lint twins bench soak test-all pictures mutants wheel clean
-=======
-.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures mutants wheel clean
->>>>>>> main
+.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures drawings docs mutants wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12

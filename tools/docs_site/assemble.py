@@ -17,12 +17,13 @@ LINK = re.compile(r"(\]\(|(?:src|srcset|href)=\")([^)\s\"]+)(?=[)\"])")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 SEQUENCE = re.compile(r"^```mermaid\nsequenceDiagram\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PICTURES = {".svg", ".png"}
 LANGUAGES = {".py": "python", ".sh": "sh", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml"}
 
 
 def staged(source: Path) -> Path:
     """Return the path of a file within the site's sources."""
-    if source.is_relative_to(DOCS):
+    if source.is_relative_to(DOCS) and source.suffix in {".md", *PICTURES}:
         return source.relative_to(DOCS)
     path = Path("repository") / source.relative_to(ROOT)
     return path if path.suffix == ".md" else path.with_name(path.name + ".md")
@@ -40,7 +41,7 @@ class Assembly:
     def run(self) -> None:
         """Write all pages, pictures and linked programs. Raises NavError at a link to nowhere."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        for picture in [*DOCS.rglob("*.svg"), *DOCS.rglob("*.png")]:
+        for picture in [path for path in DOCS.rglob("*") if path.suffix in PICTURES]:
             target = self._folder / picture.relative_to(DOCS)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(picture, target)
@@ -84,7 +85,8 @@ class Assembly:
 
     def _place(self, target: Path) -> Path:
         """Return where the site has a file; a program that is met first gets a page."""
-        if target in self._pages or target.is_relative_to(DOCS):
+        picture = target.is_relative_to(DOCS) and target.suffix in PICTURES
+        if target in self._pages or picture:
             return staged(target)
         if target not in (page.source for page in self.programs):
             self.programs.append(Page(target, target.relative_to(ROOT).as_posix()))
