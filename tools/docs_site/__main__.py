@@ -118,8 +118,10 @@ def nested(pages: list[tuple[str, str, str]]) -> list[Any]:
     entries: list[Any] = []
     folders: dict[str, list[Any]] = {}
     for path, title, _ in pages:
-        folder = path.partition("/")[0]
-        if folder not in names or (folder == "repository" and not path.endswith(".py.md")):
+        folder, _, rest = path.partition("/")
+        if folder not in names or (
+            folder == "repository" and rest.removesuffix(".md") not in title
+        ):
             entries.append({title: path})
             continue
         if folder not in folders:

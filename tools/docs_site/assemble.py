@@ -21,9 +21,14 @@ PICTURES = {".svg", ".png"}
 LANGUAGES = {".py": "python", ".sh": "sh", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml"}
 
 
+def of_docs(source: Path) -> bool:
+    """True of a page and a picture of docs/: all of them are on the site."""
+    return source.is_relative_to(DOCS) and source.suffix in {".md", *PICTURES}
+
+
 def staged(source: Path) -> Path:
     """Return the path of a file within the site's sources."""
-    if source.is_relative_to(DOCS) and source.suffix in {".md", *PICTURES}:
+    if of_docs(source):
         return source.relative_to(DOCS)
     path = Path("repository") / source.relative_to(ROOT)
     return path if path.suffix == ".md" else path.with_name(path.name + ".md")
@@ -85,8 +90,7 @@ class Assembly:
 
     def _place(self, target: Path) -> Path:
         """Return where the site has a file; a program that is met first gets a page."""
-        picture = target.is_relative_to(DOCS) and target.suffix in PICTURES
-        if target in self._pages or picture:
+        if target in self._pages or of_docs(target):
             return staged(target)
         if target not in (page.source for page in self.programs):
             self.programs.append(Page(target, target.relative_to(ROOT).as_posix()))

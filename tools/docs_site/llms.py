@@ -13,7 +13,7 @@ SAYS = (
 
 def first_sentence(text: str) -> str:
     """Return the first sentence of a page's first paragraph, without marks of links."""
-    body = re.sub(r"^```.*?^```$|^(?::::|!\[|<)[^\n]*$", "", text, flags=re.M | re.S)
+    body = re.sub(r"^(`{3,}).*?^\1$|^(?::::|!\[|<)[^\n]*$", "", text, flags=re.M | re.S)
     for part in body.split("\n\n"):
         part = " ".join(part.split())
         if part and not part.startswith(("#", "|", "* ", "- ")):
