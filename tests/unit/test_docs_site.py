@@ -260,8 +260,10 @@ with sync_playwright() as play:
     for name in ("index", "storage", "life_of_a_task", "api/queue", "cli/work"):
         page.goto("file://{built}/" + name + ".html")
     page.keyboard.press("Control+k")
-    page.keyboard.type("seen key")
-    page.wait_for_selector("a[href*='usage.html']:has-text('key')", timeout=30_000)
+    box = page.locator("input[placeholder='Search']").last
+    box.wait_for(state="visible")
+    box.fill("five minutes")
+    page.wait_for_selector("a[href*='five_minutes.html']:has-text('first look')", timeout=60_000)
     browser.close()
 outside = [each for each in asked if not each.startswith(("file:", "data:", "blob:"))]
 print(json.dumps([outside, errors]))
