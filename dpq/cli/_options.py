@@ -6,13 +6,14 @@
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
 from dpq import ConfigurationError, Cost
 from dpq.cli._terminal import FOREVER
 from dpq.model.masking import SCHEMES
+from dpq.model.queue_settings import Order
 
 T = TypeVar("T")
 
@@ -158,12 +159,36 @@ Token = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
 Priority = Annotated[
-    float, option("NUMBER", "Higher runs first: any 64-bit int, or float.", parser=number)
+    float,
+    option(
+        "NUMBER",
+        'Higher runs first (lower if the order is "min"): any 64-bit int, or float.',
+        parser=number,
+    ),
 ]
 NewPriority = Annotated[
     float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)
 ]
 Delay = Annotated[float, option("SECONDS", "Seconds until the task is ready.")]
+
+
+def _order(text: str) -> str:
+    if text not in (orders := get_args(Order)):
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(orders)}")
+    return text
+
+
+NewOrder = Annotated[
+    Order | None,
+    option(
+        "ORDER",
+        "Make a new queue in which the biggest priority runs first, equal ones fifo or lifo; or "
+        "with min the smallest.",
+        unset="",
+        seldom=True,
+        parser=_order,
+    ),
+]
 OfReason = Annotated[
     str | None, typer.Option(help="Only tasks that died for this reason.", show_default="any")
 ]

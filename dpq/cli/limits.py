@@ -105,7 +105,7 @@ def set_limit(
         Reserve | None,
         option(
             "UNITS:PRIORITY",
-            "Keep so many units of the burst for tasks with at least this priority.",
+            "Keep so many units of the burst for tasks of this priority or a better one.",
             unset="",
             seldom=True,
             parser=word(limit_words.reserve),

@@ -18,6 +18,7 @@ from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
     Delay,
+    NewOrder,
     Priority,
     Queue,
     Url,
@@ -150,6 +151,7 @@ def push(
         int | None,
         option("N", "Spread a new queue over N slots of a cluster.", unset="", seldom=True),
     ] = None,
+    order: NewOrder = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -167,7 +169,7 @@ def push(
     options |= {"after": after, "on_dead": on_dead.value}
     with (
         _source(payload, file, full) as stream,
-        DPQ[Any].from_url(url, queue, partitions=partitions) as q,
+        DPQ[Any].from_url(url, queue, partitions=partitions, order=order) as q,
     ):
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options), timeout)

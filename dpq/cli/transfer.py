@@ -13,7 +13,7 @@ from rich.progress import TextColumn
 
 from dpq import DPQ
 from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Queue, Url, option
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 
@@ -108,6 +108,7 @@ def import_(
         int | None,
         option("N", "Make a new queue of N partitions, not as the export says.", unset=""),
     ] = None,
+    order: NewOrder = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -117,7 +118,10 @@ def import_(
     same command again: it goes on where it was.
     """
     queue = name or queue
-    with _source(file) as stream, DPQ[Any].from_url(url, queue, partitions=partitions) as q:
+    with (
+        _source(file) as stream,
+        DPQ[Any].from_url(url, queue, partitions=partitions, order=order) as q,
+    ):
         report = q.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
         paused = not report.before and q.why().state == "paused"
     talk(f"imported {report.added} tasks and {report.limits} limits into {queue!r}")

@@ -44,11 +44,23 @@ class Course(Protocol):
 
 
 class Wanted(NamedTuple):
-    """A task that waits: its units, its rank (minus its score), its order among equal ranks."""
+    """A task that waits.
+
+    Attributes:
+        units: Its units.
+        rank: Minus its score.
+        order: Its order among equal ranks.
+        smallest_first: In its queue the smallest priority runs first.
+    """
 
     units: Units
     rank: float
     order: str = ""
+    smallest_first: bool = False
+
+    def leaves(self, reserve: Reserve) -> bool:
+        """Return True if the units of a reserve are kept for better tasks."""
+        return self.rank < (-reserve.priority if self.smallest_first else reserve.priority)
 
     @property
     def place(self) -> tuple[float, str]:
@@ -252,7 +264,7 @@ def needs_of(
 ) -> list[Need]:
     """List what tasks need of a limit, of which a cost takes so many `units`."""
     return [
-        Need(units(each.units), reserve.units if reserve and each.rank < reserve.priority else 0)
+        Need(units(each.units), reserve.units if reserve and each.leaves(reserve) else 0)
         for each in wanted
     ]
 

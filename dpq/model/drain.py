@@ -98,6 +98,7 @@ class DrainLook(NamedTuple):
     invisible: int = 0
     exists: bool = True
     family: str = ""
+    smallest_first: bool = False
     others: Sequence[DrainLook] = ()
 
 

@@ -17,6 +17,7 @@ from dpq.model.gates import ONE_REQUEST
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.pace import UNKNOWN, Pace, Point
 from dpq.model.pools import UNTIL_OPENED_MS
+from dpq.model.priority import Aging
 from dpq.model.rates import span
 
 COVERED = 0.9
@@ -238,6 +239,7 @@ def _last_start(look: DrainLook, instant: float) -> tuple[float, str]:
         The moment; what holds the last task back, "" if nothing does.
     """
     view = View(instant, heavy=True, gates={scope.group: scope.gate for scope in look.scopes})
+    view.aging = Aging(smallest_first=look.smallest_first)
     found = {scope.group: [*scope.wanted] for scope in look.scopes if scope.waiting}
     for group, tasks in found.items():  # "" has all tasks: those without a known group stay there
         for task in tasks if group else ():

@@ -18,7 +18,7 @@ class Filter:
     Attributes:
         state: Their state; None: every state that the action takes.
         group: Their group; "" for any.
-        least: Their lowest priority; None for any.
+        least: Their smallest priority; None for any.
         text: A part of their group, key, error or payload, as it is stored, or the beginning of
             their id, from 8 characters on; "" for any.
         reason: The reason of dead tasks, with "#" for each number; "" for any.
@@ -26,7 +26,7 @@ class Filter:
         recurring: Recurring tasks only.
         payloads: Look for the text in payloads, too. If a user may not see payloads, no search
             may look into them: many searches would find a payload letter by letter.
-        most: Their highest priority; None for any.
+        most: Their biggest priority; None for any.
         key_prefix: The beginning of their key; "" for any.
         older_than: Seconds since they were pushed, at least; of dead tasks, since they died. None
             for any.

@@ -31,7 +31,7 @@ class Forecast(BaseModel):
         id: Its id.
         group: Its group, or None.
         key: Its unique key, or None.
-        priority: Its priority; bigger runs first.
+        priority: Its priority; bigger runs first (with order "min" smaller).
         cost: The requests that it takes of every limit.
         costs: Its other units by name, or None.
         starts_at: The time when it may start, by the server's clock, UTC.

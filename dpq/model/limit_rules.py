@@ -136,7 +136,7 @@ class LimitRules:
 
     @property
     def reserves(self) -> bool:
-        """True if it keeps units for higher priorities."""
+        """True if it keeps units for better priorities."""
         return any(each.reserve for each in self._limits)
 
     def text(self, now_ms: int = 0) -> str:

@@ -93,7 +93,7 @@ class RateLimit:
         rate: Units, from 0.001 to 10^9; a fraction counts as the next whole one in the bound.
         per: Seconds, from 0.001 to 315 360 000 (10 years).
         burst: Units that may be taken at once after a rest, from 1 to 10^9.
-        reserve: Units kept back for higher priorities; needs a burst above them.
+        reserve: Units kept back for better priorities; needs a burst above them.
         adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
         slack: Seconds by which `per` is widened, 0 to 3600: requests may reach a host closer
             together than they were granted. None: learned from 429s, up to the length of the

@@ -42,7 +42,7 @@ def encode_priority(priority: float) -> tuple[str, str]:
         return repr(priority + 0.0), _EXACT  # -0.0 + 0.0 is 0.0
     raise ConfigurationError(
         f"priority is {priority!r}: it must be an int from -2^63 to 2^63-1 or a finite float "
-        "(a bigger one runs first)"
+        "(a bigger one runs first; with order='min' a smaller one)"
     )
 
 
@@ -54,22 +54,36 @@ def _residual(priority: int) -> str:
 
 
 def decode_priority(text: str) -> int | float:
-    """Turn the stored text of a priority back into the number it was."""
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    """Turn the stored text of a priority back into the number it was.
+
+    In a queue whose smallest number runs first, the text is that of the negative number, with a "0"
+    in front of its digits (lua/lib/record/turn.lua): `-05` is 5, and `01.5` is -1.5.
+    """
+    digits = text.lstrip("-")
+    number = int(text) if digits.isdigit() else float(text)
+    return -number if digits[0] == "0" and digits[1:2].isdigit() else number
 
 
 class Aging(NamedTuple):
-    """The priority that tasks gain: points of priority per second, counted from a moment, ms."""
+    """The priority that tasks gain: points of priority per second, counted from a moment, ms.
+
+    Attributes:
+        rate: Points per second.
+        since: The moment, ms.
+        smallest_first: The smallest priority runs first: the rank of a task is then its negative.
+    """
 
     rate: float = 0.0
     since: float = 0.0
+    smallest_first: bool = False
 
     def entitled_at(self, priority: float, rank: float, instant: float) -> float:
         """Compute when a task may take what is kept for a priority: 0 if now, infinite if never.
 
         `lua/lib/limits/opens.lua` computes the same.
         """
-        missing = priority - rank - self.rate * (instant - self.since) / 1000
+        least = -priority if self.smallest_first else priority
+        missing = least - rank - self.rate * (instant - self.since) / 1000
         if missing <= 0:
             return 0.0
         return instant + missing / self.rate * 1000 if self.rate > 0 else math.inf

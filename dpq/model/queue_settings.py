@@ -2,8 +2,9 @@
 
 from typing import Literal, NamedTuple, TypedDict
 
-Order = Literal["fifo", "lifo"]
-"""The order of equal priorities: first in, first out; or last in, first out."""
+Order = Literal["fifo", "lifo", "min"]
+"""The order of tasks: the biggest priority first, and equal ones first in, first out, or last in,
+first out; or, with "min", the smallest priority first, and equal ones first in, first out."""
 
 Fairness = Literal["none", "round_robin", "units", "time"] | str
 """The order of groups of equal priority: by the order of their tasks; in turn, task by task; in

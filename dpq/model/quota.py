@@ -39,12 +39,13 @@ _HOUR = 3600
 
 @dataclass(frozen=True)
 class Reserve:
-    """Units of a window or a quota that are kept for tasks of higher priority.
+    """Units of a window or a quota that are kept for tasks of better priority.
 
     Attributes:
-        units: The units that tasks of lower priority leave: 1 to the window's burst - 1, or to the
+        units: The units that other tasks leave: 1 to the window's burst - 1, or to the
             quota's amount - 1.
-        priority: The lowest priority (aging included) that may take them.
+        priority: The priority (aging included) from which on tasks may take them: this one, and all
+            that come before it in the queue; with `order="min"` the smaller ones.
     """
 
     units: int
@@ -68,8 +69,8 @@ class Quota:
         period: "hour", "day", "week" (from Monday on) or "month".
         timezone: The IANA name of the zone whose calendar counts, as in "America/Los_Angeles".
         unit: What it counts, as of a `RateLimit`; `""` is requests.
-        reserve: Units kept back for higher priorities, fewer than `amount`. Only the first task of
-            a period may take of them for a lower priority, if it costs more than is left beside.
+        reserve: Units kept back for better priorities, fewer than `amount`. Only the first task of
+            a period may take of them for a worse priority, if it costs more than is left beside.
         spread: Pace what is left over the rest of the period, and grant no faster.
 
     Raises:

@@ -54,7 +54,7 @@ class Survey(NamedTuple):
         limits: Limits of groups that are set.
         heads: Groups with a task that is ready.
         due_ms: The time when the next delayed task is due, or None.
-        order: The order of equal priorities.
+        order: The order: fifo, lifo or min.
         fairness: The order of groups.
         partitions: The number of partitions.
         storage_format: The number of the storage format; "" if the queue does not exist.

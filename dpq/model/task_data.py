@@ -24,7 +24,7 @@ class Task(BaseModel, Generic[P]):
     Attributes:
         id: Its id, made by the client that pushed it.
         payload: The validated payload.
-        priority: Its priority; bigger runs first; an int stays an int.
+        priority: Its priority; bigger runs first (with order "min" smaller); an int stays an int.
         group: The name under which tasks share a limit, or None.
         key: Its unique key, or None.
         attempt: The number of this attempt, from 1; deliveries that were given back do not count.

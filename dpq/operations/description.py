@@ -5,7 +5,7 @@ nothing, and must not know partitions.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, Unpack
+from typing import Any, Generic, Unpack, get_args
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
@@ -97,8 +97,8 @@ def named_settings(
     """Check the settings that a client names, and convert them to the texts to store."""
     named: dict[str, str] = {}
     if order is not None:
-        if order not in ("fifo", "lifo"):
-            raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
+        if order not in get_args(Order):
+            raise ConfigurationError(f"order is {order!r}: it must be 'fifo', 'lifo' or 'min'")
         named["order"] = order
     if aging is not None:
         number("aging", aging, "points of priority per second", 0, MAX_AGING)

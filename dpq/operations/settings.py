@@ -8,7 +8,7 @@ import re
 from dpq.model.errors import ConfigurationError
 from dpq.model.queue_settings import spent_unit
 from dpq.operations.description import MAX_AGING
-from dpq.protocol.keys import STORAGE_FORMAT
+from dpq.protocol.keys import MIN_FORMAT, STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
 from dpq.protocol.refusals import no_member, other_format, other_partitions, read_settings
 
@@ -52,7 +52,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     """
     settings = read_settings(reply)
     stored_format = settings.get("format", STORAGE_FORMAT)
-    if stored_format != STORAGE_FORMAT:
+    if stored_format not in (STORAGE_FORMAT, MIN_FORMAT):
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
     if "family_refused" in settings:
         raise no_member(queue_name, settings["family_refused"])
@@ -66,6 +66,13 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
                 f"{name} is {value}, but queue {queue_name!r} has {name} "
                 f"{settings[name]}: leave it out to follow the queue, or use another queue"
             )
+    if named.get("order") == "min" and "format" in settings and "order" not in settings:
+        raise ConfigurationError(
+            f"order is min, but queue {queue_name!r} is there and has order fifo: leave it out to "
+            "follow the queue, or use another queue. The order cannot change once a task was "
+            "pushed, or in partitions: export the queue, drop() it, and import it with the new "
+            "order (docs/operations.md)"
+        )
     together = {**named, **settings}
     if together.get("order") == "lifo" and ages:
         raise ConfigurationError(

@@ -126,14 +126,15 @@ def _add(
 def _settings(
     texts: Sequence[str],
 ) -> tuple[float, float, str, str, int, Aging, bool]:
-    now, paused, fairness, partitions, turns, aging, since, heavy = texts
+    now, paused, fairness, partitions, turns, aging, since, heavy, order = texts
+    least = order == "min"
     return (
         float(now),
         math.inf if paused == "inf" else float(paused or 0),
         fairness,
         partitions,
         int(turns or 0),
-        Aging(float(aging or 0), float(since)) if since else Aging(),
+        Aging(float(aging or 0), float(since), least) if since else Aging(smallest_first=least),
         heavy == "1",
     )
 
@@ -158,11 +159,12 @@ def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
 def read_drain(reply: Sequence[Any]) -> DrainLook:
     """Read the reply of drain."""
     settings, flat = reply
-    now, paused, backlog, came, ended, delayed, first, running, stored, family = read_texts(
+    now, paused, backlog, came, ended, delayed, first, running, stored, family, order = read_texts(
         settings
     )
+    least = order == "min"
     scopes = [
-        Scope(group, int(waiting), read_gate(line), _wanted(tasks.split()))
+        Scope(group, int(waiting), read_gate(line), _wanted(tasks.split(), least))
         for group, waiting, line, tasks in _in_fours([*read_texts(flat)])
     ]
     until = math.inf if paused == "inf" else float(paused or 0)
@@ -178,13 +180,14 @@ def read_drain(reply: Sequence[Any]) -> DrainLook:
         invisible=int(running),
         exists=stored != "0",
         family=family,
+        smallest_first=least,
     )
 
 
-def _wanted(texts: Sequence[str]) -> list[Wanted]:
+def _wanted(texts: Sequence[str], smallest_first: bool) -> list[Wanted]:
     """Read the costs, scores and orders of tasks."""
     found = []
     for cost, score, order in zip(texts[::3], texts[1::3], texts[2::3], strict=True):
         requests, others = read_cost(cost)
-        found.append(Wanted({"": requests, **(others or {})}, -float(score), order))
+        found.append(Wanted({"": requests, **(others or {})}, -float(score), order, smallest_first))
     return found

@@ -119,7 +119,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     error, recurs, schedule = error.partition("\t")
     error, notes = split_notes(error)
     place = int(order[-15:])
-    encode_priority(decode_priority(priority))  # raises if it is no priority
+    priority = encode_priority(decode_priority(priority))[0]  # raises if it is no priority
     requests, costs = read_cost(cost)
     visibility, _, limit = notes.get(OPTIONS, "0 0").partition(" ")
     batch, (after, on_dead) = notes.get(BATCH, ""), read_after(notes.get(AFTER, ""))
@@ -252,8 +252,7 @@ def _priority(value: Any) -> str:
     text = value if isinstance(value, str) else ""
     if len(text) > 24 or not re.fullmatch(r"-?\d[\d.]*(e[+-]?\d+)?", text, re.ASCII):
         raise ValueError('must be the text of a number, as in "5" or "-1.5"')
-    encode_priority(decode_priority(text))
-    return text
+    return encode_priority(float(text) if re.search("[.e]", text) else int(text))[0]
 
 
 def _schedule(value: Any) -> str:

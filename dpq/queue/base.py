@@ -113,8 +113,10 @@ class QueueBase(Generic[P]):
             default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
             default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000;
                 `math.inf` for no limit.
-            order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (a new queue:
-                FIFO).
+            order: `"fifo"` or `"lifo"` among equal priorities, of which the biggest runs first; or
+                `"min"`: the smallest runs first, and equal ones first in, first out. It belongs to
+                a queue from its start: one with tasks cannot become `"min"`. None follows the queue
+                (a new queue: FIFO).
             aging: Points of priority that a task gains per second from the moment it is first due,
                 0 to 1 000 000; None follows the queue (a new queue: 0). No task is ever rescored.
                 Priorities beyond 2^53 are exact only with 0. LIFO with aging is refused.
@@ -297,7 +299,7 @@ class QueueBase(Generic[P]):
 
     @property
     def order(self) -> str:
-        """The order of equal priorities, as far as this client knows (the client asks once)."""
+        """The order: "fifo", "lifo" or "min", as far as this client knows (it asks once)."""
         return self._setting("order", "fifo")
 
     @property

@@ -187,7 +187,8 @@ class DPQ(QueueLife[P]):
 
         Args:
             payload: What JSON can say, or what the queue's `payload_type` takes.
-            priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first.
+            priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first, unless the
+                queue's order is "min".
             delay: Seconds, or a timedelta, until the task is ready: 0 to 315 360 000 (10 years).
             group: The name under which tasks share a limit: 1 to 200 bytes.
             key: A name that makes the task unique while it is stored, dead included: 1 to 200
@@ -196,7 +197,7 @@ class DPQ(QueueLife[P]):
                 partitions (docs/scaling.md).
             on_duplicate: What to do if another task has the key. `keep` leaves that task as it is.
                 `update` changes its payload, priority and delay (of a running task, not the delay).
-                `raise_priority` gives it the higher of both priorities. `rerun` runs it once more
+                `raise_priority` gives it the better of both priorities. `rerun` runs it once more
                 after its ack if it is running; else it updates. `error` raises. `update` and
                 `rerun` make a dead task live again.
             max_attempts: Failed attempts until it is dead, from 1 to 1 000 000; `math.inf` for no
@@ -1246,7 +1247,7 @@ class DPQ(QueueLife[P]):
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.
             concurrency: Leases that exist at once, 1 to 1 000 000; alone or with a rate.
             adaptive: Two bounds between which DPQ learns the rate.
-            reserve: Units of the window that are kept for higher priorities.
+            reserve: Units of the window that are kept for better priorities.
             slack: Seconds by which `per` is widened, 0 to 3600: requests that were granted evenly
                 reach the limited host unevenly. None: learned from 429s, up to the length of the
                 shortest window.
@@ -1405,7 +1406,7 @@ class DPQ(QueueLife[P]):
         `RateLimited`, that is reported, and raised further.
 
         A booking stays spent, also if the caller is interrupted while it sleeps. Callers and tasks
-        that wait for the same units stand in one line: the higher priority first, then the earlier
+        that wait for the same units stand in one line: the better priority first, then the earlier
         one. A paused queue grants permits: only `delay_group`, a 429 and limits hold callers up.
 
         With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until

@@ -159,7 +159,10 @@ def test_bytes_come_over(make: Make) -> None:
 @given(
     said=st.lists(acts(), max_size=25),
     shape=st.sampled_from(
-        ({}, {"order": "lifo"}, {"aging": 0.5}, {"fairness": "round_robin"}, {"partitions": 3})
+        [
+            *({}, {"order": "lifo"}, {"aging": 0.5}, {"fairness": "round_robin"}),
+            *({"partitions": 3}, {"order": "min", "partitions": 2}),
+        ]
     ),
 )
 def test_any_queue_comes_over_whole(redis, queue_name, said, shape):

@@ -84,7 +84,10 @@ queues = st.fixed_dictionaries(
             st.sampled_from(["a", "b"]), st.sampled_from([["x"], ["x", "y"], ["z", "y", "x"]])
         ),
         "settings": st.sampled_from(
-            [{}, {}, {"fairness": "round_robin"}, {"aging": 0.5}, {"order": "lifo"}]
+            [
+                *({}, {}, {"fairness": "round_robin"}, {"aging": 0.5}, {"order": "lifo"}),
+                {"order": "min", "aging": 0.5},
+            ]
         ),
         "before": st.lists(
             st.tuples(

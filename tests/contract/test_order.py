@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from dpq import DPQ, Backoff, Push, Task
+from dpq import DPQ, Backoff, Push, Task, TaskState
 
 PRIORITIES: list[int | float] = [
     *(0, 1, 1, 1, -1, 3, 3.0, 2.5, -2.5, 0.0, -0.0, -0.0),
@@ -25,7 +25,8 @@ def best_first(pushed: list[tuple[int | float, int]], order: str = "fifo") -> li
     """The reference: Python compares int and float exactly, and its sort is stable."""
     if order == "lifo":
         pushed = pushed[::-1]
-    return [number for _, number in sorted(pushed, key=lambda pair: -pair[0])]
+    sign = 1 if order == "min" else -1
+    return [number for _, number in sorted(pushed, key=lambda pair: sign * pair[0])]
 
 
 def shuffled(seed: int) -> list[int | float]:
@@ -101,17 +102,20 @@ def test_every_way_back_to_ready_keeps_priority_and_place(
     assert drain(q, batch) == best_first(pushed)
 
 
+@pytest.mark.parametrize("order", ["lifo", "min"])
 @pytest.mark.parametrize("way", [nothing, mixed], ids=lambda way: way.__name__)
-def test_last_in_first_out_reverses_equal_priorities_only(
-    redis: Redis, queue_name: str, clock: Any, way: Way
-) -> None:
-    """With order="lifo" the newest of equal priorities runs first, and better ones still before."""
-    q: DPQ[int] = DPQ(redis, queue_name, order="lifo", clock=clock, backoff=Backoff(jitter=0))
+def test_another_order(redis: Redis, queue_name: str, clock: Any, way: Way, order: Any) -> None:
+    """With "lifo" the newest of equal priorities runs first; with "min" the smallest priority, and
+    the oldest of equal ones. What the user wrote comes back, also its type."""
+    q: DPQ[int] = DPQ(redis, queue_name, order=order, clock=clock, backoff=Backoff(jitter=0))
     pushed = fill(q, shuffled(3))
 
     way(q, clock)
 
-    assert drain(q, 1) == best_first(pushed, "lifo")
+    assert q.check() == []
+    found = {task.payload: task.priority for state in TaskState for task in q.peek(1000, state)}
+    assert {n: repr(found[n]) for _, n in pushed} == {n: repr(p or abs(p)) for p, n in pushed}
+    assert drain(q, 1) == best_first(pushed, order)
 
 
 @pytest.mark.parametrize("batch", [1, 7])

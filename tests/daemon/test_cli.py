@@ -166,7 +166,7 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     options |= {"--backoff": "1,2.5,300", "--max-lapses": 2, "--unique-for": 60}
     (push,) = (command for words, command in commands() if words == ("push",))
     known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
-    where = {"--url", "--queue", "--partitions", "--file", "--full"}
+    where = {"--url", "--queue", "--partitions", "--order", "--file", "--full"}
     elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
     elsewhere |= {"--after", "--on-dead", "--debounce", "--debounce-max"}
     assert known - where - elsewhere == options.keys()
@@ -1433,6 +1433,24 @@ def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "pip install" in result.stderr
+
+
+def test_the_smallest_first(run: Run, q: DPQ, name: str) -> None:
+    """`--order min` makes such a queue, by a push or an import; what is shown are the numbers of
+    the user. A queue of another order is not changed."""
+    for number in (2, 0, 10):
+        run("push", str(number), "--priority", str(number), "--order", "min")
+    assert [task.priority for task in q.peek()] == [0, 2, 10]
+    exported = run("export").stdout
+    assert "order is fifo" in run("push", "1", "--order", "fifo", code=2).stderr
+    there, other = f"{name}-b", f"{name}-c"
+    run("import", there, lines=exported)
+    run("import", other, "--order", "lifo", "--follow", lines=exported)
+    with DPQ[Any](q.redis, there) as same, DPQ[Any](q.redis, other) as turned:
+        assert [task.payload for task in same.pop_many(3)] == [0, 2, 10]
+        assert [task.payload for task in turned.pop_many(3)] == [10, 2, 0]
+        same.drop()
+        turned.drop()
 
 
 def test_export_and_import(run, q, url, name, tmp_path):

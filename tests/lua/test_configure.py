@@ -13,7 +13,7 @@ def open_queue(q, **settings):
 
 
 SETTINGS = {
-    "order": ("fifo", "lifo"),
+    "order": ("fifo", "min"),
     "aging": (0.5, 2.0),
     "fairness": ("round_robin", "none"),
     "payloads": ("apart", "inline"),

@@ -221,7 +221,12 @@ class Gate:
         counted.start, counted.reset = now, reset
 
     def quota_moment(
-        self, now: int, cost: Cost | None, priority: Fraction | None, aging: Fraction | int
+        self,
+        now: int,
+        cost: Cost | None,
+        priority: Fraction | None,
+        aging: Fraction | int,
+        sign: int,
     ) -> Fraction:
         """When the quotas let a task run; the first one of a period always may."""
         at = Fraction(0)
@@ -233,10 +238,15 @@ class Gate:
             allowed = Fraction(counted.next)
             if left < 0:
                 allowed = Fraction(counted.reset)
-            elif kept and left < kept.units and priority is not None and priority < kept.priority:
+            elif (
+                kept
+                and left < kept.units
+                and priority is not None
+                and priority < sign * kept.priority
+            ):
                 entitled = Fraction(counted.reset)
                 if aging:
-                    entitled = now + (Fraction(kept.priority) - priority) / aging * 1000
+                    entitled = now + (sign * Fraction(kept.priority) - priority) / aging * 1000
                 allowed = max(allowed, min(Fraction(counted.reset), entitled))
             at = max(at, allowed)
         return at
@@ -247,12 +257,14 @@ class Gate:
         cost: Cost | None = None,
         priority: Fraction | None = None,
         aging: Fraction | int = 0,
+        sign: int = 1,
     ) -> Fraction:
         """When the closing and the windows let a task run that weighs so much.
 
         Without a priority, reserves do not count; `aging` is what a second adds to it from now on.
+        With the sign -1 the smallest priority is the best, and `priority` is its negative.
         """
-        at = max(Fraction(self.opens), self.quota_moment(now, cost, priority, aging))
+        at = max(Fraction(self.opens), self.quota_moment(now, cost, priority, aging, sign))
         for i, window in enumerate(self.rules.windows):
             taken = units_of(cost, window.unit)
             if not taken:
@@ -260,10 +272,10 @@ class Gate:
             units = min(taken, self.most(i)) - window.burst
             allowed = self.debt(i) + units * self.interval(i)
             kept = window.reserve
-            if kept and priority is not None and priority < Fraction(kept.priority):
+            if kept and priority is not None and priority < sign * Fraction(kept.priority):
                 without_it = allowed + kept.units * self.interval(i)
                 if aging:
-                    entitled = now + (Fraction(kept.priority) - priority) / aging * 1000
+                    entitled = now + (sign * Fraction(kept.priority) - priority) / aging * 1000
                     without_it = min(without_it, max(allowed, entitled))
                 allowed = without_it
             at = max(at, allowed)

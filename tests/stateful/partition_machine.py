@@ -52,11 +52,11 @@ class PartitionMachine(RuleBasedStateMachine):
     @initialize(
         count=st.sampled_from([2, 3, 3]),
         ask=st.sampled_from([1, 2, 2, 3, 3]),
-        lifo=st.sampled_from([False, False, True]),
+        order=st.sampled_from(["fifo", "min", "lifo"]),
         seed=st.integers(0, 10_000),
         limited=st.booleans(),
     )
-    def create(self, count: int, ask: int, lifo: bool, seed: int, limited: bool) -> None:
+    def create(self, count: int, ask: int, order: Any, seed: int, limited: bool) -> None:
         count, ask = self.always.get("count", count), self.always.get("ask", ask)
         self.now, self.count = START_MS, count
         self.q: DPQ[Any] = DPQ(
@@ -67,11 +67,12 @@ class PartitionMachine(RuleBasedStateMachine):
             backoff=BACKOFF,
             partitions=count,
             ask=ask,
-            order="lifo" if lifo else "fifo",
+            order=order,
             clock=lambda: self.now,
         )
         self.tags = tags_of(self.q.queue_name, count)
-        self.models = [Model(lifo=lifo) for _ in range(count)]
+        sign = -1 if order == "min" else 1
+        self.models = [Model(lifo=order == "lifo", sign=sign) for _ in range(count)]
         self.handed: list[Task[Any]] = []
         self.ids: list[str] = []
         self.newest = [0] * count  # tokens
@@ -154,16 +155,16 @@ class PartitionMachine(RuleBasedStateMachine):
         lease = round(DEFAULT_VISIBILITY * 1000)
         return self.models[place].pop(most, self.now, lease, lambda entry: False)
 
-    def best_priority(self, model: Model) -> Any:
+    def best_rank(self, model: Model) -> Any:
         """Of what this partition lets run now."""
         heads = [h for group, h in model.heads().items() if model.may_run(group, h, self.now)]
         free = sorted([*model.free(None)[:1], *heads], key=model.rank)
         runs = free and model.paused_until <= self.now and model.may_run(None, free[0], self.now)
-        return free[0].priority if runs else None
+        return model.rank(free[0])[0] if runs else None
 
     @rule(most=st.sampled_from([1, 1, 1, 2, 4]))
     def pop(self, most: int) -> None:
-        best = [self.best_priority(model) for model in self.models]
+        best = [self.best_rank(model) for model in self.models]
         tasks = self.call(lambda: self.q.pop_many(most))
         assert len(tasks) <= most
         by_place: dict[int, list[Task[Any]]] = {}
@@ -177,7 +178,8 @@ class PartitionMachine(RuleBasedStateMachine):
         if len(tasks) < most:
             assert [self.taken_from(place, 1) for place in range(self.count)] == [[]] * self.count
         if most == 1 and tasks and self.q.ask >= self.count:
-            assert all(other is None or tasks[0].priority >= other for other in best)
+            mine = -self.models[0].sign * tasks[0].priority
+            assert all(other is None or mine <= other for other in best)
 
     def leased(self, place: int, task: Task[Any], entry: Entry) -> None:
         assert task.token > self.newest[place], "a token grows with every delivery"

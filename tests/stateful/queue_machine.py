@@ -142,7 +142,8 @@ class QueueMachine(RuleBasedStateMachine):
             [
                 *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
                 *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
-                *({"fairness": "units"}, {"fairness": "time"}),
+                *({"fairness": "units"}, {"fairness": "time"}, {"order": "min"}),
+                *({"order": "min", "aging": 0.5}, {"order": "min", "fairness": "round_robin"}),
             ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
@@ -176,6 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.has_looked = False
         self.model = Model(
             lifo=kind.get("order") == "lifo",
+            sign=-1 if kind.get("order") == "min" else 1,
             aging=kind.get("aging", 0),
             in_turn="fairness" in kind,
             by_share=kind.get("fairness") in ("units", "time"),
@@ -783,10 +785,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(twice=rarely)
     def promote(self, twice: bool) -> None:
+        seen_keys = self.eyes.stats().seen_keys
         answer = self.call(twice, self.q.promote)
+        forgotten = seen_keys - self.eyes.stats().seen_keys
         moved = self.model.upkeep(self.now)
         dropped = self.model.trim(self.now, 200)
-        assert answer == (0 if twice else max(moved, dropped))
+        assert answer == (0 if twice else max(moved, dropped, forgotten))
 
     @rule()
     def next_event(self) -> None:

@@ -108,6 +108,7 @@ class Model:
     """The queue beside the queue."""
 
     lifo: bool = False
+    sign: int = 1  # -1: the smallest priority runs first
     aging: float = 0
     in_turn: bool = False  # groups take turns
     by_share: bool = False  # by what groups spend: fairness="units" or "time"
@@ -259,16 +260,20 @@ class Model:
         """The smaller, the sooner it runs."""
         place = -entry.place if self.lifo else entry.place
         if self.aging:
-            aged = Fraction(self.aging) * entry.first_due / 1000 - Fraction(entry.priority)
+            aged = Fraction(self.aging) * entry.first_due / 1000 - self.sign * Fraction(
+                entry.priority
+            )
             return aged, place
-        return -entry.priority, place
+        return -self.sign * entry.priority, place
 
     def shown(self, entry: Entry) -> tuple[Any, int]:
         """The same among those in ready, where groups may take turns."""
         if not self.in_turn:
             return self.rank(entry)
         name = self.in_line(entry)
-        return -entry.priority, self.line.index(name) if name in self.line else len(self.line)
+        return -self.sign * entry.priority, self.line.index(name) if name in self.line else len(
+            self.line
+        )
 
     def in_line(self, entry: Entry) -> str:
         """Who stands in line: a task, or its group."""
@@ -363,8 +368,8 @@ class Model:
         if entry is None:
             return self.gate(scope).moment(now)
         aging = Fraction(self.aging)
-        priority = Fraction(entry.priority) + aging * (now - entry.first_due) / 1000
-        return self.gate(scope).moment(now, entry.cost, priority, aging)
+        priority = self.sign * Fraction(entry.priority) + aging * (now - entry.first_due) / 1000
+        return self.gate(scope).moment(now, entry.cost, priority, aging, self.sign)
 
     def may_run(self, scope: str | None, entry: Entry, now: int) -> bool:
         """The scope lets this task run now."""
@@ -680,7 +685,8 @@ class Model:
             keeps = held.state != DELAYED or held.until <= now or held.deliveries > 0
             bound = held.enqueued + round((push["debounce_max"] or 10**9) * 1000)
             wait = 0 if keeps else max(min(wait, bound - now), 0)
-        if mode == "raise_priority" and held.state != DEAD and push["priority"] > held.priority:
+        better = self.sign * push["priority"] > self.sign * held.priority
+        if mode == "raise_priority" and held.state != DEAD and better:
             self.revise(held, now, push["priority"], None)
         same = every is not None and held.every == every and not wait and held.state != DEAD
         if mode in ("update", "rerun"):

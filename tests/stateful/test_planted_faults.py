@@ -83,6 +83,8 @@ DROPPING = {**PLAIN, "bounds": {"max_waiting": 2, "when_full": "drop_worst"}}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 LIFO = {"limited": False, "kind": {"order": "lifo"}}
+SMALLEST_RESERVES = {**RESERVES, "kind": {"order": "min"}}
+SMALLEST = {"limited": False, "kind": {"order": "min"}}
 THIRDS = {"limited": True, "windows": [[RateLimit(3, 1, 3, slack=0)]], "kind": {}}
 
 
@@ -148,6 +150,9 @@ enter | a closed group lets newcomers lead |
 forget | a removed task keeps its key | rare
 -     redis.call('HDEL', keys, task.key)
 +
+set_priority | a new priority forgets that the smallest runs first | SMALLEST
+- string.find(task.priority, '^%-?0%d')
++ false
 push.lua | LIFO is FIFO | LIFO
 - lifo and 999999999999999 - place or place
 + place
@@ -207,8 +212,11 @@ opens_at | a reserve is for all | rare RESERVES
 - grown > 0
 + false
 entitled_at | aging does not count for a reserve | rare AGING
-- rule.rank - rank - aged.rate * (instant - aged.since) / 1000
-+ rule.rank - rank
+- rank - aged.rate * (instant - aged.since) / 1000
++ rank
+entitled_at | a reserve is for big priorities where the smallest runs first | rare SMALLEST_RESERVES
+- aged.min and -rule.rank or rule.rank
++ rule.rank
 gate_of | no group has a limit of its own | LIMITED
 - seen.count > (rules and 1 or 0) and rules_of
 + false and rules_of

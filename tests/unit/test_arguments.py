@@ -208,7 +208,7 @@ SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("default_visibility", A_DURATION, NO_DURATION),
     ("default_max_attempts", "from 1 to 1000000, or math.inf for no limit", [-math.inf, math.nan]),
     ("default_max_attempts", "from 1 to 1000000", [0, 1_000_001, 1.0, True, None]),
-    ("order", "'fifo' or 'lifo'", ["", "random", 1]),
+    ("order", "'fifo', 'lifo' or 'min'", ["", "random", 1]),
     ("aging", "from 0 to 1000000", [-0.1, 10**6 + 1, math.inf, math.nan, True, "1"]),
     ("fairness", "fairness is", ["fair", True]),
     ("payloads", "payloads is", ["private"]),

@@ -107,3 +107,11 @@ def test_what_a_host_has_left_serves_no_task_more(left: int, whole: Whole | None
     wanted = [Wanted({"": 1}, 0)]
     said = [gate.clears_at(tasks, wanted, BEGIN)[0] for tasks in (left, left + 1) if tasks]
     assert said == [BEGIN, BEGIN + 60_000][-len(said) :]
+
+
+@pytest.mark.parametrize(("smallest_first", "kept"), [(False, [4.5, -9]), (True, [5.5, 9])])
+def test_for_whom_a_reserve_is_not(smallest_first: bool, kept: list[float]) -> None:
+    """For tasks of a worse priority than its own: a smaller one, or, with "min", a bigger one."""
+    sign = -1 if smallest_first else 1
+    tasks = [Wanted({"": 1}, sign * n, "", smallest_first) for n in (*kept, 5, 5 + sign)]
+    assert [task.leaves(Reserve(1, 5)) for task in tasks] == [True, True, False, False]

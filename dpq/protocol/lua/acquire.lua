@@ -40,7 +40,7 @@ if #group > 301 then
 end
 
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
-local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'aging', 'aging_since')
+local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'aging', 'aging_since', 'order')
 local common = redis.call('HMGET', shared, 'limited', 'gated', 'queue_rules', 'queue_gate', 'token')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
@@ -55,6 +55,7 @@ end
 go_on()
 seen.texts, seen.lacking = { common[3], common[4] }, {} -- nothing is lost, see above
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
+priority = settings[5] == 'min' and -priority or priority
 local score, place = place_in_line(standing_at, priority, id, settings[3], settings[4])
 local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held, pin)
 if not scopes then

@@ -2,7 +2,7 @@
 --
 -- Keys: conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  format     the storage format that the client knows, and that a new queue gets
+-- ARGV[2]  format     the storage format that the client knows, and that a new queue gets, unless its `order` is "min"
 -- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": restore the limits, too, from
 --                     their copies, since a pop has found that limits are lost.
 --                     "3": replace the bounds by the named ones
@@ -12,12 +12,13 @@
 -- setting it returns the copy; a call that writes restores the setting. In these cases it writes nothing, and leaves
 -- the error to the client: the queue has another format; a named value differs from the stored value (without
 -- `partition_count` a queue has one partition); LIFO would meet aging; turns of groups would meet LIFO or aging; turns
--- by units would meet partitions. Returns {} if conf is of another type (nothing written).
+-- by units would meet partitions; `order` would become "min" when tasks may be stored. Returns {} if conf is of another
+-- type (nothing written).
 -- Lost reply: safe to send again, the second answer is the same.
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
-local MOST_KIN = 15
+local MOST_KIN, OF_MIN = 15, '04' -- that format is of queues whose smallest number runs first (refusal)
 local there = redis.pcall('HGETALL', conf)
 if there.err then -- ignore a key of another type: check and repair report it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
@@ -33,7 +34,7 @@ local function stored(name)
 end
 
 local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- only a later partition has such a key
-local agreed = (stored('format') or format) == format
+local agreed = (stored('format') or format) == format or stored('format') == OF_MIN
 local together, bounded = {}, false
 for _, name in ipairs({ 'order', 'aging', 'fairness', 'partition_count' }) do
   together[name] = stored(name)
@@ -45,11 +46,13 @@ for i = 4, #args, 2 do
   bounded = bounded or string.find(args[i], '^max_')
 end
 local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- also if it cannot be read
-local turns = together.fairness or 'none'
+local turns, form = together.fairness or 'none', together.order == 'min' and OF_MIN or format
 local by_share = turns == 'time' or string.find(turns, '^units')
 if lifo and ages or (turns == 'round_robin' or by_share) and (lifo or ages)
   or by_share and (together.partition_count or '1') ~= '1' then
   agreed = false
+elseif together.order == 'min' and stored('format') and not stored('order') then -- it was "fifo" so far
+  agreed = agreed and (redis.pcall('HGET', stats, 'pushed') or '0') == '0' and (stored('partition_count') or '1') == '1'
 end
 if not agreed or create == '0' and #args == 3 then
   if shared ~= conf then
@@ -85,7 +88,7 @@ end
 -- Programs of 22 November 2026 compare only `partitions` at each call, with their number of partitions. This text is no
 -- number, so each call of theirs is refused (docs/design.md, "Another storage format"). The number of partitions stands
 -- in `partition_count`.
-redis.call('HSET', conf, 'format', format, 'partitions', '(storage format ' .. format .. ')', unpack(args, 4))
+redis.call('HSET', conf, 'format', form, 'partitions', '(storage format ' .. form .. ')', unpack(args, 4))
 if ages and not redis.call('HGET', conf, 'aging_since') then
   redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due at this time
 end

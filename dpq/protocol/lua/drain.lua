@@ -11,7 +11,7 @@
 --
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
--- many are leased; how many settings and limits are stored; and `family` of the head's conf, or "".
+-- many are leased; how many settings and limits are stored; `family` of the head's conf, or ""; `order`, or "".
 -- Scopes, flat: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
 -- its gate_line; and, with spaces between, cost, score and order of some due tasks. If at most 200 tasks are due, all
 -- are described. If more are due, all cost 1, and no unit is kept for higher priorities, that text is "".
@@ -127,4 +127,4 @@ return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_unt
   string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
   redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '', string.format('%.0f', redis.call('ZCARD', invisible)),
   string.format('%.0f', redis.call('HLEN', conf) + redis.call('HLEN', limits)),
-  redis.call('HGET', shared, 'family') or '' }, reply }
+  redis.call('HGET', shared, 'family') or '', redis.call('HGET', conf, 'order') or '' }, reply }

@@ -8,8 +8,8 @@
 -- ARGV[4]  preview    how many bytes are read of a payload that stands in a record
 --
 -- Returns {settings, counts, tasks, closed, gates, short}.
--- * Settings: now, paused_until, fairness, partitions, turns, aging, aging_since, heavy, and `family` of
---   the head's conf; "" if a setting is not set.
+-- * Settings: now, paused_until, fairness, partitions, turns, aging, aging_since, heavy, order, and `family`
+--   of the head's conf; "" if a setting is not set.
 -- * Counts: how many entries ready, delayed, invisible and closed have.
 -- * Tasks, flat: r (ready), d (delayed), b (delayed, and it holds its group in order), i (invisible), w (waiting) or h
 --   (a head that is not among the heads that are read); its member; its score; its record with the first bytes of its
@@ -86,12 +86,12 @@ for i, raw in ipairs(records_of(ids)) do
   end
 end
 local settings = redis.call('HMGET', conf, 'paused_until', 'fairness', 'partition_count', 'turns', 'aging',
-  'aging_since', 'heavy')
+  'aging_since', 'heavy', 'order')
 local texts = { string.format('%.17g', instant) }
-for i = 1, 7 do
+for i = 1, 8 do
   texts[i + 1] = settings[i] or ''
 end
-texts[9] = redis.call('HGET', shared, 'family') or ''
+texts[10] = redis.call('HGET', shared, 'family') or ''
 local counts = {}
 for i, set in ipairs({ ready, delayed, invisible, closed }) do
   counts[i] = redis.call('ZCARD', set)

@@ -26,8 +26,8 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, partitions, args = ARGV[6], ARGV[7], ARGV
 
--- Needs: now, refusal, record, body, place, hold, notice, event, trail, marks, followed, others
-local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported')
+-- Needs: now, refusal, record, turn, body, place, hold, notice, event, trail, marks, followed, others
+local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported', 'order')
 local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
 if refused then
   return refused
@@ -55,6 +55,10 @@ for i = 8, #args, 7 do
       met = met + 1
     else
       claimed[id], fresh[#fresh + 1] = task, { at = i, task = task }
+      if settings[6] == 'min' then
+        local priority, residual = turned(task.priority, string.sub(task.order, 1, -16))
+        task.priority, task.order = priority, residual .. string.sub(task.order, -15)
+      end
       if task.key ~= '' then
         claimed[task.key .. '\t'] = id
       end
@@ -88,7 +92,7 @@ for _, each in ipairs(fresh) do
       follow_again(id, task.options)
     end
     if state == 'held' then hold(id, task) end
-    note('pushed', task.group, '', id, 'priority ' .. task.priority .. ', imported')
+    note('pushed', task.group, '', id, 'priority ' .. shown(task.priority) .. ', imported')
     added = added + 1
   end
 end

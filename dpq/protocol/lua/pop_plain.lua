@@ -22,7 +22,8 @@ local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'par
   'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
 local noted = settings[10] or settings[6] and string.match(settings[6], '^(.+)=$') -- as limits_noted (noted)
-if not (soonest and soonest > instant and soonest <= now + visibility) or settings[3] ~= '03' or settings[5]
+if not (soonest and soonest > instant and soonest <= now + visibility) or settings[5]
+  or settings[3] ~= '03' and settings[3] ~= '04'
   or settings[7] or settings[8] or settings[9] or settings[11]
   or partitions ~= '0' and (settings[4] or '1') ~= partitions
   or noted and (not string.find(noted, '^%d+$') or redis.call('HLEN', limits) < tonumber(noted)) then

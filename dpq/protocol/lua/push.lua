@@ -43,6 +43,10 @@ local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], setti
 if refused then
   return refused
 end
+if settings[2] == 'min' then
+  -- Needs: turn_all
+  turn_all(args, options)
+end
 local holders, claims, fresh, keyed, met = {}, nil, 0, false, 0
 local known = redis.call('HMGET', meta, unpack(ids))
 if tied then

@@ -14,7 +14,7 @@ local time, args = ARGV[1], ARGV
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'partition_count',
   'payloads', 'trail_max_events')
 local format = settings[1]
-if format ~= '03' or settings[5] or settings[6] or settings[8] or now >= 2 ^ 44 or #args % 3 ~= 1
+if format ~= '03' and format ~= '04' or settings[5] or settings[6] or settings[8] or now >= 2 ^ 44 or #args % 3 ~= 1
   or settings[3] and tonumber(settings[3]) ~= 0 or settings[4] == 'round_robin'
   or (settings[7] or 'inline') ~= 'inline' then
   return { format and -5 or 1 }
@@ -31,6 +31,10 @@ for i, known in ipairs(redis.call('HMGET', meta, unpack(ids))) do
   if known then
     return { -5 }
   end
+end
+if settings[2] == 'min' then
+  -- Needs: turn_all
+  turn_all(args, {})
 end
 local count, lifo = #ids, settings[2] == 'lifo'
 local reached = redis.pcall('HINCRBY', stats, 'pushed', count)

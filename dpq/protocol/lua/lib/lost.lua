@@ -10,7 +10,7 @@
 -- The words that a setting may be; digits are readable as well, unless `digits` is false. Settings that are missing
 -- here, such as aging, are not checked: the client reports them if it cannot read them.
 local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },
-  order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false },
+  order = { fifo = 1, lifo = 1, min = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false },
   payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {}, max_tasks = {}, max_waiting = {},
   when_full = { refuse = 1, drop_worst = 1, digits = false }, seen_max_keys = {} }
 

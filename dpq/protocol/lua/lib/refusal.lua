@@ -5,13 +5,13 @@
 -- Gives: refusal(format, stored, partitions). `format` is that of conf, `stored` is `partition_count` of conf, and
 --        `partitions` is the number that the client knows ("0": not yet; nil: one). It returns the reply of the script,
 --        or nil; and the format, or false if it is no number, which is damage (lost).
-local FORMAT = '03'
+local FORMAT, OF_MIN = '03', '04' -- the latter of queues whose smallest number runs first
 
 local function refusal(format, stored, partitions)
-  if format ~= FORMAT then
+  if format ~= FORMAT and format ~= OF_MIN then
     format = format and string.match(format, '^%d+$') or false
   end
-  if format and format ~= FORMAT then
+  if format and format ~= FORMAT and format ~= OF_MIN then
     return { -8, format, FORMAT, conf }, format
   elseif partitions ~= '0' and (stored or '1') ~= (partitions or '1') and (stored or format) then
     return { -7, stored or '1', partitions or '1', conf }, format

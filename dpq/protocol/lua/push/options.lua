@@ -70,7 +70,8 @@ local function wrong_option(options)
     end
   end
   local size, how = math.abs(tonumber(options.priority or '') or math.huge), options.on_duplicate or 'keep'
-  if size == math.huge or size == 0 and string.find(options.priority, 'e') then -- no double holds it
+  if size == math.huge or size == 0 and string.find(options.priority, 'e') -- no double holds it
+    or string.find(options.priority, '^%-?0%d') then
     return 'priority'
   elseif options.on_dead and options.on_dead ~= 'bury' and options.on_dead ~= 'run' then
     return 'on_dead'

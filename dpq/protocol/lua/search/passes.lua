@@ -1,6 +1,6 @@
 -- passes: say if a task passes a filter.
 -- Keys: payload dead
--- Needs: now, record, shape, layout
+-- Needs: now, record, turn, shape, layout
 -- Gives: filtered(want), a function of the id and the record of a task that returns true if the task passes. `want` has
 --        the arguments of search by their names; age is ms, or nil.
 local function filtered(want)
@@ -35,7 +35,7 @@ local function filtered(want)
     if not reads or not task then
       return not reads
     end
-    local priority = tonumber(task.priority)
+    local priority = tonumber(shown(task.priority))
     local since = want.age and (redis.call('ZSCORE', dead, id) or task.enqueued)
     return not (want.least and priority < want.least) and not (want.highest and priority > want.highest)
       and string.sub(task.key, 1, #want.prefix) == want.prefix

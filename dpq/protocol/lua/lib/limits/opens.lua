@@ -13,10 +13,10 @@ local aged
 -- may take them now.
 local function entitled_at(rule, rank)
   if not aged then
-    local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
-    aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
+    local rate, since, order = unpack(redis.call('HMGET', conf, 'aging', 'aging_since', 'order'))
+    aged = { min = order == 'min', rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
   end
-  local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
+  local missing = (aged.min and -rule.rank or rule.rank) - rank - aged.rate * (instant - aged.since) / 1000
   return missing <= 0 and 0 or aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
 end
 

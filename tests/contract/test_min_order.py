@@ -1,0 +1,257 @@
+"""`order="min"`: the smallest priority runs first, and each user's number comes back as it was."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+import dpq
+from dpq import DPQ, ConfigurationError, Filter, Push, RateLimit, Reserve
+from dpq.testing import Clock, QueueFactory
+
+
+@pytest.fixture
+def made(redis: Redis, clock: Clock, queue_name: str) -> Iterator[Callable[..., DPQ[Any]]]:
+    """Makes clients of queues whose names begin as the test's."""
+    with QueueFactory(redis, clock) as factory:
+        yield lambda end="", **named: factory(queue_name + end, **named)
+
+
+def payloads(q: DPQ[Any]) -> list[Any]:
+    return [task.payload for task in q.pop_many(1000)]
+
+
+numbers = st.one_of(
+    st.integers(-3, 3),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(given_=st.lists(st.tuples(numbers, st.sampled_from([None, "a", "b"])), max_size=12))
+def test_pops_are_sorted(redis: Redis, queue_name: str, given_: list[Any]) -> None:
+    """For any numbers, from the smallest to the biggest, and equal ones in the order of pushes."""
+    with DPQ[int](redis, queue_name, order="min") as q:
+        q.push_many(Push(n, priority, group=group) for n, (priority, group) in enumerate(given_))
+        tasks = q.pop_many(1000)
+        q.drop()
+    assert [(task.priority, task.payload) for task in tasks] == sorted(
+        (priority, n) for n, (priority, _) in enumerate(given_)
+    )
+    for task in tasks:
+        wanted = given_[task.payload][0]
+        assert repr(task.priority) == repr(wanted or abs(wanted))
+
+
+BIG = 2**60 + 1  # no double holds it, nor its neighbours
+
+
+def of_push(q: DPQ[Any], number: Any) -> Any:
+    ids = [q.push("x", number), q.push("x", number, delay=1), q.push("x", number, key="k")]
+    q.push("x", number + 1, key="k", on_duplicate="raise_priority")  # a bigger one is worse
+    q.push("y", number, key="u")
+    q.push("y", number - 1, key="u", on_duplicate="raise_priority")
+    assert q.get(q.push("y", number, key="u")).priority == number - 1
+    return [q.get(id_).priority for id_ in ids]
+
+
+def of_update(q: DPQ[Any], number: Any) -> Any:
+    id_ = q.push("x", 7, key="k")
+    q.update(key="k", priority=number)
+    return [q.get(id_).priority]
+
+
+def of_bulk(q: DPQ[Any], number: Any) -> Any:
+    q.push("not", 5)
+    id_ = q.push("x", 7)
+    assert [q.count(Filter(least=least, most=9)) for least in (5, 6)] == [2, 1]
+    assert q.bulk("update", Filter(least=6), priority=number).done == 1
+    return [q.get(id_).priority]
+
+
+def after(end: Callable[..., Any], *arguments: Any) -> Callable[[DPQ[Any], Any], Any]:
+    """The number that a task has got with the end of its delivery."""
+
+    def of_end(q: DPQ[Any], number: Any) -> Any:
+        q.push("x", 7)
+        task = q.pop().task
+        assert task is not None
+        end(q, task, *arguments, priority=number)
+        return [q.get(task.id).priority]
+
+    return of_end
+
+
+def of_acquire(q: DPQ[Any], number: Any) -> Any:
+    """A caller with a small number may take what is kept for small numbers, another may not."""
+    q.set_limit(1, 60, 2, reserve=Reserve(1, number), slack=0)
+    assert q.limits()[0].windows[0].reserve == Reserve(1, number)
+    with q.acquire(timeout=0, priority=2**62):
+        pass
+    for worse in (number + 1024, 2**62):
+        with pytest.raises(dpq.LimitTimeoutError), q.acquire(timeout=0, priority=worse):
+            pass
+    q.push("x", number + 1024)
+    assert q.pop().task is None
+    assert q.forecast()[0].because != "now"
+    with q.acquire(timeout=0, priority=number):
+        return [number]
+
+
+METHODS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
+    "push": of_push,
+    "update": of_update,
+    "bulk": of_bulk,
+    "release": after(DPQ.release),
+    "fail": after(DPQ.fail, "no"),
+    "bury": after(DPQ.bury, "no"),
+    "acquire": of_acquire,
+}
+"""What takes a priority, and what it makes of one."""
+
+
+def test_no_method_is_forgotten() -> None:
+    """Each public method with a priority, and each public class that has one, is looked at here."""
+    methods = {
+        name
+        for name, method in inspect.getmembers(DPQ, inspect.isfunction)
+        if not name.startswith("_") and "priority" in inspect.signature(method).parameters
+    }
+    assert methods == set(METHODS)
+    classes = {
+        name
+        for name in dpq.__all__
+        for each in [getattr(dpq, name)]
+        if "priority" in getattr(each, "__annotations__", {}) | getattr(each, "model_fields", {})
+    }
+    assert classes == {"Push", "Task", "DeadTask", "Forecast", "Reserve"}
+
+
+@pytest.mark.parametrize("number", [5, 0.0, -2.5, BIG], ids=repr)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_number_goes_through(made: Callable[..., DPQ[Any]], name: str, number: Any) -> None:
+    """What a method was given is told again, with its type; and the stored order fits to it."""
+    q = made(order="min")
+    told = METHODS[name](q, number)
+    assert list(map(repr, told)) == [repr(number)] * len(told)
+    assert q.check() == []
+
+
+def test_all_that_tells_a_number(made: Callable[..., DPQ[Any]], clock: Clock) -> None:
+    """Task, dead letter, forecast, peek, trail and export have the number of the user."""
+    q = made(order="min", trail_max_events=100)
+    ids = q.push_many([Push("dead", -7), Push("x", 5), Push("y", 2.5, delay=1), Push("z", BIG)])
+    dead = q.pop().task
+    assert dead is not None
+    assert (dead.id, dead.priority) == (ids[0], -7)
+    q.bury(dead, "no")
+    assert [task.priority for task in q.dead.list(9)] == [-7]
+    assert [task.priority for task in q.peek(9)] == [5, BIG]
+    assert [task.priority for task in q.forecast()] == [5, BIG, 2.5]
+    clock.advance(1)
+    assert q.dead.replay() == 1
+    assert [task.priority for task in q.forecast()] == [-7, 2.5, 5, BIG]
+    q.update(ids[1], priority=6)
+    told = [event.detail for event in q.trail() if event.kind in ("pushed", "updated")]
+    assert told == [
+        *("priority -7", "priority 5", "priority 2.5, in 1000 ms", f"priority {BIG}", "priority 6")
+    ]
+    lines = "".join(q.export())
+    assert all(f'"priority":"{text}"' in lines for text in ("-7", "6", "2.5", BIG))
+    assert payloads(q) == ["dead", "y", "x", "z"]
+
+
+@pytest.mark.parametrize(("before", "then"), [("fifo", "min"), ("min", "fifo"), ("min", "min")])
+def test_an_export_has_the_numbers_as_the_user_wrote_them(
+    made: Callable[..., DPQ[Any]], before: Any, then: Any
+) -> None:
+    """So a queue of another order runs them the other way round."""
+    q, other = made(order=before), made("-b", order=then)
+    q.push_many(Push(number, number) for number in (3, BIG, -BIG, BIG + 1, 1.5))
+    other.import_(list(q.export()), follow=before != then)
+    assert other.check() == []
+    for each, order in ((q, before), (other, then)):
+        tasks = each.pop_many(9)
+        assert [task.priority for task in tasks] == [task.payload for task in tasks]
+        assert [task.payload for task in tasks] == sorted(
+            (3, BIG, -BIG, BIG + 1, 1.5), reverse=order == "fifo"
+        )
+
+
+def test_who_had_the_queue_open_before(made: Callable[..., DPQ[Any]]) -> None:
+    """The server decides: a client that knew another order pushes, changes and asks right."""
+    owner, stale, late = made(), made(), made()
+    stale.push("x", 1)
+    late.push("x", 1)
+    assert stale.order == late.order == "fifo"
+    owner.drop()
+    anew = made(order="min")
+    anew.push("5", 5, key="k")
+    stale.push("4", 4)  # the short way
+    stale.push("6", 6, group="g", cost=2)
+    stale.push_many([Push("8", 8), Push("-8", -8, delay=0.001)])
+    late.update(key="k", priority=7)
+    anew.set_limit(1, 60, 9, reserve=Reserve(8, 5), slack=0, group="h")
+    with stale.acquire("h", timeout=0):
+        pass
+    assert anew.check() == []
+    task = stale.pop().task
+    assert task is not None
+    assert task.priority == 4
+    stale.release(task, priority=9)
+    assert [(task.payload, task.priority) for task in anew.peek(9)] == [
+        *(("6", 6), ("5", 7), ("8", 8), ("4", 9))
+    ]
+
+
+def test_a_queue_with_tasks_cannot_become_one(made: Callable[..., DPQ[Any]]) -> None:
+    """Not once a task was pushed, nor in partitions: the error names both orders, and the way out.
+    Nothing changes. A queue without any may be named so; others then follow it."""
+    q = made()
+    q.push("x", 1)
+    for end, named in (("", {"order": "fifo"}), ("-b", {"order": "lifo"}), ("-c", {})):
+        made(end, **named).push("x")
+        with pytest.raises(ConfigurationError, match=r"order is min, but .*order (fifo|lifo)"):
+            made(end, order="min").size()
+    made("-d", partitions=2).set_limit(1, 1, group="g")
+    with pytest.raises(ConfigurationError, match=r"order is min.*export the queue"):
+        made("-d", order="min").size()
+    assert q.order == "fifo"
+    made("-e").set_limit(1, 1, group="g")
+    made("-e", order="min").push("x")
+    follower = made("-e")
+    assert (follower.size(), follower.order) == (1, "min")
+    for other in ("fifo", "lifo"):
+        with pytest.raises(ConfigurationError, match=f"order is {other}, but .*order min"):
+            made("-e", order=other).size()
+
+
+def test_with_what_it_goes_together(made: Callable[..., DPQ[Any]], clock: Clock) -> None:
+    """Aging makes old tasks better, groups take turns, and the worst is dropped: the biggest."""
+    q = made(order="min", aging=1.0)
+    q.push("old", 5)
+    clock.advance(10)
+    q.push_many([Push("new", -3), Push("newer", -6)])
+    assert payloads(q) == ["newer", "old", "new"]
+    q = made("-b", order="min", fairness="round_robin")
+    q.push_many(Push(f"{group}{n}", n // 2, group=group) for group in "ab" for n in range(3))
+    assert payloads(q) == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    q = made("-c", order="min")
+    q.set_bounds(max_waiting=2, when_full="drop_worst")
+    q.push_many(Push(n, n, group="g") for n in (3, 1, 2))
+    assert payloads(q) == [1, 2]
+
+
+def test_an_error_names_the_direction(made: Callable[..., DPQ[Any]]) -> None:
+    """A number that is none is refused, and nothing else is."""
+    q = made(order="min")
+    for wrong in (float("inf"), float("nan"), 2**63, "5"):
+        with pytest.raises(ConfigurationError, match="with order='min' a smaller one"):
+            q.push("x", wrong)  # type: ignore[arg-type]
+    q.set_limit([RateLimit(1, 1)])
+    assert q.size() == 0
