@@ -15,7 +15,7 @@ comma := ,
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures mutants wheel clean
+.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures drawings docs mutants wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -62,6 +62,12 @@ test-all: $(VENV)/.test ## every test on every server found, with long searches 
 pictures: $(VENV)/.test ## take the dashboard's pictures in docs/ anew, from a crawl (with Chromium)
 	$(BIN)/python tests/dashboard_pictures.py
 
+drawings: ## draw the pictures in docs/pictures/ anew
+	$(PYTHON) -m tools.docs_site.pictures
+
+docs: $(VENV)/.docs ## build the site of docs/ into site/; stops at a link that leads nowhere
+	$(BIN)/python -m tools.docs_site $(ARGS)
+
 mutants: $(VENV)/.test ## plant changes in copies of the code, one by one: do the tests catch them?
 	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
@@ -69,7 +75,7 @@ wheel: ## build dist/delayed_priority_queue-VERSION-py3-none-any.whl, to be inst
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean: ## remove the virtual environment and all caches
-	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist build site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.run: pyproject.toml
 	$(INSTALL) --editable '.[embedded,fast,demo]'
@@ -82,3 +88,7 @@ $(VENV)/.test: pyproject.toml
 $(VENV)/.dev: pyproject.toml
 	$(INSTALL) --editable '.[embedded,fast,demo,test,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
+
+$(VENV)/.docs: pyproject.toml
+	$(INSTALL) --editable '.[docs]'
+	@touch $@

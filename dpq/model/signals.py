@@ -160,11 +160,11 @@ class RateLimited(Signal):
             statuses: The statuses that are a limit whatever the headers say, in place of 429, 503
                 and 529.
 
-            Returns:
-                A signal to raise, with a `retry_after` from 0 to 86 400 s (a day). It is read from
-                `Retry-After`; else from the spent limits (`RateLimit`, `X-RateLimit-*` and the
-                like), the longest one. Times count from the answer's `Date`. Without any of them it
-                is 5 s.
+        Returns:
+            A signal to raise, with a `retry_after` from 0 to 86 400 s (a day). It is read from
+            `Retry-After`; else from the spent limits (`RateLimit`, `X-RateLimit-*` and the
+            like), the longest one. Times count from the answer's `Date`. Without any of them it
+            is 5 s.
 
         Raises:
             ConfigurationError: `scope` is none of the four; or a status of yours is not from 100 to

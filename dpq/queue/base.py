@@ -100,6 +100,10 @@ class QueueBase(Generic[P]):
     ) -> None:
         """Describe one queue. Unless a setting is named, nothing is sent before the first call.
 
+        `order`, `aging`, `fairness`, `payloads`, `partitions`, `trail_max_events`, `seen_max_keys`
+        and the two limits of dead letters belong to the queue: the first client that names one
+        writes it to the server, at once.
+
         Args:
             redis: The caller's own client; DPQ uses it as it is, and never closes it.
             queue_name: 1 to 200 bytes without braces or control characters.
@@ -160,10 +164,6 @@ class QueueBase(Generic[P]):
                 partitions in turn, in one round trip instead of two. Source: docs/scaling.md,
                 "The order".
             clock: The time in ms, instead of the server's; for tests only.
-
-            `order`, `aging`, `fairness`, `payloads`, `partitions`, `trail_max_events`,
-            `seen_max_keys` and the two limits of dead letters belong to the queue: the first client
-            that names one writes it to the server, at once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.

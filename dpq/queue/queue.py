@@ -309,14 +309,15 @@ class DPQ(QueueLife[P]):
         """Add any number of tasks, up to 125 in a round trip.
 
         The server adds all tasks of a batch, or none. In a partitioned queue this holds for each
-        partition; the batches of several partitions travel together.
+        partition; the batches of several partitions travel together. The errors are those of
+        `push`.
 
         Returns:
             The ids, in the order given.
 
         Raises:
-            As `push`. The batches before the refused one stay; `QueueFullError.stored` names their
-                tasks.
+            QueueFullError: A bound is met. The batches before the refused one stay; `stored` names
+                their tasks.
         """
         if isinstance(pushes, Iterator):  # an iterator can be read only once
             self._session.require_open()

@@ -79,6 +79,9 @@ class WorkerBase(Generic[Q]):
     ) -> None:
         """Describe a worker; `run` begins.
 
+        Hooks (`before`, `after`, `on_error`) run in the thread or asyncio task of the handler. If
+        they raise, the error is logged, and nothing else changes.
+
         Args:
             queues: One queue; several queues; or a mapping of queues to weights from 1, which say
                 how often each queue is asked first. All must share one client.
@@ -116,9 +119,6 @@ class WorkerBase(Generic[Q]):
                 handler has ended.
             on_error: A function that is called with the context and the error when an attempt has
                 failed.
-
-            Hooks run in the thread or asyncio task of the handler. If they raise, the error is
-            logged, and nothing else changes.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.

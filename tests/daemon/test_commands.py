@@ -18,7 +18,7 @@ from dpq.cli import app
 
 ROOT = Path(dpq.__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
-PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WHEEL = f"dist/{PROJECT['name'].replace('-', '_')}-{dpq.__version__}-py3-none-any.whl"
 PROGRAMS = ("dpq", "make", "pip", "python", "python3")
@@ -50,8 +50,8 @@ def commands() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        shell = [block for language, block in blocks if language in ("", "sh")]
-        lines = [line for block in shell for line in block.splitlines()]
+        shell = [block for language, block in blocks if language in ("", "sh", "bash", "console")]
+        lines = [line.removeprefix("$ ") for block in shell for line in block.splitlines()]
         lines += re.findall(r"^    (\S.*)$", text, re.MULTILINE)
         lines += re.findall(r"(?<!`)`([^`\n]+ [^`\n]+)`(?!`)", text)
         yield from ((page.name, line) for line in dict.fromkeys(lines) if program(line))

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +45,59 @@ SHOP = "# shop.py\n"  # begins the module that the commands of that guide run
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 URLS = ("redis://localhost", "embedded:./queue")  # as the documents write them
 URL = URLS[0]
+
+RAN = "blocks that were run"  # among a session's names
+WHOLE_PAGES = {
+    "batches.md": "test_the_crawl_of_batches_runs",
+    "five_minutes.md": "test_five_minutes_print_what_they_say",
+    "key_pools.md": "test_every_block_of_key_pools_runs",
+    "limits_in_depth.md": "test_every_block_of_the_guide_runs",
+    "limits_without_tasks.md": "test_every_block_of_limits_without_tasks_runs",
+    "llm_batches.md": "test_every_block_of_llm_batches_runs",
+    "named_tasks.md": "test_every_block_of_named_tasks_runs",
+    "rate_limits.md": "test_every_block_of_the_guide_runs",
+    "recurring.md": "test_every_block_of_the_guide_to_recurring_tasks_runs",
+    "scaling.md": "test_the_block_of_scaling_runs",
+    "tracing.md": "test_every_block_of_the_page_on_traces_runs",
+    "usage.md": "test_every_block_of_usage_runs",
+    "workers.md": "test_every_block_of_workers_runs",
+}
+"""The pages of which a test here runs each block, and looks at what it does; the fixture `session`
+holds it to that. `test_a_page_without_a_test_of_its_own_runs` runs all other pages."""
+
+NOT_HERE = {
+    ("durability.md", 'q = DPQ.from_url("redis://..."'): "test_users_need_the_word_that_waits",
+    ("durability.md", "for _ in range(3):"): "test_the_guide_shows_how_to_repeat",
+    ("operations.md", 'q = DPQ.from_url("redis+cluster://'): "test_the_life_of_tasks",
+    ("security.md", "from dpq import DPQ"): "test_a_queue_works_over_tls",
+    ("testing.md", ""): "test_every_block_of_the_guide_runs",
+    ("workers.md", "# shop.py"): "test_every_command_of_workers_runs",
+}
+"""Page and begin of blocks that need a server, a file or a runner of their own ("" is each block of
+the page), and the test elsewhere that runs them, or the calls in them."""
+
+COMMANDS_ELSEWHERE = {"key_pools.md", "llm_batches.md", "rate_limits.md", "workers.md"}
+"""Pages whose commands a test here runs in their order."""
+
+ENDLESS = {"web", "top", "metrics", "scheduler", "worker", "bench", "--serve", "--follow"}
+"""Words of commands that run until Ctrl-C, or for long: tests/daemon, tests/web and tests/top start
+those."""
+
+FAILS = {"dpq health mails --worker": 1, "dpq doctor --repair --partitions": 2}
+"""Commands that a page shows for a case that is not there, and the exit code without it."""
+
+OTHER_PROGRAMS = {
+    "opentelemetry-instrument ": "test_the_entry_point_instruments_as_a_program_expects",
+}
+"""Programs of others that a block for a shell begins with, and the test that does what they do."""
+
+PRELUDES = {
+    "transactions.md": (
+        "from outbox import connect; outbox = connect('shop.db'); "
+        "outbox.run('CREATE TABLE orders (what TEXT)')"
+    ),
+}
+"""What a reader has before the first block of a page that stands in no `WHOLE_PAGES`."""
 
 
 class Host:
@@ -85,6 +139,39 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def read(page: str) -> str:
+    """The text of a page of docs/."""
+    return (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def elsewhere(page: str, code: str) -> bool:
+    """True if a block stands in `NOT_HERE`."""
+    return any(page == where and code.startswith(begin) for where, begin in NOT_HERE)
+
+
+def left_out(page: str, ran: list[str]) -> list[str]:
+    """The first line of each block of a page that was not run, and need have been."""
+    return [
+        f"{page}: {code.partition(chr(10))[0]}"
+        for code in blocks(read(page), "python")
+        if code not in ran and not elsewhere(page, code)
+    ]
+
+
+def pages_run_as_they_stand() -> list[str]:
+    """The pages without a test of their own: a new page of docs/ is among them by itself.
+
+    A page of a folder has its own test if `tests/daemon/test_FOLDER.py` names it."""
+    pages = []
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        page = path.relative_to(ROOT / "docs").as_posix()
+        own = Path(__file__).with_name(f"test_{path.parent.name}.py")
+        named = "/" in page and own.exists() and f'"{path.name}"' in own.read_text(encoding="utf-8")
+        if page not in WHOLE_PAGES and not named and left_out(page, []):
+            pages.append(page)
+    return pages
+
+
 def section(text: str, title: str) -> str:
     """What stands below a heading, up to the next one of its kind."""
     found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
@@ -100,17 +187,26 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 @pytest.fixture
-def session(url: str) -> Iterator[dict[str, Any]]:
-    """The names that a reader's session has; its queue is dropped at the end."""
+def session(url: str, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """The names that a reader's session has; its queue is dropped at the end.
+
+    A test that stands in `WHOLE_PAGES` has then run each block of its page."""
     names: dict[str, Any] = {}
     yield names
+    test = request.function.__name__
+    pages = [page for page, name in WHOLE_PAGES.items() if name == test]
+    assert [first for page in pages for first in left_out(page, names.get(RAN, []))] == []
     for queue in [each for each in names.values() if isinstance(each, DPQ)]:
         queue.drop()
         queue.close()
 
 
-def run(code: str, names: dict[str, Any], url: str) -> None:
-    """Run a block as a reader would, on a server that is there."""
+def run(code: str, names: dict[str, Any], url: str, **instead: str) -> None:
+    """Run a block as a reader would, on a server that is there, with other words here and there."""
+    names.setdefault(RAN, []).append(code)
+    for written, meant in instead.items():
+        assert written in code
+        code = code.replace(written, meant)
     for written in URLS:
         code = code.replace(written, url)
     exec(compile(code, "<block>", "exec"), names)  # noqa: S102 - our own documents
@@ -189,12 +285,133 @@ def test_the_program_asks_as_it_says(url, host, session, capsys, monkeypatch):
     assert (limit.windows[0].rate, limit.in_flight) == (20, 0)
 
 
+def test_five_minutes_print_what_they_say(url, session, capsys):
+    """Each block of the first look runs, and prints what stands behind its `print`."""
+    text = read("five_minutes.md")
+    for code in blocks(text, "python"):
+        run(code, session, url, **({'"embedded:"': repr(url)} if '"embedded:"' in code else {}))
+    printed = capsys.readouterr().out.splitlines()
+    said = re.findall(r"^print\(.*\)(?:  # ([^:\n]*))?", "\n".join(blocks(text, "python")), re.M)
+    handled = [line for line in printed if line.startswith("handled ")]
+    others = [line for line in printed if line not in handled]
+    assert len(said) == len(others) > 5
+    assert [
+        word for word, line in zip(said, others, strict=True) if not line.startswith(word)
+    ] == []
+    assert sum(map(bool, said)) > 5
+    assert handled[0] == "handled not before tomorrow"
+
+
+@pytest.mark.parametrize("page", pages_run_as_they_stand())
+def test_a_page_without_a_test_of_its_own_runs(page, url, session, tmp_path, monkeypatch):
+    """Its Python blocks run one after the other, in one session, on a server without tasks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    exec(PRELUDES.get(page, ""), session)  # noqa: S102 - our own text
+    with warnings.catch_warnings():
+        for code in blocks(read(page), "python"):
+            if not elsewhere(page, code):
+                servers = re.findall(
+                    r"redis://(?:localhost(?::6379/0)?|\.\.\.)|embedded:[./a-z]*", code
+                )
+                run(code, session, url, **dict.fromkeys(sorted(servers, key=len)[::-1], url))
+    assert left_out(page, session[RAN]) == []
+    for queue in [each for each in session.values() if isinstance(each, DPQ)]:
+        assert queue.check() == []
+
+
+def test_every_block_is_run_by_some_test():
+    """Each Python block of a page is run: here, or by a test elsewhere that is there. A page of
+    `WHOLE_PAGES` whose test leaves out a block is seen."""
+    everywhere = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = {*WHOLE_PAGES.values(), *NOT_HERE.values()}
+    assert [test for test in named if f"def {test}(" not in everywhere] == []
+    stale = [
+        each
+        for each in NOT_HERE
+        if not any(elsewhere(each[0], code) for code in blocks(read(each[0]), "python"))
+    ]
+    assert stale == []
+    for page in WHOLE_PAGES:
+        shown = [each for each in blocks(read(page), "python") if not elsewhere(page, each)]
+        first = shown[0].partition("\n")[0]
+        assert left_out(page, shown[1:]) == [f"{page}: {first}"]
+    assert {"results.md", "transactions.md"} <= {*pages_run_as_they_stand()}
+
+
+def shell_lines(
+    path: Path, languages: tuple[str, ...] = ("", "sh", "bash", "console")
+) -> list[str]:
+    """The lines of a page's blocks that a reader gives to a shell, without the prompt."""
+    text = path.read_text(encoding="utf-8")
+    found = [block for language in languages for block in blocks(text, language)]
+    return [line.removeprefix("$ ") for block in found for line in block.splitlines() if line]
+
+
+def commands_run_as_they_stand() -> list[tuple[str, str]]:
+    """Page and line of each `dpq` command in a block, but of pages in `COMMANDS_ELSEWHERE`."""
+    found = []
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        page = path.relative_to(ROOT / "docs").as_posix()
+        if page not in COMMANDS_ELSEWHERE and "/" not in page:
+            found += [(page, line) for line in shell_lines(path) if re.match("dpq [a-z-]", line)]
+    return found
+
+
+def test_commands_without_a_test_of_their_own_run(url, tmp_path, monkeypatch):
+    """Each can be given on a server with a few tasks, ends with 0, and says no traceback; and
+    what runs until Ctrl-C is known as such."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPQ_URL", url)
+    monkeypatch.setenv("DPQ_QUEUE", "emails")
+    queues = {name: DPQ.from_url(url, name) for name in ("emails", "mails", "pages", "reports")}
+    for queue in queues.values():
+        queue.push({"to": "ada"}, key="crawl-7:ada")
+    endless, ran = [], 0
+    for page, line in commands_run_as_they_stand():
+        line = re.sub(r"redis://localhost(:6379/0)?|embedded:\S*", url, line)
+        words = shlex.split(line, comments=True)[1:]
+        if {*words} & ENDLESS:
+            endless.append(line)
+            continue
+        given = None
+        if "<" in words:
+            given = Path(words[words.index("<") + 1]).read_text(encoding="utf-8")
+        end = min((words.index(mark) for mark in "<>" if mark in words), default=len(words))
+        done = CliRunner().invoke(app, words[:end], input=given)
+        if ">" in words:
+            Path(words[-1]).write_text(done.stdout, encoding="utf-8")
+        wanted = next((code for begin, code in FAILS.items() if line.startswith(begin)), 0)
+        assert done.exit_code == wanted, f"{page}: {line}\n{done.output}"
+        assert "Traceback" not in done.output
+        ran += 1
+    assert (ran > 10, len(endless) > 5) == (True, True), (ran, endless)
+    for queue in queues.values():
+        queue.drop()
+        queue.close()
+
+
+def test_every_command_is_of_a_program_that_is_looked_at():
+    """A line of a block for a shell is of `dpq`, which is run; of a program whose line
+    tests/daemon/test_commands.py reads; or it is listed, with the test that does the same."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        others = [
+            line
+            for line in shell_lines(path, ("sh", "bash", "console"))
+            if not re.match(r"(\.venv/bin/)?(dpq|make|pip|python3?) ", line)
+            and not line.startswith(tuple(OTHER_PROGRAMS))
+        ]
+        assert (path.name, others) == (path.name, [])
+    everywhere = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [test for test in OTHER_PROGRAMS.values() if f"def {test}(" not in everywhere] == []
+
+
 def test_the_plain_form_runs(url, session):
     """README's second block takes the task that it has pushed, once that is due."""
     code = blocks(section(README, "The plain form"), "python")[0]
     done: list[object] = []
     session["process"] = done.append
-    run(code.replace("delay=10", "delay=0.01"), session, url)
+    run(code, session, url, **{"delay=10": "delay=0.01"})
     assert done == [{"body": "hello"}]
     assert session["q"].stats().acked == 1
 
@@ -420,7 +637,7 @@ def test_a_worker_of_the_guide_that_is_stopped_loses_no_page(url, session):
 def test_the_block_of_scaling_runs(url, session, capsys):
     """A partitioned queue is made and used as the guide shows it, on one server too."""
     (code,) = blocks(SCALING, "python")
-    run(code.replace("redis+cluster://10.0.0.1:7000,10.0.0.2:7000", url), session, url)
+    run(code, session, url, **{"redis+cluster://10.0.0.1:7000,10.0.0.2:7000": url})
     pages = session["pages"]
     assert (pages.partitions, len(pages), pages.check()) == (12, 999, [])
     assert capsys.readouterr().out.startswith("{'page': ")
@@ -488,12 +705,9 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
                 assert (done.returncode, done.stdout) == (0, ""), done.stderr
                 assert "3 of 3 saved" in done.stderr
             run(read, session, url)
-            run(program.replace("http://127.0.0.1:8000/v1/chat/completions", address), session, url)
-            run(
-                library.replace("http://127.0.0.1:8000/v1", address.rpartition("/chat")[0]),
-                session,
-                url,
-            )
+            whole, base = "http://127.0.0.1:8000/v1/chat/completions", "http://127.0.0.1:8000/v1"
+            run(program, session, url, **{whole: address})
+            run(library, session, url, **{base: address.rpartition("/chat")[0]})
             session["client"].close()
         finally:
             host.kill()

@@ -10,7 +10,7 @@ import dpq
 ROOT = Path(dpq.__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
 PAGES += [ROOT / "clients" / "typescript" / "README.md"]
-PAGES += [*sorted((ROOT / "docs").glob("*.md")), ROOT / "tests" / "soak" / "REPORT.md"]
+PAGES += [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "tests" / "soak" / "REPORT.md"]
 SOURCES = [*(ROOT / "dpq").rglob("*.py"), *(ROOT / "dpq").rglob("*.lua")]
 SOURCES += [path for path in (ROOT / "tests").rglob("*.py") if path.name != Path(__file__).name]
 COMMENT_MARKS = re.compile(r"\n\s*(?:#|--|\*)?\s*")
@@ -30,7 +30,9 @@ def anchor(title: str) -> str:
 def broken(page: Path, text: str) -> list[str]:
     """The links of a text to files and headings that are not there."""
     found = []
-    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)|srcset=\"([^\"]+)|src=\"([^\"]+)", text):
+        link = "".join(link)
         if "://" in link:
             continue
         path, _, place = link.partition("#")
@@ -50,8 +52,10 @@ def test_a_broken_link_is_seen():
     """A file and a heading that are not there are found; right ones and the web are not."""
     text = (
         "[a](docs/none.md) [b](docs/usage.md#none) [c](#none) [d](docs/usage.md#urls) [e](http://x)"
+        '<img src="none.png">'
     )
-    assert broken(ROOT / "README.md", text) == ["docs/none.md", "docs/usage.md#none", "#none"]
+    missing = ["docs/none.md", "docs/usage.md#none", "#none", "none.png"]
+    assert broken(ROOT / "README.md", text) == missing
 
 
 def named_sections(text: str) -> list[tuple[str, str]]:
