@@ -243,7 +243,10 @@ def _table(text: str, name: str) -> dict[str, str]:
 def bounds() -> str:
     """Write the table of bounds."""
     rows = [
-        ("the storage format", f"`{STORAGE_FORMAT}`; a queue with the order `min` has `{MIN_FORMAT}`"),
+        (
+            "the storage format",
+            f"`{STORAGE_FORMAT}`; a queue with the order `min` has `{MIN_FORMAT}`",
+        ),
         ("bytes of the name of a queue, a group or a key", f"1 to {MAX_NAME_BYTES}"),
         ("bytes of an id", f"1 to {MAX_NAME_BYTES}, ASCII"),
         ("bytes of a payload", f"{MAX_PAYLOAD_BYTES:,}".replace(",", " ")),
