@@ -163,6 +163,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for guide in (ROOT / "docs").glob("*.md"):
         if found := blocks(guide.read_text()):
             modules[guide.stem] = "\n".join(found)
+    for guide in (ROOT / "docs" / "guides").glob("*.md"):  # not "openai", which they import
+        found = blocks(guide.read_text())
+        if guide.stem == "two_teams":  # its second block goes on with the first
+            found = ["\n".join(found)]
+        modules |= {f"guide_{guide.stem}_{n}": code for n, code in enumerate(found)}
     assert set(BEFORE) <= set(modules)
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(BEFORE.get(name, "") + code)
