@@ -54,6 +54,9 @@ BEFORE = {
 }
 """What a reader has around the blocks of a document; tests are seldom annotated."""
 
+SIDE_BY_SIDE = {"from_tenacity"}
+"""The guides whose blocks are programs of their own."""
+
 STUBS = {
     "requests.pyi": (
         "from typing import Any\n"
@@ -163,11 +166,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for guide in (ROOT / "docs").glob("*.md"):
         if found := blocks(guide.read_text()):
             modules[guide.stem] = "\n".join(found)
-    for guide in (ROOT / "docs" / "guides").glob("*.md"):  # not "openai", which they import
+    for guide in (ROOT / "docs" / "guides").glob("*.md"):
         found = blocks(guide.read_text())
-        if guide.stem == "two_teams":  # its second block goes on with the first
-            found = ["\n".join(found)]
-        modules |= {f"guide_{guide.stem}_{n}": code for n, code in enumerate(found)}
+        programs = found if guide.stem in SIDE_BY_SIDE else ["\n".join(found)]
+        for n, code in enumerate(programs):  # not "openai", which one of them imports
+            modules[f"guide_{guide.stem}_{n}"] = code
     assert set(BEFORE) <= set(modules)
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(BEFORE.get(name, "") + code)
