@@ -424,8 +424,8 @@ def read_host(words: list[str]) -> Host:
         for each in fields(kind):
             if each.init:
                 flag = "--" + each.name.replace("_", "-")
-                default: Any = each.default
-                options.add_argument(flag, type=type(default), default=default)
+                number = int if isinstance(each.default, int) else float
+                options.add_argument(flag, type=number, default=each.default)
     given = vars(parser.parse_args(words))
     return KINDS[given.pop("kind")](**given)
 
