@@ -23,9 +23,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from support import PATIENCE_S, wait_for
+from typer.testing import CliRunner
 
 import dpq
 from dpq import DPQ
+from dpq.cli import app
 
 ROOT = Path(dpq.__file__).parents[1]
 GUIDES = ROOT / "docs" / "guides"
@@ -116,6 +118,31 @@ def run(code: str) -> DPQ:
     """Run a program, and return its queue."""
     queue: DPQ = run_names(code)["q"]
     return queue
+
+
+PAGES = (
+    *("github.md", "shopify.md", "openai.md", "anthropic.md", "crawl.md", "proxies.md"),
+    *("two_teams.md", "from_tenacity.md"),
+)
+
+
+def test_commands(url: str, example: Callable[[str], Any]) -> None:
+    """What the pages say to type is taken: how hosts are started, and how queues are looked at."""
+    apis, llm = example("simulated_apis"), example("simulated_llm_api")
+    text = " ".join((GUIDES / page).read_text(encoding="utf-8") for page in PAGES)
+    started = re.findall(r"python examples/(simulated_\w+)\.py ([^`\n]+)", text)
+    for program, words in started:
+        (llm.read_options if program == "simulated_llm_api" else apis.read_host)(words.split())
+    assert {words.split()[0] for _, words in started} > set(apis.KINDS)
+    looks = re.findall(r"`dpq --url embedded:\./queue --queue (\S+) ([^`]+)`", text)
+    assert len(looks) == len(PAGES) - 1  # but for Anthropic's, which names OpenAI's
+    for name, words in looks:
+        with DPQ.from_url(url, name.strip("'")) as q:
+            q.push({}, group="a.example")
+            line = ["--url", url, "--queue", q.queue_name, *words.replace(" --watch", "").split()]
+            done = CliRunner().invoke(app, line)
+            assert done.exit_code == 0, (line, done.output)
+            q.drop()
 
 
 def test_github(url: str, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
