@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_overloads, get_type_hints
@@ -53,6 +54,8 @@ BEFORE = {
     "testing": "# mypy: allow-untyped-defs, allow-untyped-calls\n# pyright: basic\n",
 }
 """What a reader has around the blocks of a document; tests are seldom annotated."""
+
+IMPORTED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 
 SIDE_BY_SIDE = {"from_tenacity"}
 """The guides whose blocks are programs of their own."""
@@ -168,6 +171,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
             modules[guide.stem] = "\n".join(found)
     for guide in (ROOT / "docs" / "guides").glob("*.md"):
         found = blocks(guide.read_text())
+        if not all(map(find_spec, IMPORTED.findall("".join(found)))):
+            continue  # a library that the suite does not bring
         programs = found if guide.stem in SIDE_BY_SIDE else ["\n".join(found)]
         for n, code in enumerate(programs):  # not "openai", which one of them imports
             modules[f"guide_{guide.stem}_{n}"] = code
