@@ -28,7 +28,7 @@ from typing import Any
 
 MAX_HEAD, MAX_BODY = 64 * 1024, 8 * 1024 * 1024  # bytes of a request
 REASONS = {
-    **{200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"},
+    **{200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found"},
     **{429: "Too Many Requests", 500: "Internal Server Error"},
     **{503: "Service Unavailable", 529: "Overloaded"},
 }

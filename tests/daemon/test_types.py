@@ -55,6 +55,11 @@ BEFORE = {
 }
 """What a reader has around the blocks of a document; tests are seldom annotated."""
 
+IMPORTED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
+
+SIDE_BY_SIDE = {"from_tenacity"}
+"""The guides whose blocks are programs of their own."""
+
 STUBS = {
     "requests.pyi": (
         "from typing import Any\n"
@@ -165,6 +170,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if found := blocks(guide.read_text()):
             name = {"scrapy": "page_on_scrapy"}.get(guide.stem, guide.stem)  # or it hides Scrapy
             modules[name] = "\n".join(found)
+    for guide in (ROOT / "docs" / "guides").glob("*.md"):
+        found = blocks(guide.read_text())
+        if not all(map(find_spec, IMPORTED.findall("".join(found)))):
+            continue  # a library that the suite does not bring
+        programs = found if guide.stem in SIDE_BY_SIDE else ["\n".join(found)]
+        for n, code in enumerate(programs):  # not "openai", which one of them imports
+            modules[f"guide_{guide.stem}_{n}"] = code
     assert set(BEFORE) <= set(modules)
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(BEFORE.get(name, "") + code)

@@ -1,0 +1,356 @@
+"""Each guide's program runs as it stands on the page, and does what the page says of it.
+
+The hosts are those of `examples/simulated_apis.py`, with numbers that take seconds.
+"""
+
+import asyncio
+import importlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from support import PATIENCE_S, wait_for
+from typer.testing import CliRunner
+
+import dpq
+from dpq import DPQ
+from dpq.cli import app
+
+ROOT = Path(dpq.__file__).parents[1]
+GUIDES = ROOT / "docs" / "guides"
+SOAK = settings.get_current_profile_name() == "soak"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"}
+HOST, QUEUE = "http://127.0.0.1:8431", "embedded:./queue"  # as the pages write them
+
+Serve = Callable[..., AbstractContextManager[Any]]
+
+
+@contextmanager
+def beside(start: Callable[[], Awaitable[Sequence[asyncio.Server]]]) -> Iterator[None]:
+    """Serves in a thread with an event loop of its own."""
+    loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def run() -> None:
+        servers = await start()
+        ready.set()
+        await end.wait()
+        for server in servers:
+            server.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}  # connections that clients keep
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread.start()
+    assert ready.wait(PATIENCE_S)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Imports a module of the examples; programs ask loopback without a proxy."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    return importlib.import_module
+
+
+@pytest.fixture
+def serve(example: Callable[[str], Any]) -> Serve:
+    """Starts a simulated host: its name there, and its options."""
+    apis = example("simulated_apis")
+
+    @contextmanager
+    def begin(kind: str, **options: Any) -> Iterator[Any]:
+        host = apis.KINDS[kind](port=0, **options)
+        with beside(lambda: apis.serve(host)):
+            yield host
+
+    return begin
+
+
+def programs(page: str) -> list[str]:
+    """The Python blocks of a guide."""
+    text = (GUIDES / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def fitted(code: str, host: Any, url: str, **changes: str) -> str:
+    """A program with the addresses of this test, and with other numbers: each stands there once."""
+    changes |= {HOST: f"http://127.0.0.1:{host.ports[0]}", QUEUE: url}
+    for old, new in changes.items():
+        assert code.count(old) == 1, (old, code.count(old))
+        code = code.replace(old, new)
+    return code
+
+
+def run_names(code: str) -> dict[str, Any]:
+    """Run a program, and return its names; no task may be left, dead, or break an invariant."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(code, "<guide>", "exec"), names)  # noqa: S102 - our own documents
+    for client in (names.get("http"), names.get("client"), *names.get("clients", {}).values()):
+        if client:
+            client.close()
+    queue: DPQ = names["q"]
+    assert (queue.size(), queue.stats().dead, queue.check()) == (0, 0, [])
+    return names
+
+
+def run(code: str) -> DPQ:
+    """Run a program, and return its queue."""
+    queue: DPQ = run_names(code)["q"]
+    return queue
+
+
+PAGES = (
+    *("github.md", "shopify.md", "openai.md", "anthropic.md", "crawl.md", "proxies.md"),
+    *("two_teams.md", "from_tenacity.md"),
+)
+
+
+def test_commands(url: str, example: Callable[[str], Any]) -> None:
+    """What the pages say to type is taken: how hosts are started, and how queues are looked at."""
+    apis, llm = example("simulated_apis"), example("simulated_llm_api")
+    text = " ".join((GUIDES / page).read_text(encoding="utf-8") for page in PAGES)
+    started = re.findall(r"python examples/(simulated_\w+)\.py ([^`\n]+)", text)
+    for program, words in started:
+        (llm.read_options if program == "simulated_llm_api" else apis.read_host)(words.split())
+    assert {words.split()[0] for _, words in started} > set(apis.KINDS)
+    looks = re.findall(r"`dpq --url embedded:\./queue --queue (\S+) ([^`]+)`", text)
+    assert len(looks) == len(PAGES) - 1  # but for Anthropic's, which names OpenAI's
+    for name, words in looks:
+        with DPQ.from_url(url, name.strip("'")) as q:
+            q.push({}, group="a.example")
+            line = ["--url", url, "--queue", q.queue_name, *words.replace(" --watch", "").split()]
+            done = CliRunner().invoke(app, line)
+            assert done.exit_code == 0, (line, done.output)
+            q.drop()
+
+
+def test_github(url: str, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each page comes once. No request goes beyond the quota that the headers say. At
+    a secondary limit only what was under way is refused. A second start asks for nothing."""
+    (code,) = programs("github.md")
+    with serve("github", quota=12, hour=1, strict_at=5) as host:
+        code = fitted(code, host, url)
+        with run(code) as q:
+            asked = [seen.request.target for seen in host.seen if seen.status == 200]
+            lines = capsys.readouterr().out.splitlines()
+            assert len(set(asked)) == len(asked) == len(lines) == 15
+            refused = [seen for seen in host.seen if seen.status != 200]
+            assert 1 <= len(refused) <= 3, host.counts()
+            assert host.over_quota == 0
+            assert (q.stats().failed, q.stats().deferred) == (0, len(refused))
+            run(code)
+            assert len(host.seen) == 15 + len(refused)
+            q.drop()
+
+
+def test_shopify(url: str, serve: Serve) -> None:
+    """Queries ask for more than the bucket holds, and none is throttled: they are charged what they
+    have really cost. If another program takes points, only what was under way is throttled."""
+    (code,) = programs("shopify.md")
+    with serve("shopify", bucket=600, others_at=20, others=400, restore=300) as host:
+        code = fitted(code, host, url, **{"2000, 100": "600, 300"})
+        with run(code) as q:
+            assert len(host.seen) - host.throttled == 60
+            assert host.throttled <= 4
+            assert all(seen.status == 200 for seen in host.seen)
+            least = (
+                host.asked - 600
+            ) / 300  # seconds that it takes if what was asked stays charged
+            assert host.seen[-1].at - host.seen[0].at < 0.6 * least
+            q.drop()
+
+
+def test_crawl(url: str, serve: Serve) -> None:
+    """Each page of each host comes once. No host meets two requests at once, or more than its pace.
+    Of the pages that are known, those with the shortest paths come first."""
+    (code,) = programs("crawl.md")
+    hosts, pages, rate = (100 if SOAK else 7), 5, 4
+    # A request that is late on its way may come beside those of the next second: rate + 1.
+    with serve("web", hosts=hosts, pages=pages, rate=rate + 1, latency=0.3) as host:
+        code = fitted(code, host, url, **{"q.set_limit(1, 1,": f"q.set_limit({rate}, 1,"})
+        with run(code) as q:
+            came: dict[int, list[str]] = {}
+            for seen in host.seen:
+                assert seen.status == 200
+                came.setdefault(seen.request.port, []).append(seen.request.target)
+            best = ["/", "/1", "/2/2", "/3/3/3", "/4/4/4/4", "/5/5/5/5/5"]  # linked worst first
+            assert came == dict.fromkeys(host.ports, best)
+            q.drop()
+
+
+def test_proxies(url: str, serve: Serve) -> None:
+    """Each page comes once, by proxies in turn. One that is away is closed at each host, and costs
+    no attempt: nothing is lost."""
+    (code,) = programs("proxies.md")
+    with serve("proxies", proxies=2, rate=5 + 4) as host, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and never listens
+        ports = {"8432": str(host.ports[1]), "8433": str(nobody.getsockname()[1])}
+        changes = {f":{old}": f":{new}" for old, new in ports.items()} | {"range(20)": "range(12)"}
+        code = fitted(code, host, url, **changes)
+        with run(code) as q:
+            asked = [seen.request.target for seen in host.seen if seen.status == 200]
+            assert len(set(asked)) == len(asked) == len(host.seen) == 24
+            by_port = Counter(seen.request.port for seen in host.seen)
+            assert min(by_port.values()) > 6
+            for group in ("a.example", "b.example"):
+                members = {each.name: str(each.reason) for each in q.group(group).members}
+                assert [name for name in members if "by hand" in members[name]] == ["proxy-3"]
+            assert q.stats().failed == 0
+            q.drop()
+
+
+def test_two_teams(
+    url: str,
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Both together keep to one limit, and the one that comes later does not starve behind the
+    backlog of the other. The second block shows three turns for one."""
+    code, weights = programs("two_teams.md")
+    monkeypatch.setattr(sys, "argv", ["team.py", "web", "30"])
+    with serve("plain", rate=40 + 4) as host:
+        code = fitted(code, host, url, **{"RateLimit(16,": "RateLimit(36,"})
+        file = tmp_path / "team.py"
+        file.write_text(code)
+        with subprocess.Popen([sys.executable, file, "crawl", "300"], env=ENVIRONMENT) as crawl:
+            wait_for(lambda: len(host.seen) >= 5, lambda: host.counts())
+            names = run_names(code)
+            crawl.send_signal(signal.SIGTERM)  # the web's pages came; the crawl has many left
+            assert crawl.wait(PATIENCE_S) == 0
+        asked = [seen.request.target.split("/")[1] for seen in host.seen]
+        assert {seen.status for seen in host.seen} == {200}
+        assert asked.count("web") == 30
+        turns = asked[asked.index("web") : len(asked) - asked[::-1].index("web")]
+        assert 15 < turns.count("crawl") < 60  # in turn, more or less
+        assert asked.count("crawl") < 300
+        with names["q"] as q:
+            capsys.readouterr()
+            exec(weights, names)  # noqa: S102 - our own documents
+            assert capsys.readouterr().out == f"{(['crawl'] * 3 + ['web']) * 2}\n"
+            for queue in (names["shared"], DPQ(q.redis, "{api}crawl"), q, DPQ(q.redis, "api")):
+                queue.drop()
+
+
+def test_anthropic(url: str, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each answer is saved once. A 429 of the library is a limit, not a failed attempt; and what is
+    charged is what the answers say they have used."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = programs("anthropic.md")
+    with serve("anthropic", strict_at=2) as host:
+        # No tokens come back by themselves; requests do, whose burst is gone after a 429.
+        changes = {"MOST = 60, ": "MOST = 86_400, ", "(50, MINUTE": "(50, 6"}
+        code = fitted(code, host, url, **changes)
+        with run(code) as q:
+            assert host.counts() == {"200": 3, "429": 1}
+            stats = q.stats()
+            assert (stats.acked, stats.failed, stats.deferred) == (3, 0, 1)
+            saved = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
+            assert sorted(each["key"] for each in saved) == ["Lima", "Oslo", "Paris"]
+            used = [host.buckets[unit].used for unit in ("input-tokens", "output-tokens")]
+            _, *left = q.group("messages").units_left
+            assert left == pytest.approx([3000 - used[0], 800 - used[1]], abs=20)
+            q.drop()
+
+
+def test_openai(
+    url: str, example: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each answer is kept, and what is charged is what the answers say they have used."""
+    (code,) = programs("openai.md")
+    api = example("simulated_llm_api")
+    host = api.Api(api.read_options(["--latency", "0.05"]))
+    servers: list[asyncio.Server] = []
+
+    async def start() -> list[asyncio.Server]:
+        servers.append(
+            await asyncio.start_server(lambda *pipes: api.talk(host, *pipes), "127.0.0.1", 0)
+        )
+        return servers
+
+    with beside(start):
+        changes = {
+            "http://127.0.0.1:8000/v1": api.url_of(servers[0]).removesuffix("/chat/completions")
+        }
+        for old, new in {**changes, QUEUE: url, "MOST = 60, ": "MOST = 86_400, "}.items():
+            assert code.count(old) == 1
+            code = code.replace(old, new)
+        with run(code) as q:
+            assert (q.stats().acked, q.stats().failed) == (3, 0)
+            assert len(re.findall("answer . to 'Describe ", capsys.readouterr().out)) == 3
+            used = host.counts()["tokens"]
+            _, left = q.group("chat").units_left
+            assert left == pytest.approx(20_000 - used, abs=50)
+            q.drop()
+
+
+def test_from_tenacity(url: str, serve: Serve, tmp_path: Path) -> None:
+    """A process of the queue that is killed with a page in its hands loses none: another process
+    fetches it when its lease ends. No request is refused."""
+    _, code = programs("from_tenacity.md")
+    with serve("plain", rate=15 + 2, latency=0.02) as host:
+        changes = {"set_limit(10,": "set_limit(15,", "visibility=10": "visibility=1"}
+        changes["range(60)"] = "range(24)"
+        code = fitted(code, host, url, **changes)
+        file = tmp_path / "pages.py"
+        file.write_text(code)
+        with subprocess.Popen([sys.executable, file], env=ENVIRONMENT) as killed:
+            wait_for(lambda: len(host.seen) > 5 and host.running, lambda: host.counts())
+            killed.kill()
+        with run(code) as q:
+            asked = Counter(seen.request.target for seen in host.seen)
+            assert sorted(asked) == sorted(f"/{number}" for number in range(24))
+            assert sum(asked.values()) <= 25
+            assert host.counts() == {"200": sum(asked.values())}
+            q.drop()
+
+
+@pytest.mark.skipif(not SOAK, reason="60 pages at 10 a second, twice")
+def test_a_loop_loses_what_the_queue_keeps(url: str, serve: Serve, tmp_path: Path) -> None:
+    """Of three processes one is killed after twelve pages. `-s` prints the figures of the page."""
+    lost, refused = {}, {}
+    for name, code in zip(("loop", "pages"), programs("from_tenacity.md"), strict=True):
+        with serve("plain") as host:
+            file = tmp_path / f"{name}.py"
+            file.write_text(
+                code.replace(HOST, f"http://127.0.0.1:{host.ports[0]}").replace(QUEUE, url)
+            )
+            began = time.monotonic()
+            command = [sys.executable, file]
+            pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            killed, *others = [
+                subprocess.Popen([*command, str(part), "3"], env=ENVIRONMENT, **pipes)
+                for part in range(3)
+            ]
+            wait_for(lambda: host.counts().get("200", 0) >= 12, host.counts)
+            killed.kill()
+            ends = [each.wait(PATIENCE_S) for each in (killed, *others)]
+            came = {seen.request.target for seen in host.seen if seen.status == 200}
+            lost[name], refused[name] = 60 - len(came), host.counts().get("429", 0)
+            print(name, lost[name], refused[name], ends, round(time.monotonic() - began), "s")
+    assert lost["pages"] == 0 < lost["loop"]
+    assert refused["pages"] <= 3  # the host takes ten in any second, to the millisecond
+    with DPQ.from_url(url, "pages") as q:
+        q.drop()
