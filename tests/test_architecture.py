@@ -50,7 +50,7 @@ ROOMS = [
     {""},  # dpq itself: the public names
     {"views", "batch"},
     {"metrics"},
-    {"web", "top", "otel"},
+    {"web", "top", "otel", "fastapi", "django", "crawlee"},
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]

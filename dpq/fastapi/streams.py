@@ -59,7 +59,7 @@ SSE_HEADERS = {
 
 
 class _Ear:
-    """What one stream has not sent yet: the newest answer only."""
+    """The answer that one stream has not sent yet: the newest only."""
 
     def __init__(self) -> None:
         self.news = asyncio.Event()

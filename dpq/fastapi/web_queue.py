@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError
+from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError, TaskState
 from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers
 from dpq.model.validation import whole_number
 from dpq.queue.ends_async import end_of_async
@@ -179,7 +179,9 @@ class WebQueue:
         if outcome is not None:
             return _response(of_end(task_id, outcome))
         with suppress(TaskNotFoundError):
-            return _response(of_task(await queue.get(task_id)))
+            task = await queue.get(task_id)
+            if task.state is not TaskState.DEAD:
+                return _response(of_task(task))
         ended = await end_of_async(queue, task_id, 0)  # it has ended between the two calls
         return _response(of_end(task_id, ended) if ended else unknown(task_id))
 

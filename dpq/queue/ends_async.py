@@ -11,7 +11,6 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -140,11 +139,12 @@ async def follow_async(
         while True:  # each look comes after the subscription, so that no end is missed
             await listener.subscribe()
             try:
-                outcome: Outcome = await session.run(operations.outcome, task_id)
+                outcome, task = await session.run(operations.examine, task_id)
                 if outcome.state != "live":
-                    return outcome
-                with suppress(TaskNotFoundError):  # it ends now; the next look says how
-                    tell(await session.run(operations.get, task_id, None))
+                    ended: Outcome = outcome
+                    return ended
+                if task is not None:  # else it ends now, and the next look says how
+                    tell(task)
                 first = False
             except (RedisConnectionError, RedisTimeoutError, OSError) as error:
                 raise_interruption(error)

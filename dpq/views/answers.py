@@ -1,4 +1,4 @@
-"""What web applications answer about one task: its state while it lives, and its end.
+"""The answers of web applications about one task: its state while it lives, and its end.
 
 `dpq.fastapi` and `dpq.django` send these. Each answer is a status and a JSON object whose `state`
 says which answer it is: `done`, `dead`, `unknown`, or the state of a task that has not ended.
