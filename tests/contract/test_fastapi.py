@@ -7,17 +7,23 @@ says otherwise. The application is called as a web server calls it; `test_exampl
 import asyncio
 import json
 import os
+import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.waiting import LONG
+from starlette.testclient import TestClient
 from support import PATIENCE_S
 
+import dpq
 from dpq import AsyncDPQ, ConfigurationError, Context, Task
 from dpq.fastapi import WebQueue, streams
 from dpq.queue import ends_async
 from dpq.server import Server
+
+GUIDE = Path(dpq.__file__).parents[1] / "docs" / "guides" / "fastapi.md"
 
 # A follower and a listener have no event of their own to wait for.
 # ruff: noqa: ASYNC110
@@ -248,3 +254,25 @@ async def test_the_life_of_an_application(pages: WebQueue) -> None:
     assert (pages.worker, pages._open) == (None, None)
     async with pages.opened() as q:
         assert await q.result(task_id) == 5
+
+
+def test_the_guide_runs(server: Server, queue_name: str) -> None:
+    """The program of the guide takes a text, tells its state, and streams its end to a client."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(  # noqa: S102 - our own document
+            block.replace("redis://localhost", server.url).replace('pages"', f'{queue_name}"'),
+            names,
+        )
+    with TestClient(names["app"]) as client:
+        pushed = client.post("/texts", params={"text": "three short words"})
+        task_id = pushed.json()["id"]
+        assert pushed.status_code == 202
+        assert pushed.headers["location"] == f"http://testserver/texts/{task_id}"
+        ended = client.get(f"/texts/{task_id}", params={"wait": 30})
+        assert ended.json() == {"id": task_id, "state": "done", "result": {"words": 3}}
+        stream = client.get(f"/texts/{task_id}/events")
+        assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert stream.headers["x-accel-buffering"] == "no"
+        assert stream.text.endswith(f"event: done\nid: end\ndata: {ended.text}\n\n")

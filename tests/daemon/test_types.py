@@ -160,7 +160,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules = {
         f"README_{n}": code for n, code in enumerate(blocks((ROOT / "README.md").read_text()))
     }
-    for guide in (ROOT / "docs").glob("*.md"):
+    for guide in (ROOT / "docs").rglob("*.md"):
         if found := blocks(guide.read_text()):
             modules[guide.stem] = "\n".join(found)
     assert set(BEFORE) <= set(modules)
