@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_overloads, get_type_hints
@@ -161,8 +162,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"README_{n}": code for n, code in enumerate(blocks((ROOT / "README.md").read_text()))
     }
     for guide in (ROOT / "docs").rglob("*.md"):
+        library = guide.parent.name == "guides" and guide.stem  # a module of its name would hide it
+        if library and not find_spec(library):
+            continue
         if found := blocks(guide.read_text()):
-            modules[guide.stem] = "\n".join(found)
+            modules[f"guide_{library}" if library else guide.stem] = "\n".join(found)
     assert set(BEFORE) <= set(modules)
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(BEFORE.get(name, "") + code)
