@@ -12,7 +12,7 @@ Source: docs/guides/crawlee.md.
 
 try:
     import crawlee  # noqa: F401 - the error names the way out
-except ImportError as error:  # pragma: no cover - a test does it in a process of its own
+except ImportError as error:  # a test hides the library
     raise ImportError(
         "dpq.crawlee needs crawlee, which is not installed: `pip install 'crawlee>=1.11'`, or "
         "install DPQ with its extra 'crawlee'",

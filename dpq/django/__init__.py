@@ -20,7 +20,7 @@ Source: docs/guides/django.md.
 
 try:
     import django  # noqa: F401 - the error names the way out
-except ImportError as error:  # pragma: no cover - a test does it in a process of its own
+except ImportError as error:  # a test hides the library
     raise ImportError(
         "dpq.django needs Django, which is not installed: `pip install 'django>=4.2'`, or install "
         "DPQ with its extra 'django'",

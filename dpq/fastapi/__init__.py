@@ -23,7 +23,7 @@ Source: docs/guides/fastapi.md.
 
 try:
     import starlette  # noqa: F401 - the error names the way out
-except ImportError as error:  # pragma: no cover - a test does it in a process of its own
+except ImportError as error:  # a test hides the library
     raise ImportError(
         "dpq.fastapi needs FastAPI or Starlette, which are not installed: "
         "`pip install 'fastapi>=0.115'`, or install DPQ with its extra 'fastapi'",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -20,7 +20,7 @@ from dpq.queue.ends_async import follow_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
 
     from starlette.types import Receive, Scope, Send
 
@@ -116,6 +116,15 @@ class Followers:
         """Return True if there is no room for another stream."""
         return self._streams >= self._max_streams
 
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Count a stream as open in the body."""
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
     def close(self) -> None:
         """End all streams, and the waits for results."""
         self.closing.set()
@@ -135,7 +144,6 @@ class Followers:
         if follower.last is not None:
             ear.put(follower.last)
         follower.ears.add(ear)
-        self._streams += 1
         try:
             while not self.closing.is_set():
                 answer = await ear.take(HEARTBEAT_SECONDS)
@@ -144,7 +152,6 @@ class Followers:
                 if answer is not None and answer.status != 202:
                     return
         finally:
-            self._streams -= 1
             follower.ears.discard(ear)
             if not follower.ears:
                 self._end(task_id, follower)
@@ -209,7 +216,8 @@ class EventStream(Response):
             wait = {"Retry-After": str(BUSY_RETRY_SECONDS)}
             await Response(status_code=503, headers=wait)(scope, receive, send)
         else:
-            await self._stream(scope, receive, send)
+            with self._followers.stream():  # counted at once, however many come together
+                await self._stream(scope, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events beside a wait for the end of the connection."""

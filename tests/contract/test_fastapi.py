@@ -108,13 +108,12 @@ async def test_a_stream_tells_each_change_and_the_end(
 
         monkeypatch.setattr(q._operations, "examine", counted)
         task_id = await q.push(1, delay=0.05)
-        first, second = Visitor(pages.events(task_id)), Visitor(pages.events(task_id))
+        first, second, third = (Visitor(pages.events(task_id)) for _ in range(3))
+        assert await third.start() == 503  # max_streams
         for visitor in (first, second):
             assert await visitor.start() == 200
             name, state = await visitor.event()
             assert (name, state["state"], state["attempt"]) == ("state", "delayed", 1)
-        third = Visitor(pages.events(task_id))
-        assert await third.start() == 503  # max_streams
         assert looks == 1
         await q.ack(await popped(q), result={"links": 7})
         for visitor in (first, second):
