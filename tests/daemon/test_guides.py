@@ -21,8 +21,10 @@ from dpq import DPQ
 ROOT = Path(dpq.__file__).parents[1]
 
 
-def said_by(guide: str, url: str, *other: tuple[str, str], **environment: str) -> str:
-    """What the program of a guide prints, with some words replaced."""
+def said_by(
+    guide: str, url: str, directory: Path, *other: tuple[str, str], **environment: str
+) -> str:
+    """What the program of a guide prints, with some words replaced; it leaves no file."""
     text = (ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     for old, new in (("redis://localhost", url), *other):
@@ -30,18 +32,19 @@ def said_by(guide: str, url: str, *other: tuple[str, str], **environment: str) -
         program = program.replace(old, new)
     done = subprocess.run(
         [sys.executable, "-c", program],
+        cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1", **environment},
         capture_output=True,
         text=True,
         timeout=2 * PATIENCE_S,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, list(directory.iterdir())) == (0, []), done.stderr
     return done.stdout
 
 
 @pytest.mark.skipif(not find_spec("litellm"), reason="litellm is not installed")
-def test_litellm(url: str) -> None:
+def test_litellm(url: str, tmp_path: Path) -> None:
     """Two questions are answered, and charged what the answers say."""
     program = ROOT / "examples" / "simulated_llm_api.py"
     command = [sys.executable, str(program), "--port", "0", "--latency", "0.01"]
@@ -53,7 +56,7 @@ def test_litellm(url: str) -> None:
             told = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "a key"}
             # The tokens come back slowly, so that the test sees what was charged.
             slow = ("200_000, 60", "1, 60")
-            said = said_by("litellm", url, slow, API_BASE=base, **told)
+            said = said_by("litellm", url, tmp_path, slow, API_BASE=base, **told)
             answers = httpx.get(f"{base.removesuffix('/v1')}/answers", trust_env=False).json()
         finally:
             api.kill()
@@ -78,10 +81,10 @@ class Busy(Answers):
 
 
 @pytest.mark.skipif(not find_spec("crawlee"), reason="crawlee is not installed")
-def test_crawlee(url: str) -> None:
+def test_crawlee(url: str, tmp_path: Path) -> None:
     """The page is visited once, not before the end of its host's 429, which closes the host."""
     with Host(Busy).serving() as host:
-        said = said_by("crawlee", url, SITE=f"{host.url}/busy")
+        said = said_by("crawlee", url, tmp_path, SITE=f"{host.url}/busy")
         assert said.count("visited") == 1
         first, second = (each.at for each in host.came)
         assert second - first >= 1
