@@ -86,7 +86,7 @@ $(VENV)/.test: pyproject.toml
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,demo,test,dev]'
+	$(INSTALL) --editable '.[embedded,fast,demo,test,dev$(if $(EXTRA),$(comma)$(EXTRA))]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
 
 $(VENV)/.docs: pyproject.toml

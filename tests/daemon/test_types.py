@@ -166,14 +166,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules = {
         f"README_{n}": code for n, code in enumerate(blocks((ROOT / "README.md").read_text()))
     }
-    for guide in (ROOT / "docs").rglob("*.md"):
-        library = guide.parent.name == "guides" and guide.stem  # a module of its name would hide it
-        if library and not find_spec(library):
-            continue
+    for guide in (ROOT / "docs").glob("*.md"):
         if found := blocks(guide.read_text()):
-            name = {"scrapy": "page_on_scrapy"}.get(f"guide_{library}" if library else guide.stem, guide.stem)  # or it hides Scrapy
+            name = {"scrapy": "page_on_scrapy"}.get(guide.stem, guide.stem)  # or it hides Scrapy
             modules[name] = "\n".join(found)
-    for guide in (ROOT / "docs" / "guides").glob("*.md"):
+    for guide in [
+        path for each in ("guides", "move") for path in (ROOT / "docs" / each).glob("*.md")
+    ]:
         found = blocks(guide.read_text())
         if not all(map(find_spec, IMPORTED.findall("".join(found)))):
             continue  # a library that the suite does not bring
