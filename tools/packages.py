@@ -126,7 +126,7 @@ def build(directory: Path, source: Path = ROOT) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def install(python: Path, name: str, package: Path, extra: str, server: str) -> Outcome:
+def install(server: str, python: Path, name: str, package: Path, extra: str) -> Outcome:
     """Install a package with an extra in a clean environment, and check it."""
     began, fault = time.monotonic(), ""
     wanted = f"{package}[{extra}]" if extra else str(package)
@@ -159,7 +159,7 @@ def check_all(names: list[str], wanted: list[str]) -> int:
         ]
         if not wanted:
             jobs += [(python, name, sdist, "") for name, python in found.items()]
-        outcomes = pool.map(lambda job: install(*job, server), jobs)
+        outcomes = pool.map(lambda job: install(server, *job), jobs)
         failed = 0
         for each in outcomes:
             print(
