@@ -18,7 +18,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,9 +28,10 @@ from urllib.parse import urlsplit
 from crawlee import Request
 from crawlee.storage_clients import models
 from crawlee.storage_clients._base import RequestQueueClient
-from pydantic_core import from_json
+from pydantic_core import ValidationError, from_json
 
 from dpq import AsyncDPQ, DuplicateTaskError, LeaseLostError, Task, TaskNotFoundError
+from dpq.model.validation import error_line
 from dpq.queue.inside import leases_of
 from dpq.queue.wire import group_name
 
@@ -52,7 +55,7 @@ class DPQRequestQueueClient(RequestQueueClient):
         self.queue = queue
         self._name = name
         self._opened = datetime.now(UTC)
-        self._fetched: Task[Any] | None = None  # popped by `is_empty`, for the next fetch
+        self._fetched: deque[Task[Any]] = deque()  # popped by `is_empty`, for the next fetches
         self._held: dict[str, Task[Any]] = {}
         self._place = 0
 
@@ -92,12 +95,16 @@ class DPQRequestQueueClient(RequestQueueClient):
 
     async def fetch_next_request(self) -> Request | None:
         """Pop the next request that may run; None if there is none now."""
-        task, self._fetched = self._fetched or await self._pop(), None
-        if task is None:
-            return None
-        request = Request.model_validate(task.payload)
-        self._held[request.unique_key] = task
-        return request
+        while task := self._fetched.popleft() if self._fetched else await self._pop():
+            try:
+                request = Request.model_validate(task.payload)
+            except ValidationError as error:  # another program has pushed it
+                with suppress(LeaseLostError):
+                    await self.queue.bury(task, f"no request of crawlee: {error_line(error)}")
+                continue
+            self._held[request.unique_key] = task
+            return request
+        return None
 
     async def _pop(self) -> Task[Any] | None:
         task = (await self.queue.pop(visibility=VISIBILITY)).task
@@ -140,13 +147,13 @@ class DPQRequestQueueClient(RequestQueueClient):
 
     async def is_empty(self) -> bool:
         """Return True if no request may run now; one that may is taken, for the next fetch."""
-        if self._fetched is None:
-            self._fetched = await self._pop()
-        return self._fetched is None
+        if not self._fetched and (task := await self._pop()):
+            self._fetched.append(task)  # a fetch may have come meanwhile, and another look
+        return not self._fetched
 
     async def is_finished(self) -> bool:
         """Return True if no request waits, is delayed, or is in progress, in any process."""
-        return self._fetched is None and await self.queue.size() == 0
+        return not self._fetched and await self.queue.size() == 0
 
     async def get_request(self, unique_key: str) -> Request | None:
         """Read a request; None if it is handled, since DPQ keeps no finished task."""
@@ -176,7 +183,7 @@ class DPQRequestQueueClient(RequestQueueClient):
 
     async def purge(self) -> None:
         """Remove all requests, the keys that were seen, the counts, and the limits."""
-        self._fetched, self._held = None, {}
+        self._fetched, self._held = deque(), {}
         await self.queue.drop()
 
     async def drop(self) -> None:
@@ -185,8 +192,8 @@ class DPQRequestQueueClient(RequestQueueClient):
 
     async def aclose(self) -> None:
         """Give back what is in progress, uncounted, and close the queue."""
-        held = [*self._held.values(), *filter(None, [self._fetched])]
-        self._fetched, self._held = None, {}
+        held = [*self._held.values(), *self._fetched]
+        self._fetched, self._held = deque(), {}
         gone = await asyncio.gather(
             *(self.queue.release(task) for task in held), return_exceptions=True
         )

@@ -101,6 +101,32 @@ async def test_a_reclaimed_request_keeps_its_changes(server: Server, queue_name:
         await a.drop()
 
 
+async def test_looks_and_fetches_at_once(server: Server, queue_name: str) -> None:
+    """Crawlee looks for the next request while others are fetched: none is taken and forgotten."""
+    names = [str(n) for n in range(12)]
+    async with two(server, queue_name) as (a, _):
+        await a.add_batch_of_requests(pages(*names))
+        got: list[Any] = []
+        for _ in names:
+            calls = [a.is_empty(), a.fetch_next_request(), a.is_empty(), a.fetch_next_request()]
+            got += (await asyncio.gather(*calls))[1::2]
+        assert sorted(each.unique_key for each in got if each) == sorted(names)
+        await a.drop()
+
+
+async def test_a_task_that_is_no_request(server: Server, queue_name: str) -> None:
+    """Another program has pushed it: it is a dead letter with its reason, and the crawl goes on."""
+    async with two(server, queue_name) as (a, b):
+        await b.queue.push({"no": "request"}, 2**63 - 1)
+        await a.add_batch_of_requests(pages("1"))
+        assert await fetched(a, a) == ["1", None]
+        (dead,) = await b.queue.dead.list(2)
+        assert "no request" in dead.reason
+        await a.mark_request_as_handled(pages("1")[0])
+        assert await a.is_finished()
+        await a.drop()
+
+
 async def test_empty_and_finished(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,9 @@ if lifo and ages or (turns == 'round_robin' or by_share) and (lifo or ages)
   or by_share and (together.partition_count or '1') ~= '1' then
   agreed = false
 elseif together.order == 'min' and stored('format') and not stored('order') then -- it was "fifo" so far
-  agreed = agreed and (redis.pcall('HGET', stats, 'pushed') or '0') == '0' and (stored('partition_count') or '1') == '1'
+  local counts = redis.pcall('HMGET', stats, 'pushed', 'kept.format') -- the copy is missing if the counts are lost
+  agreed = agreed and (counts[1] or '0') == '0' and (counts[2] or not stored('partitions'))
+    and (stored('turns') or '0') == '0' and (stored('partition_count') or '1') == '1' -- turns: an import counts here
 end
 if not agreed or create == '0' and #args == 3 then
   if shared ~= conf then
