@@ -13,7 +13,7 @@ import {
 } from "./errors.js";
 import { encodePriority } from "./priority.js";
 import { callScript, keyOf, type RedisClient, type ScriptName } from "./scripts.js";
-import { STORAGE_FORMAT } from "./scripts.generated.js";
+import { MIN_FORMAT, STORAGE_FORMAT } from "./scripts.generated.js";
 import { type Cost, readTask, type Task, writeCost } from "./task.js";
 import { type Look, Wait } from "./wait.js";
 
@@ -363,7 +363,7 @@ export class DPQ<P = unknown> {
   async #create(how: "1" | "2"): Promise<void> {
     const reply = listOf(await this.#call("configure", [STORAGE_FORMAT, how])).map(String);
     const format = reply.find((_, at) => at % 2 === 1 && reply[at - 1] === "format");
-    if (format !== STORAGE_FORMAT) {
+    if (format !== STORAGE_FORMAT && format !== MIN_FORMAT) {
       throw new ConfigurationError(
         `queue ${this.name} is stored in format ${format}, and this client knows ${STORAGE_FORMAT}`,
       );

@@ -3,6 +3,9 @@
 /** The storage format that these scripts know. */
 export const STORAGE_FORMAT = "03";
 
+/** The format of a queue with the order `min`; they know it, too. */
+export const MIN_FORMAT = "04";
+
 /** Pieces of scripts. What several scripts share stands here once. */
 export const PIECES: Readonly<Record<string, string>> = {
   "configure 0": "-- configure: store the settings that a client names, then read all settings of the queue.\n--\n-- Keys: conf stats limits\n-- ARGV[1]  time       ms, or \"\" for the server's clock\n-- ARGV[2]  format     the storage format that the client knows, and that a new queue gets, unless its `order` is \"min\"\n-- ARGV[3]  create     \"1\": create the queue; else only a named setting creates it. \"2\": restore the limits, too, from\n--                     their copies, since a pop has found that limits are lost.\n--                     \"3\": replace the bounds by the named ones\n-- ARGV[4..]           setting, value, ...: only the settings that the client names\n--\n-- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost\n-- setting it returns the copy; a call that writes restores the setting. In these cases it writes nothing, and leaves\n-- the error to the client: the queue has another format; a named value differs from the stored value (without\n-- `partition_count` a queue has one partition); LIFO would meet aging; turns of groups would meet LIFO or aging; turns\n-- by units would meet partitions; `order` would become \"min\" when tasks may be stored. Returns {} if conf is of another\n-- type (nothing written).\n-- Lost reply: safe to send again, the second answer is the same.\nlocal conf, stats, limits = KEYS[1], KEYS[2], KEYS[3]\nlocal shared = KEYS[4] or conf\nlocal copies = KEYS[5] or stats\nlocal time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV\n\n",

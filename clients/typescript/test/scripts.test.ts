@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { ConfigurationError, DPQ, newId } from "../src/index.js";
 import { decodePriority, encodePriority } from "../src/priority.js";
 import { callScript, type ScriptName, textOf } from "../src/scripts.js";
-import { SCRIPTS, STORAGE_FORMAT } from "../src/scripts.generated.js";
+import { MIN_FORMAT, SCRIPTS, STORAGE_FORMAT } from "../src/scripts.generated.js";
 import { Wait } from "../src/wait.js";
 
 test("each script has the hash of its text", () => {
@@ -50,6 +50,8 @@ test("a push makes the queue, also if the list of names cannot be written", asyn
   const queue = new DPQ<string>(redis, "q");
   assert.equal(await queue.push("x", { id: "A" }), "A");
   assert.deepEqual(sent, ["push", "configure", "register", "push"]);
+  replies.push([1], ["order", "min", "format", MIN_FORMAT], [0], [0]);
+  assert.equal(await queue.push("x", { id: "B" }), "B");
   for (const reply of [["format", `${STORAGE_FORMAT}1`], ["order", "lifo"], []]) {
     replies.push([1], reply);
     await assert.rejects(queue.push("x"), ConfigurationError);
