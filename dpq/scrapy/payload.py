@@ -148,7 +148,12 @@ def request_of(payload: Any, priority: float, spider: Spider) -> Request:
     parts["priority"] = math.trunc(priority)
     try:
         return request_from_dict(parts, spider=spider)
-    except (TypeError, ValueError, AttributeError) as error:  # a part of the wrong type or form
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        LookupError,
+    ) as error:  # a part of the wrong type or form
         raise PayloadError(f"the payload is no request: {error}") from error
 
 

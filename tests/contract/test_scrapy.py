@@ -355,6 +355,7 @@ def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls)
     q.push("http://b.example/14", 7)
     q.push({"url": "http://b.example/1", "job": 7})
     q.push("no address")
+    q.push({"url": "http://b.example/11", "encoding": "none-such"})
     q.push({"url": "http://b.example/12"}, -1, group="b.example")
     crawls.run(Tree, DPQ_START_ONCE=True, DPQ_LIMITS={"b.example": "300/h,moving"})
     assert set(crawls.site.paths) == set(PAGES)
@@ -364,6 +365,7 @@ def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls)
     dead = sorted(each.reason for each in q.dead.list())
     assert "has job" in dead[0]
     assert "no%20address" in dead[1]
+    assert "unknown encoding: none-such" in dead[2]
     crawls.site.came.clear()
     q.push({"url": "http://b.example/13"})  # whoever pushes a page wants it, seen or not
     crawls.run(Tree, DPQ_START_ONCE=True)
