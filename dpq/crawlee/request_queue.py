@@ -114,7 +114,7 @@ class DPQRequestQueueClient(RequestQueueClient):
 
     async def mark_request_as_handled(self, request: Request) -> models.ProcessedRequest | None:
         """Ack a fetched request; None if it is not in progress here, or its lease is lost."""
-        task = self._held.pop(request.unique_key, None)
+        task = self._held.get(request.unique_key)
         if task is None:
             return None
         if request.handled_at is None:
@@ -122,14 +122,20 @@ class DPQRequestQueueClient(RequestQueueClient):
         try:
             done = await self.queue.ack(task)
         except LeaseLostError:
-            return None
+            done = False
+        self._let_go(task, request)
         return _processed(request, present=True, handled=True) if done else None
+
+    def _let_go(self, task: Task[Any], request: Request) -> None:
+        """Forget a delivery that has ended. After an error it stays: crawlee calls again."""
+        if self._held.get(request.unique_key) is task:  # it may have been fetched again meanwhile
+            del self._held[request.unique_key]
 
     async def reclaim_request(
         self, request: Request, *, forefront: bool = False
     ) -> models.ProcessedRequest | None:
         """Give a fetched request back, with what crawlee has changed in it; None as above."""
-        task = self._held.pop(request.unique_key, None)
+        task = self._held.get(request.unique_key)
         if task is None:
             return None
         priority = self._priority(forefront)
@@ -140,7 +146,9 @@ class DPQRequestQueueClient(RequestQueueClient):
             await self.queue.push(_payload(request), priority, **changed)
             await self.queue.release(task, priority=priority)
         except LeaseLostError:
+            self._let_go(task, request)
             return None
+        self._let_go(task, request)
         return _processed(request, present=True, handled=False)
 
     # Looking

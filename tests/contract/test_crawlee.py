@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.hosts import Host
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq.server import Server
 
@@ -124,6 +125,31 @@ async def test_a_task_that_is_no_request(server: Server, queue_name: str) -> Non
         assert "no request" in dead.reason
         await a.mark_request_as_handled(pages("1")[0])
         assert await a.is_finished()
+        await a.drop()
+
+
+async def test_an_outage_at_the_end(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Crawlee calls again after an error: then the request is handled, or given back."""
+    async with two(server, queue_name) as (a, b):
+        await a.add_batch_of_requests(pages("1", "2"))
+        one, two_ = await a.fetch_next_request(), await a.fetch_next_request()
+
+        async def away(*_: object, **named: object) -> None:
+            raise RedisConnectionError("away")
+
+        for end, call, request in (
+            ("ack", a.mark_request_as_handled, one),
+            ("release", a.reclaim_request, two_),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(a.queue, end, away)
+                with pytest.raises(RedisConnectionError):
+                    await call(request)
+            assert (await call(request)).was_already_handled is (end == "ack")
+            assert await call(request) is None
+        assert await fetched(b, b) == ["2", None]
         await a.drop()
 
 
