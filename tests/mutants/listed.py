@@ -131,7 +131,13 @@ filtered | a filter compares what is stored, not what was written | contract/min
 - tonumber(shown(task.priority))
 + tonumber(task.priority)
 configure.lua | a queue with tasks becomes one whose smallest number runs first | contract/min_order
-- (redis.pcall('HGET', stats, 'pushed') or '0') == '0'
+- (counts[1] or '0') == '0'
++ true
+configure.lua | a queue becomes one of order min whose tasks were imported | contract/min_order
+- (stored('turns') or '0') == '0'
++ true
+configure.lua | a queue becomes one of order min whose counts are lost | contract/min_order
+- (counts[2] or not stored('partitions'))
 + true
 configure.lua | programs that do not know the order min take its queues for theirs | lua/format
 - together.order == 'min' and OF_MIN or format

@@ -60,9 +60,7 @@ if not agreed or create == '0' and #args == 3 then
   if shared ~= conf then
     there[#there + 1], there[#there + 2] = 'family', redis.call('HGET', shared, 'family') or ''
   end
-  for _, text in ipairs(lost) do
-    there[#there + 1] = text
-  end
+  for _, text in ipairs(lost) do there[#there + 1] = text end
   return there
 end
 
