@@ -32,7 +32,7 @@ CALM_S = 1.5
 """Seconds without a further answer after the last one: requests that are asked twice come then."""
 
 GIVEN_UP = 3.0  # times the least time
-LEASE_S = 45
+LEASE_S = 60
 """Seconds more that tasks of a killed worker have to come back. Leases are 30 s, if one can say."""
 
 Run = dict[str, float]
