@@ -6,9 +6,10 @@ them ten at a time in one process. redis-py does the same right before each peer
 compares what ran within seconds of each other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.peers.catalog import BY_NAME, Peer
@@ -39,7 +40,7 @@ def compare(
         try:
             version = install(peer)
             pairs = [
-                (_round(place, BY_NAME["raw"], tasks), _round(place, peer, tasks))
+                (do_steps(place, BY_NAME["raw"], tasks), do_steps(place, peer, tasks))
                 for _ in range(rounds)
             ]
         except (NotInstalledError, ProgramError) as error:
@@ -60,8 +61,10 @@ def compare(
         }
 
 
-def _round(place: Place, peer: Peer, tasks: int) -> Round:
-    """Let a peer do all steps once."""
+def do_steps(
+    place: Place, peer: Peer, tasks: int, steps: Mapping[str, int] = MappingProxyType(STEPS)
+) -> Round:
+    """Let a peer do all steps, or some, once."""
     place.empty()
     found: Round = {}
     program, *more = peer.tasks
@@ -71,7 +74,7 @@ def _round(place: Place, peer: Peer, tasks: int) -> Round:
         url, pid = place.url, 0
         if peer.kind == "debian":
             url, pid = stack.enter_context(a_beanstalkd(place.pid))
-        for step, at_once in STEPS.items():
+        for step, at_once in steps.items():
             what = step.removesuffix("_10")
             doing = "push" if what == "push_many" and not peer.bulk else what
             words = [*command(peer, program), doing, url, str(tasks), str(at_once), *more]
