@@ -75,6 +75,7 @@ def main(
             queues = [peer for peer in peers if peer.tasks]
             rows = tasks.compare(found, queues, tasks_, rounds, talk.print)
         report["rows"] = list(rows)
+        report["load"] = round(os.getloadavg()[2], 1)  # of the last 15 minutes
     print(tables.about(report), tables.table(report), sep="\n\n")
     if file:
         file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -5,7 +5,8 @@ requests at once, and stays below the limit by its own means. The host counts. T
 what the host allows: a full window at once, the rest at its rate.
 
 Each way goes twice in a round. The second time, one of the two processes is killed with SIGKILL
-once half of the requests are done, and is started again at once, as systemd would.
+once half of the requests are done and some are under way, and is started again at once, as systemd
+would.
 """
 
 import json
@@ -28,6 +29,7 @@ RATE = 200  # requests in any second, which the host allows
 WORKERS, AT_ONCE = 2, 10
 FILL_PATIENCE = 60  # seconds to push all requests
 LOOK_S = 0.1
+SOON_S = 0.005  # it is to be killed while requests are under way
 CALM_S = 1.5
 """Seconds without a further answer after the last one: requests that are asked twice come then."""
 
@@ -104,9 +106,10 @@ def _run(place: Place, way: Peer, requests: int, *, kill: bool) -> Run:
         killed = not kill
         counts = look()
         while counts["answered"] < requests and time.monotonic() - began < patience:
-            time.sleep(LOOK_S)
+            half = not killed and counts["answered"] >= requests / 2
+            time.sleep(SOON_S if half else LOOK_S)
             counts = look()
-            if not killed and counts["answered"] >= requests / 2:
+            if half and counts["under_way"]:
                 end(workers[0])
                 words = command_of("0")
                 stack.enter_context(started(words, stdout=said, stderr=said, cwd=folder))

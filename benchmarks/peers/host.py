@@ -3,7 +3,8 @@
     python host.py RATE
 
     GET /ask/17    200 after 20 ms, or at once 429 with `Retry-After: 1`, which takes nothing
-    GET /counts    JSON: requests, refused, answers by id, seconds from the first to the last answer
+    GET /counts    JSON: requests, refused, under way, answered, answered again, seconds from the
+                   first request to the last new answer
 
 It prints its address. It speaks the least of HTTP/1.1, and keeps connections open.
 """
@@ -27,7 +28,7 @@ class Host:
         self.rate = rate
         self.recent: deque[float] = deque()
         self.answers: Counter[str] = Counter()
-        self.requests = self.refused = 0
+        self.requests = self.refused = self.under_way = 0
         self.first = self.last = 0.0
 
     def admit(self, now: float) -> bool:
@@ -48,6 +49,7 @@ class Host:
             {
                 "requests": self.requests,
                 "refused": self.refused,
+                "under_way": self.under_way,
                 "answered": len(self.answers),
                 "repeated": self.answers.total() - len(self.answers),
                 "seconds": self.last - self.first,
@@ -64,7 +66,9 @@ class Host:
                 if path == "/counts":
                     answer = "200 OK", self.counts()
                 elif self.admit(time.monotonic()):
+                    self.under_way += 1
                     await asyncio.sleep(ANSWER_S)
+                    self.under_way -= 1
                     new = path not in self.answers
                     self.answers[path] += 1
                     if new:

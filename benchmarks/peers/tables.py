@@ -24,9 +24,10 @@ def about(report: Report) -> str:
     versions = ", ".join(
         f"{row['title']} {row['version']}" for row in report["rows"] if "version" in row
     )
+    load = f", load {report['load']}" if "load" in report else ""
     what = f"{report['tasks']} tasks" if "tasks" in report else f"{report['requests']} requests"
     return (
-        f"{report['when']}, commit {report['commit']}, {report['machine']}, Python "
+        f"{report['when']}, commit {report['commit']}, {report['machine']}{load}, Python "
         f"{report['python']}, {report['server']}; {what}, {report['rounds']} rounds, medians. "
         f"{versions}."
     )
@@ -120,8 +121,8 @@ def _line(cells: Sequence[str], space: str = " ") -> str:
 def put(page: str, reports: dict[str, Report]) -> str:
     """Return the page with its tables made anew."""
     for name, report in reports.items():
-        text = f"{about(report)}\n\n{table(report)}"
-        mark = re.compile(rf"(<!-- {name} -->\n)(.*?)(\n<!-- end of {name} -->)", re.DOTALL)
+        text = f"\n{about(report)}\n\n{table(report)}\n"
+        mark = re.compile(rf"(<!-- {name} -->)(.*?)(<!-- end of {name} -->)", re.DOTALL)
         parts = mark.split(page)
         if (count := len(parts) // 4) != 1:
             raise ValueError(f"the page has {count} places for {name}, not one")
@@ -139,6 +140,7 @@ def read() -> dict[str, Report]:
 
 
 if __name__ == "__main__":
+    RESULTS.mkdir(exist_ok=True)
     for source in map(Path, sys.argv[1:]):
         found = json.loads(source.read_text(encoding="utf-8"))
         name = "tasks" if "tasks" in found else "requests"
