@@ -1,12 +1,14 @@
 """docs/comparison.md says what is so, and the programs behind it measure."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from benchmarks import _harness
 from benchmarks.peers import asks, tables, tasks
 from benchmarks.peers.catalog import BY_NAME
 from benchmarks.peers.environments import NotInstalledError
@@ -69,6 +71,12 @@ def test_few_tasks_are_counted() -> None:
         assert steps["push"]["memory"] > 0
     assert all(1 <= rounds["raw"][step]["commands"] < 2 for step in ("push", "consume"))
     assert rounds["dpq"]["push"]["commands"] > 2
+
+
+def test_every_benchmark_can_be_imported() -> None:
+    """None needs a file that is not there."""
+    for name in (*_harness.ALL, *_harness.NAMED):
+        assert import_module(f"benchmarks.bench_{name}").measure
 
 
 def test_a_peer_that_is_not_there_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
