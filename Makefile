@@ -15,7 +15,7 @@ comma := ,
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures drawings docs mutants wheel clean
+.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures drawings docs mutants wheel sdist packages newest clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -74,6 +74,15 @@ mutants: $(VENV)/.test ## plant changes in copies of the code, one by one: do th
 wheel: ## build dist/delayed_priority_queue-VERSION-py3-none-any.whl, to be installed by pip
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
+sdist: $(VENV)/.test ## build dist/delayed_priority_queue-VERSION.tar.gz, with tests and documents
+	$(BIN)/python -m hatchling build -t sdist -d dist
+
+packages: $(VENV)/.test ## install wheel and sdist in clean environments: each Python, each extra (ARGS="web httpx")
+	$(BIN)/python tools/packages.py $(ARGS)
+
+newest: $(VENV)/.test ## test with the newest of all dependencies, without upper bounds; it only warns
+	$(BIN)/python tools/packages.py --newest $(ARGS)
+
 clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) dist build site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
@@ -86,7 +95,7 @@ $(VENV)/.test: pyproject.toml
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,demo,test,dev]'
+	$(INSTALL) --editable '.[embedded,fast,demo,test,dev$(if $(EXTRA),$(comma)$(EXTRA))]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
 
 $(VENV)/.docs: pyproject.toml

@@ -1,19 +1,14 @@
 """What does a server cost that is 0.2 or 1 ms away?
 
-A proxy of this benchmark holds back what goes to the server and what comes from it. Raw commands
-and DPQ go through the same proxy. The delay is set so that a raw PING takes as long as it should.
+The proxy of `dpq.bench.distance` holds back what goes to the server and what comes from it. Raw
+commands and DPQ go through the same proxy. The delay is set so that a raw PING takes as long as it
+should.
 """
 
-import ctypes
-import selectors
-import socket
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from redis import Redis
@@ -25,14 +20,13 @@ from benchmarks._harness import (
     Result,
     Target,
     payload,
-    percentile,
     ratio,
     raw_member,
     run_one,
-    wait_until,
 )
 from benchmarks.bench_worker import run_worker
 from dpq import DPQ, Push
+from dpq.bench.distance import Distance, ping_ms
 
 ROUND_TRIPS_MS = (0.2, 1.0)
 TARGETS = {"push": (0.8, 0.9), "pop": (0.4, 0.45), "worker": (0.55, 0.8)}
@@ -45,59 +39,15 @@ LONGER = 4
 """How much longer a worker runs than the raw side: a run's beginning and end take some round trips,
 and the last ack may wait 50 ms."""
 
-QUIET = 0.2  # the share of PINGs that nothing else on this machine holds up
-LONGEST_PIECE = 1 << 18
-SET_TIMER_SLACK = 29  # prctl: a sleep is else 50 us late
-
-
-def _listen(path: str) -> socket.socket:
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(path)
-    server.listen(64)
-    return server
-
-
-def _proxy(path: str, target: str, delay: Any) -> None:
-    """Pass on what comes, each piece `delay` seconds after it came; half of a round trip."""
-    ctypes.CDLL(None).prctl(SET_TIMER_SLACK, 1)
-    selector = selectors.SelectSelector()  # its timeout has microseconds, epoll's has not
-    held: deque[tuple[float, socket.socket, bytes]] = deque()
-    door = _listen(path)
-    selector.register(door, selectors.EVENT_READ)
-    while True:
-        wait = max(0.0, held[0][0] - time.perf_counter()) if held else None
-        for key, _ in selector.select(wait):
-            if key.fileobj is door:
-                near, far = door.accept()[0], socket.socket(socket.AF_UNIX)
-                far.connect(target)
-                selector.register(near, selectors.EVENT_READ, far)
-                selector.register(far, selectors.EVENT_READ, near)
-                continue
-            here, there = key.fileobj, key.data
-            piece = here.recv(LONGEST_PIECE)  # type: ignore[union-attr]
-            held.append((time.perf_counter() + delay.value, there, piece))
-            if not piece:
-                selector.unregister(here)
-        now = time.perf_counter()
-        while held and held[0][0] <= now:
-            _, there, piece = held.popleft()
-            try:
-                if piece:
-                    there.sendall(piece)
-                else:
-                    there.shutdown(socket.SHUT_WR)
-            except OSError:  # that side has gone
-                pass
-
 
 class _Far:
     """The bench's server, some time away."""
 
-    def __init__(self, bench: Bench, path: Path, delay: Any) -> None:
+    def __init__(self, bench: Bench, distance: Distance) -> None:
         self.bench = bench
-        self.url = f"unix://{path}"
+        self.url = f"unix://{distance.path}"
         self.redis = self.client()
-        self._delay = delay
+        self._distance = distance
 
     def client(self) -> Any:
         return Redis.from_url(self.url)
@@ -107,38 +57,18 @@ class _Far:
 
     def ping_ms(self, share: float) -> float:
         """Return how long a PING takes at most in so many of all cases."""
-
-        def once() -> float:
-            began = time.perf_counter()
-            self.redis.ping()
-            return (time.perf_counter() - began) * 1000
-
-        return percentile([once() for _ in range(300)], share)
+        return ping_ms(self.redis.ping, share)
 
     def set(self, round_trip_ms: float) -> None:
         """Hold back so long that a PING takes so long, when the machine has time for it."""
-        self._delay.value = 0.0
-        for _ in range(2):  # a wait takes longer than it should
-            missing = round_trip_ms - self.ping_ms(QUIET)
-            self._delay.value = max(0.0, self._delay.value + missing / 2000)
+        self._distance.set(round_trip_ms, self.redis.ping)
 
 
 @contextmanager
 def _far(bench: Bench) -> Iterator[_Far]:
-    context = get_context("spawn")
-    delay = context.Value("d", 0.0, lock=False)
-    path = bench.server.directory / "proxy.sock"
     target = bench.server.url.removeprefix("unix://")
-    process = context.Process(target=_proxy, args=(str(path), target, delay), daemon=True)
-    process.start()
-    try:
-        wait_until(path.exists, "the proxy listens")
-        time.sleep(0.1)
-        yield _Far(bench, path, delay)
-    finally:
-        process.kill()
-        process.join()
-        path.unlink(missing_ok=True)
+    with closing(Distance(f"unix:{target}")) as distance:
+        yield _Far(bench, distance)
 
 
 def _rows(far: _Far, round_trip_ms: float) -> Iterator[Result]:

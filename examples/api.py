@@ -2,10 +2,11 @@
 
 python examples/api.py      or: uvicorn --app-dir examples api:app
 
-curl localhost:8000/pages --json '{"url": "https://example.com/best", "priority": 9}'
-curl localhost:8000/pages/ID
+curl -i localhost:8000/pages --json '{"url": "https://example.com/best", "priority": 9}'
+curl localhost:8000/pages/ID?wait=10     its end, once it has ended: done, dead, or unknown
+curl -N localhost:8000/pages/ID/events      its state, each change of it, and its end
+curl localhost:8000/pages/ID/why            why it is not being fetched
 
-The first answers with the page's ID, the second with its state and why it is not being fetched.
 Ctrl-C and SIGTERM end the worker with uvicorn: pages under way are fetched, the others stay queued.
 DPQ_URL=redis://localhost names a server; without it this program starts one, with ./pages as data.
 """
@@ -15,15 +16,18 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Annotated
 
 import uvicorn
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Query, Request, Response
 from httpx import AsyncClient
 from pydantic import BaseModel, HttpUrl
 
-from dpq import AsyncDPQ, AsyncWorker, RateLimited, Task, TaskNotFoundError
+from dpq import RateLimited, Task
+from dpq.fastapi import WebQueue
 
-URL = os.environ.get("DPQ_URL", "embedded:./pages")
+pages = WebQueue(os.environ.get("DPQ_URL", "embedded:./pages"), "pages")
+WORKER = {"concurrency": 20, "grace": 8, "keep_result": 600}
 
 
 class Page(BaseModel):
@@ -31,37 +35,43 @@ class Page(BaseModel):
     priority: int = 0
 
 
-async def fetch(http: AsyncClient, task: Task[dict[str, str]]) -> None:
+async def fetch(http: AsyncClient, task: Task[dict[str, str]]) -> int:
     response = await http.get(task.payload["url"])
     if limited := RateLimited.from_response(response):
         raise limited
     print(response.raise_for_status().url, flush=True)
+    return len(response.content)
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, AsyncDPQ]]:
-    async with AsyncDPQ.from_url(URL, "pages") as q, AsyncClient() as http:
-        worker = AsyncWorker(q, partial(fetch, http), concurrency=20, grace=8)
-        async with worker.running():
-            yield {"q": q}  # what every request finds in its state
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with AsyncClient() as http, pages.opened(partial(fetch, http), **WORKER):
+        yield
 
 
 app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/pages", status_code=202)
-async def push(page: Page, request: Request) -> dict[str, str]:
-    url, q = str(page.url), request.state.q
-    return {"id": await q.push({"url": url}, page.priority, group=page.url.host, key=url)}
+async def push(page: Page, request: Request) -> Response:
+    url = str(page.url)
+    task_id = await pages.queue.push({"url": url}, page.priority, group=page.url.host, key=url)
+    return pages.accepted(task_id, request.url_for("show", task_id=task_id))
 
 
 @app.get("/pages/{task_id}")
-async def show(task_id: str, request: Request) -> dict[str, str]:
-    try:
-        task, why = await request.state.q.get(task_id), await request.state.q.why(task_id)
-    except TaskNotFoundError:
-        raise HTTPException(404, "fetched already, given up, or never pushed") from None
-    return {"state": task.state, "why": why}
+async def show(task_id: str, wait: Annotated[float, Query(ge=0, le=30)] = 0) -> Response:
+    return await pages.result(task_id, wait)
+
+
+@app.get("/pages/{task_id}/events")
+async def events(task_id: str) -> Response:
+    return pages.events(task_id)
+
+
+@app.get("/pages/{task_id}/why")
+async def why(task_id: str) -> dict[str, str]:
+    return {"why": await pages.queue.why(task_id)}
 
 
 if __name__ == "__main__":

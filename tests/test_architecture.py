@@ -48,9 +48,9 @@ ROOMS = [
     {"worker", "registry"},
     {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp", "scrapy"},
     {""},  # dpq itself: the public names
-    {"views", "batch"},
+    {"views", "batch", "bench"},
     {"metrics"},
-    {"web", "top", "otel"},
+    {"web", "top", "otel", "fastapi", "django", "crawlee"},
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]
@@ -849,7 +849,8 @@ def test_wheel(tmp_path):
         if path.suffix in (".py", ".lua") or path.name == "py.typed" or path.parent.name in SHOWN
     }
     assert wanted <= names
-    examples = {f"dpq/examples/{path.name}" for path in (ROOT / "examples").glob("*.py")}
+    folder = ROOT / "examples"
+    examples = {f"dpq/examples/{path.relative_to(folder)}" for path in folder.rglob("*.py")}
     assert {name for name in names if name.startswith("dpq/")} - examples == wanted
 
 

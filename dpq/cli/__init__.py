@@ -14,6 +14,7 @@ import typer
 import dpq
 from dpq.cli import (
     batches,
+    bench,
     bulk,
     change,
     consume,
@@ -152,6 +153,7 @@ _add("import")(transfer.import_)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
 _add()(health.health)
+_add()(bench.bench)
 _add()(demo.demo)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, get_args
 import typer
 
 from dpq import ConfigurationError, Cost
+from dpq.cli._completion import complete_queue
 from dpq.cli._terminal import FOREVER
 from dpq.model.masking import SCHEMES
 from dpq.model.queue_settings import Order
@@ -141,7 +142,12 @@ Url = Annotated[str, _url("The server (all forms: dpq --help).")]
 Queue = Annotated[
     str,
     option(
-        "NAME", "The queue's name.", envvar="DPQ_QUEUE", callback=_inherit, rich_help_panel="Where"
+        "NAME",
+        "The queue's name.",
+        envvar="DPQ_QUEUE",
+        callback=_inherit,
+        autocompletion=complete_queue,
+        rich_help_panel="Where",
     ),
 ]
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from dpq import QueueStats, WorkerInfo
+from dpq.cli._completion import complete_queue
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._terminal import FAILED, say, server_away_by
 from dpq.model.masking import mask
@@ -36,7 +37,12 @@ class Check(NamedTuple):
 def health(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUEUE]...", help="The queues.", show_default="that of --queue"),
+        typer.Argument(
+            metavar="[QUEUE]...",
+            help="The queues.",
+            show_default="that of --queue",
+            autocompletion=complete_queue,
+        ),
     ] = None,
     worker: Annotated[
         float | None,

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
-from dpq import DPQ, ResultTimeoutError, Task, TaskNotFoundError, TaskState
+from dpq import DPQ, Task, TaskState
 from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Queue, TaskId, Url, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import emit
 from dpq.model.display import attempt_of, shown
+from dpq.queue.ends import follow
 
 
 def result(
@@ -59,20 +60,16 @@ def watch(
 def _watched(q: DPQ[Any], task_id: str, bar: Bar) -> Any:
     """Show a task again and again, until it has ended; return its result."""
     said = ""
-    while True:
-        try:
-            return q.result(task_id, timeout=bar.seconds if said else 0)
-        except ResultTimeoutError:
-            pass
-        try:
-            task = q.get(task_id)
-        except TaskNotFoundError:  # it has ended since; the next look says how
-            said = "ended"
-            continue
+
+    def tell(task: Task[Any]) -> None:
+        nonlocal said
         line = _line(task)
         if line != said or bar.live:
             bar.show(line, **_fields(task))
         said = line
+
+    follow(q, task_id, tell, lambda: bar.seconds)
+    return q.result(task_id)
 
 
 def _line(task: Task[Any]) -> str:

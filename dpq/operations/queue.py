@@ -529,6 +529,10 @@ class QueueOperations(Generic[P]):
             return self._of(name.id).get(id_, key)
         return self._first_of_key([part.get(id_, key) for part in parts])
 
+    def examine(self, id_: str) -> Steps[tuple[Outcome, Task[P] | None]]:
+        """Read what has become of a task, and the task if it has not ended."""
+        return self._of(task_id(id_)).examine(id_)
+
     def _first_of_key(self, operations: list[Steps[Task[P]]]) -> Steps[Task[P]]:
         results = yield from together(operations)
         missing = [error for error in results if isinstance(error, TaskNotFoundError)]

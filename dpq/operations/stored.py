@@ -15,9 +15,9 @@ from dpq.model.reports import QueueStats
 from dpq.model.task import Cost, DeadTask, P, Task, TaskState
 from dpq.model.validation import delay_milliseconds, number, whole_number
 from dpq.operations.base import BATCH_BYTES, PAGE, PartitionBase, in_batches
-from dpq.operations.results import read_outcome
+from dpq.operations.results import Outcome, read_outcome
 from dpq.protocol import replies
-from dpq.protocol.command import Command, Steps, once, same, task_id, task_name
+from dpq.protocol.command import Command, Steps, all_of, once, same, task_id, task_name
 from dpq.protocol.remembered import read_events, read_stats
 
 T = TypeVar("T")
@@ -48,8 +48,24 @@ class StoredOperations(PartitionBase[P]):
         outcome = yield self._command(
             "result", [self._now(), task.id], partial(read_outcome, task.id)
         )
-        progress = outcome.progress if outcome.told_by == task.token else None
-        return task.model_copy(update={"progress": progress}) if progress else task
+        return _with_progress(task, outcome)
+
+    def examine(self, id_: str) -> Steps[tuple[Outcome, Task[P] | None]]:
+        """Read what has become of a task, and the task if it has not ended, in one round trip."""
+        known = task_id(id_)
+
+        def read(reply: list[Any]) -> Task[P] | None:
+            return replies.read_stored(self._codec, [known], reply)[0]
+
+        both: list[Any] = yield from all_of(
+            [
+                self._ask("get", [known], read),
+                self._ask("result", [self._now(), known], partial(read_outcome, known)),
+            ]
+        )
+        task, outcome = both
+        live = task and task.state is not TaskState.DEAD and outcome.state == "live"
+        return outcome, _with_progress(task, outcome) if live else None
 
     def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
         """Look at the first tasks of one state, or at those behind the task `after`."""
@@ -277,3 +293,9 @@ def spacing_of(rate: float | None) -> float:
     if rate is not None:
         number("rate", rate, "tasks per second", 0.001, 1_000_000)
     return 1000 / rate if rate else 0.0
+
+
+def _with_progress(task: Task[P], outcome: Outcome) -> Task[P]:
+    """Add the progress that the delivery of a task has told; a later delivery may have told it."""
+    progress = outcome.progress if outcome.told_by == task.token else None
+    return task.model_copy(update={"progress": progress}) if progress else task

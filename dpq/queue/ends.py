@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -22,6 +22,9 @@ from dpq.model.interrupts import raise_interruption
 from dpq.model.result_data import Result
 from dpq.model.validation import milliseconds
 from dpq.operations.results import Outcome
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +47,7 @@ _UNKNOWN = (
 
 def wait_for_outcome(queue: Any, task_id: str, timeout: float | None) -> Any:
     """Return the result of a task, or raise the error that says what has become of it."""
-
-    def ask() -> Outcome | None:
-        outcome: Outcome = queue._session.run(queue._operations.outcome, task_id)
-        return None if outcome.state == "live" else outcome
-
-    outcome = _wait(queue, task_id, timeout, ask)
+    outcome = end_of(queue, task_id, timeout)
     if outcome is None:
         raise ResultTimeoutError(task_id, queue.queue_name, timeout or 0.0)
     if outcome.result is not None:
@@ -57,6 +55,16 @@ def wait_for_outcome(queue: Any, task_id: str, timeout: float | None) -> Any:
     if outcome.state == "dead":
         raise TaskDeadError(task_id, queue.queue_name, outcome.reason, outcome.last_error)
     raise TaskNotFoundError(task_id, queue.queue_name, "return the result of", why=_UNKNOWN)
+
+
+def end_of(queue: Any, task_id: str, timeout: float | None) -> Outcome | None:
+    """Return the end of a task, once it has ended; None after the timeout."""
+
+    def ask() -> Outcome | None:
+        outcome: Outcome = queue._session.run(queue._operations.outcome, task_id)
+        return None if outcome.state == "live" else outcome
+
+    return _wait(queue, task_id, timeout, ask)
 
 
 def wait_for_results(queue: Any, after: str, limit: int, timeout: float | None) -> list[Result]:
@@ -100,3 +108,44 @@ def _patience(listener: Any) -> float:
     if listener.channel:
         return ASK_FOR_END_SECONDS
     return ASK_UNCALLED_SECONDS if listener.direct else ASK_DOUBLE_SECONDS
+
+
+def follow(
+    queue: Any,
+    task_id: str,
+    tell: Callable[[Task[Any]], object],
+    pause: Callable[[], float],
+) -> Outcome:
+    """Call `tell` with a task at once and at each look, until it has ended; return its end.
+
+    The server calls at the end. What happens before the end, the progress included, is seen by a
+    look after each pause. An outage ends nothing, but for the first look.
+
+    Args:
+        queue: The queue object.
+        task_id: The id of the task.
+        tell: Called with the task as it is stored, changed or not.
+        pause: Returns the seconds until the next look.
+
+    Raises:
+        RedisError: The server is away at the first look.
+    """
+    session, operations = queue._session, queue._operations
+    listener, first = queue._ends, True
+    with listener.ear(task_id) as ear:
+        while True:  # each look comes after the subscription, so that no end is missed
+            listener.subscribe()
+            try:
+                outcome, task = session.run(operations.examine, task_id)
+                if outcome.state != "live":
+                    ended: Outcome = outcome
+                    return ended
+                if task is not None:  # else it ends now, and the next look says how
+                    tell(task)
+                first = False
+            except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+                raise_interruption(error)
+                if first:
+                    raise
+                log.warning("%s: the wait for a result goes on: %s", queue.queue_name, error)
+            listener.wait(ear, min(pause(), _patience(listener)))

@@ -2,8 +2,10 @@
 
 The first is the call by which the engine forgets a request: its callback has ended, and its items
 are through the pipelines. The second is the list of downloader middlewares: a limit is heard before
-the middleware that retries. If Scrapy has no such place, the spider does not start. docs/design.md,
-"Scrapy", has the reasons.
+the middleware that retries. If Scrapy has no such place, the spider does not start.
+
+Other ways were worse. A middleware in the settings is one more line, and at the wrong number it
+fights the retries. Signals tell of answers and items, but not of a request whose download failed.
 """
 
 from collections import deque

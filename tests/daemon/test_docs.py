@@ -162,12 +162,12 @@ def left_out(page: str, ran: list[str]) -> list[str]:
 def pages_run_as_they_stand() -> list[str]:
     """The pages without a test of their own: a new page of docs/ is among them by itself.
 
-    A page of a folder has its own test if some `tests/daemon/test_FOLDER*.py` names it."""
+    A page of a folder has its own test if a `tests/daemon/test_FOLDER*.py` names it."""
     pages = []
     for path in sorted((ROOT / "docs").rglob("*.md")):
         page = path.relative_to(ROOT / "docs").as_posix()
         own = Path(__file__).parent.glob(f"test_{path.parent.name}*.py") if "/" in page else ()
-        named = any(f'"{path.name}"' in each.read_text(encoding="utf-8") for each in own)
+        named = any(f'"{path.name}"' in test.read_text(encoding="utf-8") for test in own)
         if page not in WHOLE_PAGES and not named and left_out(page, []):
             pages.append(page)
     return pages

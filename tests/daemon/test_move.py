@@ -10,7 +10,7 @@ import httpx
 import pytest
 from daemon.test_docs import ROOT, blocks
 
-from dpq import DPQ, Worker
+from dpq import DPQ
 
 OTHERS = {"py", "js"}
 """Languages of blocks that show another library: DPQ's own are `python`."""
@@ -74,7 +74,7 @@ def test_celery(url, names, capsys):
     run_all("celery.md", names, url)
     asked, q = busy_once(names), names["q"]
     now_due(q)
-    Worker(q, names["tasks"]).drain()
+    names["worker"].drain()
     assert (len(asked), q.stats().failed, q.stats().rate_limited) == (4, 0, 1)
     assert capsys.readouterr().out == "2\nall pages of run-7 are done or dead\n"
 

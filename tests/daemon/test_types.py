@@ -170,7 +170,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if found := blocks(guide.read_text()):
             name = {"scrapy": "page_on_scrapy"}.get(guide.stem, guide.stem)  # or it hides Scrapy
             modules[name] = "\n".join(found)
-    for guide in (ROOT / "docs" / "guides").glob("*.md"):
+    for guide in [
+        path for each in ("guides", "move") for path in (ROOT / "docs" / each).glob("*.md")
+    ]:
         found = blocks(guide.read_text())
         if not all(map(find_spec, IMPORTED.findall("".join(found)))):
             continue  # a library that the suite does not bring

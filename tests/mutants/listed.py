@@ -1451,9 +1451,23 @@ progress.lua | an old delivery is not told that its lease is lost | lua/results
 progress.lua | the progress of ended deliveries stays for ever | lua/results
 -       redis.call('HDEL', progress, drawn[i])
 +       do end
-StoredOperations.get | the progress of an earlier delivery is shown | lua/results
+_with_progress | the progress of an earlier delivery is shown | lua/results
 - outcome.progress if outcome.told_by == task.token else None
 + outcome.progress
+
+# Web applications
+_Follower.tell | a stream repeats what it has told | contract/fastapi
+- if answer != self.last:
++ if True:
+WebQueue.opened | event streams hold the end of the process up | contract/fastapi
+- stack.enter_context(_at_signals(followers.close))
++ pass
+push_on_commit | a rollback pushes all the same | daemon/django
+- transaction.on_commit(pending, using=using)
++ pending()
+Command.handle | database connections stay open after a task | daemon/django
+- after=refresh_connections,
++ after=None,
 
 # Unsettled
 to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused

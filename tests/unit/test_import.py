@@ -195,6 +195,19 @@ def test_every_public_module_is_an_attribute():
     assert told.split() == [f"dpq.{name}" for name in dpq._MODULES]
 
 
+@pytest.mark.parametrize(
+    ("name", "library"), [("fastapi", "starlette"), ("django", "django"), ("crawlee", "crawlee")]
+)
+def test_an_integration_says_what_to_install(name, library, monkeypatch):
+    """Without its library it names the library, pip's words, and the extra of DPQ."""
+    for module in [each for each in sys.modules if each.startswith(f"dpq.{name}")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=f"pip install '{name}>=.* extra '{name}'") as caught:
+        import_module(f"dpq.{name}")
+    assert caught.value.name == library
+
+
 def test_an_unknown_name_is_an_attribute_error():
     """Also by `from dpq import`, where Python asks for it; nothing is imported by a guess."""
     with pytest.raises(AttributeError, match="module 'dpq' has no attribute 'Nonsense'") as caught:

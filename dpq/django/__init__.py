@@ -1,0 +1,33 @@
+"""DPQ inside a Django project: named tasks, pushes on commit, a worker, results in views.
+
+    INSTALLED_APPS = [..., "dpq.django"]
+    DPQ = {"URL": "redis://localhost", "QUEUE": "shop"}
+
+In the `tasks.py` of an app, and in its views:
+
+    from dpq.django import push_on_commit, task_response, tasks
+
+    @tasks.task()
+    def mail(order_id: int) -> None: ...
+
+    push_on_commit(mail, order.id, priority=3)
+
+`manage.py dpq_worker` runs the tasks of all apps. `app` is the app of INSTALLED_APPS, `queues` has
+the queues of this process, `responses` the answers of views.
+
+Source: docs/guides/django.md.
+"""
+
+try:
+    import django  # noqa: F401 - the error names the way out
+except ImportError as error:  # a test hides the library
+    raise ImportError(
+        "dpq.django needs Django, which is not installed: `pip install 'django>=4.2'`, or install "
+        "DPQ with its extra 'django'",
+        name=error.name or "django",
+    ) from error
+
+from dpq.django.queues import CommitPush, open_queue, push_on_commit, tasks
+from dpq.django.responses import task_response
+
+__all__ = ["CommitPush", "open_queue", "push_on_commit", "task_response", "tasks"]

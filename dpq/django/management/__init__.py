@@ -1,0 +1,1 @@
+"""The commands that `dpq.django` adds to `manage.py`."""

@@ -1,0 +1,174 @@
+"""The queues of one process of a Django project, its named tasks, and pushes on commit.
+
+A queue is opened at its first use, not at the start: `manage.py migrate` needs no server. All
+queues of a process share the client of the first.
+"""
+
+import threading
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db import transaction
+
+from dpq import DPQ, ConfigurationError, Push, TaskFunction, Tasks
+from dpq.model.validation import label
+from dpq.queue.base import operations_named
+
+KNOWN = ("URL", "QUEUE", "OPTIONS")
+"""The names in the setting `DPQ`."""
+
+
+class Settings(NamedTuple):
+    """The setting `DPQ` of a project.
+
+    Attributes:
+        url: The server, as `DPQ.from_url` takes it.
+        queue: The name of the queue of `tasks`.
+        options: Other arguments of `DPQ.from_url`.
+    """
+
+    url: str
+    queue: str
+    options: dict[str, Any]
+
+
+def settings_read() -> Settings:
+    """Read the setting `DPQ`.
+
+    Raises:
+        ConfigurationError: It is missing, or a name in it is unknown or has a wrong value.
+    """
+    told = getattr(settings, "DPQ", None)
+    if not isinstance(told, dict):
+        raise ConfigurationError(
+            "the Django setting DPQ is missing: write "
+            'DPQ = {"URL": "redis://localhost", "QUEUE": "the name of a queue"}'
+        )
+    for name in told:
+        if name not in KNOWN:
+            raise ConfigurationError(f"DPQ[{name!r}] is unknown: there are {', '.join(KNOWN)}")
+    for name in ("URL", "QUEUE"):
+        if not isinstance(told.get(name), str):
+            raise ConfigurationError(f"DPQ[{name!r}] is {told.get(name)!r}: it must be a string")
+    options = told.get("OPTIONS", {})
+    if not isinstance(options, dict):
+        raise ConfigurationError(f"DPQ['OPTIONS'] is {options!r}: it must be a dict")
+    return Settings(told["URL"], label("DPQ['QUEUE']", told["QUEUE"]), options)
+
+
+class _Queues:
+    """The open queues of this process, by name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: dict[str, DPQ[Any]] = {}
+        self._first: DPQ[Any] | None = None
+        self._settings: Settings | None = None
+
+    def get(self, name: str | None = None) -> DPQ[Any]:
+        """Return a queue, opened at the first call; with changed settings all are opened anew."""
+        read = settings_read()
+        wanted = read.queue if name is None else name
+        with self._lock:
+            if read != self._settings:
+                self._close()
+                self._settings = read
+            if self._first is None:
+                self._first = DPQ.from_url(read.url, read.queue, **read.options)
+                self._opened[read.queue] = self._first
+            if wanted not in self._opened:
+                self._opened[wanted] = DPQ(self._first.redis, wanted, **read.options)
+            return self._opened[wanted]
+
+    def close(self) -> None:
+        """Close all queues; the next use opens them again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        for queue in self._opened.values():
+            if queue is not self._first:
+                queue.close()
+        if self._first is not None:
+            self._first.close()
+        self._opened, self._first, self._settings = {}, None, None
+
+
+queues = _Queues()
+
+
+def open_queue(name: str | None = None) -> DPQ[Any]:
+    """Return a queue of this process, opened at the first call.
+
+    Args:
+        name: The name of the queue; None takes `QUEUE` of the setting `DPQ`.
+
+    Raises:
+        ConfigurationError: The setting `DPQ` is missing or wrong.
+    """
+    return queues.get(name)
+
+
+class ProjectTasks(Tasks):
+    """The named tasks of a project; they are pushed to the queue of its settings."""
+
+    @property
+    def queue(self) -> DPQ[Any]:
+        """The queue, opened at the first push."""
+        return queues.get()
+
+    @queue.setter
+    def queue(self, value: object) -> None:
+        """Refuse another queue; `Tasks` itself sets None."""
+        if value is not None:
+            raise ConfigurationError("the queue of dpq.django.tasks is the one of the setting DPQ")
+
+
+tasks = ProjectTasks()
+"""The named tasks of all apps."""
+
+
+class CommitPush:
+    """A push that waits for a commit.
+
+    Attributes:
+        task_id: The id of the task, once it is pushed; None before, and after a rollback.
+    """
+
+    def __init__(self, push: Push[dict[str, Any]]) -> None:
+        """Take what will be pushed."""
+        self._push = push
+        self.task_id: str | None = None
+
+    def __call__(self) -> None:
+        """Push the task: Django calls it after the commit."""
+        self.task_id = queues.get().push(**self._push._asdict())
+
+
+def push_on_commit(
+    function: TaskFunction[..., Any], /, *args: Any, using: str | None = None, **values: Any
+) -> CommitPush:
+    """Push a named task once the current transaction is committed; after a rollback, never.
+
+    The arguments are checked now. Outside of a transaction the push is made at once. If the process
+    dies between the commit and the push, or the server is away then, the task is lost: what must
+    not be lost needs an outbox (docs/transactions.md).
+
+    Args:
+        function: A function that `tasks.task()` has registered.
+        args: Arguments of the function.
+        using: The database whose transaction counts; None takes the default one.
+        values: Arguments of the function, and options of `DPQ.push`.
+
+    Returns:
+        The push; its `task_id` is known after the commit.
+
+    Raises:
+        PayloadError: The arguments do not fit the function; nothing will be pushed.
+        ConfigurationError: An option is out of its bounds.
+    """
+    push = function.prepare(*args, **values)
+    next(operations_named("push_on_commit").push_many([push]))  # a check; nothing is sent
+    pending = CommitPush(push)
+    transaction.on_commit(pending, using=using)
+    return pending

@@ -1,0 +1,265 @@
+"""Server-sent events about tasks: many streams share one look at each task.
+
+A follower looks at one task for all its streams, and the server calls it at the end of the task. A
+stream sends the newest state only, so a slow client costs no memory. A stream ends with its task,
+with its client, or with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError
+from starlette.responses import Response
+
+from dpq.model.interrupts import raise_interruption
+from dpq.queue.ends_async import follow_async
+from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from dpq import AsyncDPQ
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 15.0
+"""Seconds without an event after which a stream sends a comment. Proxies and load balancers close
+silent connections after 30 s or more."""
+
+RECONNECT_MS = 2000
+"""ms after which a browser connects again when a connection is lost."""
+
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at a followed task: workers tell progress once a second."""
+
+MAX_LOOKS = 500
+"""Looks a second of one process. With more followed tasks than that, each is looked at less often.
+The end of a task needs no look."""
+
+MAX_STREAMS = 1000
+"""Open streams of one process: each holds a connection of the web server."""
+
+BUSY_RETRY_SECONDS = 5
+"""Seconds after which a client may try again that was refused by `MAX_STREAMS`."""
+
+LAST_ID = "end"
+"""The id of a last event. A browser that connects again names it, and is told to stop."""
+
+SSE_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",  # no proxy may keep or compress it
+    "X-Accel-Buffering": "no",  # nginx sends each event at once
+}
+
+
+class _Ear:
+    """The answer that one stream has not sent yet: the newest only."""
+
+    def __init__(self) -> None:
+        self.news = asyncio.Event()
+        self.answer: Answer | Exception | None = None
+
+    def put(self, answer: Answer | Exception) -> None:
+        """Replace what was not sent yet."""
+        self.answer = answer
+        self.news.set()
+
+    async def take(self, seconds: float) -> Answer | None:
+        """Wait for an answer; None after so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.news.wait()
+        self.news.clear()
+        answer, self.answer = self.answer, None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class _Follower:
+    """One followed task, and the ears of its streams."""
+
+    def __init__(self) -> None:
+        self.ears: set[_Ear] = set()
+        self.last: Answer | None = None
+        self.following: asyncio.Task[None] | None = None
+
+    def tell(self, answer: Answer) -> None:
+        """Tell all streams of a change."""
+        if answer != self.last:
+            self.last = answer
+            for ear in self.ears:
+                ear.put(answer)
+
+
+class Followers:
+    """All tasks of one queue that the streams of this process follow."""
+
+    def __init__(self, queue: AsyncDPQ[Any], max_streams: int = MAX_STREAMS) -> None:
+        self._queue = queue
+        self._max_streams = max_streams
+        self._followers: dict[str, _Follower] = {}
+        self._streams = 0
+        self.closing = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._streams
+
+    @property
+    def full(self) -> bool:
+        """Return True if there is no room for another stream."""
+        return self._streams >= self._max_streams
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Count a stream as open in the body."""
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    def close(self) -> None:
+        """End all streams, and the waits for results."""
+        self.closing.set()
+        for follower in self._followers.values():
+            for ear in follower.ears:
+                ear.news.set()
+
+    async def answers(self, task_id: str) -> AsyncGenerator[Answer | None]:
+        """Yield the state of a task, then its changes; None after each silent heartbeat.
+
+        Raises:
+            ConfigurationError: The id is none.
+            RedisError: The server is away at the first look.
+        """
+        follower = self._followers.get(task_id) or self._begin(task_id)
+        ear = _Ear()
+        if follower.last is not None:
+            ear.put(follower.last)
+        follower.ears.add(ear)
+        try:
+            while not self.closing.is_set():
+                answer = await ear.take(HEARTBEAT_SECONDS)
+                if not self.closing.is_set():
+                    yield answer
+                if answer is not None and answer.status != 202:
+                    return
+        finally:
+            follower.ears.discard(ear)
+            if not follower.ears:
+                self._end(task_id, follower)
+
+    def _begin(self, task_id: str) -> _Follower:
+        follower = self._followers[task_id] = _Follower()
+        follower.following = asyncio.create_task(self._follow(task_id, follower))
+        return follower
+
+    def _end(self, task_id: str, follower: _Follower) -> None:
+        if follower.following:
+            follower.following.cancel()
+        if self._followers.get(task_id) is follower:
+            del self._followers[task_id]
+
+    async def _follow(self, task_id: str, follower: _Follower) -> None:
+        """Follow a task to its end; an error ends all its streams."""
+        try:
+            outcome = await follow_async(
+                self._queue, task_id, lambda task: follower.tell(of_task(task)), self._pause
+            )
+        except Exception as error:
+            raise_interruption(error)
+            log.warning("%s: task %s: its streams end: %s", self._queue.queue_name, task_id, error)
+            for ear in follower.ears:
+                ear.put(error)
+        else:
+            follower.tell(of_end(task_id, outcome))
+        # A stream that begins later looks anew: the task may have come back.
+        if self._followers.get(task_id) is follower:
+            del self._followers[task_id]
+
+    def _pause(self) -> float:
+        return max(LOOK_SECONDS, len(self._followers) / MAX_LOOKS)
+
+
+def event_text(answer: Answer) -> bytes:
+    """Write an answer as an event; its name is `state`, `done`, `dead` or `unknown`."""
+    name = "state" if answer.status == 202 else str(answer.says["state"])
+    mark = b"" if answer.status == 202 else f"id: {LAST_ID}\n".encode()
+    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), mark, answer.body)
+
+
+class EventStream(Response):
+    """A response of server-sent events about one task."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, followers: Followers, task_id: str) -> None:
+        super().__init__(headers=SSE_HEADERS)
+        del self.headers["content-length"]
+        self._followers, self._task_id = followers, task_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the task has ended, the client has gone, or the process ends."""
+        names = {name.lower(): value for name, value in scope["headers"]}
+        if names.get(b"last-event-id") == LAST_ID.encode():
+            await Response(status_code=204)(scope, receive, send)  # a browser stops at 204
+        elif not may_be_id(self._task_id):
+            await _missing(unknown(self._task_id))(scope, receive, send)
+        elif self._followers.full or self._followers.closing.is_set():
+            wait = {"Retry-After": str(BUSY_RETRY_SECONDS)}
+            await Response(status_code=503, headers=wait)(scope, receive, send)
+        else:
+            with self._followers.stream():  # counted at once, however many come together
+                await self._stream(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events beside a wait for the end of the connection."""
+        sending = asyncio.create_task(self._send_all(scope, receive, send))
+        gone = asyncio.create_task(_until_gone(receive))
+        try:
+            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (sending, gone):
+                each.cancel()
+            ended = await asyncio.gather(sending, gone, return_exceptions=True)
+        if isinstance(ended[0], Exception) and not isinstance(ended[0], OSError):
+            raise ended[0]
+
+    async def _send_all(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._followers.answers(self._task_id)) as answers:
+            try:
+                first = await anext(answers, None)
+            except RedisError:
+                wait = {"Retry-After": str(BUSY_RETRY_SECONDS)}
+                await Response(status_code=503, headers=wait)(scope, receive, send)
+                return
+            if first is not None and first.status == 404:  # a browser does not ask again
+                await _missing(first)(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await _part(send, b"retry: %d\n\n" % RECONNECT_MS)
+            if first is not None:
+                await _part(send, event_text(first))
+            async for answer in answers:
+                await _part(send, event_text(answer) if answer else b": still here\n\n")
+            await _part(send, b"", more=False)
+
+
+def _missing(answer: Answer) -> Response:
+    return Response(answer.body, answer.status, answer.headers, "application/json")
+
+
+async def _part(send: Send, body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,247 @@
+"""`WebQueue`: the queue of one process of a web application, and what its routes answer."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError, TaskState
+from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers
+from dpq.model.validation import whole_number
+from dpq.queue.ends_async import end_of_async
+from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from dpq.worker.handlers import Handlers
+
+MAX_STREAMS_BOUND = 100_000
+
+
+class WebQueue:
+    """A queue in a web application: one client for each process, opened and closed with it.
+
+    Attributes:
+        worker: The worker in this process, if there is one. A health check may ask its `health()`.
+    """
+
+    def __init__(
+        self, url: str, queue_name: str, *, max_streams: int = MAX_STREAMS, **settings: Any
+    ) -> None:
+        """Describe the queue; nothing is opened before the application starts.
+
+        Args:
+            url: The server, as `AsyncDPQ.from_url` takes it.
+            queue_name: The name of the queue.
+            max_streams: Event streams that are open at once in one process, from 1 to 100 000. A
+                further one is answered with 503.
+            settings: Other arguments of `AsyncDPQ.from_url`.
+
+        Raises:
+            ConfigurationError: `max_streams` is out of its bounds.
+        """
+        whole_number("max_streams", max_streams, 1, MAX_STREAMS_BOUND)
+        self._url, self._name, self._settings = url, queue_name, settings
+        self._max_streams = max_streams
+        self._open: tuple[AsyncDPQ[Any], Followers] | None = None
+        self.worker: AsyncWorker | None = None
+
+    @property
+    def queue(self) -> AsyncDPQ[Any]:
+        """The open queue.
+
+        Raises:
+            ConfigurationError: The application has not started, or has ended.
+        """
+        return self._parts()[0]
+
+    def _parts(self) -> tuple[AsyncDPQ[Any], Followers]:
+        """Return the queue and its followers; raise ConfigurationError if they are not open."""
+        if self._open is None:
+            raise ConfigurationError(
+                f"queue {self._name!r} is not open: give `lifespan=pages.lifespan()` to the "
+                "application, or open it in a lifespan of your own with `async with pages.opened()`"
+            )
+        return self._open
+
+    # The life of the application
+
+    def lifespan(
+        self, handlers: Handlers | None = None, **worker: Any
+    ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """Return a lifespan for the application, as in `FastAPI(lifespan=pages.lifespan())`.
+
+        Args:
+            handlers: The handlers of a worker in this process, as `AsyncWorker` takes them; None
+                for no worker.
+            worker: Other arguments of `AsyncWorker`, such as `concurrency` and `grace`.
+        """
+
+        @asynccontextmanager
+        async def life(app: object) -> AsyncIterator[None]:
+            async with self.opened(handlers, **worker):
+                yield
+
+        return life
+
+    @asynccontextmanager
+    async def opened(
+        self, handlers: Handlers | None = None, **worker: Any
+    ) -> AsyncIterator[AsyncDPQ[Any]]:
+        """Open the queue for the body of an `async with`; arguments as for `lifespan`.
+
+        At SIGTERM or SIGINT all event streams end, since a web server waits for its connections
+        before it ends. After the body the worker stops, with its grace; then the queue is closed.
+
+        Yields:
+            The queue.
+
+        Raises:
+            ConfigurationError: It is open already, or an argument is out of its bounds.
+            RedisError: There is a worker, and its server cannot be reached.
+        """
+        if self._open is not None:
+            raise ConfigurationError(f"queue {self._name!r} is open already in this process")
+        async with AsyncExitStack() as stack:
+            made = AsyncDPQ.from_url(self._url, self._name, **self._settings)
+            queue: AsyncDPQ[Any] = await stack.enter_async_context(made)
+            followers = Followers(queue, self._max_streams)
+            stack.callback(self._forget)
+            self._open = queue, followers
+            if handlers is not None:
+                self.worker = AsyncWorker(queue, handlers, **worker)
+                await stack.enter_async_context(self.worker.running())
+            stack.callback(followers.close)
+            stack.enter_context(_at_signals(followers.close))
+            yield queue
+
+    def _forget(self) -> None:
+        self._open = self.worker = None
+
+    def end_streams(self) -> None:
+        """End all event streams and waits for results; new ones are refused.
+
+        Signals do so by themselves. Call it if your program ends its web server in another way.
+        """
+        if self._open:
+            self._open[1].close()
+
+    # Answers
+
+    def accepted(self, task_id: str, location: object) -> Response:
+        """Answer that a task was pushed: 202, with the address where its state can be asked for.
+
+        Args:
+            task_id: What `queue.push` returned.
+            location: The address, as `request.url_for("show", task_id=task_id)` returns it.
+        """
+        response = _response(Answer(202, {"id": task_id, "location": str(location)}))
+        response.headers["Location"] = str(location)
+        return response
+
+    async def result(
+        self,
+        task_id: str,
+        timeout: float = 0,  # noqa: ASYNC109 - of the server, as `AsyncDPQ.result` has it
+    ) -> Response:
+        """Answer with the end of a task, and wait for it on the server.
+
+        The answer is a JSON object. `state` is `done`, with the `result` (200); `dead`, with the
+        `reason` (200); or `unknown` (404). If the task has not ended within the timeout, the answer
+        is 202, with the task's state, attempt and progress.
+
+        Args:
+            task_id: The id that `push` returned.
+            timeout: Seconds to wait, from 0. Bound it, as with `Query(ge=0, le=30)`: if the client
+                goes, the wait goes on to its end. It ends when the process is told to end.
+
+        Raises:
+            ConfigurationError: The timeout is out of its bounds.
+            RedisError: The server is away.
+        """
+        queue, followers = self._parts()
+        if not may_be_id(task_id):
+            return _response(unknown(task_id))
+        outcome = await _first(end_of_async(queue, task_id, timeout), followers.closing)
+        if outcome is not None:
+            return _response(of_end(task_id, outcome))
+        with suppress(TaskNotFoundError):
+            task = await queue.get(task_id)
+            if task.state is not TaskState.DEAD:
+                return _response(of_task(task))
+        ended = await end_of_async(queue, task_id, 0)  # it has ended between the two calls
+        return _response(of_end(task_id, ended) if ended else unknown(task_id))
+
+    def events(self, task_id: str) -> Response:
+        """Answer with server-sent events about a task, until it has ended.
+
+        Each event has a JSON object, as `result` answers it. An event `state` tells the state,
+        attempt and progress, first as they are, then each change. The last event is `done`, `dead`
+        or `unknown`. An end is told at once; all else is looked at each second, or less often in a
+        process that follows more than 500 tasks.
+
+        A task of which nothing is known at the start is answered with 404. With too many streams,
+        or if the server is away at the start, the answer is 503.
+        """
+        return EventStream(self._parts()[1], task_id)
+
+
+def _response(answer: Answer) -> Response:
+    return Response(answer.body, answer.status, answer.headers, "application/json")
+
+
+async def _first(call: Any, stop: asyncio.Event) -> Any:
+    """Await a call, but not beyond an event; None if the event comes first."""
+    calling = asyncio.ensure_future(call)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([calling, stopped], return_when=asyncio.FIRST_COMPLETED)
+        return calling.result() if calling.done() else None
+    finally:
+        calling.cancel()
+        stopped.cancel()
+        await asyncio.gather(calling, stopped, return_exceptions=True)
+
+
+@contextmanager
+def _at_signals(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function at SIGTERM and SIGINT, before the handlers that the web server has set.
+
+    Signals go on to these handlers. In a thread that is not the main one nothing is set.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(call)
+        then = before[signal.Signals(number)]
+        if callable(then):
+            then(number, frame)
+        elif then is signal.SIG_DFL:
+            signal.signal(number, then)
+            signal.raise_signal(number)
+
+    for number in before:
+        signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        for number, then in before.items():
+            if signal.getsignal(number) is heard:
+                signal.signal(number, then)
