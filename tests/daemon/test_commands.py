@@ -102,7 +102,8 @@ def check_python(words: list[str]) -> None:
     package, _, module = words[1].partition(".")
     if package in ("venv", "dpq"):
         return
-    assert (ROOT / package / f"{module or '__main__'}.py").exists()
+    place = ROOT / package / module
+    assert (place / "__main__.py").exists() or place.with_suffix(".py").exists()
     if not module:
         names = [word for word in words[2:] if re.fullmatch(r"[a-z]+", word)]
         assert all((ROOT / package / f"bench_{name}.py").exists() for name in names)
