@@ -67,7 +67,7 @@ ALL = (
         "imports",
     ),
 )
-NAMED = ("ten_million", "peers", "scrapy", "tracing")
+NAMED = ("ten_million", "scrapy", "tracing")
 """Benchmarks that run only when they are named: long, much memory, or programs of others."""
 
 
@@ -263,7 +263,7 @@ def _bench(server: str | None) -> Iterator[Bench]:
 
 
 @cache
-def _commit() -> str:
+def commit() -> str:
     with suppress(OSError, subprocess.CalledProcessError):
         command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
         return subprocess.run(
@@ -272,7 +272,7 @@ def _commit() -> str:
     return "unknown"
 
 
-def _processor() -> str:
+def processor() -> str:
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
@@ -315,9 +315,9 @@ def _run(
     talk = Console(stderr=True)
     binary = find_binary(server)
     report: dict[str, Any] = {
-        "commit": _commit(),
+        "commit": commit(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "server": f"{binary.family} {binary.version}",
     }

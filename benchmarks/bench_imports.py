@@ -3,7 +3,7 @@
 Each program is a new interpreter that tells its own processor time and its most memory. Slices of
 all programs alternate, and the least of each counts: what is above it is other work of the machine.
 Modules are compiled before. OpenTelemetry is hidden: redis-py imports it where it is installed, and
-it is not in a plain one. `DPQ_PEERS` names a virtual environment with RQ (README.md, "Peers").
+it is not in a plain one. RQ is that of `python -m benchmarks.peers --only rq --install`.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._harness import REPOSITORY, ROUNDS, Bench, Result, Target, run_one
-from benchmarks.bench_peers import PLACE
+from benchmarks.peers.environments import python_of
 
 SLICES = 6  # runs of each program in a round; the first round is not counted
 
@@ -84,7 +84,7 @@ def has_rq(python: Path) -> bool:
 
 def measure(_: Bench) -> Iterator[Result]:
     programs = dict.fromkeys((REDIS, OURS, FIRST), sys.executable)
-    peers = PLACE / "bin" / "python"
+    peers = python_of("rq")
     if has_rq(peers):
         programs[RQ] = str(peers)
     rounds = [least(programs) for _ in range(ROUNDS + 1)][1:]

@@ -28,7 +28,7 @@ from typing import Any
 import httpx
 
 from benchmarks._harness import REPOSITORY, SEED, Bench, Result, Target, run_one
-from benchmarks.bench_peers import PLACE, PROGRAMS
+from benchmarks.peers.environments import PROGRAMS, python_of
 
 REQUESTS, BEST = 800, 25
 RPM, TPM = 500, 200_000
@@ -38,8 +38,8 @@ HOSTS = {"a minute": (60, ""), "a second": (1, ",burst=1500")}
 """What the buckets of the host hold -> seconds of its own time, and the option of the limit that
 says so to `dpq run`: a burst of the largest request."""
 
-PYTHON = PLACE / "bin" / "python"
-"""The Python of the peers, if it is there: benchmarks/README.md, "Peers"."""
+PYTHON = python_of("litellm")
+"""The Python that has litellm, if it is there: benchmarks/README.md, "Peers"."""
 
 Way = Callable[[Path, Path, str], Sequence[str]]
 """Makes a command for the requests, the file of answers, and the API's address."""
@@ -123,7 +123,7 @@ def _ways(bench: Bench, burst: str) -> dict[str, Way]:
 def _has_litellm() -> bool:
     if not PYTHON.exists():
         return False
-    command = [PYTHON, "-c", "import importlib.util as u; assert u.find_spec('litellm')"]
+    command = [str(PYTHON), "-c", "import importlib.util as u; assert u.find_spec('litellm')"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

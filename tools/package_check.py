@@ -18,6 +18,10 @@ MODULES = {
     "httpx2": ["dpq.httpx2"],
     "requests": ["dpq.requests"],
     "aiohttp": ["dpq.aiohttp"],
+    "scrapy": ["dpq.scrapy"],
+    "fastapi": ["dpq.fastapi"],
+    "django": ["dpq.django"],
+    "crawlee": ["dpq.crawlee"],
     "otel": ["dpq.otel"],
     "web": ["dpq.web", "dpq.web.site", "uvicorn"],
     "top": ["dpq.top.app"],
@@ -25,6 +29,7 @@ MODULES = {
     "examples": ["fastapi", "httpx", "uvicorn"],
     "test": ["dpq.pytest_plugin", "dpq.otel", "dpq.top.app", "dpq.web.site", "fakeredis"],
     "dev": ["ruff"],
+    "docs": ["zensical", "mkdocstrings"],
 }
 """The modules of each extra: those that need it, and those of DPQ that it is for."""
 

@@ -1,4 +1,6 @@
-"""What each peer does in `bench_peers`: a program of its own for each, run by the peer's Python.
+"""Other queues, and other ways to stay below a limit, measured with the work that DPQ does.
 
-These programs know nothing of DPQ but `dpq_worker.py`, and import nothing from the benchmarks.
+`python -m benchmarks.peers --help` says how. `catalog.py` names the peers, `programs/` has a
+program for each. A peer runs in an environment of its own, which `environments.py` makes on demand.
+DPQ imports none of them.
 """

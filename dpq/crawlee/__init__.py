@@ -10,14 +10,12 @@ crawlee. `request_queue` says what each method of crawlee becomes.
 Source: docs/guides/crawlee.md.
 """
 
+from dpq.queue.wire import missing_extra
+
 try:
     import crawlee  # noqa: F401 - the error names the way out
 except ImportError as error:  # a test hides the library
-    raise ImportError(
-        "dpq.crawlee needs crawlee, which is not installed: `pip install 'crawlee>=1.11'`, or "
-        "install DPQ with its extra 'crawlee'",
-        name=error.name or "crawlee",
-    ) from error
+    raise missing_extra("crawlee", error) from error
 
 from dpq.crawlee.request_queue import DPQRequestQueueClient
 from dpq.crawlee.storage import DPQStorageClient

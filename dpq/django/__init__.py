@@ -18,14 +18,12 @@ the queues of this process, `responses` the answers of views.
 Source: docs/guides/django.md.
 """
 
+from dpq.queue.wire import missing_extra
+
 try:
     import django  # noqa: F401 - the error names the way out
 except ImportError as error:  # a test hides the library
-    raise ImportError(
-        "dpq.django needs Django, which is not installed: `pip install 'django>=4.2'`, or install "
-        "DPQ with its extra 'django'",
-        name=error.name or "django",
-    ) from error
+    raise missing_extra("django", error) from error
 
 from dpq.django.queues import CommitPush, open_queue, push_on_commit, tasks
 from dpq.django.responses import task_response

@@ -21,14 +21,12 @@
 Source: docs/guides/fastapi.md.
 """
 
+from dpq.queue.wire import missing_extra
+
 try:
     import starlette  # noqa: F401 - the error names the way out
 except ImportError as error:  # a test hides the library
-    raise ImportError(
-        "dpq.fastapi needs FastAPI or Starlette, which are not installed: "
-        "`pip install 'fastapi>=0.115'`, or install DPQ with its extra 'fastapi'",
-        name=error.name or "starlette",
-    ) from error
+    raise missing_extra("fastapi", error, "starlette") from error
 
 from dpq.fastapi.web_queue import WebQueue
 

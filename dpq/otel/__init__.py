@@ -13,14 +13,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from dpq.queue.wire import missing_extra
+
 try:
     from opentelemetry import metrics, trace
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
-    raise ImportError(
-        "dpq.otel needs opentelemetry, which is not installed: `pip install "
-        "'opentelemetry-api>=1.30'`, or install DPQ with its extra 'otel'",
-        name=error.name or "opentelemetry",
-    ) from error
+    raise missing_extra("otel", error, "opentelemetry") from error
 
 from dpq.model.task import Task
 from dpq.operations.queue import QueueOperations

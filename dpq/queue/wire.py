@@ -53,15 +53,26 @@ _WAYS_OUT = {
     "requests": "`pip install 'requests>=2.32'`",
     "aiohttp": "`pip install 'aiohttp>=3.12'`",
     "scrapy": "`pip install 'scrapy>=2.13'`",
+    "crawlee": "`pip install 'crawlee>=1.11'`",
+    "django": "`pip install 'django>=4.2'`",
+    "fastapi": "`pip install 'fastapi>=0.115'`",
+    "otel": "`pip install 'opentelemetry-api>=1.30'`",
 }
 
 
-def missing_extra(name: str, error: ImportError) -> ImportError:
-    """Make the error for a client that is not installed."""
+def missing_extra(name: str, error: ImportError, library: str = "") -> ImportError:
+    """Make the error for a library that is not installed.
+
+    Args:
+        name: The module of DPQ and its extra.
+        error: Of the import.
+        library: What is missing, if it has another name.
+    """
+    library = library or name
     return ImportError(
-        f"dpq.{name} needs {name}, which is not installed: {_WAYS_OUT[name]}, or install DPQ with "
-        f"its extra {name!r}",
-        name=error.name or name,
+        f"dpq.{name} needs {library}, which is not installed: {_WAYS_OUT[name]}, or install DPQ "
+        f"with its extra {name!r}",
+        name=error.name or library,
     )
 
 

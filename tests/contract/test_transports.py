@@ -3,6 +3,7 @@
 A real server on this machine counts the requests.
 """
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -228,12 +229,19 @@ async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, hos
                     assert answer.status == 200
 
 
-@pytest.mark.parametrize("name", ["httpx", "httpx2", "requests", "aiohttp", "scrapy"])
-def test_a_missing_extra(name):
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        *((name, name) for name in ("httpx", "httpx2", "requests", "aiohttp", "scrapy")),
+        *(("crawlee", "crawlee"), ("django", "django"), ("fastapi", "starlette")),
+        ("otel", "opentelemetry"),
+    ],
+)
+def test_a_missing_extra(name, library):
     """`import dpq` loads none of the clients, and the error of a missing one says what to do."""
     program = (
         "import importlib, sys\n"
-        f"sys.modules[{name!r}] = None\n"
+        f"sys.modules[{library!r}] = None\n"
         "import dpq\n"
         "dpq.DPQ\n"
         "assert not {'httpx', 'httpx2', 'aiohttp'} & {m for m, v in sys.modules.items() if v}\n"
@@ -245,4 +253,4 @@ def test_a_missing_extra(name):
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert f"pip install '{name}>=" in done.stdout
+    assert re.search(rf"dpq.{name} needs {library}, .*`pip install '\S+>=", done.stdout)

@@ -34,8 +34,19 @@ ON_THE_INDEX = {
     "matplotlib",
     "plotext",
     *("fakeredis", "prometheus-client", "starlette", "jinja2", "textual", "uvicorn"),
+    *("crawlee", "django", "fastapi", "litellm", "scrapy", "tenacity"),
 }
 """Packages that a text tells somebody to install by name; DPQ itself is not on the index."""
+
+
+SAVED = {
+    name
+    for page in PAGES
+    for name in re.findall(
+        r"[Ss]aved\s+(?:it\s+)?as\s+`([\w.]+)`", page.read_text(encoding="utf-8")
+    )
+}
+"""The programs that a page tells a reader to save."""
 
 
 def program(line: str) -> str:
@@ -97,12 +108,13 @@ def check_install(words: list[str]) -> None:
 def check_python(words: list[str]) -> None:
     """What Python is told to run is there."""
     if words[0] != "-m":
-        assert (ROOT / words[0]).exists()
+        assert words[0] in {*SAVED, "manage.py"} or (ROOT / words[0]).exists()
         return
     package, _, module = words[1].partition(".")
-    if package in ("venv", "dpq"):
+    if package in ("venv", "dpq", "pytest"):
         return
-    assert (ROOT / package / f"{module or '__main__'}.py").exists()
+    place = ROOT / package / module
+    assert (place / "__main__.py").exists() or place.with_suffix(".py").exists()
     if not module:
         names = [word for word in words[2:] if re.fullmatch(r"[a-z]+", word)]
         assert all((ROOT / package / f"bench_{name}.py").exists() for name in names)
@@ -112,6 +124,7 @@ def check_python(words: list[str]) -> None:
 def test_a_command_can_be_given_as_it_stands(line: str) -> None:
     """Its program, command, options, targets, files and packages exist."""
     name = program(line)
+    line = line.replace("dpq ... ", "dpq ")  # the server and the queue, as said before
     words = shlex.split(line.replace(" ... ", " x "), comments=True)[1:]
     words = words[: words.index(">")] if ">" in words else words
     if name == "dpq":

