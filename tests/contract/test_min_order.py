@@ -223,8 +223,8 @@ def test_a_queue_with_tasks_cannot_become_one(made: Callable[..., DPQ[Any]]) -> 
         made("-d", order="min").size()
     lines = list(q.export())  # imported tasks are no pushes, and with turns they count in `turns`
     made("-f", fairness="round_robin").import_(lines, follow=True)
-    q.redis.delete(f"dpq:{{{q.queue_name}}}:stats")  # nor does a count that is lost say "none"
-    for end in ("", "-f"):
+    q.redis.delete(f"dpq:{{{q.queue_name}-c}}:stats")  # nor does a count that is lost say "none"
+    for end in ("-c", "-f"):
         with pytest.raises(ConfigurationError, match="order is min"):
             made(end, order="min").size()
     assert q.order == "fifo"
