@@ -180,7 +180,7 @@ def set_limit(
     be, and asks at a terminal. `dpq limit undo` is the way back.
 
     \b
-    dpq limit set 10/s 5000/h                  the queue; both rates hold
+    dpq limit set 10/s 5000/h,moving           the queue; both rates hold
     dpq limit set 2.5/min --every-group        each group with no own limit
     dpq limit set 300/15m,moving               300 in any 15 minutes, at any speed
     dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a pause

@@ -34,7 +34,7 @@ ON_THE_INDEX = {
     "matplotlib",
     "plotext",
     *("fakeredis", "prometheus-client", "starlette", "jinja2", "textual", "uvicorn"),
-    *("crawlee", "django", "fastapi", "litellm", "scrapy", "tenacity"),
+    *("crawlee", "django", "fastapi", "litellm", "opentelemetry-api", "scrapy", "tenacity"),
 }
 """Packages that a text tells somebody to install by name; DPQ itself is not on the index."""
 

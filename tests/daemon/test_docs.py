@@ -1,5 +1,6 @@
 """What the documents show runs as it stands: Python blocks and commands."""
 
+import codeop
 import os
 import re
 import shlex
@@ -145,6 +146,16 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def typed(code: str) -> None:
+    """Check that a block can be typed into Python's prompt: it ends a `with` by an empty line."""
+    lines: list[str] = []
+    for line in code.splitlines():
+        lines.append(line)
+        if codeop.compile_command("\n".join(lines)) is not None:
+            lines.clear()
+    assert codeop.compile_command("\n".join([*lines, ""])) is not None
+
+
 def read(page: str) -> str:
     """The text of a page of docs/."""
     return (ROOT / "docs" / page).read_text(encoding="utf-8")
@@ -239,7 +250,7 @@ def pages_host() -> Iterator[str]:
 def test_the_first_program_runs(pages_host, tmp_path):
     """README's program, as typed, prints the pages of the host that README starts, the best first;
     it shows what fails, with the task's id; Ctrl-C ends it without a traceback, and all is kept."""
-    (program,) = blocks(section(README, "Ten lines"), "python")
+    (program,) = blocks(section(README, "A first program"), "python")
     assert program == blocks(GUIDE, "python")[0]
     assert "127.0.0.1:8429" in program
     file = tmp_path / "pages.py"
@@ -296,6 +307,7 @@ def test_five_minutes_print_what_they_say(url, session, capsys):
     """Each block of the first look runs, and prints what stands behind its `print`."""
     text = read("five_minutes.md")
     for code in blocks(text, "python"):
+        typed(code)
         run(code, session, url, **({'"embedded:"': repr(url)} if '"embedded:"' in code else {}))
     printed = capsys.readouterr().out.splitlines()
     said = re.findall(r"^print\(.*\)(?:  # ([^:\n]*))?", "\n".join(blocks(text, "python")), re.M)

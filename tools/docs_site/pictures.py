@@ -200,7 +200,7 @@ def windows() -> Picture:
     x = start + second * midnight
     picture.line((x, 258), (x, 330), dashed=True)
     picture.text(x + 34, 278, "midnight", "small", "start")
-    picture.text(start + second * 60 + 34, 134, "the first ten are 60 s old", "small")
+    picture.text(start + second * 60 + 34, 122, "the first ten are 60 s old", "small")
     return picture
 
 
