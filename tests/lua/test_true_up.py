@@ -496,3 +496,15 @@ def test_a_429_is_no_value_of_the_estimate(q: DPQ[Any], redis: Any) -> None:
     q.rate_limited(q.pop(visibility=LONG).task, 0, "task", {"tokens": 40})
     assert left(q, "g") == 960
     assert "Etokens:40 " in gate(q, redis, "g")
+
+
+def test_a_head_that_needs_none_of_the_unit_stays(q, probe):
+    """What another delivery has spent closes its group, but not for a task that takes none."""
+    q.set_limit(2, 1, burst=3, group="a")
+    q.push("paid", 9, group="a")
+    q.push("free", group="a", cost={"": 0, "tokens": 1})
+    paid = probe.pop()
+    assert q.stats().ready == 1
+    q.spent(paid, 3)
+    assert (q.stats().ready, q.stats().waiting) == (1, 0)
+    assert probe.pop().payload == "free"

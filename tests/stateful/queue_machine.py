@@ -531,6 +531,7 @@ class QueueMachine(RuleBasedStateMachine):
         if twice:
             self.lose(self.model.pop_task(wanted, force, self.now, ms))
         entries = self.model.pop_task(wanted, force, self.now, ms)
+        self.model.charged_closed |= {each.group for each in entries if each.group}
         self.take([popped.task] if popped.task else [], entries)
 
     # Ending or going on with a delivery, live or stale

@@ -127,6 +127,7 @@ class Model:
         default_factory=dict
     )  # task -> token, what it told
     closed: dict[str, Fraction] = field(default_factory=dict)  # as the server has it
+    charged_closed: set[str] = field(default_factory=set)  # by a pop by id, since they were closed
     limits: dict[str | None, Rules] = field(default_factory=dict)  # None: the queue; "*": any group
     gates: dict[str | None, Gate] = field(default_factory=dict)
     grants: int = 0  # counts deliveries
@@ -412,8 +413,13 @@ class Model:
                 assert self.of_family or self.closed.get(group) == at, f"{group!r} could be open"
             elif not self.full(group):
                 moment = self.moment(group, head, now)
-                early = self.of_family and at < moment  # its head does not know the cost of a task
+                # A head does not know the cost of a task. A pop by id charges a closed group, whose
+                # moment stays: it is looked at once too often then.
+                early = (self.of_family or group in self.charged_closed) and at < moment
                 assert early or at == moment, f"{group!r} opens at another moment"
+                if at == moment:
+                    self.charged_closed.discard(group)
+        self.charged_closed &= closed.keys()
         self.closed = closed
 
     def see_ready(self, ids: list[str]) -> None:

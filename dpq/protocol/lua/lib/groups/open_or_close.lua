@@ -52,14 +52,15 @@ local function open_or_close(group)
   if kin then
     family().note(group, at)
   end
+  local lifted = at > instant and headed
+  if lifted then
+    shut(group)
+    at = next_at(group) -- its best task may need more, or less
+  end
   if at > instant then
-    if headed then
-      shut(group)
-      at = next_at(group) -- its best task may need more
-    end
     redis.call('ZADD', closed, string.format('%.17g', at), group)
     notice(at - now)
-  elseif redis.call('ZREM', closed, group) == 1 then
+  elseif redis.call('ZREM', closed, group) == 1 or lifted then
     succeed(group)
   end
 end
