@@ -245,7 +245,7 @@ def scheduler(stage: Stage) -> None:
     stage.root.script_flush()
     daemon = Scheduler(stage.user)
     assert stage.name in known_queues(stage.user)
-    thread = threading.Thread(target=daemon.run)
+    thread = threading.Thread(target=daemon.run, daemon=True)  # a failure must not hang
     thread.start()
     with stage.owner() as owner:
         owner.drop()

@@ -473,7 +473,7 @@ def test_a_scheduler_loads_what_a_restart_has_forgotten(redis, login):
     producing = login("dpq-producer")
     producing.owner().push(1)
     daemon = Scheduler(stage.user)
-    thread = threading.Thread(target=daemon.run)
+    thread = threading.Thread(target=daemon.run, daemon=True)  # a failure must not hang
     thread.start()
     wait_for(lambda: daemon._upkeep.queues, known_queues)
     redis.script_flush()
