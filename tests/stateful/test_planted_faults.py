@@ -141,9 +141,9 @@ fence | a settled delivery acts again | rare
 - '[fbr]'
 + '[0]'
 open_or_close | a closed group keeps its head in ready | rare
--       shut(group)
--       at = next_at(group)
-+       at = next_at(group)
+-     shut(group)
+-     at = next_at(group)
++     at = next_at(group)
 enter | a closed group lets newcomers lead |
 - best or redis.call('ZSCORE', closed, group)
 + best
