@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     )
     from dpq.model.failure_data import TaskFailure
     from dpq.model.filter import Filter
-    from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
@@ -111,7 +110,6 @@ __all__ = [
     "ExportFileError",
     "Fairness",
     "Filter",
-    "Forecast",
     "Health",
     "ImportConflictError",
     "Imported",
@@ -195,7 +193,6 @@ _HOMES = {
     "model.failure_data": ("TaskFailure",),
     "model.history": ("Event", "Slot", "Times"),
     "model.filter": ("Filter",),
-    "model.forecast": ("Forecast",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
     "model.limits": ("Adaptive", "RateLimit", "Reserve"),
     "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads"),

@@ -546,7 +546,7 @@ def browsed(q: DPQ) -> list[Any]:
         *(q._session.run(browser.search, Filter(state, text="x")) for state in TaskState),
         *(q._session.run(browser.groups, way) for way in ("largest", "name", "closed")),
         q._session.run(q._operations.overview),
-        q._session.run(q._operations.partitions[0].names),
+        q._session.run(q._operations.names),
         q._session.run(browser.kinds),
         q._session.run(task_trail, q._operations, id_),
         q._session.run(browser.own_limits),
@@ -604,7 +604,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "seal_batch": (q.seal_batch("c"), q.seal_batch("b", on_finish=Push("end"))),
         "batches": q.batches(),
         "mend": q._session.run(
-            once, q._operations.partitions[0]._command("mend_batch", ["", "c", "", 0, 0], same)
+            once, q._operations._command("mend_batch", ["", "c", "", 0, 0], same)
         ),
         "size": q.size(),
         "stats": q.stats(),
@@ -634,7 +634,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "quiet": q.quiet("w"),
         "unquiet": q.unquiet("w"),
         "close": [
-            q._session.run(q._operations.partitions[0].close, 1),
+            q._session.run(q._operations.close, 1),
             q.resume(),
         ],  # of a partition
         "register": q.register(),

@@ -17,7 +17,7 @@ from dpq.bench.measures import HUNDRED, Measures, Plan, raw_keys
 from dpq.bench.rows import Latency, Memory, Throughput
 from dpq.protocol.keys import key_of
 from dpq.queue.inside import session_of
-from dpq.transport.cluster import ask, reachable, unspoiled
+from dpq.transport.cluster import ask, reachable
 from dpq.transport.connect import open_url
 from dpq.transport.url import read_url
 
@@ -120,7 +120,7 @@ def _ping_of(client: Any) -> Callable[[], object]:
 
     def ping() -> object:
         one = {"target_nodes": RedisCluster.RANDOM} if isinstance(client, RedisCluster) else {}
-        with unspoiled(client), reachable():
+        with reachable():
             return client.ping(**one)
 
     return ping
@@ -133,7 +133,7 @@ def _look(client: Any, queue_name: str, ping: Callable[[], object], own: int) ->
     here = session_of(probe).connections.aimed(key_of(queue_name, "conf"))
     probe.close()
     try:
-        with unspoiled(client), reachable():
+        with reachable():
             info = client.info("server", **here)
             clients = client.info("clients", **here)
     except NoPermissionError:

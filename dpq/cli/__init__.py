@@ -120,7 +120,6 @@ _add = partial(app.command, rich_help_panel="Look")
 _add()(look.peek)
 for _command in (look.get, look.why, results.result, results.watch):
     _add(context_settings=TAKES_IDS)(_command)
-_add()(look.forecast)
 _add(cls=BareNumber)(look.stats)
 _add(cls=BareNumber)(batches.batch)
 _add()(look.queues)

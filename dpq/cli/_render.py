@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Any, Literal
@@ -17,7 +17,6 @@ from dpq import (
     BatchState,
     DeadTask,
     Drain,
-    Forecast,
     LeaseInfo,
     LimitState,
     MemberState,
@@ -168,7 +167,7 @@ def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
     return made
 
 
-def _costs(tasks: Sequence[Task[Any] | Forecast]) -> list[str | None]:
+def _costs(tasks: Sequence[Task[Any]]) -> list[str | None]:
     """List the costs of tasks; None for each if all cost 1."""
     costs = [
         ", ".join([str(task.cost), *(f"{unit}={n}" for unit, n in (task.costs or {}).items())])
@@ -222,30 +221,6 @@ def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
             "payload": [_json(task.payload) for task in tasks],
         },
     )
-
-
-def forecast_table(title: str, found: Sequence[Forecast]) -> Table:
-    """Make a table of the next starts."""
-    return _tasks(
-        title,
-        {
-            "starts (UTC)": [_start(task, found[0]) for task in found],
-            "in": [span(task.in_seconds) for task in found],
-            "why then": [task.because for task in found],
-            "id": [task.id for task in found],
-            "priority": [task.priority for task in found],
-            "cost": _costs(found),
-            "group": [task.group for task in found],
-            "key": [task.key for task in found],
-            "payload": [task.payload for task in found],
-        },
-    )
-
-
-def _start(task: Forecast, first: Forecast) -> str:
-    now = first.starts_at - timedelta(seconds=first.in_seconds)
-    about = "" if task.exact else "~"
-    return about + say_moment(task.starts_at, now, "milliseconds").removesuffix(" UTC")
 
 
 def counts(

@@ -24,7 +24,7 @@ from dpq.cli._options import (
 )
 from dpq.cli._terminal import emit, say, talk
 from dpq.model.queue_settings import WhenFull
-from dpq.operations.partition import UPKEEP_BATCH
+from dpq.operations.queue import UPKEEP_BATCH
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.all_queues import forget_queues
 from dpq.transport.connect import open_url

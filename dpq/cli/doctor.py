@@ -7,7 +7,7 @@ import typer
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, DPQError, Problem, Verdict
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.queue.inside import operations_of, session_of
@@ -18,12 +18,6 @@ def doctor(
     repair: Annotated[
         bool, typer.Option("--repair", help="Mend the queue. It loses no task.")
     ] = False,
-    partitions: Annotated[
-        int | None,
-        option(
-            "N", "The queue's number of partitions, if its settings are lost.", unset="as it has"
-        ),
-    ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
@@ -34,7 +28,7 @@ def doctor(
     queue does not go on by itself; with --repair, if some are left. It is safe while the queue is
     in use, and safe to repeat.
     """
-    with DPQ[Any].from_url(url, queue, partitions=partitions) as q:
+    with DPQ[Any].from_url(url, queue) as q:
         mended = q.repair() if repair else []
         left = q.check()
         of_server, missing = inspect_server(q)

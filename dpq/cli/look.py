@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: peek, get, why, forecast, stats, queues, check."""
+"""Commands that look and change nothing: peek, get, why, stats, queues, check."""
 
 import sys
 import time
@@ -21,10 +21,9 @@ from dpq.cli._options import (
     Url,
     option,
 )
-from dpq.cli._render import all_queues, counts, dead_tasks, forecast_table, live_tasks
+from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
 from dpq.cli._terminal import FAILED, Failed, emit, say, tables, talk
 from dpq.model.drain import MAX_OVER_SECONDS
-from dpq.model.forecast import MAX_FORECAST
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
 from dpq.queue.looking import looking_client
@@ -108,39 +107,6 @@ def say_verdict(verdict: Verdict) -> None:
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """Write a verdict as data, with its sentence."""
     return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
-
-
-def forecast(
-    count: Annotated[
-        int, option("COUNT", "Show at most so many tasks.", "-n", min=1, max=MAX_FORECAST)
-    ] = 20,
-    run: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "Assume that each task runs so long.",
-            unset="until its lease would end",
-            min=0,
-        ),
-    ] = None,
-    json: Json = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
-) -> None:
-    """Show the next tasks that start, when, and what holds each back, as limits stand now.
-
-    It assumes that consumers wait for tasks at every moment, and that nothing is pushed. A `~`
-    stands before a moment that depends on how long tasks run, or on tasks that were not read.
-    """
-    with existing(url, queue) as q:
-        found = q.forecast(count, run=run)
-    if json:
-        for task in found:
-            emit(task.model_dump())
-    elif found:
-        tables().print(forecast_table(f"next in {queue}", found))
-    else:
-        talk(f"as it stands, no task of {queue!r} will start: dpq stats says why")
 
 
 def stats(

@@ -147,10 +147,6 @@ def push(
         option("SECONDS", "Longest delay by --debounce in all.", unset="", seldom=True),
     ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
-    partitions: Annotated[
-        int | None,
-        option("N", "Spread a new queue over N slots of a cluster.", unset="", seldom=True),
-    ] = None,
     order: NewOrder = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
@@ -169,7 +165,7 @@ def push(
     options |= {"after": after, "on_dead": on_dead.value}
     with (
         _source(payload, file, full) as stream,
-        DPQ[Any].from_url(url, queue, partitions=partitions, order=order) as q,
+        DPQ[Any].from_url(url, queue, order=order) as q,
     ):
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options), timeout)

@@ -104,10 +104,6 @@ def import_(
         bool,
         typer.Option("--again", help="Add what is not stored, also what was imported before."),
     ] = False,
-    partitions: Annotated[
-        int | None,
-        option("N", "Make a new queue of N partitions, not as the export says.", unset=""),
-    ] = None,
     order: NewOrder = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
@@ -120,7 +116,7 @@ def import_(
     queue = name or queue
     with (
         _source(file) as stream,
-        DPQ[Any].from_url(url, queue, partitions=partitions, order=order) as q,
+        DPQ[Any].from_url(url, queue, order=order) as q,
     ):
         report = q.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
         paused = not report.before and q.why().state == "paused"

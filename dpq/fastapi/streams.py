@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 from starlette.responses import Response
 
-from dpq.model.interrupts import raise_interruption
 from dpq.queue.ends_async import follow_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
 
@@ -174,7 +173,6 @@ class Followers:
                 self._queue, task_id, lambda task: follower.tell(of_task(task)), self._pause
             )
         except Exception as error:
-            raise_interruption(error)
             log.warning("%s: task %s: its streams end: %s", self._queue.queue_name, task_id, error)
             for ear in follower.ears:
                 ear.put(error)

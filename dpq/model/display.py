@@ -11,7 +11,6 @@ import re
 from textwrap import indent
 from traceback import TracebackException
 
-from dpq.model.interrupts import raise_interruption
 from dpq.model.log_fields import FIELDS
 
 _STEERS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -80,8 +79,7 @@ class CleanRecords(logging.Handler):
         """
         try:
             message = record.getMessage()
-        except Exception as error:
-            raise_interruption(error)
+        except Exception:
             return
         if _IN_A_LINE.search(message):
             record.msg, record.args = shown(message), None

@@ -1,4 +1,8 @@
-"""Drain times: what a caller gets, and what they are computed from. No I/O, no clock."""
+"""Drain times: when the backlog of a queue has begun. No I/O, no clock.
+
+The script `drain` says when each limit will have let its due tasks start; `drain_of` compares these
+moments with what came and ended. Source: docs/design.md, "Drain time".
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.model.clearing import Wanted
-from dpq.model.gates import Gate
+from dpq.model.limit_rules import LimitRules
+from dpq.model.limit_words import write_word
+from dpq.model.limits import EVERY_GROUP
+from dpq.model.pace import UNKNOWN, Pace, Point
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.rates import span, span_between
 
 __all__ = ["Drain"]
@@ -18,6 +25,12 @@ DrainState = Literal["clears", "stalled", "will not drain", "even", "unknown", "
 
 MAX_OVER_SECONDS = 3600
 """Seconds that a drain time is measured over at most."""
+
+COVERED = 0.9
+"""The share of the backlog that limits must hold, so that they alone say when it is gone."""
+
+STALLED_PER_HOUR = 0.01
+"""The share of the backlog that must end in an hour; below it the queue is stalled."""
 
 
 class Drain(BaseModel):
@@ -54,27 +67,50 @@ class Drain(BaseModel):
 
 
 class Scope(NamedTuple):
-    """A limit and what waits for it.
+    """A limit and what waits for it. Times are ms.
 
     Attributes:
         group: A group, `*` for all without a limit of their own, or "" for the queue.
         waiting: Its tasks that are due.
-        gate: What it allows.
-        wanted: Some of them; none if all take one request, and none is kept for others.
+        clears: When it will have let all of them start.
+        slowest: Its slowest rule, by the name that its gate has for it, or "".
+        opens: Closed until this moment.
+        why: `l` after a 429, `h` by hand, or `-`.
+        busy: Its concurrency holds tasks back: the pace depends on how long tasks run.
+        rated: It has a rate, a quota or a budget.
+        unreadable: Its rules cannot be read.
+        rules: Its rules as they are stored.
     """
 
     group: str
     waiting: int
-    gate: Gate
-    wanted: Sequence[Wanted]
+    clears: float
+    slowest: str
+    opens: float
+    why: str
+    busy: bool
+    rated: bool
+    unreadable: bool
+    rules: str
 
     def words(self, text: str) -> str:
         """Say what its limit is."""
         return f"group {self.group!r}: {text}" if self.group else f"the queue: {text}"
 
+    @property
+    def because(self) -> str:
+        """Say its slowest rule."""
+        if self.slowest in ("", "host"):
+            return self.words("what its host says is left" if self.slowest else "closed")
+        rules = LimitRules.read(self.rules, self.group or None)
+        for window in rules.windows:
+            if f"{window.per * 1000:.0f}" == self.slowest.rstrip("abcdefghijklmnopqrstuvwxyz_"):
+                return self.words(write_word(window))
+        return self.words("; ".join(map(write_word, rules.quotas)))
+
 
 class DrainLook(NamedTuple):
-    """A look at a queue, or at one partition. Times are ms.
+    """A look at a queue. Times are ms.
 
     Attributes:
         came: Tasks that were pushed or replayed, since the queue began.
@@ -98,7 +134,6 @@ class DrainLook(NamedTuple):
     invisible: int = 0
     exists: bool = True
     family: str = ""
-    smallest_first: bool = False
     others: Sequence[DrainLook] = ()
 
 
@@ -108,11 +143,138 @@ class Paper(NamedTuple):
     Attributes:
         stands: The rules that stand.
         every: The rules of every group without a limit of its own.
-        now: The looks with the limit that stands, at the partitions that store it.
-        then: The looks with the changed limit.
+        now: The look with the limit that stands.
+        then: The look with the changed limit.
     """
 
     stands: str
     every: str
-    now: Sequence[DrainLook]
-    then: Sequence[DrainLook]
+    now: DrainLook
+    then: DrainLook
+
+
+def closed_longest(look: DrainLook | None, most: int) -> list[Scope]:
+    """Find the groups that a 429 or a hand keeps closed, the last to open first."""
+    closed = [
+        scope
+        for scope in (look.scopes if look else ())
+        if scope.group and scope.why in ("l", "h") and look and scope.opens > look.now
+    ]
+    return sorted(closed, key=lambda scope: -scope.opens)[:most]
+
+
+def point_of(look: DrainLook) -> Point:
+    """Take the counts of a look."""
+    return Point(look.now / 1000, look.backlog, look.delayed, look.came, 0, look.ended)
+
+
+def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) -> Drain:
+    """Compute the drain time: the slower of what limits say, and of the pace if that is known.
+
+    With a group, of its tasks alone, as if no other tasks wait.
+    """
+    own = None
+    if group not in (None, EVERY_GROUP):
+        own = next(scope for scope in look.scopes if scope.group == group)
+    backlog = look.backlog if own is None else own.waiting
+
+    def said(
+        state: DrainState,
+        because: str,
+        seconds: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
+    ) -> Drain:
+        about, low, high = (
+            None if each is None or each == math.inf else round(max(0.0, each), 6)
+            for each in (seconds, low, high)
+        )
+        return Drain(
+            seconds=about, state=state, because=because, backlog=backlog, low=low, high=high
+        )
+
+    if not backlog:
+        return said(*_without_backlog(look))
+    if look.paused_until == math.inf:
+        return said("stalled", "the queue is paused")
+    alone, by_limits, slowest, known = _by_limits(look, [own] if own else look.scopes, backlog)
+    if by_limits == math.inf:
+        return said("stalled", slowest)
+    low = alone if by_limits > alone else None
+    come, done = pace.come or 0.0, pace.done or 0.0
+    if pace.kind != "counting" and (come or done or not known):
+        rates = f"{come:.3g} tasks come and {done:.3g} end a second"
+        if not come and done * 3600 < STALLED_PER_HOUR * backlog:
+            return said("stalled", rates)
+        if pace.kind == "even":
+            return said("even", f"about as many tasks come as end: {rates}")
+        if pace.kind not in ("clears", "open"):
+            return said("will not drain", rates)
+        measured = backlog / (done - come)
+        if measured >= by_limits:
+            return said("clears", rates, measured, pace.low, pace.high)
+    elif not known:
+        return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
+    because = slowest or "the limits let all of them start now"
+    return said("clears", because, by_limits, low, by_limits if low is not None else None)
+
+
+def _without_backlog(look: DrainLook) -> tuple[DrainState, str, float | None]:
+    """Say what is left of a queue of which no task is ready or waiting.
+
+    Returns:
+        The state; why; the seconds.
+    """
+    wait = (look.next_due - look.now) / 1000
+    if wait <= 0:
+        return "unknown", "delayed tasks are due: the next pop or a scheduler moves them", None
+    left = [f"{look.invisible} invisible"] * (look.invisible > 0)
+    if look.delayed:
+        due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
+        first = f"the first of them due in {due_in}"
+        if wait * 1000 > UNTIL_OPENED_MS / 2:
+            first = "when other tasks have ended"
+        left.append(f"{look.delayed} delayed, {first}")
+    if not look.exists:
+        return "empty", "there is no such queue: the first push makes it", 0.0
+    if not left:
+        return "empty", "no live task is left", 0.0
+    return "none due", f"no task is due: {', '.join(left)}", 0.0
+
+
+def _by_limits(
+    look: DrainLook, scopes: Sequence[Scope], backlog: int
+) -> tuple[float, float, str, bool]:
+    """Compute what the limits allow, in seconds.
+
+    Returns:
+        The seconds without, and with the tasks of other queues of the family; what is slowest;
+        False if limits alone do not say it.
+    """
+    alone = latest = max(look.now, look.paused_until if look.paused_until > look.now else 0.0)
+    slowest = "the queue is paused" if latest > look.now else ""
+    held, covered, known = 0, not backlog, True
+    for scope in scopes:
+        covered = covered or (scope.rated and scope.group in ("", EVERY_GROUP))
+        if not scope.waiting:
+            continue
+        if scope.unreadable or scope.opens >= UNTIL_OPENED_MS:
+            reason = "its limit cannot be read" if scope.unreadable else "closed until it is opened"
+            return math.inf, math.inf, scope.words(reason), False
+        held += scope.waiting if scope.rated and scope.group else 0
+        if scope.busy:
+            known = False
+            if not scope.rated:
+                slowest = slowest or scope.words("as many tasks run as may, however long they do")
+        others = sum(
+            each.waiting for o in look.others for each in o.scopes if each.group == scope.group
+        )
+        at = look.now + (scope.clears - look.now) * (1 + others / scope.waiting)
+        alone = max(alone, scope.clears)
+        if at > latest:
+            latest, slowest = at, scope.because
+            if others:
+                slowest += f"; {others} tasks of other queues of its family wait for it as well"
+    covered = covered or held >= COVERED * backlog
+    alone, seconds = (alone - look.now) / 1000, (latest - look.now) / 1000
+    return alone, seconds, slowest, covered and known

@@ -89,7 +89,6 @@ class QueueFullError(DPQError):
         group: The group whose `max_waiting` is reached; None for `max_tasks` of the queue.
         size: The tasks that the bound counts.
         bound: The bound.
-        partition: The partition that is full; 0 in a queue of one.
         stored: The tasks that earlier batches of the same `push_many` have stored, and that stay:
             for each its index among the pushes, and its id.
     """
@@ -113,12 +112,11 @@ class QueueFullError(DPQError):
         self.size = size
         self.bound = bound
         self.coming = coming
-        self.partition = 0
         self.stored: dict[int, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.queue_name, self.group, self.size, self.bound, self.coming)
-        return type(self), given, {"partition": self.partition, "stored": self.stored}
+        return type(self), given, {"stored": self.stored}
 
 
 class BatchFinishedError(DPQError):

@@ -414,3 +414,10 @@ def whole_ms(seconds: float) -> int:
 def reason_of(letter: str) -> Reason | None:
     """Return the reason for a letter of the script `view`."""
     return _REASONS.get(letter)
+
+
+def last_to_open(windows: Sequence[RateLimit], units_left: Sequence[float]) -> RateLimit | None:
+    """Return the window that takes longest until it has a unit; None if there is none."""
+    both = zip(windows, units_left, strict=False)
+    last = max(both, key=lambda each: (1 - each[1]) * each[0].per / each[0].rate, default=None)
+    return last and last[0]

@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from dpq.model.interrupts import raise_interruption
-
 _EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
 
 
@@ -16,8 +14,7 @@ def moment_of(milliseconds: float) -> datetime:
     """
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (OverflowError, ValueError, OSError) as error:  # another program wrote into Redis
-        raise_interruption(error)
+    except (OverflowError, ValueError, OSError):  # another program wrote into Redis
         return _EVER if milliseconds > 0 else _LONG_AGO
 
 

@@ -8,7 +8,6 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dpq.model.errors import ConfigurationError, PayloadError
-from dpq.model.interrupts import by_handler, raise_interruption
 
 P = TypeVar("P")
 
@@ -68,10 +67,8 @@ class Codec(Generic[P]):
         except PydanticUserError as error:
             raise self._incomplete(error) from error
         except ValidationError as error:
-            _raise_interruption(error)
             raise PayloadError(f"the payload does not fit the queue's type: {error}") from error
         except (PydanticSerializationError, ValueError, RecursionError) as error:
-            raise_interruption(error)
             raise PayloadError(f"a {type(payload).__name__} has no JSON form: {error}") from error
         if len(body) > self.max_bytes:
             raise PayloadError(
@@ -82,7 +79,6 @@ class Codec(Generic[P]):
 
     def _incomplete(self, error: PydanticUserError) -> ConfigurationError:
         """Make the error for a type that names another one, which does not exist (yet)."""
-        raise_interruption(error)
         return ConfigurationError(
             f"payload_type is {self._payload_type!r}, which is not complete: {error.message}"
         )
@@ -103,7 +99,6 @@ class Codec(Generic[P]):
         except PydanticUserError as error:
             raise self._incomplete(error) from error
         except (ValueError, RecursionError) as error:
-            _raise_interruption(error)
             raise PayloadError(
                 f"the stored payload cannot be read: {complaint(error, 'payload')}", task_id=task_id
             ) from error
@@ -147,8 +142,8 @@ class BytesCodec(Codec[bytes]):
             text = from_json(body)
             if isinstance(text, str) and text.startswith(BYTES_BEGIN):
                 return a2b_base64(text.removeprefix(BYTES_BEGIN), strict_mode=True)
-        except (ValueError, RecursionError) as error:
-            raise_interruption(error)
+        except (ValueError, RecursionError):
+            pass
         raise PayloadError(
             "the stored payload cannot be read: payload_type is bytes, which are stored as base64 "
             f"behind {BYTES_BEGIN}",
@@ -186,20 +181,11 @@ def complaint(error: Exception, whole: str) -> str:
 
 
 def by_validator(error: Exception) -> bool:
-    """Return True if a validator of the payload's type raised an error, False for an interrupt.
+    """Return True if a validator of the payload's type raised an error.
 
     The validator's frame is below that of `decode`; pydantic itself has no Python frame.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not Codec.decode.__code__:
         trace = trace.tb_next
-    return trace is not None and trace.tb_next is not None and not by_handler(error)
-
-
-def _raise_interruption(error: ValueError | RecursionError) -> None:
-    """Raise the error of a signal handler, also if pydantic has wrapped it in a validator."""
-    raise_interruption(error)
-    for each in error.errors(include_url=False) if isinstance(error, ValidationError) else ():
-        met = each.get("ctx", {}).get("error")
-        if isinstance(met, BaseException):
-            raise_interruption(met)
+    return trace is not None and trace.tb_next is not None

@@ -8,7 +8,6 @@ them, get equal keys, and the server's sequence decides.
 
 import math
 from numbers import Integral
-from typing import NamedTuple
 
 from dpq.model.errors import ConfigurationError
 
@@ -62,31 +61,3 @@ def decode_priority(text: str) -> int | float:
     digits = text.lstrip("-")
     number = int(text) if digits.isdigit() else float(text)
     return -number if digits[0] == "0" and digits[1:2].isdigit() else number
-
-
-class Aging(NamedTuple):
-    """The priority that tasks gain: points of priority per second, counted from a moment, ms.
-
-    Attributes:
-        rate: Points per second.
-        since: The moment, ms.
-        smallest_first: The smallest priority runs first: the rank of a task is then its negative.
-    """
-
-    rate: float = 0.0
-    since: float = 0.0
-    smallest_first: bool = False
-
-    def entitled_at(self, priority: float, rank: float, instant: float) -> float:
-        """Compute when a task may take what is kept for a priority: 0 if now, infinite if never.
-
-        `lua/lib/limits/opens.lua` computes the same.
-        """
-        least = -priority if self.smallest_first else priority
-        missing = least - rank - self.rate * (instant - self.since) / 1000
-        if missing <= 0:
-            return 0.0
-        return instant + missing / self.rate * 1000 if self.rate > 0 else math.inf
-
-
-NO_AGING = Aging()

@@ -24,7 +24,6 @@ class Producer:
     Attributes:
         id: The name by which it is called.
         channel: Where it hears that it is called; "" if it hears nothing.
-        partition: The partition that has refused it, and where it waits; None before.
         group: The group whose bound has refused it; "" for the bound of the queue.
         place: Its place in the line, which it keeps; "" if it stands in none.
     """
@@ -32,7 +31,6 @@ class Producer:
     def __init__(self, now: float, timeout: float | None) -> None:
         self.id = secrets.token_urlsafe(9)
         self.channel, self.group, self.place = "", "", ""
-        self.partition: int | None = None
         self._until = math.inf if timeout is None else now + timeout
 
     @property
@@ -53,8 +51,8 @@ class Producer:
         """
         if now >= self._until:
             raise full
-        if (self.partition, self.group) != (full.partition, full.group or ""):
-            self.partition, self.group, self.place = full.partition, full.group or "", ""
+        if self.group != (full.group or ""):
+            self.group, self.place = full.group or "", ""
 
     def left(self, now: float) -> float:
         """Return the seconds to sleep at most."""

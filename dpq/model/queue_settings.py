@@ -22,7 +22,7 @@ class Bounds(NamedTuple):
     """The bounds of a queue, as `DPQ.bounds` reads them.
 
     Attributes:
-        max_tasks: The most live tasks; in a partitioned queue of each partition. None for no bound.
+        max_tasks: The most live tasks. None for no bound.
         max_waiting: The most tasks of each group that are due and that no consumer has, or None.
         when_full: The fate of a push into a group that is full: "refuse" or "drop_worst".
     """
@@ -51,7 +51,6 @@ class SharedSettings(TypedDict, total=False):
     payloads: Payloads | None
     dead_max_tasks: int | None
     dead_max_age: float | None
-    partitions: int | None
     trail_max_events: int | None
     seen_max_keys: int | None
 

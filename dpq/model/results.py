@@ -6,7 +6,6 @@ A result is JSON, as a payload is. An ack sends it as one line: the ms to keep i
 from typing import Any
 
 from dpq.model.errors import PayloadError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.validation import number, one_line
 
 DEFAULT_KEEP = 3600.0
@@ -56,7 +55,6 @@ def result_line(result: Any, keep: float, task: object) -> str:
         body = to_json(result, inf_nan_mode="constants")
         from_json(body)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
-        raise_interruption(error)
         raise PayloadError(
             f"the result of task {task_id} is a {kind}, which has no JSON form: {error}. The task "
             "is not finished: ack it with another result, or without one",

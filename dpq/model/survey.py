@@ -56,7 +56,6 @@ class Survey(NamedTuple):
         due_ms: The time when the next delayed task is due, or None.
         order: The order: fifo, lifo or min.
         fairness: The order of groups.
-        partitions: The number of partitions.
         storage_format: The number of the storage format; "" if the queue does not exist.
         stored: Settings, limits and totals that are stored; 0 if the queue does not exist.
         lost: Settings that are lost; `limits` if limits are.
@@ -70,10 +69,9 @@ class Survey(NamedTuple):
         held: The queue itself, and the closed groups with the most due tasks; empty if nothing is
             limited or closed.
         pause: The last pause, if it lasts.
-        max_tasks: The bound of live tasks, of all partitions together; 0 for none.
+        max_tasks: The bound of live tasks; 0 for none.
         max_waiting: The bound of the waiting tasks of each group; 0 for none.
         live: Live tasks that are stored.
-        full: Partitions that are full.
     """
 
     now_ms: int
@@ -85,7 +83,6 @@ class Survey(NamedTuple):
     due_ms: float | None
     order: str
     fairness: str
-    partitions: int
     storage_format: str
     stored: int = 0
     lost: tuple[str, ...] = ()
@@ -101,7 +98,11 @@ class Survey(NamedTuple):
     max_tasks: int = 0
     max_waiting: int = 0
     live: int = 0
-    full: int = 0
+
+    @property
+    def full(self) -> bool:
+        """True if the queue has as many tasks as its bound."""
+        return 0 < self.max_tasks <= self.live
 
 
 class Overview(NamedTuple):

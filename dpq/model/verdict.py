@@ -84,8 +84,6 @@ def full_text(survey: Survey) -> str:
     if not survey.full:
         return ""
     where = f"full: {survey.live} of {survey.max_tasks} tasks"
-    if survey.partitions > 1:
-        where += f", {survey.full} of {survey.partitions} partitions are full"
     return f"; {where}, so new tasks are refused"
 
 

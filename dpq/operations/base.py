@@ -1,4 +1,4 @@
-"""The base of the operations on one partition: its keys and its settings. No I/O."""
+"""The base of the operations on a queue: its keys and its settings. No I/O."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -12,7 +12,6 @@ from dpq.operations.description import Description
 from dpq.operations.settings import agree
 from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
-from dpq.protocol.placement import tags_of
 from dpq.protocol.refusals import Code, read_settings, still_head
 
 T = TypeVar("T")
@@ -24,41 +23,32 @@ PAGE = 100
 """Tasks in one round trip of reading, checking or purging."""
 
 
-class PartitionBase(CommandMaker, Generic[P]):
-    """One partition and its settings, for every class of operations on it."""
+class OperationsBase(CommandMaker, Generic[P]):
+    """A queue and its settings, for every class of operations on it."""
 
-    def __init__(
-        self, queue: Description[P], index: int, count: int, make: Callable[[], Steps[Any]]
-    ) -> None:
-        """Describe one partition.
-
-        Args:
-            queue: The description of its queue.
-            index: The index of the partition, from 0.
-            count: The number of partitions; 0 while it is not known.
-            make: Creates the queue, with the number of partitions that this client knows.
-        """
-        tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
-        super().__init__(queue.name, tag, queue.clock)
-        self.named = queue.named | {"partition_count": str(count)} if count > 1 else queue.named
-        self._index, self._count = index, count
-        self._make = make
+    def __init__(self, queue: Description[P]) -> None:
+        super().__init__(queue.name, queue.clock)
+        self.named = queue.named
         self._codec = queue.codec
+
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+        """Read the settings of the queue; with `create`, create it."""
+        raise NotImplementedError
 
     @property
     def marker(self) -> str:
         """The key that waiting consumers block on."""
-        return key_of(self._tag, "wake")
+        return key_of(self.queue_name, "wake")
 
     @property
     def tick(self) -> str:
         """The key that daemons block on."""
-        return key_of(self._tag, "tick")
+        return key_of(self.queue_name, "tick")
 
     @property
     def conf(self) -> str:
         """The key that daemons glance at."""
-        return key_of(self._tag, "conf")
+        return key_of(self.queue_name, "conf")
 
     def now(self) -> int | str:
         """Return the clock of a test, ms; "" for the server's."""
@@ -124,7 +114,7 @@ class PartitionBase(CommandMaker, Generic[P]):
         return self._ask("unregister", [self.queue_name], same)
 
     def drop(self) -> Steps[None]:
-        """Remove the whole partition; in a family first many tasks that may hold its limits.
+        """Remove all keys; in a family first many tasks that may hold its limits.
 
         Raises:
             ConfigurationError: It is the head of a family with other queues. Nothing changed.
@@ -148,7 +138,7 @@ class PartitionBase(CommandMaker, Generic[P]):
                 f"limits of queue {self.queue_name!r} and their copies are lost, and no task runs "
                 "without them: set them again, then `dpq doctor --repair`"
             )
-        yield from self._make()
+        yield from self.open(create=True)
         yield from self.configure(create=True, limits=True)
         return True
 

@@ -1,4 +1,4 @@
-"""The operations on the batches of one partition, and the check of what they count. No I/O."""
+"""The operations on the batches of a queue, and the check of what they count. No I/O."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -11,7 +11,7 @@ from dpq.model.errors import BatchNotFoundError
 from dpq.model.reports import Problem
 from dpq.model.task import P
 from dpq.model.validation import label, whole_number
-from dpq.operations.base import PAGE, PartitionBase
+from dpq.operations.base import PAGE, OperationsBase
 from dpq.protocol.batch_texts import read_batch_state
 from dpq.protocol.command import Steps, same
 from dpq.protocol.values import read_texts
@@ -23,8 +23,8 @@ _Counts = Mapping[tuple[str, str], int]
 """Tasks by batch and kind: left or dead."""
 
 
-class BatchOperations(PartitionBase[P]):
-    """Every operation on batches, on one partition."""
+class BatchOperations(OperationsBase[P]):
+    """Every operation on batches."""
 
     def batch(self, name: str) -> Steps[BatchState]:
         """Read one batch.
@@ -54,7 +54,7 @@ class BatchOperations(PartitionBase[P]):
             reply: list[Any] = yield self._command("seal_batch", args, same)
             if reply[0] == 0:
                 break
-            yield from self._make()  # there is no queue yet, or it was dropped meanwhile
+            yield from self.open(create=True)  # there is no queue yet, or it was dropped meanwhile
         state = read_batch_state(name, read_texts(reply[1:])[0])
         assert state is not None  # noqa: S101 - the script has just written it
         return state

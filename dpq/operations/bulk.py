@@ -173,7 +173,7 @@ class Bulk:
     def _begin(self) -> None:
         chosen = self.chosen.state
         self._states = list(OF_STATES[self.action]) if chosen is None else [chosen]
-        self._positions: list[Position] = []
+        self._position: Position = None
         self.searched = self.left = 0
 
     def progress(self, *, stopped: bool = False) -> BulkProgress:
@@ -202,7 +202,7 @@ class Bulk:
             self.count, self.searched, self.left = self.count + number_of, number_of, 0
             self._states.pop(0)
         else:
-            found = yield from self._browser.search(chosen, self._positions, 0, LOOK_A_PAGE)
+            found = yield from self._browser.search(chosen, self._position, 0, LOOK_A_PAGE)
             self._go_on(found)
             self.count += found.passed
         if not self._states:
@@ -219,7 +219,7 @@ class Bulk:
         taken = self.done + self.missed
         most = STEP if not self.rate else max(1, min(STEP, int(self.rate)))
         chosen = self.chosen.of(self._states[0])
-        found = yield from self._browser.search(chosen, self._positions, most, LOOK_A_PAGE)
+        found = yield from self._browser.search(chosen, self._position, most, LOOK_A_PAGE)
         ids = [task.id for task in found.tasks if not self._is_so(task)][: self.count - taken]
         done, missed = yield from act(self._operations, self.action, ids, self.value)
         self._go_on(found)
@@ -227,11 +227,11 @@ class Bulk:
         return len(ids)
 
     def _go_on(self, found: Any) -> None:
-        self._positions, self.left = found.positions, found.left
+        self._position, self.left = found.position, found.left
         self.searched += found.looked
         if not found.left or not (found.looked or found.tasks):
             self._states.pop(0)
-            self._positions = []
+            self._position = None
 
     def _is_so(self, task: Any) -> bool:
         """Return True for a task that has the new priority already: a task may come twice."""

@@ -1,7 +1,7 @@
-"""The arguments of a queue object, checked once; all partitions of the queue share them.
+"""The arguments of a queue object, checked once.
 
 The queue objects make a `Description` and read it, and the operations are built from it. It sends
-nothing, and must not know partitions.
+nothing.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,6 @@ from dpq.model.validation import (
     unit_name,
     whole_number,
 )
-from dpq.protocol.placement import MAX_PARTITIONS
 
 MAX_AGING = 1_000_000
 """Points of priority per second; lua/push, lua/lib/record and lua/pop/take have it, too."""
@@ -74,11 +73,6 @@ class Description(Generic[P]):
         )
         self.codec: Codec[P] = codec_of(payload_type, max_payload_bytes)
         self.named = named_settings(**shared)
-        if self.name.startswith("{") and self.named.get("partition_count", "1") != "1":
-            raise ConfigurationError(
-                f"partitions is {self.named['partition_count']} for queue {self.name!r}: a queue "
-                "of a family has no partitions; leave it out, or take a name without braces"
-            )
         self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
 
 
@@ -90,7 +84,6 @@ def named_settings(
     payloads: Payloads | None = None,
     dead_max_tasks: int | None = None,
     dead_max_age: float | None = None,
-    partitions: int | None = None,
     trail_max_events: int | None = None,
     seen_max_keys: int | None = None,
 ) -> dict[str, str]:
@@ -121,8 +114,6 @@ def named_settings(
         named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
     if dead_max_age is not None:
         named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
-    if partitions is not None:
-        named["partition_count"] = str(whole_number("partitions", partitions, 1, MAX_PARTITIONS))
     if trail_max_events is not None:
         bound = whole_number("trail_max_events", trail_max_events, 0, MAX_TRAIL)
         named["trail_max_events"] = str(bound)

@@ -4,7 +4,7 @@
 the bounds of one request, and says how far it came. The next request goes on from there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,13 +19,13 @@ class Search(NamedTuple):
 
     Attributes:
         states: The states that are left, the current one first.
-        positions: The place in the current state, for each partition.
+        position: The place in the current state.
         looked: Tasks that were looked at since the search began.
         found: The number of tasks that passed, by state.
     """
 
     states: tuple[TaskState, ...]
-    positions: Sequence[Position] = ()
+    position: Position = None
     looked: int = 0
     found: Mapping[str, int] = {}
 
@@ -52,16 +52,16 @@ def begin(sizes: Mapping[TaskState, int]) -> Search:
 def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int) -> Steps[Hits]:
     """Find tasks, up to `most` of them among about `look`; `chosen.state` does not count."""
     tasks: list[Task[Any]] = []
-    states, positions, looked, left = list(search.states), search.positions, 0, 0
+    states, position, looked, left = list(search.states), search.position, 0, 0
     found = dict(search.found)
     while states and len(tasks) < most and looked < look:
         only = replace(chosen, state=states[0])
-        page = yield from browser.search(only, positions, most - len(tasks), look - looked)
+        page = yield from browser.search(only, position, most - len(tasks), look - looked)
         tasks += page.tasks
-        looked, left, positions = looked + page.looked, page.left, page.positions
+        looked, left, position = looked + page.looked, page.left, page.position
         found[states[0]] = found.get(states[0], 0) + len(page.tasks)
         if left:  # the page is full, by its tasks, its looks or its bytes
             break
         del states[0]
-        positions = ()
-    return Hits(tasks, Search(tuple(states), positions, search.looked + looked, found), left)
+        position = None
+    return Hits(tasks, Search(tuple(states), position, search.looked + looked, found), left)

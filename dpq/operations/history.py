@@ -1,17 +1,15 @@
 """The operations on the history and the events of a queue. No I/O."""
 
 import re
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.history import Event, Granted, Slot, joined
+from dpq.model.history import Event, Granted, Slot
 from dpq.model.pace import COVERED_SECONDS, Point
 from dpq.model.validation import number, whole_number
-from dpq.operations.partition import Partition
-from dpq.protocol.command import Steps, all_of, together
-from dpq.protocol.remembered import read_granted, read_slots
+from dpq.protocol.command import CommandMaker, Steps, together
+from dpq.protocol.remembered import read_events, read_granted, read_slots
 
 MINUTE, QUARTER = 60, 900
 """Seconds of the two kinds of slots."""
@@ -28,148 +26,51 @@ MAX_EVENTS = 1000
 _POSITION = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 
-def remember(parts: Sequence[Partition[Any]]) -> Steps[list[int]]:
-    """Store a slot of each partition, unless this minute has one."""
-    return all_of([part.report("remember", [], int) for part in parts])
+class HistoryOperations(CommandMaker):
+    """Every operation on the history and the events of a queue."""
 
+    def remember(self) -> Steps[int]:
+        """Store a slot, unless this minute has one."""
+        return self._ask("remember", [self._now()], int)
 
-def history(parts: Sequence[Partition[Any]], seconds: float) -> Steps[list[Slot]]:
-    """Read the slots of the last seconds, the oldest first."""
-    number("seconds", seconds, "seconds", 1, QUARTERS * QUARTER)
-    is_day = seconds <= MINUTES * MINUTE
-    ring, length, kept = ("m", MINUTE, MINUTES) if is_day else ("q", QUARTER, QUARTERS)
-    most = min(kept, int(seconds // length) + 1)
-    found = yield from all_of(
-        [part.report("history", [ring, most], read_slots(length)) for part in parts]
-    )
-    return found[0] if len(found) == 1 else _summed(found)
+    def history(self, seconds: float) -> Steps[list[Slot]]:
+        """Read the slots of the last seconds, the oldest first."""
+        number("seconds", seconds, "seconds", 1, QUARTERS * QUARTER)
+        is_day = seconds <= MINUTES * MINUTE
+        ring, length, kept = ("m", MINUTE, MINUTES) if is_day else ("q", QUARTER, QUARTERS)
+        most = min(kept, int(seconds // length) + 1)
+        return self._ask("history", [self._now(), ring, most], read_slots(length))
 
+    def recent(self) -> Steps[list[Point]]:
+        """Read the points of the last minutes; `at` is the server's time.
 
-def recent(parts: Sequence[Partition[Any]]) -> Steps[list[Point]]:
-    """Read the points of the last minutes; at each of them all partitions have stored a slot.
+        If the history cannot be read, there are none: what a page reads along raises what concerns
+        it.
+        """
+        most = int(COVERED_SECONDS // MINUTE) + 1
+        args = [self._now(), "m", most]
+        (slots,) = yield from together([self._ask("history", args, read_slots(MINUTE))])
+        if isinstance(slots, Exception):
+            return []
+        return [Point.of(slot.at.timestamp(), slot) for slot in slots]
 
-    If the history cannot be read, there are none: what a page reads along raises what concerns it.
-    """
-    most = int(COVERED_SECONDS // MINUTE) + 1
-    found = yield from together(
-        [part.report("history", ["m", most], read_slots(MINUTE)) for part in parts]
-    )
-    if any(isinstance(slots, Exception) for slots in found):
-        return []
-    rows = [
-        {int(slot.at.timestamp() // MINUTE): Point.of(slot.at.timestamp(), slot) for slot in slots}
-        for slots in found
-    ]
-    common = sorted(set(rows[0]).intersection(*rows[1:]))
-    return [Point.joined([row[minute] for row in rows]) for minute in common]
+    def granted(self) -> Steps[list[Granted]]:
+        """Read what limits had granted at each minute of the last hour."""
+        return self._ask("history", [self._now(), "u", GRANTED_MINUTES], read_granted)
 
-
-def granted(parts: Sequence[Partition[Any]]) -> Steps[list[list[Granted]]]:
-    """Read what limits had granted at each minute of the last hour, of each partition."""
-    return all_of([part.report("history", ["u", GRANTED_MINUTES], read_granted) for part in parts])
-
-
-def _summed(found: Sequence[list[Slot]]) -> list[Slot]:
-    """Add up the partitions; a partition without a slot counts as in its last slot."""
-    rows: dict[int, dict[int, Slot]] = {}
-    for part, slots in enumerate(found):
-        for slot in slots:
-            rows.setdefault(int(slot.at.timestamp() // slot.seconds), {})[part] = slot
-    latest: dict[int, Slot] = {}
-    result = []
-    sums = Slot.model_fields.keys() - {"at", "seconds", "oldest_due_seconds", "wait", "run"}
-    for row in sorted(rows):
-        latest |= rows[row]
-        slots = list(latest.values())
-        ages = [s.oldest_due_seconds for s in slots if s.oldest_due_seconds is not None]
-        result.append(
-            Slot(
-                at=max(slot.at for slot in rows[row].values()),
-                seconds=slots[0].seconds,
-                oldest_due_seconds=max(ages, default=None),
-                wait=joined([slot.wait for slot in slots]),
-                run=joined([slot.run for slot in slots]),
-                **{name: sum(getattr(slot, name) for slot in slots) for name in sums},
+    def events(self, after: str, limit: int, stream: str = "") -> Steps[list[Event]]:
+        """Read the events, or the "trail", behind a position; or the newest; the oldest first."""
+        most = whole_number("limit", limit, 1, MAX_EVENTS)
+        if after and not (isinstance(after, str) and _POSITION.fullmatch(after)):
+            raise ConfigurationError(
+                f"after is {after!r}: it must be the id of an event of this queue"
             )
-        )
-    return result
+        return self._ask("events", [after, most, stream], read_events)
 
+    def trail(self, after: str, limit: int) -> Steps[list[Event]]:
+        """Read the trail behind a position, or its newest events."""
+        return self.events(after, limit, "trail")
 
-class _Found(NamedTuple):
-    """An event, the partition that it comes from, and its moment among the events around it.
-
-    Attributes:
-        moment: The time of the event; not less than that of earlier events of its stream, since a
-            clock may go back.
-    """
-
-    event: Event
-    part: int
-    moment: datetime
-
-
-def events(
-    parts: Sequence[Partition[Any]], after: str, limit: int, stream: str = ""
-) -> Steps[list[Event]]:
-    """Read the events, or the "trail", behind a position; or the newest ones; the oldest first."""
-    most = whole_number("limit", limit, 1, MAX_EVENTS)
-    behind = after.split(",") if after else [""] * len(parts)
-    if len(behind) != len(parts) or (after and not all(map(_POSITION.fullmatch, behind))):
-        raise ConfigurationError(f"after is {after!r}: it must be the id of an event of this queue")
-    while True:
-        found = yield from all_of(
-            [part.events(at, most, stream) for part, at in zip(parts, behind, strict=True)]
-        )
-        if len(parts) == 1:
-            return found[0]
-        result, last = _merged(found, behind, most)
-        if result or last == behind or not after:
-            return result
-        behind = last  # the first partition has all these events as well: read on
-
-
-def _merged(
-    found: Sequence[list[Event]], behind: Sequence[str], most: int
-) -> tuple[list[Event], list[str]]:
-    """Join the streams of the partitions into one; return also the positions behind it."""
-    ordered = sorted(_in_order(found), key=lambda one: (one.moment, _numbers(one.event.id)))
-    seen = [not (one.part and _is_everywhere(one.event)) for one in ordered]
-    surplus = 0 if any(behind) else max(0, sum(seen) - most)
-    result: list[Event] = []
-    last = [position or "0-0" for position in behind]
-    if not any(behind):  # each partition goes on before its first event of this read
-        last = [_before(each[0].id) if each else "0-0" for each in found]
-    for (event, part, _), is_seen in zip(ordered, seen, strict=True):
-        if len(result) == most:
-            break
-        last[part] = event.id
-        if is_seen and surplus:
-            surplus -= 1
-        elif is_seen:
-            result.append(event.model_copy(update={"id": ",".join(last)}))
-    return result, last
-
-
-def _in_order(found: Sequence[list[Event]]) -> Iterator[_Found]:
-    for part, each in enumerate(found):
-        moment = datetime.min.replace(tzinfo=UTC)
-        for event in each:
-            moment = max(moment, event.at)
-            yield _Found(event, part, moment)
-
-
-def _is_everywhere(event: Event) -> bool:
-    """Return True if each partition has this event: a pause, or a limit that holds for all."""
-    return event.kind in ("paused", "resumed") or (
-        event.kind == "limit_set" and event.group in ("", "*")
-    )
-
-
-def _numbers(position: str) -> tuple[int, int]:
-    ms, _, sequence = position.partition("-")
-    return int(ms), int(sequence)
-
-
-def _before(position: str) -> str:
-    ms, sequence = _numbers(position)
-    return f"{ms}-{sequence - 1}" if sequence else f"{ms - 1}-{2**64 - 1}"
+    def task_trail(self, id_: str, before: str, look: int) -> Steps[Sequence[Any]]:
+        """Read the events of one task among some of the trail; see task_trail.lua."""
+        return self._ask("task_trail", [id_, before, look], list)

@@ -8,12 +8,18 @@ from dpq.model.batch_state import BatchState
 from dpq.model.budget import Budget
 from dpq.model.limit_rules import plain_rules
 from dpq.model.limit_states import LimitState, MemberState, QuotaState, spent_quota
-from dpq.model.limits import EVERY_GROUP, RateLimit, is_in_order, read_rules, reason_of
+from dpq.model.limits import (
+    EVERY_GROUP,
+    RateLimit,
+    is_in_order,
+    last_to_open,
+    read_rules,
+    reason_of,
+)
 from dpq.model.moments import moment_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
 from dpq.model.quota import quota_text, read_quotas
 from dpq.model.task import TaskState
-from dpq.model.windows import last_to_open
 from dpq.protocol.batch_texts import read_batch_state
 from dpq.protocol.values import read_texts
 

@@ -1,4 +1,4 @@
-"""The operations about limits and groups of one partition. No I/O."""
+"""The operations about limits and groups of a queue. No I/O."""
 
 import secrets
 from collections import Counter
@@ -21,7 +21,7 @@ from dpq.protocol.values import read_texts
 
 
 class LimitOperations(CommandMaker):
-    """Every operation about limits, on one partition."""
+    """Every operation about limits."""
 
     def set_limit(
         self, rules: LimitRules, by: str = "", expected: str | None = None
@@ -49,7 +49,8 @@ class LimitOperations(CommandMaker):
         self, group: str | None, by: str = "", expected: str | None = None
     ) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
-        return self._set(group, ["", 0], ["", by], expected)
+        name = group if group in (None, EVERY_GROUP) else label("group", group)
+        return self._set(name, ["", 0], ["", by], expected)
 
     def _set(
         self, group: str | None, rules: list[Any], more: list[Any], expected: str | None
@@ -80,7 +81,7 @@ class LimitOperations(CommandMaker):
 
     def observe(
         self, target: Task[Any] | Caller | str | None, budgets: Sequence[Budget]
-    ) -> Steps[Any]:
+    ) -> Steps[list[Budget]]:
         """Store the budgets that a host has named, of a group, a member of its pool or a queue."""
         task, costs = None, {"": 1}
         if isinstance(target, Task):
@@ -89,7 +90,13 @@ class LimitOperations(CommandMaker):
             if target.member:
                 scope += f"\t{target.member}"
         else:
-            scope = target.scope if isinstance(target, Caller) else target or ""
+            scope = (
+                ""
+                if target is None
+                else target.scope
+                if isinstance(target, Caller)
+                else label("group", target)
+            )
         args: list[Any] = [self._now(), scope]
         if isinstance(target, Caller):
             args += [target.held, "1" if target.brief else ""]
@@ -100,11 +107,9 @@ class LimitOperations(CommandMaker):
             args.append(costs.get(budget.unit, 0))
             args += ["" if value is None else value for value in (budget.full, budget.limit)]
             args.append(milliseconds("window", budget.window or 0))
-        return self._ask("observe", args, same)
-
-    def close(self, retry_after: float) -> Steps[Any]:
-        """Close this partition, since another partition of the queue has met a limit."""
-        return self._ask("close", [self._now(), milliseconds("retry_after", retry_after)], same)
+        if budgets:
+            yield self._command("observe", args, same)
+        return list(budgets)
 
     # Looking
 
@@ -128,7 +133,7 @@ class LimitOperations(CommandMaker):
         return states[0]
 
     def groups(self) -> Steps[list[LimitState]]:
-        """Read the state of each group that is closed, or has a limit of its own."""
+        """Read the state of each group that is closed, or has a limit of its own, by name."""
         named = _groups((yield from self._limited()))
         closed = filter(_is_group, (yield from self._names("closed")))
         states: list[LimitState] = yield from self._states(sorted(named.union(closed)))

@@ -13,7 +13,6 @@ from dpq.operations.browse import LOOK
 from dpq.operations.queue import QueueOperations
 from dpq.operations.workers import lease_info
 from dpq.protocol.command import Steps
-from dpq.protocol.placement import partition_of
 from dpq.protocol.remembered import read_events
 
 TRAIL_LOOK = 100_000
@@ -52,14 +51,13 @@ def task_trail(
         task: The task, if it is known: nothing is older than its push, or newer than its death.
         look: Events of the trail to look at.
     """
-    part = queue.partitions[_part(queue, id_)]
     found: list[Event] = []
     looked, before, whole = 0, "", False
     since_ms = task.enqueued_at.timestamp() * 1000 if task else 0.0
     if isinstance(task, DeadTask) and queue.description.clock is None:
         before = f"{round(task.died_at.timestamp() * 1000) + LATE_MS}-0"
     while not whole and looked < look:
-        count, oldest, at, *page = yield from part.task_trail(id_, before, LOOK)
+        count, oldest, at, *page = yield from queue.task_trail(id_, before, LOOK)
         found += read_events(page)
         looked, before = looked + count, oldest.decode()
         pushed = bool(found) and found[-1].kind == "pushed"
@@ -69,21 +67,13 @@ def task_trail(
 
 def holder(queue: QueueOperations[Any], task: Task[Any], now_ms: float) -> Steps[LeaseInfo]:
     """Read which worker has a running task, by the heartbeats of the queue's workers."""
-    part = _part(queue, task.id)
-    token = f"{task.token}:{part}" if part else str(task.token)
-    told = yield from queue.partitions[0].told(token)
-    return lease_info(queue.description.name, task, now_ms, part, told)
+    told = yield from queue.told(str(task.token))
+    return lease_info(queue.queue_name, task, now_ms, told)
 
 
 def holders(
     queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
 ) -> Steps[list[LeaseInfo]]:
     """Read which worker has each of some running tasks."""
-    told = yield from queue.partitions[0].told()
-    name = queue.description.name
-    return [lease_info(name, task, now_ms, _part(queue, task.id), told) for task in tasks]
-
-
-def _part(queue: QueueOperations[Any], id_: str) -> int:
-    count = len(queue.partitions)
-    return partition_of(id_, count) if count > 1 else 0
+    told = yield from queue.told()
+    return [lease_info(queue.queue_name, task, now_ms, told) for task in tasks]

@@ -1,4 +1,4 @@
-"""The operations about permits, which take units of a limit without a task, on one partition."""
+"""The operations about permits, which take units of a limit without a task."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.signals import RateLimited, require_scope, status_text
 from dpq.model.task import P
 from dpq.model.validation import milliseconds
-from dpq.operations.base import PartitionBase
+from dpq.operations.base import OperationsBase
 from dpq.protocol.command import Steps, same
 from dpq.protocol.refusals import Code
 
@@ -22,8 +22,8 @@ def read_permit(reply: list[Any]) -> PermitAnswer | None:
     return PermitAnswer(code, microseconds / 1e6, *(text.decode() for text in texts))
 
 
-class PermitOperations(PartitionBase[P]):
-    """Every operation about permits, on one partition."""
+class PermitOperations(OperationsBase[P]):
+    """Every operation about permits."""
 
     def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
         """Take units of a limit, or learn when they will be free; `now` is the caller's clock."""
@@ -33,7 +33,7 @@ class PermitOperations(PartitionBase[P]):
                 *(self._now(), caller.scope, request.cost, request.priority),
                 "" if left is None else milliseconds("timeout", left),
                 milliseconds("lease", request.lease),
-                *(caller.id, caller.moment, caller.place, caller.held, self._count, caller.channel),
+                *(caller.id, caller.moment, caller.place, caller.held, 1, caller.channel),
                 request.member,
             ]
             answer: PermitAnswer | None = yield self._command("acquire", args, read_permit)

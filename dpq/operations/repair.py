@@ -1,4 +1,4 @@
-"""The operations that find and mend damage in one partition. No I/O."""
+"""The operations that find and mend damage in a queue. No I/O."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from dpq.operations.base import PAGE
 from dpq.operations.batches import BatchOperations
 from dpq.protocol import replies
 from dpq.protocol.command import Steps
-from dpq.protocol.keys import key_of
 from dpq.protocol.refusals import Code
 
 CHECKED_PARTS = (
@@ -27,7 +26,7 @@ OTHER_FAMILY = str(int(Code.OTHER_FAMILY))
 
 
 class RepairOperations(BatchOperations[P]):
-    """Every operation about damage, on one partition."""
+    """Every operation about damage."""
 
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored; only at the types of keys while one is wrong."""
@@ -36,20 +35,16 @@ class RepairOperations(BatchOperations[P]):
     def repair(self) -> Steps[list[Problem]]:
         """Repair everything that is stored."""
         removed = yield from self._types(remove=True)
-        if not self._count and (
-            yield from self._types()
-        ):  # without the settings the number of partitions is unknown
-            return removed
-        if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
-            yield from self._make()  # clients that follow the queue must find all partitions
+        if self.conf in {problem.subject for problem in removed}:
+            yield from self.open(create=True)
         mended = yield from self._walk(mends=True)
         if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
-            yield from self._make()
+            yield from self.open(create=True)
         return removed + mended
 
     def _types(self, *, remove: bool = False) -> Steps[list[Problem]]:
         """Find keys of another type, which no other script can read; `remove` removes them."""
-        args = [self._now(), int(remove), self._count]
+        args = [self._now(), int(remove), 1]
         return self._ask("types", args, lambda reply: replies.read_problems(reply)[1])
 
     def _walk(self, *, mends: bool = False) -> Steps[list[Problem]]:

@@ -1,20 +1,19 @@
 """The operations on the results of finished tasks, and on the progress of running ones. No I/O."""
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.moments import moment_of
 from dpq.model.result_data import Progress, Result
 from dpq.model.task import Task, TaskState
 from dpq.model.validation import whole_number
-from dpq.operations.base import BATCH_BYTES, PartitionBase, in_batches
-from dpq.protocol.command import Steps, all_of, leased, task_id
+from dpq.operations.base import BATCH_BYTES, OperationsBase, in_batches
+from dpq.protocol.command import Steps, leased, task_id
 from dpq.protocol.records import UNREADABLE, make_task, reason_of
 from dpq.protocol.values import read_texts
 
@@ -47,16 +46,22 @@ class Outcome(NamedTuple):
     told_by: int = 0
 
 
-class ResultOperations(PartitionBase[Any]):
-    """Every operation on results and on progress, on one partition."""
+class ResultOperations(OperationsBase[Any]):
+    """Every operation on results and on progress."""
 
     def outcome(self, id_: str) -> Steps[Outcome]:
         """Read what has become of a task."""
         known = task_id(id_)
         return self._ask("result", [self._now(), known], partial(read_outcome, known))
 
-    def results(self, after: str, most: int) -> Steps[list[Result]]:
-        """Read results behind a number, up to 4 MiB of them, but at least one."""
+    def results(self, after: str, limit: int) -> Steps[list[Result]]:
+        """Read results behind a position, up to 4 MiB of them, but at least one."""
+        most, after = whole_number("limit", limit, 1, MAX_RESULTS), after or "0"
+        if not isinstance(after, str) or not re.fullmatch(r"\d{1,16}", after, re.ASCII):
+            raise ConfigurationError(
+                f"after is {after!r}: it must be the id of a result of this queue, or '' to begin "
+                "with the oldest"
+            )
         found: list[Result] = []
         room = BATCH_BYTES
         again: bytes | bool = True
@@ -90,8 +95,7 @@ def read_outcome(id_: str, reply: list[bytes]) -> Outcome:
         try:
             task = make_task(Task, id_, rest[0].partition(b"\n")[0], None, TaskState.DEAD, None)
             reason = reason_of(rest[0].partition(b"\n")[0])[1]
-        except UNREADABLE as error:
-            raise_interruption(error)
+        except UNREADABLE:
             return Outcome(state, reason="bad record")
         return Outcome(state, reason=reason, last_error=task.last_error)
     if state == "live":
@@ -132,40 +136,3 @@ def _result(number: bytes, at: bytes, until: bytes, id_: bytes, body: bytes) -> 
         at=moment_of(int(when)),
         kept_until=moment_of(int(end)),
     )
-
-
-def joined_results(
-    parts: Sequence[ResultOperations], after: str, limit: int
-) -> Steps[list[Result]]:
-    """Read the results of all partitions behind a position, in the order of their times."""
-    most = whole_number("limit", limit, 1, MAX_RESULTS)
-    behind = str(after).split(",") if after != "" else ["0"] * len(parts)
-    if (
-        not isinstance(after, str)
-        or len(behind) != len(parts)
-        or not all(at.isascii() and at.isdecimal() and len(at) <= 16 for at in behind)
-    ):
-        raise ConfigurationError(
-            f"after is {after!r}: it must be the id of a result of this queue, or '' to begin with "
-            "the oldest"
-        )
-    found = yield from all_of(
-        [part.results(at, most) for part, at in zip(parts, behind, strict=True)]
-    )
-    if len(parts) == 1:
-        return found[0]
-    ordered = sorted(each for part, results in enumerate(found) for each in _ranked(part, results))
-    joined: list[Result] = []
-    for _, part, place in ordered[:most]:
-        result = found[part][place]
-        behind[part] = result.id
-        joined.append(result.model_copy(update={"id": ",".join(behind)}))
-    return joined
-
-
-def _ranked(part: int, results: Sequence[Result]) -> Iterator[tuple[datetime, int, int]]:
-    """Rank the results of a partition by their times; a clock may go back, and a place does not."""
-    moment = datetime.min.replace(tzinfo=UTC)
-    for place, result in enumerate(results):
-        moment = max(moment, result.at)
-        yield moment, part, place

@@ -7,14 +7,14 @@ from dpq.model.producer import Producer
 from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.task import P
 from dpq.model.validation import whole_number
-from dpq.operations.base import PartitionBase
+from dpq.operations.base import OperationsBase
 from dpq.protocol.command import Steps
 
 MAX_BOUND = 10**9
 
 
-class RoomOperations(PartitionBase[P]):
-    """The operations of producers that wait for room, on one partition."""
+class RoomOperations(OperationsBase[P]):
+    """The operations of producers that wait for room."""
 
     def await_room(self, producer: Producer, *, leave: bool = False) -> Steps[bool]:
         """Let a producer stand in the line, or leave it; True if it is to wait until it is called.

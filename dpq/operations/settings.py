@@ -9,24 +9,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.queue_settings import spent_unit
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import MIN_FORMAT, STORAGE_FORMAT
-from dpq.protocol.placement import MAX_PARTITIONS
 from dpq.protocol.refusals import no_member, other_format, other_partitions, read_settings
-
-
-def partition_count(settings: dict[str, str]) -> int:
-    """Read the number of partitions from a queue's settings.
-
-    Raises:
-        ConfigurationError: The number cannot be read.
-    """
-    text = settings.get("partition_count", "1")
-    if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
-        raise ConfigurationError(
-            f"partition_count is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
-            "Another program has written into the queue's settings (`conf`): store the number "
-            "there again"
-        )
-    return int(text)
 
 
 def aging_rate(settings: dict[str, str]) -> float:
@@ -56,9 +39,8 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
     if "family_refused" in settings:
         raise no_member(queue_name, settings["family_refused"])
-    has = settings.get("partition_count", "1") if settings else ""
-    if has and named.get("partition_count", has) != has:
-        raise other_partitions(queue_name, named["partition_count"], has)
+    if settings.get("partition_count", "1") != "1":
+        raise other_partitions(queue_name, settings["partition_count"])
     ages = aging_rate({**named, **settings}) > 0
     for name, value in named.items():
         if settings.get(name, value) != value:
@@ -70,7 +52,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         raise ConfigurationError(
             f"order is min, but queue {queue_name!r} is there and has order fifo: leave it out to "
             "follow the queue, or use another queue. The order cannot change once a task was "
-            "pushed, or in partitions: export the queue, drop() it, and import it with the new "
+            "pushed; export the queue, drop() it, and import it with the new "
             "order (docs/operations.md)"
         )
     together = {**named, **settings}
@@ -80,18 +62,10 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
             "last in, first out cannot age; leave out one of them"
         )
     fairness = together.get("fairness", "none")
-    by_share = spent_unit(fairness) is not None
-    takes_turns = fairness == "round_robin" or by_share
+    takes_turns = fairness == "round_robin" or spent_unit(fairness) is not None
     if takes_turns and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(
             f"fairness is {fairness} in queue {queue_name!r}: groups can take turns only with "
             "order 'fifo' and without aging; leave out one of them"
-        )
-    partitions = together.get("partition_count", "1")
-    if by_share and partitions != "1":
-        raise ConfigurationError(
-            f"fairness is {fairness} and partitions is {partitions} in queue {queue_name!r}: no "
-            "partition knows what the groups of another have spent; take 1 partition, or "
-            "fairness='round_robin'"
         )
     return settings

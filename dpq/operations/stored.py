@@ -1,4 +1,4 @@
-"""The operations on the stored tasks of one partition, without a lease. No I/O."""
+"""The operations on the stored tasks of a queue, without a lease. No I/O."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -9,16 +9,15 @@ from typing import Any, TypeVar
 
 from dpq.model.cost import write_cost
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.model.history import Event
 from dpq.model.priority import encode_priority
 from dpq.model.reports import QueueStats
 from dpq.model.task import Cost, DeadTask, P, Task, TaskState
-from dpq.model.validation import delay_milliseconds, number, whole_number
-from dpq.operations.base import BATCH_BYTES, PAGE, PartitionBase, in_batches
+from dpq.model.validation import delay_milliseconds, label, number, whole_number
+from dpq.operations.base import BATCH_BYTES, PAGE, OperationsBase, in_batches
 from dpq.operations.results import Outcome, read_outcome
 from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, all_of, once, same, task_id, task_name
-from dpq.protocol.remembered import read_events, read_stats
+from dpq.protocol.remembered import read_stats
 
 T = TypeVar("T")
 
@@ -27,8 +26,8 @@ FORGOTTEN = 500
 """Fields of results and progress, or seen keys, that are removed in one round trip."""
 
 
-class StoredOperations(PartitionBase[P]):
-    """Every operation on stored tasks, on one partition."""
+class StoredOperations(OperationsBase[P]):
+    """Every operation on stored tasks."""
 
     # Looking
 
@@ -91,11 +90,6 @@ class StoredOperations(PartitionBase[P]):
         read = partial(replies.read_page, self._codec, state)
         return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
 
-    def ranked(self, state: TaskState, start: int, count: int) -> Steps[list[tuple[Any, Task[P]]]]:
-        """Read a page of `peek`, each task with the value that sorts it among partitions."""
-        read = partial(replies.read_ranked_page, self._codec, state)
-        return self._ask("peek", [state.value, start, count, BATCH_BYTES], read)
-
     def stats(self) -> Steps[QueueStats]:
         """Count the tasks of each state."""
         return self.report("stats", [], read_stats)
@@ -109,14 +103,6 @@ class StoredOperations(PartitionBase[P]):
     ) -> list[Steps[T]]:
         """Run such a script on each other queue of the family."""
         return [kin._ask(name, [self._now(), *args], read) for kin in self._kin()]
-
-    def events(self, after: str, most: int, stream: str) -> Steps[list[Event]]:
-        """Read the events, or the trail, behind a position; or the newest ones."""
-        return self._ask("events", [after, most, stream], read_events)
-
-    def task_trail(self, id_: str, before: str, look: int) -> Steps[list[Any]]:
-        """Read the events of one task among some of the trail; see task_trail.lua."""
-        return self._ask("task_trail", [id_, before, look], list)
 
     def server_time(self) -> Steps[int]:
         """Read the server's clock, ms."""
@@ -151,9 +137,9 @@ class StoredOperations(PartitionBase[P]):
         args = [self._now(), name.id, name.key]
         return self._ask("cancel", args if running else [*args, "0"], read)
 
-    def forget_key(self, key: str) -> Steps[int]:
-        """Free a seen key; 1 if it was one."""
-        return self._ask("forget", [1, key], int)
+    def forget_key(self, key: str) -> Steps[bool]:
+        """Free a seen key; True if it was one."""
+        return self._ask("forget", [1, label("key", key)], bool)
 
     def purge(self, state: TaskState | None) -> Steps[int]:
         """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay.
@@ -212,21 +198,10 @@ class StoredOperations(PartitionBase[P]):
         tells: bool = True,
     ) -> Steps[int]:
         """Make dead tasks live, at most `rate` per second; `tells` is as for `dead_purge`."""
-        return self.dead_replay_spaced(ids, chosen, spacing_of(rate), tells=tells)
-
-    def dead_replay_spaced(
-        self,
-        ids: Sequence[str] | None,
-        chosen: Callable[[DeadTask[P]], bool],
-        spacing: float,
-        first: float = 0.0,
-        *,
-        tells: bool = True,
-    ) -> Steps[int]:
-        """Make dead tasks live: the first in `first` ms, each next one `spacing` ms later."""
+        spacing = spacing_of(rate)
 
         def replay(batch: Sequence[str], done: int, told: int | str) -> Command[int]:
-            args = [self._now(), first + done * spacing, spacing, told, *batch]
+            args = [self._now(), done * spacing, spacing, told, *batch]
             return self._command("replay", args, same)
 
         return self._each_dead(ids, chosen, replay, tells=tells)

@@ -1,8 +1,7 @@
-"""The survey of a queue: reads the reply of `survey.lua`, and joins partitions. No I/O."""
+"""The survey of a queue: reads the reply of `survey.lua`. No I/O."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -34,11 +33,9 @@ class Explained(NamedTuple):
 
 
 def read_survey(reply: list[Any]) -> Survey:
-    """Read the reply of the script survey about one partition."""
+    """Read the reply of the script survey ."""
     values, held, states, holders, events = map(read_texts, reply)
-    now, paused, closed, opens, limits, heads, due, order, fairness, partitions, version = values[
-        :11
-    ]
+    now, paused, closed, opens, limits, heads, due, order, fairness, _, version = values[:11]
     stored, lost, overdue, leases, lapsed, asked, oldest, token, reason, fault = values[11:21]
     most, most_waiting, live = values[21:]
     news = {
@@ -56,7 +53,6 @@ def read_survey(reply: list[Any]) -> Survey:
         _number(due),
         order,
         fairness,
-        int(partitions) if re.fullmatch(r"[0-9]{1,4}", partitions) else 1,
         version,
         int(stored),
         tuple(lost.split()),
@@ -72,7 +68,6 @@ def read_survey(reply: list[Any]) -> Survey:
         _bound(most),
         _bound(most_waiting),
         int(live),
-        int(0 < _bound(most) <= int(live)),
     )
 
 
@@ -127,42 +122,3 @@ def _popped(token: str) -> float | None:
 
 def _number(text: str) -> float | None:
     return float(text) if text else None
-
-
-def joined(found: Sequence[Survey]) -> Survey:
-    """Join the surveys of all partitions."""
-    if len(found) == 1:
-        return found[0]
-
-    def soonest(values: Sequence[float | None]) -> float | None:
-        return min((value for value in values if value is not None), default=None)
-
-    counts = ("closed", "limits", "heads", "stored", "overdue", "leases", "lapsed", "live", "full")
-    oldest = min(found, key=lambda each: each.oldest_ms or float("inf"))
-    return found[0]._replace(
-        **{name: sum(getattr(each, name) for each in found) for name in counts},
-        opens_ms=soonest([each.opens_ms for each in found]),
-        due_ms=soonest([each.due_ms for each in found]),
-        lost=tuple(dict.fromkeys(name for each in found for name in each.lost)),
-        asked_ms=max((each.asked_ms for each in found if each.asked_ms), default=None),
-        oldest=oldest.oldest,
-        oldest_ms=oldest.oldest_ms,
-        first_death=next((each.first_death for each in found if any(each.first_death)), ("", "")),
-        held=_joined_held(found),
-        max_tasks=found[0].max_tasks * len(found),
-    )
-
-
-def _joined_held(found: Sequence[Survey]) -> tuple[Held, ...]:
-    """Join what is held: a group is in one partition, the queue in all of them.
-
-    The queue is closed if all its partitions with due tasks are.
-    """
-    queues = [each.held[0] for each in found if each.held]
-    if not queues:
-        return ()
-    concerned = [each for each in queues if each.due] or queues
-    first = next((each for each in concerned if each.state.open), concerned[0])
-    groups = [held for each in found for held in each.held[1:]]
-    queue = first._replace(due=sum(each.due for each in queues))
-    return (queue, *sorted(groups, key=lambda held: -held.due))

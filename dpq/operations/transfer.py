@@ -21,7 +21,6 @@ import json
 import re
 import secrets
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,12 +29,9 @@ from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.reports import Imported, QueueStats
 from dpq.operations.base import BATCH_BYTES, PAGE
-from dpq.operations.partition import Partition
 from dpq.operations.queue import QueueOperations
-from dpq.operations.settings import partition_count
-from dpq.protocol.command import Command, Steps, all_of, once, same
+from dpq.protocol.command import Command, Steps, same
 from dpq.protocol.keys import STORAGE_FORMAT
-from dpq.protocol.placement import home_of, moved_home, moved_id, partition_of
 from dpq.protocol.portable import Entry, dumped, from_line, seen_entry, seen_line, to_line
 from dpq.protocol.refusals import Code
 from dpq.protocol.values import read_texts
@@ -52,7 +48,7 @@ CAPS = (
     "seen_max_keys",
     *("max_tasks", "max_waiting", "when_full"),
 )
-"""The settings of a queue that an export has; beside them the number of partitions."""
+"""The settings of a queue that an export has."""
 
 _USUAL = {"order": "fifo", "aging": "0.0", "fairness": "none"}
 
@@ -69,10 +65,9 @@ _LISTED = re.compile(r"^((?:\S+ ){8})1 ")
 
 
 class Position(NamedTuple):
-    """The place of an export between two pages: section, partition, and cursor of the server."""
+    """The place of an export between two pages: section, and cursor of the server."""
 
     section: str = "limits"
-    partition: int = 0
     cursor: str = "0"
 
 
@@ -99,8 +94,7 @@ class Export:
         Raises:
             ConfigurationError: There is no such queue.
         """
-        first = self._operations.partitions[0]
-        self._settings = yield from first.stored_settings()
+        self._settings = yield from self._operations.stored_settings()
         name = self._operations.description.name
         if "format" not in self._settings:
             raise ConfigurationError(f"queue {name!r} does not exist: there is nothing to export")
@@ -110,8 +104,7 @@ class Export:
             "queue": name,
             "version": sys.modules["dpq"].__version__,  # for people to read
             "format": STORAGE_FORMAT,
-            "server_time_ms": (yield from first.server_time()),
-            "partitions": partition_count(self._settings),
+            "server_time_ms": (yield from self._operations.server_time()),
             "settings": {n: self._settings[n] for n in (*SHARED, *CAPS) if n in self._settings},
             "paused_until": self._settings.get("paused_until"),
             "paused": paused,
@@ -124,20 +117,19 @@ class Export:
 
     def page(self, at: Position) -> Steps[tuple[list[str], Position | None]]:
         """Make the lines of one page, and say where the next page begins."""
-        parts = self._operations.partitions
-        part = parts[at.partition]
+        queue = self._operations
         args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
-        cursor, *found = yield part.raw("export", args, same)
+        cursor, *found = yield queue.raw("export", args, same)
         lines: list[str] = []
         if at.section == "tasks":
             later = self._tasks(found, lines)
             while later:
-                _, *found = yield part.raw("export", ["tasks", "", 0, BATCH_BYTES, *later], same)
+                _, *found = yield queue.raw("export", ["tasks", "", 0, BATCH_BYTES, *later], same)
                 later = self._tasks(found, lines)
         else:
             texts = read_texts(found)
             self._others(at, dict(zip(texts[::2], texts[1::2], strict=True)), lines)
-        return lines, _next(at, cursor.decode(), len(parts))
+        return lines, _next(at, cursor.decode())
 
     def _tasks(self, found: Sequence[bytes], lines: list[str]) -> list[str]:
         """Add the lines of tasks; return the ids of those that had no room."""
@@ -174,7 +166,7 @@ class Export:
         for name, text in sorted(found.items()):
             if at.section == "gates":
                 lines.append(self._line({"gate": name, "text": _PROBE.sub(r"\1 p ", text)}))
-            elif name != "groups" or at.partition == 0:
+            else:
                 self._counts["limits"] += 1
                 lines.append(self._line({"limit": name, "rules": plain_rules(text)}))
 
@@ -191,7 +183,7 @@ class Export:
         if until == "inf":
             seconds = None
         elif until:
-            now = yield from self._operations.partitions[0].server_time()
+            now = yield from self._operations.server_time()
             seconds = max(0.001, (float(until) - now) / 1000)
         yield from self._operations.pause(seconds, by)
 
@@ -205,11 +197,9 @@ def _counted(stats: QueueStats) -> dict[str, int]:
     return {name: live if name == "live" else getattr(stats, name) for name in _COUNTED}
 
 
-def _next(at: Position, cursor: str, parts: int) -> Position | None:
+def _next(at: Position, cursor: str) -> Position | None:
     if cursor != "0":
         return at._replace(cursor=cursor)
-    if at.partition + 1 < parts:
-        return Position(at.section, at.partition + 1)
     behind = SECTIONS[SECTIONS.index(at.section) + 1 :]
     return Position(behind[0]) if behind else None
 
@@ -258,11 +248,6 @@ class Import:
         settings = self.header.get("settings")
         found = settings if isinstance(settings, dict) else {}
         self._named = {n: str(found[n]) for n in (*SHARED, *CAPS) if n in found}
-        count = self.header.get("partitions", 1)
-        try:
-            self._count = partition_count({"partition_count": str(count)})
-        except ConfigurationError as error:
-            raise ExportFileError(head.number, str(error)) from None
         self._seen["lines"] += 1
         self._report = dict.fromkeys(Imported.model_fields, 0)
 
@@ -283,7 +268,7 @@ class Import:
         Raises:
             ConfigurationError: Settings differ, and the caller does not follow the queue.
         """
-        first = self._operations.partitions[0]
+        first = self._operations
         stored = yield from first.stored_settings()
         there = "format" in stored
         stands = stored if there else first.named
@@ -294,9 +279,8 @@ class Import:
         if there and missing and not self._follow:
             yield from first.configure(named=missing)
         if not there:
-            count = {"partition_count": str(self._count)} if self._count > 1 else {}
             named = {} if self._follow else self._named
-            yield from first.configure(create=True, named={**count, **named, **first.named})
+            yield from first.configure(create=True, named={**named, **first.named})
         return not there
 
     def _require_same(self, name: str, stands: Mapping[str, str], there: bool) -> None:
@@ -313,17 +297,17 @@ class Import:
 
     def start(self) -> Steps[None]:
         """Forget an earlier import of this export, if asked; pause the queue as the export says."""
-        first, *_ = parts = self._operations.partitions
-        noted = (yield from first.stored_settings()).get("imported", "")
+        queue = self._operations
+        noted = (yield from queue.stored_settings()).get("imported", "")
         if self._again:
-            yield from all_of([once(self._import(part, 0, "", [], 0)) for part in parts])
+            yield self._import(0, "", [], 0)
         until = self.header.get("paused_until")
         if self._follow or not until or noted.startswith(f"{self.header['export']} "):
             return
         if until == "inf":
             yield from self._operations.pause(None, "import")
         else:
-            now = yield from first.server_time()
+            now = yield from queue.server_time()
             if float(until) > now:
                 yield from self._operations.pause((float(until) - now) / 1000, "import")
 
@@ -379,7 +363,7 @@ class Import:
                 )
 
     def add(self, batch: Sequence[Line]) -> Steps[None]:
-        """Add the lines of a batch; each partition adds all of its tasks, or none.
+        """Add the lines of a batch; the script adds all of them, or none.
 
         Raises:
             ImportConflictError: Another task has the id or the key of a task; see its docstring.
@@ -387,87 +371,50 @@ class Import:
         if "limit" in batch[0].fields:
             yield from self._set_limits(batch)
             return
-        parts = self._operations.partitions
-        shares: dict[Partition[Any], list[tuple[Line, list[Any]]]] = defaultdict(list)
-        for line in batch:
-            for part, args in self._placed(line, parts):
-                shares[part].append((line, args))
-
-        def ask(part: Partition[Any]) -> Steps[Any]:
-            highest = max(
-                (line.entry.sequence for line, _ in shares[part] if line.entry), default=0
+        highest = max((line.entry.sequence for line in batch if line.entry), default=0)
+        args = [value for line in batch for value in self._item(line)]
+        if not args:
+            return
+        reply = yield self._import(batch[-1].number, "", args, highest)
+        if reply[0] == 1:
+            raise ConfigurationError(
+                f"queue {self._operations.queue_name!r} was dropped while it was imported"
             )
-            args = [value for _, item in shares[part] for value in item]
-            return once(self._import(part, batch[-1].number, "", args, highest))
+        if reply[0] in (Code.KEY_TAKEN, Code.OTHER_GROUP):
+            raise _conflict(batch, *reply)
+        self._report["added"] += reply[1]
+        self._report["stored"] += reply[2]
 
-        found = yield from all_of([ask(part) for part in shares])
-        for reply in found:
-            if reply[0] == 1:
-                raise ConfigurationError(
-                    f"queue {self._operations.description.name!r} was dropped while it was imported"
-                )
-            if reply[0] in (Code.KEY_TAKEN, Code.OTHER_GROUP):
-                raise _conflict(batch, *reply)
-            self._report["added"] += reply[1]
-            self._report["stored"] += reply[2]
-
-    def _placed(
-        self, line: Line, parts: Sequence[Partition[Any]]
-    ) -> Iterator[tuple[Partition[Any], list[Any]]]:
-        """Say where a line goes, as the arguments of the script `import`."""
-        count, entry = len(parts), line.entry
-        if line.fields.keys() & {"batch", "seals", "after"}:
-            self._require_one(line, count)
+    def _item(self, line: Line) -> list[Any]:
+        """Write a line as arguments of the script `import`; [] if it is left out."""
+        entry = line.entry
         if entry is None and "batch" in line.fields:
             name, text = str(line.fields["batch"]), str(line.fields.get("text"))
-            yield parts[0], [line.number, "batch", name, 0, text, "", ""]
-            return
+            return [line.number, "batch", name, 0, text, "", ""]
         if "seen" in line.fields:
             try:
-                key, group, text = seen_entry(line.fields)
+                key, _, text = seen_entry(line.fields)
             except ValueError as error:
                 raise ExportFileError(line.number, str(error)) from None
-            place = home_of(group or None, key, count) or 0
-            yield parts[place], [line.number, "seen", key, 0, text, "", ""]
-            return
+            return [line.number, "seen", key, 0, text, "", ""]
         if entry is None:
+            # A gate is a text of the storage format.
+            if self._follow or self.header.get("format") != STORAGE_FORMAT:
+                return []
             scope, text = str(line.fields["gate"]), str(line.fields.get("text"))
-            # A gate is a text of the storage format. That of the queue is one for each partition.
-            other = self.header.get("format") != STORAGE_FORMAT
-            if self._follow or other or (not scope and count != self._count):
-                return
-            homes = range(count) if not scope else [home_of(scope.partition("\t")[0], None, count)]
-            for home in homes:
-                if home is not None:
-                    yield parts[home], [line.number, "gate", scope, 0, text, "", ""]
-            return
-        home = home_of(entry.group or None, entry.key or None, count)
-        if home is None:
-            same_count = count == self._count
-            home = partition_of(entry.id, count) if same_count else moved_home(entry.id, count)
-        id_ = moved_id(entry.id, home, count)
+            return [line.number, "gate", scope, 0, text, "", ""]
         settings = self._operations.settings or {}
         aging = settings.get("aging", "0")
         aging = f"{aging}@{settings.get('aging_since', '0')}" if float(aging) else "0"
         record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
         body, errors = entry.payload, entry.errors
-        yield parts[home], [line.number, entry.state, id_, entry.when, record, body, errors]
+        return [line.number, entry.state, entry.id, entry.when, record, body, errors]
 
-    def _require_one(self, line: Line, count: int) -> None:
-        """Refuse batches, and tasks that wait for others, in several partitions."""
-        if count > 1:
-            raise ConfigurationError(
-                f"line {line.number}: the export has batches, or tasks that wait for others, "
-                f"and queue {self._operations.description.name!r} has {count} partitions, which "
-                "cannot follow them: import into a queue of one partition"
-            )
-
-    def _import(
-        self, part: Partition[Any], last: int, told: str, items: list[Any], highest: int
-    ) -> Command[Any]:
-        args: list[Any] = [part.now(), self.header["export"], last, highest]
-        args += ["1" if self._keep else "", told, len(self._operations.partitions), *items]
-        return part.raw("import", args, same)
+    def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
+        queue = self._operations
+        args: list[Any] = [queue.now(), self.header["export"], last, highest]
+        args += ["1" if self._keep else "", told, 1, *items]
+        return queue.raw("import", args, same)
 
     def _set_limits(self, batch: Sequence[Line]) -> Steps[None]:
         """Set limits, unless the caller follows the queue.
@@ -475,19 +422,11 @@ class Import:
         Raises:
             LimitChangedError: Another limit stands.
         """
-        parts = self._operations.partitions
         for line in batch:
             scope, rules = line.fields["limit"], line.fields.get("rules")
             group = _group_of(line, scope, rules)
             if self._follow:
                 continue
-            if group is None and len(parts) > 1:
-                raise ConfigurationError(
-                    f"line {line.number}: the export has a limit of the whole queue, and queue "
-                    f"{self._operations.description.name!r} has {len(parts)} partitions, which "
-                    "cannot share one: clear it before the export, or import with follow=True "
-                    "(--follow), without limits"
-                )
             try:
                 checked = LimitRules.read(str(rules), group)
             except ConfigurationError as error:
@@ -497,10 +436,8 @@ class Import:
 
     def finish(self) -> Steps[None]:
         """Tell of the import, as an event; release tasks that wait for what was not imported."""
-        first = self._operations.partitions[0]
-        yield self._import(first, self._seen["lines"], str(self._report["added"]), [], 0)
-        for part in self._operations.partitions:
-            yield from part.mend_followers()
+        yield self._import(self._seen["lines"], str(self._report["added"]), [], 0)
+        yield from self._operations.mend_followers()
 
 
 def _conflict(batch: Sequence[Line], code: int, number: bytes, holder: bytes) -> Exception:

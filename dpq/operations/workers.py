@@ -1,18 +1,16 @@
 """The operations about workers: their heartbeats, their list, and their leases. No I/O."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.moments import moment_of
 from dpq.model.reports import LeaseInfo, WorkerInfo
 from dpq.model.task import Task, TaskState
 from dpq.model.validation import MAX_NAME_BYTES, label, one_line
 from dpq.protocol import replies
 from dpq.protocol.command import CommandMaker, Steps, same, together
-from dpq.protocol.placement import partition_of
 from dpq.protocol.records import UNREADABLE, make_task
 from dpq.protocol.values import read_texts
 
@@ -46,23 +44,17 @@ class Doing(NamedTuple):
         leases: Id and token of each task that it holds.
         longest_ms: The ms that its longest running handler has run, or None.
         longest_task: The id of the task of that handler, or None.
-        partitions: The number of partitions of the queue.
     """
 
     leases: Sequence[tuple[str, int]] = ()
     longest_ms: int | None = None
     longest_task: str | None = None
-    partitions: int = 1
 
     def text(self) -> str:
         """Write it as beat stores it."""
         if not self.leases and self.longest_ms is None:
             return ""
-        count = self.partitions
-        named = sorted(
-            (token, partition_of(id_, count) if count > 1 else 0) for id_, token in self.leases
-        )
-        tokens = (f"{token}:{part}" if part else str(token) for token, part in named[:MOST_NAMED])
+        tokens = map(str, sorted(token for _, token in self.leases)[:MOST_NAMED])
         ms = -1 if self.longest_ms is None else self.longest_ms
         return f"{len(self.leases)} {ms} {self.longest_task or '-'}\t{' '.join(tokens)}"
 
@@ -90,11 +82,11 @@ class _Told(NamedTuple):
     """The heartbeats of a queue: its workers by id, and the worker of each delivery."""
 
     workers: dict[str, WorkerInfo]
-    holders: dict[str, str]  # the id of the worker by token, or by token:partition
+    holders: dict[str, str]  # the id of the worker by token
 
 
 class WorkerOperations(CommandMaker):
-    """Every operation about workers; of several partitions, the first stores them."""
+    """Every operation about workers."""
 
     def beat(
         self,
@@ -175,16 +167,19 @@ class WorkerOperations(CommandMaker):
                 try:
                     end = moment_of(float(until))
                     task = make_task(Task, name, record, None, TaskState.INVISIBLE, end)
-                except UNREADABLE as error:  # check reports the bad record
-                    raise_interruption(error)
+                except UNREADABLE:  # check reports the bad record
+                    pass
                 else:
                     found[name] = (task, float(now))
             if cursor == b"0":
                 return found
 
-    def release_held(self, leases: Sequence[LeaseInfo]) -> Steps[int]:
+    def release_held(self, leases: Iterable[LeaseInfo]) -> Steps[int]:
         """Give leases back, uncounted; return their number, without leases that have ended."""
-        done = 0
+        done, leases = 0, list(leases)
+        for lease in leases:
+            if not isinstance(lease, LeaseInfo):
+                raise ConfigurationError(f"a lease is {lease!r}: it must be one that held returned")
         for first in range(0, len(leases), RELEASED_AT_ONCE):
             batch = leases[first : first + RELEASED_AT_ONCE]
             given_back = yield from together([self._released(lease) for lease in batch])
@@ -230,12 +225,9 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
     return _Told(workers, holders)
 
 
-def lease_info(
-    queue_name: str, task: Task[Any], now_ms: float, partition: int, told: _Told
-) -> LeaseInfo:
+def lease_info(queue_name: str, task: Task[Any], now_ms: float, told: _Told) -> LeaseInfo:
     """Describe a lease, with the holder that a heartbeat names; the token is the pop's time."""
-    name = f"{task.token}:{partition}" if partition else str(task.token)
-    worker = told.workers.get(told.holders.get(name, ""))
+    worker = told.workers.get(told.holders.get(str(task.token), ""))
     holder: dict[str, Any] = {}
     if worker:
         holder = {"worker": worker.name, "worker_id": worker.id}

@@ -12,7 +12,6 @@ from dpq.model.signals import Signal
 from dpq.model.task import Push, Task
 from dpq.model.validation import error_line
 from dpq.operations.queue import QueueOperations
-from dpq.protocol.placement import partition_of
 
 Attributes = dict[str, Any]
 
@@ -81,10 +80,7 @@ def push_attributes(push: Push[Any]) -> Attributes:
 
 
 def message_attributes(queue: QueueOperations[Any], task_id: str) -> Attributes:
-    found: Attributes = {"messaging.message.id": task_id}
-    if (count := len(queue.partitions)) > 1:
-        found["messaging.destination.partition.id"] = str(partition_of(task_id, count))
-    return found
+    return {"messaging.message.id": task_id}
 
 
 def server_attributes(client: Any) -> Attributes:

@@ -123,7 +123,6 @@ class Call:
         since: tuple[int, float] | None = None,
     ) -> None:
         self._telemetry, self._queue, self._kind = telemetry, queue, kind
-        self._partitions = queue.partitions
         self._tasks = tasks
         self._measured = telemetry.common(queue) | {
             "messaging.operation.name": verb,
@@ -166,9 +165,7 @@ class Call:
         try:
             result = yield from steps
         except GeneratorExit as left:
-            # If the partitions have changed, the operation begins again.
-            if self._queue.partitions is self._partitions:
-                self.end(left, sent)
+            self.end(left, sent)
             raise
         except BaseException as error:
             self.end(error, sent)

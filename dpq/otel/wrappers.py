@@ -76,13 +76,11 @@ class Wrappers:
         """Wrap `push`."""
 
         @wraps(verb)
-        def push(
-            queue: QueueOperations[Any], given: Push[Any], home: int | None = None
-        ) -> Steps[str]:
+        def push(queue: QueueOperations[Any], given: Push[Any]) -> Steps[str]:
             call = begin(self._telemetry, queue, "push", "send", pushed=given)
             if call is None:
-                return verb(queue, given, home=home)
-            steps = call.checked(verb, given, call.traceparent, home, sent=1)
+                return verb(queue, given)
+            steps = call.checked(verb, given, call.traceparent, sent=1)
             return call.follow(steps, sent=1)
 
         return push

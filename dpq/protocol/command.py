@@ -16,7 +16,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.family import head_of
-from dpq.model.interrupts import FAULTS, expected, raise_interruption
 from dpq.model.schedule import Later
 from dpq.model.task import Task, TaskName
 from dpq.model.validation import MAX_NAME_BYTES, label
@@ -66,8 +65,7 @@ def parsed(command: Command[T], reply: Any) -> T:
         return command.parse(reply)
     except DPQError:
         raise
-    except FAULTS as error:
-        raise_interruption(error)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DPQError(
             f"the reply of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
             "If another program has written into the queue's keys, check() names the damage; if it "
@@ -219,8 +217,6 @@ def together(operations: Sequence[Steps[Any]]) -> Together:
         try:
             following = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
-            if not expected(error):  # an interrupt ends all operations
-                raise
             results[index] = error
             return
         if following is None:
@@ -244,27 +240,25 @@ def together(operations: Sequence[Steps[Any]]) -> Together:
 
 
 class CommandMaker:
-    """The base of the operations on one partition: finds scripts, and makes their keys."""
+    """The base of the operations on a queue: finds scripts, and makes their keys."""
 
-    def __init__(self, queue_name: str, tag: str, clock: Callable[[], int] | None) -> None:
+    def __init__(self, queue_name: str, clock: Callable[[], int] | None = None) -> None:
         self.queue_name = queue_name
-        self._tag = tag  # the text between the braces of the keys
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._family = family_keys(tag, "")
+        self._family = family_keys(queue_name, "")
 
     def _kin(self) -> list["CommandMaker"]:
         """Make the commands of the other queues of the family."""
         confs = self._family[2 :: len(MEMBER_PARTS)]
-        return [self._kin_of(conf) for conf in confs if conf != key_of(self._tag, "conf")]
+        return [self._kin_of(conf) for conf in confs if conf != key_of(self.queue_name, "conf")]
 
     def _kin_of(self, conf: str) -> "CommandMaker":
-        name = queue_of(conf)
-        kin = CommandMaker(name, name, self._clock)
+        kin = CommandMaker(queue_of(conf), self._clock)
         kin._family = self._family
         return kin
 
-    def family(self) -> list[str]:
+    def known_family(self) -> list[str]:
         """Name the queues of the family as far as they are known, the head first; [] without one.
 
         A queue that is not stored yet will be in the family of its name.
@@ -276,7 +270,7 @@ class CommandMaker:
 
     def belong(self, confs: str) -> None:
         """Take over the queues of the family, as the head's `conf.family` names them."""
-        family = family_keys(self._tag, confs)
+        family = family_keys(self.queue_name, confs)
         if family != self._family:
             self._family, self._keys = family, {}
 
@@ -286,7 +280,7 @@ class CommandMaker:
         called = script(name)
         keys = self._keys.get(name)
         if keys is None:
-            keys = tuple(key_of(self._tag, part) for part in called.parts)
+            keys = tuple(key_of(self.queue_name, part) for part in called.parts)
             keys += self._family if called.in_family else ()
             if called.of_leases:
                 confs = self._family[2 :: len(MEMBER_PARTS)]

@@ -13,11 +13,10 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from dpq.model.cost import read_cost
 from dpq.model.errors import PayloadError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.moments import moment_of
 from dpq.model.payload import Codec, by_validator
 from dpq.model.pools import UNTIL_OPENED_MS
@@ -282,8 +281,7 @@ def stored_task(
     when = moment_of(float(until))
     try:
         make_task(Task, task_id, record, None, state, when)
-    except UNREADABLE as error:
-        raise_interruption(error)
+    except UNREADABLE:
         record = NO_RECORD
     try:
         payload, met = read_payload(codec, body, task_id)
@@ -315,76 +313,3 @@ def read_payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Excep
         if not by_validator(error):
             raise
         return None, error
-
-
-class Plan(NamedTuple):
-    """The part of a record that decides when its task starts. Times are ms.
-
-    Attributes:
-        order: The residual of the priority and the sequence: its member of `ready` without the id.
-        priority: The priority as it was written.
-        group: Its group, or "".
-        key: Its unique key, or None.
-        cost: The requests that it takes.
-        costs: Its other units by name, or None.
-        expires: 0, or the moment by which it must have started.
-        is_last: The end of its lease would make it a dead letter.
-        is_new: It was never delivered.
-        score: Its score in `ready`.
-        visibility: Seconds of its own lease, or None.
-        pinned: The member of a pool that its push named, or None.
-        member: The member that it runs as, or "".
-    """
-
-    order: str
-    priority: int | float
-    group: str
-    key: str | None
-    cost: int
-    costs: dict[str, int] | None
-    expires: int
-    is_last: bool
-    is_new: bool
-    score: float
-    visibility: float | None
-    pinned: str | None
-    member: str
-
-
-def read_plan(record: bytes) -> Plan:
-    """Read what decides when a task starts.
-
-    Raises:
-        Exception: One of `UNREADABLE`: the record is damaged.
-    """
-    token, counts, enqueued, order, max_attempts, text, others, names = _parts(record)
-    attempts, deliveries, _, delivery, _ = counts.split(" ")
-    cost, wait, expires, aging = others or ("1", "0", "0", "0")
-    group, _, more = names.partition("\t")
-    key, _, more = more.partition("\t")
-    error = more.partition("\t")[2].partition("\t")[0]
-    notes = split_notes(error)[1] if error else {}
-    requests, costs = read_cost(cost)
-    rate, _, since = aging.partition("@")
-    aged = 0.0
-    if since:
-        aged = float(rate) * (enqueued + int(wait) - int(since)) / 1000
-    most_lapses, lapses = read_lapses(notes.get(FAILURES, ""))
-    ends = int(delivery in "-d")  # the end of its lease counts
-    counted = int(attempts) + (0 if most_lapses else ends)
-    return Plan(
-        order,
-        decode_priority(text),
-        group,
-        key or None,
-        requests,
-        costs,
-        int(expires),
-        counted >= int(max_attempts or COMMON_ATTEMPTS)
-        or bool(most_lapses and ends and lapses + 1 >= most_lapses),
-        deliveries == "0",
-        aged - float(text),
-        read_options(notes[OPTIONS])[0] if OPTIONS in notes else None,
-        notes.get(PIN),
-        live_note(notes, RUNS_AS, token) or "",
-    )

@@ -48,8 +48,10 @@ def require_same(reply: Any) -> None:
     if not isinstance(reply, list) or not reply or reply[0] not in _OTHER:
         return
     code, stored, known, key = reply
-    refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
-    raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
+    name, text = queue_of(key.decode()), stored.decode("utf-8", "replace")
+    if code == Code.OTHER_FORMAT:
+        raise other_format(name, known.decode(), text)
+    raise other_partitions(name, text)
 
 
 def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
@@ -61,25 +63,17 @@ def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError
     )
 
 
-def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationError:
-    """Make the error for a number of partitions that is not the stored one."""
+def other_partitions(queue_name: str, stored: str) -> ConfigurationError:
+    """Make the error for a queue that an earlier DPQ has stored in several partitions."""
     return ConfigurationError(
-        f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
-        "leave it out to follow the queue, or use another queue. Who had the queue open before it "
-        "was dropped and made again must be restarted. The number cannot change while the queue is "
-        "stored: export it, drop() it, and import it with the new number (docs/operations.md)"
+        f"queue {queue_name!r} is stored in {stored} partitions, which this DPQ does not know: "
+        "export it with the DPQ that wrote it, drop() it, and import it (docs/operations.md)"
     )
 
 
 def no_member(queue_name: str, reason: str) -> ConfigurationError:
     """Make the error for a queue that cannot join its family; the reason is from configure."""
     head = head_of(queue_name)
-    if reason == "partitions":
-        return ConfigurationError(
-            f"queue {queue_name!r} cannot be in the family of queue {head!r}, which has "
-            "partitions: take a name without braces, or give that queue one partition: export it, "
-            "drop() it, and import it (docs/operations.md)"
-        )
     queues = _queues(reason)
     return ConfigurationError(
         f"queue {queue_name!r} cannot join the family of queue {head!r}, which has "

@@ -18,7 +18,6 @@ from dpq.model.errors import (
     QueueFullError,
     TaskNotFoundError,
 )
-from dpq.model.interrupts import raise_interruption
 from dpq.model.moments import moment_of
 from dpq.model.payload import Codec
 from dpq.model.pools import UNTIL_OPENED_MS
@@ -43,10 +42,6 @@ MAX_DIGITS = 20
 _INVISIBLE = TaskState.INVISIBLE
 
 
-LookAgain = tuple[float, float | None, float | None]
-"""The news of a look at one partition: `now_ms`, `next_event_ms` and `recheck_ms` of `Batch`."""
-
-
 Kept = bool | None
 """The answer to the extension of a lease: False if it is lost, None if its task was cancelled."""
 
@@ -67,8 +62,6 @@ class Batch(NamedTuple, Generic[P]):
         now_ms: The server's clock, if no task was ready.
         buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
-        looks: For a partitioned queue, `now_ms`, `next_event_ms` and `recheck_ms` of each partition
-            that this waiter begins or stops to watch.
         lost: Settings or limits are lost. The caller must restore them, and ask again.
         joined: The queue's family has other queues than the client knows. It must read the
             settings, and ask again.
@@ -83,7 +76,6 @@ class Batch(NamedTuple, Generic[P]):
     next_event_ms: float | None = None
     size: int = 0
     now_ms: float = 0
-    looks: Mapping[int, LookAgain] | None = None
     refused: Sequence[tuple[Task[Any], Exception]] = ()
     failed: Exception | None = None
     lost: bool = False
@@ -91,26 +83,6 @@ class Batch(NamedTuple, Generic[P]):
     overdue: Sequence[bytes] = ()
     recheck_ms: float | None = None
     buried: Sequence[tuple[str, str]] = ()
-
-
-class Look(NamedTuple):
-    """The result of one look at the head of a queue.
-
-    Attributes:
-        first: Score and member of the best ready tasks, the best first; empty if none may run.
-        again: The upkeep is not done, so the caller must ask again at once.
-        wait_ms: As `Batch.next_event_ms`.
-        now_ms: As `Batch.now_ms`.
-        lost: As `Batch.lost`.
-        recheck_ms: As `Batch.recheck_ms`.
-    """
-
-    first: list[tuple[float, bytes]]
-    again: bool = False
-    wait_ms: float | None = None
-    now_ms: float = 0
-    lost: bool = False
-    recheck_ms: float | None = None
 
 
 def require_version(info: Mapping[str, Any]) -> None:
@@ -151,7 +123,6 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
             else:
                 refused.append((task, met))
         except UNREADABLE as error:  # the other tasks of the batch must reach the caller
-            raise_interruption(error)
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
             record = record.partition(b" ")[0] + NO_RECORD[1:]  # the token of the damaged record
             unreadable.append((make_task(Task, task_id, record, None, _INVISIBLE, until), reason))
@@ -175,21 +146,6 @@ def _nothing(reply: list[Any]) -> Batch[Any]:
         recheck_ms=recheck_ms,
         overdue=reply[4:],
     )
-
-
-def read_look(reply: list[Any]) -> Look:
-    """Read the reply of pop to a look, which takes no task."""
-    if isinstance(reply[0], int):
-        nothing = _nothing(reply)
-        return Look(
-            [],
-            nothing.again,
-            nothing.next_event_ms,
-            nothing.now_ms,
-            nothing.lost,
-            nothing.recheck_ms,
-        )
-    return Look([(float(s), member) for s, member in zip(reply[::2], reply[1::2], strict=True)])
 
 
 def in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
@@ -348,21 +304,6 @@ def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[
             body,
         )
         for task_id, until, record, body in _in_fours(reply)
-    ]
-
-
-def read_ranked_page(
-    codec: Codec[P], state: TaskState, reply: list[Any]
-) -> list[tuple[Any, Task[P]]]:
-    """Read the reply of peek, each task with the value that sorts it among all partitions."""
-    tasks = read_page(codec, state, reply)
-    if state is TaskState.WAITING:
-        return [((task.group or "").encode(), task) for task in tasks]
-    if state is not TaskState.READY:
-        return [(float(until), task) for until, task in zip(reply[1::4], tasks, strict=True)]
-    ranks = (until.partition(b" ") for until in reply[1::4])
-    return [
-        ((float(score), order), task) for (score, _, order), task in zip(ranks, tasks, strict=True)
     ]
 
 

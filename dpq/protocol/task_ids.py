@@ -1,6 +1,6 @@
 """Ids of tasks: the client makes them, so that a retried push is harmless. Knows no queue.
 
-`Partition` calls it. It reads this machine's clock, so that a person can see the time in an id. The
+`QueueOperations` calls it. It reads this machine's clock, so that a person can see the time in an id. The
 order of tasks comes from the server.
 
 The ids of one process sort in the order in which they were made, also within a millisecond: then
@@ -14,11 +14,10 @@ import threading
 import time
 from binascii import b2a_base64
 
-from dpq.protocol.placement import DIGITS, PLAIN_ID_LENGTH
-
 _BASE64 = (string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode()
+_URLSAFE = bytes.maketrans(b"+/", b"-_")
 # The digits in the order in which sorted sets and people sort them.
-_AS_SORTED = bytes.maketrans(_BASE64, bytes(sorted(DIGITS.encode())))
+_AS_SORTED = bytes.maketrans(_BASE64, bytes(sorted(_BASE64.translate(_URLSAFE))))
 
 TIME_DIGITS = 7
 """Digits for the ms since 1970 in an id: 42 bits, enough until 2109."""
@@ -64,7 +63,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def new_ids(count: int, mark: str | None) -> list[str]:
+def new_ids(count: int) -> list[str]:
     """Make ids: the time, and 72 bits behind it, which are random in the first id of a ms.
 
     The ids sort behind all that this process has made before. The time is the ms of this machine's
@@ -72,13 +71,7 @@ def new_ids(count: int, mark: str | None) -> list[str]:
 
     Args:
         count: The number of ids.
-        mark: The mark of a partition. Then ids begin with it and have no time, so that older
-            clients can read them; they do not sort.
     """
-    if mark is not None:
-        text = secrets.token_urlsafe(9 * count)
-        length = PLAIN_ID_LENGTH
-        return [mark + text[i : i + length] for i in range(0, len(text), length)]
     ms, number, step = _maker.reserve(count)
     moment = ms.to_bytes(6, "big")
     made = []

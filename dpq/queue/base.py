@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from dpq.protocol.replies import Batch
     from dpq.queue.lease_renewal import Leases
 
-DEFAULT_ASK = 2
-"""Partitions that a pop looks at. Source: docs/scaling.md, "The order"."""
-
 
 class QueueSettings(SharedSettings, total=False):
     """The keyword arguments of `DPQ` without `payload_type`, for type checkers."""
@@ -46,7 +43,6 @@ class QueueSettings(SharedSettings, total=False):
     backoff: Backoff | Delays
     max_payload_bytes: int
     durability: Durability
-    ask: int
     clock: Callable[[], int] | None
 
 
@@ -94,13 +90,11 @@ class QueueBase(Generic[P]):
         trail_max_events: int | None = None,
         seen_max_keys: int | None = None,
         durability: Durability = "async",
-        partitions: int | None = None,
-        ask: int = DEFAULT_ASK,
         clock: Callable[[], int] | None = None,
     ) -> None:
         """Describe one queue. Unless a setting is named, nothing is sent before the first call.
 
-        `order`, `aging`, `fairness`, `payloads`, `partitions`, `trail_max_events`, `seen_max_keys`
+        `order`, `aging`, `fairness`, `payloads`, `trail_max_events`, `seen_max_keys`
         and the two limits of dead letters belong to the queue: the first client that names one
         writes it to the server, at once.
 
@@ -124,7 +118,7 @@ class QueueBase(Generic[P]):
                 backlog (not with LIFO or aging); `"none"` in the order of their tasks. `"units"`
                 serves the group that has spent the fewest requests, and `"units:tokens"` the one
                 that has spent the fewest tokens; `"time"` the one whose tasks have run for the
-                shortest time (none of them with LIFO, aging or partitions). None follows the queue
+                shortest time (none of them with LIFO or aging). None follows the queue
                 (a new queue: `"none"`).
             payloads: `"apart"` stores every payload in a key that only roles which read payloads
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
@@ -141,10 +135,9 @@ class QueueBase(Generic[P]):
             dead_max_age: Seconds that a dead letter is kept; None follows the queue (a new queue:
                 90 days).
             trail_max_events: Keep about so many events (0 to 10 000 000) of what happens to each
-                task, for `trail()`: every push, delivery and end. In a partitioned queue it counts
-                for each partition. None follows the queue (a new queue: 0, which costs nothing).
+                task, for `trail()`: every push, delivery and end. None follows the queue (a new queue: 0, which costs nothing).
             seen_max_keys: The most keys that stay taken after their tasks' ack (`unique_for` of
-                `push`), 0 to 100 000 000; in a partitioned queue of each partition. Beyond it, the
+                `push`), 0 to 100 000 000. Beyond it, the
                 keys that would be free soonest are free. None follows the queue (a new queue:
                 1 000 000).
             durability: Where a change is stored before its call returns. `"async"`: the
@@ -152,17 +145,6 @@ class QueueBase(Generic[P]):
                 Valkey). A change that is not confirmed within 3 s raises `NotConfirmedError`. `pop`
                 and `extend` do not wait; nor does this constructor: the first push confirms what it
                 writes. See docs/durability.md.
-            partitions: The number of slots of a cluster over which the queue is spread, 1 to 1024;
-                None follows the queue (a new queue: 1). A group stays in one partition, with its
-                order and limit; so does a key without a group. Each partition keeps its order;
-                between partitions `ask` decides. A limit of the whole queue is refused.
-                `dead_max_tasks` counts for each partition. The number cannot change while the queue
-                is stored; see docs/scaling.md.
-            ask: The number of partitions (1 to 1024) whose first task a pop looks at before it
-                takes the best. A higher number gives a stricter order and costs more. From
-                `partitions` on, the order is strict for one consumer at a time. 1 takes the
-                partitions in turn, in one round trip instead of two. Source: docs/scaling.md,
-                "The order".
             clock: The time in ms, instead of the server's; for tests only.
 
         Raises:
@@ -186,12 +168,11 @@ class QueueBase(Generic[P]):
             dead_max_age=dead_max_age,
             trail_max_events=trail_max_events,
             seen_max_keys=seen_max_keys,
-            partitions=partitions,
             clock=clock,
         )
         self._durability = named_durability(durability)
         self._end_log = EndLog()
-        self._operations = QueueOperations(self._described, ask)
+        self._operations = QueueOperations(self._described)
         self._redis = self._operations.client = redis
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
         if not hasattr(redis, "execute_command"):
@@ -256,16 +237,6 @@ class QueueBase(Generic[P]):
     def _setting(self, name: str, default: str) -> str:
         operations = self._operations
         return (operations.settings or operations.description.named).get(name, default)
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions, as far as this client knows."""
-        return int(self._setting("partition_count", "1"))
-
-    @property
-    def ask(self) -> int:
-        """The number of partitions whose first task a pop looks at."""
-        return self._operations.ask
 
     @property
     def redis(self) -> Any:
@@ -384,4 +355,4 @@ def operations_named(queue_name: str) -> QueueOperations[Any]:
     from dpq.operations.description import Description
     from dpq.operations.queue import QueueOperations
 
-    return QueueOperations(Description(queue_name), DEFAULT_ASK)
+    return QueueOperations(Description(queue_name))

@@ -17,7 +17,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.errors import ResultTimeoutError, TaskDeadError, TaskNotFoundError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.result_data import Result
 from dpq.model.validation import milliseconds
 from dpq.operations.results import Outcome
@@ -100,7 +99,6 @@ async def _wait(
                 if answer is not None or until <= time.monotonic():
                     return answer
             except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-                raise_interruption(error)
                 if until <= time.monotonic():
                     raise
                 log.warning("%s: the wait for a result goes on: %s", queue.queue_name, error)
@@ -147,7 +145,6 @@ async def follow_async(
                     tell(task)
                 first = False
             except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-                raise_interruption(error)
                 if first:
                     raise
                 log.warning("%s: the wait for a result goes on: %s", queue.queue_name, error)

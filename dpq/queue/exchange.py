@@ -20,7 +20,6 @@ from redis.exceptions import RedisError
 
 from dpq.model.budget import status_and_headers
 from dpq.model.errors import DPQError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.log_fields import fields
 from dpq.model.usage import BodyReader
 from dpq.model.validation import error_line
@@ -163,7 +162,6 @@ class Exchange(Generic[R]):
             elif answer.complete and answer.status < BAD_REQUEST:
                 self._options.say_unsaid(self._queue.queue_name, self.permit.group)
         except Exception as error:  # the caller's function: its error must not spoil the answer
-            raise_interruption(error)
             self._log("say what an answer has spent", error, trace=True)
 
     def _log(self, what: str, error: Exception, *, trace: bool = False) -> None:

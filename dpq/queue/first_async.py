@@ -21,7 +21,6 @@ from dpq.transport.watches import (
     Marker,
     Watch,
     owned_of_queues,
-    waiter_argument,
     watches_after,
 )
 
@@ -83,16 +82,11 @@ async def _look_or_wait(
     until = math.inf if timeout is None else time.monotonic() + timeout
     round_ = _Round(queues, visibility)
     await round_.ask("" if timeout == 0 else "-")
-    while timeout != 0 and (not round_.over or round_.owed):
+    if timeout != 0 and (not round_.over or round_.owed):
         async with queues[0]._waiters_on(round_.markers).take() as waiter:
             while not round_.over and await sleep(waiter, round_.watches, until):
                 await round_.ask()
-                if round_.markers != waiter.markers:
-                    break
-            moved = round_.markers != waiter.markers  # a queue now exists, and has partitions
-            await waiter.withdraw(() if moved else round_.owed)
-        if round_.over or not moved:
-            break
+            await waiter.withdraw(round_.owed)
     return round_.result()
 
 
@@ -109,11 +103,10 @@ class _Round(Generic[P]):
     async def ask(self, waiter: str = "") -> None:
         """Pop from queue after queue, until one has a task; `waiter` is for the first round."""
         for index, queue in enumerate(self._queues):
-            before, markers = self._by_queue[index], queue._operations.markers
-            who = waiter_argument(before) if before else waiter
+            before = self._by_queue[index]
+            who = before[0].mine if before else waiter
             batch = await queue._session.run(queue._operations.pop, 1, self._visibility, who)
-            same = markers == queue._operations.markers
-            self._by_queue[index] = watches_after(batch, before if same else ())
+            self._by_queue[index] = watches_after(batch, before)
             self._failed = batch.failed if not batch.tasks else None
             if not self._failed:
                 self._found = next(((queue, task) for task in queue._readable(batch)), None)
@@ -127,19 +120,18 @@ class _Round(Generic[P]):
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """The markers of all queues, as far as their partitions are known."""
-        return tuple(marker for queue in self._queues for marker in queue._operations.markers)
+        """The markers of all queues."""
+        return tuple(queue._operations.marker for queue in self._queues)
 
     @property
     def watches(self) -> list[Watch]:
-        """The watches of all queues, one for each marker, if none had a task."""
+        """The watches of all queues, if none had a task."""
         return [watch for watches in self._by_queue for watch in watches]
 
     @property
     def owed(self) -> list[Marker]:
         """The wake-ups to pass on when the caller stops waiting."""
-        counts = [len(queue._operations.markers) for queue in self._queues]
-        return owned_of_queues(self._by_queue, counts)
+        return owned_of_queues(self._by_queue)
 
     def result(self) -> tuple[AsyncDPQ[P], Task[P]] | None:
         """Return the queue and its task, or None.

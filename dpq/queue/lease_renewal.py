@@ -141,10 +141,10 @@ class Leases:
         now = time.monotonic()
         return {key: lease for key, lease in self._kept() if lease.due - lease.seconds / 6 <= now}
 
-    def cancel(self, tokens: Sequence[int], of: Callable[[str], bool]) -> None:
-        """Take in that tasks were cancelled: those of these tokens whose ids `of` accepts."""
+    def cancel(self, tokens: Sequence[int]) -> None:
+        """Take in that the tasks of these tokens were cancelled."""
         for key, lease in list(self._held.items()) if tokens else ():
-            if key[1] in tokens and of(key[0]):
+            if key[1] in tokens:
                 self._lose(key, lease, cancelled=True)
 
     def _extended(self, leases: dict[Key, Lease], kept: Sequence[bool | None]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from dpq.model.task import Task
 from dpq.queue.lease_renewal import Key, Lease, Leases, wanted
-from dpq.transport.cluster import passed_on
 
 Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool | None]]]
 """A coroutine function that extends leases by their seconds. It returns
@@ -55,12 +54,7 @@ class AsyncKeeper(Leases):
     async def _run(self, news: asyncio.Event) -> None:
         try:
             while self._kept():
-                try:
-                    await self._beat_once(news)
-                except BaseException as error:  # a signal handler has raised this, not the call
-                    if not passed_on(error):
-                        raise
-                    log.warning("interrupted while extending leases, next try soon", exc_info=True)
+                await self._beat_once(news)
         finally:
             self.wake_at = float("inf")  # the next lease starts another task
 

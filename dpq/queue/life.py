@@ -53,27 +53,15 @@ class QueueLife(QueueBase[P]):
             self._operations,
             durability=self.durability,
             queue_name=self.queue_name,
-            agreed=self._watch_all,
         )
         self._leases = Keeper(self._extend_many, self.queue_name)
-        self._waiters = Waiters(connections.nodes, self._operations.markers)
+        self._waiters = Waiters(connections.nodes, [self._operations.marker])
         self._several: dict[tuple[str, ...], Waiters] = {}  # of several queues, by markers
         self._sleep = sleep
-        self._listener = Listener(connections.nodes, self._operations.markers[0])
-        self._ends = Listener(
-            connections.nodes, self._operations.markers[0], f"{{{self.queue_name}}}"
-        )
+        self._listener = Listener(connections.nodes, self._operations.marker)
+        self._ends = Listener(connections.nodes, self._operations.marker, f"{{{self.queue_name}}}")
         if self._described.named:
             self._session.open()
-
-    def _watch_all(self) -> None:
-        """Block on the markers of all partitions, once their number is known."""
-        from dpq.transport.waiter import Waiters
-
-        markers = self._operations.markers
-        if len(markers) != len(self._waiters.markers):
-            self._waiters.close()
-            self._waiters = Waiters(self._session.connections.nodes, markers)
 
     def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
         """Return the waiters on the markers of several queues, kept for the next call."""

@@ -65,16 +65,13 @@ class AsyncQueueLife(QueueBase[P]):
             self._operations,
             durability=self.durability,
             queue_name=self.queue_name,
-            agreed=self._watch_all,
         )
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
-        self._waiters = AsyncWaiters(connections, self._operations.markers)
+        self._waiters = AsyncWaiters(connections, [self._operations.marker])
         self._several: dict[tuple[str, ...], AsyncWaiters] = {}  # of several queues, by markers
         self._sleep = sleep
-        self._listener = AsyncListener(connections, self._operations.markers[0])
-        self._ends = AsyncListener(
-            connections, self._operations.markers[0], f"{{{self.queue_name}}}"
-        )
+        self._listener = AsyncListener(connections, self._operations.marker)
+        self._ends = AsyncListener(connections, self._operations.marker, f"{{{self.queue_name}}}")
         self._background: set[asyncio.Task[Any]] = set()
 
     @property
@@ -93,15 +90,6 @@ class AsyncQueueLife(QueueBase[P]):
             self._start()
             self._own_session.checked = session.checked
         return self._own_session
-
-    async def _watch_all(self) -> None:
-        """Block on the markers of all partitions, once their number is known."""
-        from dpq.transport.waiter_async import AsyncWaiters
-
-        markers = self._operations.markers
-        if len(markers) != len(self._waiters.markers):
-            await self._waiters.aclose()
-            self._waiters = AsyncWaiters(self._own_session.connections, markers)
 
     def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
         """Return the waiters on the markers of several queues, kept for the next call."""

@@ -15,11 +15,11 @@ from redis import BlockingConnectionPool, ConnectionPool, Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
 
 from dpq.model.validation import one_line
 from dpq.model.verdict import SILENT
 from dpq.transport.ahead import AheadSession
-from dpq.transport.cluster import HeedfulRetry
 from dpq.transport.connections import Connections
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def looking_client(client: Any) -> Any:
         if client not in _clients:
             settings = dict(pool.connection_kwargs)
             timeout = min(settings.get("socket_timeout") or LOOK_SECONDS, LOOK_SECONDS)
-            settings |= {"socket_timeout": timeout, "retry": HeedfulRetry(NoBackoff(), 0)}
+            settings |= {"socket_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
             if "maint_notifications_config" in settings:  # it would lengthen the timeout
                 settings["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
             kind = pool.connection_class

@@ -16,7 +16,6 @@ from redis.exceptions import RedisError
 from dpq.model.budget import Budget, read_answer
 from dpq.model.cost import write_spent
 from dpq.model.errors import DPQError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.log_fields import fields
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
@@ -156,7 +155,6 @@ class AsyncPermit:
         try:
             yield
         except (DPQError, RedisError) as error:
-            raise_interruption(error)
             queue, host = self._queue.queue_name, self._caller.request.host
             log.warning(
                 "%s: cannot %s of group %r%s: %s",

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from dpq.model.budget import Budget
     from dpq.model.drain import Drain
     from dpq.model.filter import Filter
-    from dpq.model.forecast import Forecast
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
     from dpq.model.limits import Adaptive, RateLimit, Reserve
@@ -192,9 +191,7 @@ class DPQ(QueueLife[P]):
             delay: Seconds, or a timedelta, until the task is ready: 0 to 315 360 000 (10 years).
             group: The name under which tasks share a limit: 1 to 200 bytes.
             key: A name that makes the task unique while it is stored, dead included: 1 to 200
-                bytes. In a partitioned queue a key is unique within its group, or among tasks
-                without a group. Whether two groups may use the same key depends on their
-                partitions (docs/scaling.md).
+                bytes.
             on_duplicate: What to do if another task has the key. `keep` leaves that task as it is.
                 `update` changes its payload, priority and delay (of a running task, not the delay).
                 `raise_priority` gives it the better of both priorities. `rerun` runs it once more
@@ -308,9 +305,7 @@ class DPQ(QueueLife[P]):
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 125 in a round trip.
 
-        The server adds all tasks of a batch, or none. In a partitioned queue this holds for each
-        partition; the batches of several partitions travel together. The errors are those of
-        `push`.
+        The server adds all tasks of a batch, or none. The errors are those of `push`.
 
         Returns:
             The ids, in the order given.
@@ -376,7 +371,7 @@ class DPQ(QueueLife[P]):
     ) -> list[Task[P]]:
         """Take up to `max_tasks` (1 to 1000) of the best ready tasks, and lease them.
 
-        A call takes up to 4 MiB of payloads, but at least one task of each partition it takes from.
+        A call takes up to 4 MiB of payloads, but at least one task.
         A round trip brings up to 125 tasks; other consumers may pop in between. `timeout` and
         `visibility` are those of `pop`; the call waits for the first task only.
         """
@@ -399,7 +394,7 @@ class DPQ(QueueLife[P]):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = self._session.run(self._operations.pop, most, visibility, who)
-        if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
+        if timeout == 0 or batch.failed or batch.tasks:
             return self._readable(batch)
         return self._wait_and_take(most, timeout, visibility, sleep, batch)
 
@@ -412,25 +407,18 @@ class DPQ(QueueLife[P]):
         batch: Batch[P],
     ) -> list[Task[P]]:
         """Wait for tasks, after a first look that has found none."""
-        from dpq.transport.watches import owned_markers, waiter_argument, watches_after
+        from dpq.transport.watches import owned_markers, watches_after
 
         until = math.inf if timeout is None else time.monotonic() + timeout
-        while True:
-            waiters = self._waiters
-            with waiters.take() as waiter:
-                watches = watches_after(batch)
-                while not batch.tasks and sleep(waiter, watches, until):
-                    batch = self._look_again(most, visibility, waiter_argument(watches))
-                    if self._waiters is not waiters:  # the queue now exists, and has partitions
-                        watches = []
-                        break
-                    if batch.failed:
-                        break
-                    watches = watches_after(batch, watches)
-                waiter.withdraw(owned_markers(watches))
-            if self._waiters is waiters or batch.failed:
-                return self._readable(batch)
-            waiters.close()  # the queue has other markers now
+        with self._waiters.take() as waiter:
+            watches = watches_after(batch)
+            while not batch.tasks and sleep(waiter, watches, until):
+                batch = self._look_again(most, visibility, watches[0].mine)
+                if batch.failed:
+                    break
+                watches = watches_after(batch, watches)
+            waiter.withdraw(owned_markers(watches))
+        return self._readable(batch)
 
     def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
@@ -839,8 +827,7 @@ class DPQ(QueueLife[P]):
     def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
         """Look at one task. A dead task is a `DeadTask`; an unreadable payload is its stored text.
 
-        `errors` has its last 8 errors. Name the task by its id or its key. In a partitioned queue a
-        key may name a task in each group: then the call returns one of them.
+        `errors` has its last 8 errors. Name the task by its id or its key.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id or key.
@@ -892,15 +879,13 @@ class DPQ(QueueLife[P]):
         timedelta. If the task is running, its priority and cost can change; they hold when it comes
         back.
 
-        Name the task by its id or its key. In a partitioned queue a key may name a task in each
-        group: then the call changes all of them. Of a recurring task `delay` moves the next run;
+        Name the task by its id or its key. Of a recurring task `delay` moves the next run;
         the times of `every` then count from there.
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
             ConfigurationError: An argument is out of its bounds, the queue has another format, or a
-                delay was given for a running task. (If a key names several tasks, the others are
-                changed; the error says so.)
+                delay was given for a running task.
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
@@ -930,8 +915,7 @@ class DPQ(QueueLife[P]):
     def forget(self, key: str) -> bool:
         """Free a seen key (`unique_for`), so that the next push with it adds a task again.
 
-        In a partitioned queue it is freed in each of them. A key that a stored task has is not
-        freed: `cancel` that task.
+        A key that a stored task has is not freed: `cancel` that task.
 
         Returns:
             True if it was a seen key. Else nothing has changed.
@@ -970,7 +954,7 @@ class DPQ(QueueLife[P]):
                 counts from the end of the batch.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or the queue has partitions.
+            ConfigurationError: An argument is out of its bounds.
             PayloadError: The payload of `on_finish` does not fit.
         """
         return self._session.run(self._operations.seal_batch, name, on_finish)
@@ -1154,9 +1138,7 @@ class DPQ(QueueLife[P]):
 
         importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
         is_new = self._session.run(importing.begin)
-        self._session.open()
-        if is_new or self.partitions > 1:
-            self._session.open(create=True)  # all partitions, once their number is known
+        self._session.open(create=is_new)
         self._session.run(importing.start)
         for batch in importing.batches():
             self._session.run(importing.add, batch)
@@ -1197,7 +1179,7 @@ class DPQ(QueueLife[P]):
 
         Args:
             max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0 for no
-                bound. In a partitioned queue it counts for each partition.
+                bound.
             max_waiting: The most tasks of each group that are due and that no consumer has, 1 to
                 10^9; 0 for no bound. Tasks without a group do not count.
             when_full: For a group that is full: `"refuse"` (a new queue) raises `QueueFullError`;
@@ -1257,8 +1239,7 @@ class DPQ(QueueLife[P]):
                 granted. Give names, never secrets.
             weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
                 `fairness="round_robin"`, or the units that it spends where others spend one, with
-                `"units"`; alone or with a rate. None is 1. Not for the queue. In a
-                partitioned queue it is 1 or more.
+                `"units"`; alone or with a rate. None is 1. Not for the queue.
             reset: Forget what was granted and counted in its windows and quotas, the learned rate,
                 slack and estimates, and what the host has said is left. A closing stays:
                 `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
@@ -1270,8 +1251,7 @@ class DPQ(QueueLife[P]):
                 `"*"`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, the queue has another format, or
-                the limit is for a whole queue that has partitions. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, the queue has another format. Nothing changed.
 
         Source: docs/design.md, "Limits".
         """
@@ -1473,33 +1453,6 @@ class DPQ(QueueLife[P]):
         """
         return self._session.run(self._operations.why, task_id)
 
-    def forecast(self, n: int = 50, *, run: float | None = None) -> list[Forecast]:
-        """Foresee the next tasks that start, each with its moment, as limits stand now.
-
-        It assumes that a consumer waits at every moment, that nothing is pushed, and that no task
-        fails or meets a 429. It reads at most n + 20 heads, delayed tasks and closed groups, and
-        700 waiting tasks; `Forecast.exact` is False where more may come between. It is also False
-        after an assumed end of a task, in later periods of a quota, where an estimate stands for
-        units that a task does not name, and for groups with a weight: these are computed about.
-        Callers of `acquire` that are yet to come are left out.
-
-        Args:
-            n: The most tasks, 1 to 200.
-            run: Seconds that each task is assumed to run, 0 to 10 years; it matters where a
-                `concurrency` or a probe holds others back. None: until its lease would end. Tasks
-                that run already end with their leases.
-
-        Returns:
-            Tasks in the order of their starts. Those that never start as it stands (a pause until
-            `resume`) are left out.
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds.
-
-        Source: docs/design.md, "Forecast".
-        """
-        return self._session.run(self._operations.forecast, n, run)
-
     def drain(self, *, over: float | None = None) -> Drain:
         """Say when all tasks that are due now will have started.
 
@@ -1513,8 +1466,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Forecast".
         """
-        from dpq.model.drain import MAX_OVER_SECONDS
-        from dpq.model.draining import drain_of, point_of
+        from dpq.model.drain import MAX_OVER_SECONDS, drain_of, point_of
         from dpq.model.pace import pace_of
 
         if over is None:
@@ -1522,8 +1474,8 @@ class DPQ(QueueLife[P]):
         number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
         before = self._session.run(self._operations.drain_look)
         pause(over)
-        looks = self._session.run(self._operations.drain_look)
-        return drain_of(looks, pace_of([point_of(before), point_of(looks)], patience=0))
+        look = self._session.run(self._operations.drain_look)
+        return drain_of(look, pace_of([point_of(before), point_of(look)], patience=0))
 
     def history(self, seconds: float = 3600) -> list[Slot]:
         """Return what the queue counted and held, minute by minute, the oldest first.
@@ -1674,8 +1626,7 @@ class DPQ(QueueLife[P]):
 
         No task is lost. A task without its record or its payload becomes a dead letter, with the
         reason `bad record` or `payload missing`. A task that is in no set is due again. Keys of
-        another type are removed. The key of the settings also holds the number of partitions: it is
-        removed only if this client knows that number, so name `partitions`. Safe to call twice, and
+        another type are removed. Safe to call twice, and
         from several processes at once. If the reply of a repair is lost, the repair is done all the
         same; the next one names less.
 

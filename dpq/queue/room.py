@@ -31,7 +31,7 @@ def push_in_time(queue: Any, push: Push[Any], timeout: float | None) -> str:
         try:
             while True:
                 try:
-                    return str(session.run(operations.push, push, home=producer.partition))
+                    return str(session.run(operations.push, push))
                 except QueueFullError as full:
                     producer.refused(full, time.monotonic())
                 listener.subscribe()
@@ -44,4 +44,4 @@ def push_in_time(queue: Any, push: Push[Any], timeout: float | None) -> str:
         finally:
             if producer.place:  # the next producer gets the room that this one leaves
                 with suppress(DPQError, RedisError):
-                    queue._finish(session.run, operations.leave_line, producer)
+                    queue._finish(session.run, operations.await_room, producer, leave=True)

@@ -30,7 +30,7 @@ async def push_in_time_async(queue: Any, push: Push[Any], timeout: float | None)
         try:
             while True:
                 try:
-                    return str(await session.run(operations.push, push, home=producer.partition))
+                    return str(await session.run(operations.push, push))
                 except QueueFullError as full:
                     producer.refused(full, time.monotonic())
                 await listener.subscribe()
@@ -43,4 +43,4 @@ async def push_in_time_async(queue: Any, push: Push[Any], timeout: float | None)
         finally:
             if producer.place:  # the next producer gets the room that this one leaves
                 with suppress(DPQError, RedisError):
-                    await queue._finish(session.run, operations.leave_line, producer)
+                    await queue._finish(session.run, operations.await_room, producer, leave=True)

@@ -14,7 +14,6 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, get_args
 from redis.exceptions import RedisError
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, UNKNOWN_MEMBER, PermitRequest
 from dpq.model.pools import member_name
@@ -221,7 +220,6 @@ class Outage:
         Raises:
             RedisError: The error, if requests do not pass, or if the Redis user has no right.
         """
-        raise_interruption(error)
         if not self._passes or forbidden(error):
             raise error
         self._ask_at = time.monotonic() + ASK_LIMITER_SECONDS

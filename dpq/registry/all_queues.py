@@ -19,7 +19,7 @@ from dpq.protocol.keys import REGISTRY, key_of
 from dpq.queue.base import operations_named
 from dpq.queue.inside import session_of
 from dpq.registry.names import absent
-from dpq.transport.cluster import ask, reachable, unspoiled
+from dpq.transport.cluster import ask, reachable
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
 from dpq.transport.session import Session, save_points
@@ -46,7 +46,7 @@ def inspect_server(queue: "DPQ[Any]") -> tuple[list[Problem], list[str]]:
         session_of(queue).connections.aimed(key_of(queue.queue_name, "conf")),
     )
     try:
-        with unspoiled(redis), reachable():
+        with reachable():
             info = redis.info(**here)
     except ResponseError:
         return [], ["+info", "+config|get"]

@@ -32,22 +32,21 @@ def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
 
 def absent(name: str) -> Steps[bool]:
     """Return True if nothing of a queue is stored."""
-    makes = CommandMaker(name, name, None)
+    makes = CommandMaker(name)
     found: int = yield makes._command("absent", [], same)
     return bool(found)
 
 
 def glance(queues: Sequence[QueueOperations[Any]], *, names: bool) -> Steps[Glance]:
-    """Read the next moments of all partitions of queues that one server holds.
+    """Read the next moments of queues that one server holds.
 
     Args:
         queues: The queues, which are opened; at least one without `names`.
         names: Count the names of the list, too.
     """
-    confs = [(conf, len(queue.confs)) for queue in queues for conf in queue.confs]
-    first = REGISTRY if names else confs[0][0]
-    keys = (first, *(conf for conf, _ in confs))
-    args = ["", *(str(count) for _, count in confs)]
+    confs = [queue.conf for queue in queues]
+    keys = (REGISTRY if names else confs[0], *confs)
+    args = ["", *("1" for _ in confs)]
     result: Glance = yield Command(script("glance"), keys, args, read_glance)
     return result
 
@@ -71,7 +70,7 @@ class Sieve:
         """Return True if anything of a queue is stored; else remove its name from the list."""
         if not (yield from absent(name)):
             return True
-        makes = CommandMaker(name, name, None)
+        makes = CommandMaker(name)
         if not self.may_remove:
             return False
         try:

@@ -8,9 +8,8 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.protocol.command import Command
-from dpq.transport.cluster import MISSING, Node
+from dpq.transport.cluster import MISSING, Node, refused
 from dpq.transport.connections import Connections
-from dpq.transport.resending import resendable
 
 
 class DaemonConnections(Connections):
@@ -31,12 +30,12 @@ class DaemonConnections(Connections):
         self._away = {}
         return super().begin(commands)
 
-    def resend(self, command: Command[Any], reply: Any) -> Any:
-        """Send a command again, as `Connections.resend` does."""
+    def _again(self, command: Command[Any], reply: Any) -> Any:
+        """Send a command again, as `Connections._again` does."""
         if isinstance(reply, NoScriptError):
             self._on_noscript()
             reply = MISSING  # the server knows the script now
-        elif not resendable(reply):
+        elif reply is not MISSING and not refused(reply):
             return reply
         try:
             node = self.nodes.of(command.keys[0])
@@ -44,7 +43,7 @@ class DaemonConnections(Connections):
             return error
         if node in self._away:
             return self._away[node]
-        reply = super().resend(command, reply)
+        reply = super()._again(command, reply)
         if isinstance(reply, RedisConnectionError | RedisTimeoutError):
             self._away[node] = reply
         return reply

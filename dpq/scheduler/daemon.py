@@ -250,8 +250,8 @@ class Scheduler:
         self._stopping = True
 
     def _listen(self) -> None:
-        """Block on the markers of the queues, with the partitions that the steps have found."""
-        heard = tuple(queue.partitions for queue in self._upkeep.queues.values())
+        """Block on the markers of the queues."""
+        heard = tuple(self._upkeep.queues)
         now = time.monotonic()
         again = [key for key, until in self._deaf.items() if until <= now]
         if self._waiter and heard == self._heard and not again:
@@ -259,7 +259,7 @@ class Scheduler:
         for key in again:
             del self._deaf[key]
         self._heard = heard
-        ticks = [(tick, name) for name, q in self._upkeep.queues.items() for tick in q.ticks]
+        ticks = [(q.tick, name) for name, q in self._upkeep.queues.items()]
         owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
         owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
         if self._waiter:  # it may have removed a marker

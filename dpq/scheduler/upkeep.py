@@ -237,11 +237,11 @@ class Upkeep:
         waits = iter(result.waits)
         for queue in queues:
             name = queue.description.name
-            found = [next(waits) for _ in queue.partitions]
-            if UNKNOWN in found:
+            ms = next(waits)
+            if ms == UNKNOWN:
                 self.moments.hurry(name, now)
             elif self.moments[name] > now:
-                first = min((now + ms / 1000 for ms in found if ms >= 0), default=math.inf)
+                first = now + ms / 1000 if ms >= 0 else math.inf
                 self.moments[name] = min(first, self._step_by.get(name, now))
 
     def _step_instead(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError, ResponseError
 
-from dpq import DPQ, DPQError, Event, Forecast, LimitState
+from dpq import DPQ, DPQError, Event, LimitState
 from dpq.model.drain import Drain
 from dpq.model.pace import Pace
 from dpq.queue.inside import session_of
@@ -38,14 +38,12 @@ class Details(NamedTuple):
         name: The name of the queue.
         drain: The time when all due tasks will have begun.
         closed: Closed groups, the first to open.
-        coming: The next tasks that start, each with its moment.
         events: Its last events, the newest first.
     """
 
     name: str
     drain: Drain
     closed: list[LimitState]
-    coming: list[Forecast]
     events: list[Event]
 
 
@@ -154,8 +152,7 @@ class Reader:
         if watch is None:
             return None
         run, closed = session_of(watch.queue).run, list[LimitState]()
-        if groups := run(watch.browser.groups, "closed", most=CLOSED_SHOWN):
+        if groups := run(watch.browser.groups_by, "closed", most=CLOSED_SHOWN):
             closed = run(watch.browser.states, groups).states[2:]
-        coming = watch.queue.forecast(NEXT_SHOWN)
         events = watch.events()[: -EVENTS_SHOWN - 1 : -1]
-        return Details(name, watch.drain(pace), closed, coming, events)
+        return Details(name, watch.drain(pace), closed, events)

@@ -94,7 +94,6 @@ def told_of(details: Details, verdict: Verdict | None, now_ms: float) -> str:
         f"opens {words.opens(each, now_ms)}"
         for each in details.closed[:3]
     ]
-    said += [f"next: {words.coming(task, now_ms)}" for task in details.coming[:3]]
     return "\n".join(said)
 
 
@@ -310,7 +309,7 @@ class Queue(_Screen):
     #line.bad { background: $error; color: $text; }
     #title { text-style: bold; padding: 0 1; }
     .part { padding: 0 1; margin-top: 1; height: auto; }
-    #coming, #events { text-wrap: nowrap; text-overflow: ellipsis; }
+    #events { text-wrap: nowrap; text-overflow: ellipsis; }
     #backlog { height: 3; margin: 1 1 0 1; }
     #groups { height: auto; max-height: 12; margin: 1 1 0 1; }
     """
@@ -338,7 +337,6 @@ class Queue(_Screen):
                 table.add_column(title, width=width)
             table.add_column("waiting", width=7)
             yield table
-            yield Static(id="coming", classes="part")
             yield Static(id="workers", classes="part")
             yield Static(id="events", classes="part")
         yield Footer(show_command_palette=False)
@@ -381,10 +379,8 @@ class Queue(_Screen):
         if details:
             self._part("drain", f"drain: {say_drain(details.drain)}")
             self._show_groups(details, now)
-            coming = [words.coming(task, now) for task in details.coming]
             events = [words.happened(event, now) for event in details.events]
             self._part("events", "\n".join(["happened:", *events]) if events else "")
-            self._part("coming", "\n".join(["next:", *coming]) if coming else "nothing comes next")
 
     def _part(self, name: str, text: str) -> None:
         self.query_one(f"#{name}", Static).update(Text(text, no_wrap=True, overflow="ellipsis"))

@@ -39,7 +39,6 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-from dpq.model.interrupts import raise_interruption
 from dpq.model.masking import mask
 from dpq.transport.cluster import reachable
 from dpq.transport.url import (
@@ -167,7 +166,6 @@ class _Asked(Redis):
         try:
             return super().sentinel_masters()
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise_interruption(error)
             raise SentinelFault(str(error)) from error
 
 

@@ -9,13 +9,12 @@ from redis import asyncio as aioredis
 from redis.asyncio import connection as aio
 from redis.asyncio import sentinel as aio_sentinel
 from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.interrupts import raise_interruption
-from dpq.transport.cluster import HeedfulAsyncRetry
 from dpq.transport.connect import SentinelFault, address_of, no_master, open_as, sentinel_of
 from dpq.transport.url import (
     BACKOFF_BASE_S,
@@ -67,9 +66,7 @@ def _client(url: str, label: str) -> Any:
     with explained(label):
         parsed = read_url(url)
         kind = _BOUNDED[parsed.connection_class]
-        retry = HeedfulAsyncRetry(
-            ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES
-        )
+        retry = Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES)
         parsed.settings["retry"] = retry
         for settings in parsed.of_connections():
             kind(**settings)
@@ -106,7 +103,6 @@ class _Asked(aioredis.Redis):
         try:
             return await super().sentinel_masters()
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise_interruption(error)
             raise SentinelFault(str(error)) from error
 
 
@@ -154,8 +150,7 @@ class _Bounded(aio.AbstractConnection):
         try:
             async with asyncio.timeout(give_up):
                 await connecting
-        except TimeoutError as error:
-            raise_interruption(error)
+        except TimeoutError:
             await self.disconnect(nowait=True)  # the handshake may have begun
             raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
 

@@ -26,7 +26,6 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
-from dpq.model.interrupts import raise_interruption
 from dpq.transport.cluster import Nodes
 from dpq.transport.waiter import connection_to
 
@@ -151,7 +150,6 @@ class Listener:
                 with self._reading:
                     self._begin()
             except RedisError as error:
-                raise_interruption(error)
                 self._lost(refused=isinstance(error, ResponseError))
                 return False
             except BaseException:
@@ -192,8 +190,7 @@ class Listener:
                 if self._connection.can_read(timeout=left):
                     reply = self._connection.read_response(disable_decoding=True)
                     self._call(reply[2].decode())
-        except RedisError as error:
-            raise_interruption(error)
+        except RedisError:
             self._lost()
         except BaseException:
             self._lost()  # the reading may have stopped within a message

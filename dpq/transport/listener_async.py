@@ -9,8 +9,6 @@ from typing import Any
 from redis.asyncio.retry import Retry
 from redis.exceptions import RedisError, ResponseError
 
-from dpq.model.interrupts import raise_interruption
-from dpq.transport.cluster import writing
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.listener import PREFIX, Subscription
 from dpq.transport.waiter import REPLY_TIMEOUT, connection_to
@@ -70,7 +68,6 @@ class AsyncListener:
                 async with asyncio.timeout(REPLY_TIMEOUT):
                     await self._begin()
             except (RedisError, OSError) as error:
-                raise_interruption(error)
                 await self._lost(refused=isinstance(error, ResponseError))
                 return False
             self._subscription.begun()
@@ -82,8 +79,7 @@ class AsyncListener:
         _, self._connection = connection_to(self._nodes, self._key, Retry)
         await self._connection.connect()
         self._connection.socket_timeout = None  # see `_SharedConnection._read_one`
-        with writing():
-            await self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
+        await self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
         await self._connection.read_response(disable_decoding=True)
 
     async def wait(self, ear: asyncio.Event, seconds: float) -> None:
@@ -100,8 +96,7 @@ class AsyncListener:
                 called = reply[2].decode()
                 for ear in (*self._ears.get(called, ()), *self._ears.get("", ())):
                     ear.set()
-        except (RedisError, OSError) as error:
-            raise_interruption(error)
+        except (RedisError, OSError):
             await self._lost()
 
     async def _lost(self, *, refused: bool = False) -> None:

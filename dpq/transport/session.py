@@ -21,7 +21,7 @@ from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.protocol.command import Command, Operation, Steps, together
 from dpq.protocol.durability import Durability
 from dpq.protocol.keys import key_of
-from dpq.transport.cluster import reachable, unspoiled
+from dpq.transport.cluster import reachable
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import asks_for_save, unreachable, warn
 from dpq.transport.shared import Shared
@@ -46,10 +46,6 @@ class Openable(Protocol):
     """
 
     settings: dict[str, str] | None
-
-    @property
-    def partitions(self) -> Sequence[object]:
-        """The partitions; another object once the queue is known, or forgotten."""
 
     def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
         """Read the settings of the queue; with `create`, create it."""
@@ -145,8 +141,7 @@ class Session:
             RedisError: The server cannot be reached.
         """
         try:
-            with unspoiled(self.client):
-                self._look_at_server()
+            self._look_at_server()
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
         except ResponseError:
@@ -181,12 +176,10 @@ class QueueSession(Session, Generic[Q]):
         *,
         durability: Durability,
         queue_name: str,
-        agreed: Callable[[], None],
     ) -> None:
-        """Begin a session; it calls `agreed` each time it has opened the queue."""
+        """Begin a session; nothing is sent yet."""
         super().__init__(client, connections, durability=durability, queue_name=queue_name)
         self.operations = operations
-        self._agreed = agreed
         self._opening = Shared(self.open)
         self._creating = Shared(partial(self.open, create=True))
 
@@ -203,7 +196,6 @@ class QueueSession(Session, Generic[Q]):
     ) -> T:
         """Run an operation as `run` does; call `first` once its arguments are checked."""
         queue = self.operations
-        partitions = queue.partitions
         operation = Operation(verb(*args, **named))
         commands = operation.begin()
         if first is not None:
@@ -212,9 +204,6 @@ class QueueSession(Session, Generic[Q]):
             self.require_open()
         if queue.settings is None:
             self.ready(create=makes_queue(commands))
-        if queue.partitions is not partitions:  # the queue was opened, and has several partitions
-            operation = Operation(verb(*args, **named))
-            commands = operation.begin()
         try:
             return self._finish(operation, commands)
         except TaskNotFoundError as error:
@@ -233,7 +222,6 @@ class QueueSession(Session, Generic[Q]):
         """
         if self.operations.settings is None:
             self.operations.agree((yield from self.operations.open()))
-            self._agreed()
         return (yield from verb())
 
     def ready(self, *, create: bool = False) -> None:
@@ -246,7 +234,6 @@ class QueueSession(Session, Generic[Q]):
         if not self.checked:
             self.check_server()
         self.operations.agree(self.send(self.operations.open(create=create)))
-        self._agreed()
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:

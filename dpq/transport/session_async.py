@@ -20,7 +20,7 @@ from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.protocol.command import Command, Operation, Steps, together
 from dpq.protocol.durability import Durability
 from dpq.protocol.keys import key_of
-from dpq.transport.cluster import reachable, unspoiled_async
+from dpq.transport.cluster import reachable
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.server_check import asks_for_save, unreachable, warn
 from dpq.transport.shared_async import Shared
@@ -45,10 +45,6 @@ class Openable(Protocol):
     """
 
     settings: dict[str, str] | None
-
-    @property
-    def partitions(self) -> Sequence[object]:
-        """The partitions; another object once the queue is known, or forgotten."""
 
     def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
         """Read the settings of the queue; with `create`, create it."""
@@ -144,8 +140,7 @@ class AsyncSession:
             RedisError: The server cannot be reached.
         """
         try:
-            async with unspoiled_async(self.client):
-                await self._look_at_server()
+            await self._look_at_server()
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
         except ResponseError:
@@ -180,12 +175,10 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         *,
         durability: Durability,
         queue_name: str,
-        agreed: Callable[[], Awaitable[None]],
     ) -> None:
-        """Begin a session; it calls `agreed` each time it has opened the queue."""
+        """Begin a session; nothing is sent yet."""
         super().__init__(client, connections, durability=durability, queue_name=queue_name)
         self.operations = operations
-        self._agreed = agreed
         self._opening = Shared(self.open)
         self._creating = Shared(partial(self.open, create=True))
 
@@ -202,7 +195,6 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
     ) -> T:
         """Run an operation as `run` does; call `first` once its arguments are checked."""
         queue = self.operations
-        partitions = queue.partitions
         operation = Operation(verb(*args, **named))
         commands = operation.begin()
         if first is not None:
@@ -211,9 +203,6 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
             self.require_open()
         if queue.settings is None:
             await self.ready(create=makes_queue(commands))
-        if queue.partitions is not partitions:  # the queue was opened, and has several partitions
-            operation = Operation(verb(*args, **named))
-            commands = operation.begin()
         try:
             return await self._finish(operation, commands)
         except TaskNotFoundError as error:
@@ -232,7 +221,6 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         """
         if self.operations.settings is None:
             self.operations.agree((yield from self.operations.open()))
-            self._agreed()
         return (yield from verb())
 
     async def ready(self, *, create: bool = False) -> None:
@@ -245,7 +233,6 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         if not self.checked:
             await self.check_server()
         self.operations.agree(await self.send(self.operations.open(create=create)))
-        await self._agreed()
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:

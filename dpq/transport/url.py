@@ -22,9 +22,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.interrupts import raise_interruption
 from dpq.model.masking import SCHEMES
-from dpq.transport.cluster import HeedfulRetry
 from dpq.transport.tls import check_certificates
 
 # For one address. The kernel repeats a lost SYN after 1 s, so one SYN may be lost.
@@ -53,7 +51,6 @@ def explained(label: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, AttributeError, RedisError) as error:
-        raise_interruption(error)
         # The cause may quote the password, so the text shows a cause only if this module wrote it.
         why = f" ({error})" if isinstance(error, ConfigurationError) else ""
         if isinstance(error, TypeError):
@@ -164,7 +161,7 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_timeout": reply_timeout,
         "health_check_interval": HEALTH_CHECK_S,
-        "retry": HeedfulRetry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
+        "retry": Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
         **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
         "decode_responses": False,
     }

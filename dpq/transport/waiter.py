@@ -26,11 +26,9 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from dpq.model.interrupts import raise_interruption
 from dpq.transport import watches
 from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.idle import Idle
-from dpq.transport.spin import can_read
 from dpq.transport.watches import Marker, Watch, time_left
 
 RECHECKS_OF_A_BLOCK = 3
@@ -102,8 +100,7 @@ class Waiter:
                     continue
                 if (reply := self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            raise_interruption(error)
+        except (RedisConnectionError, RedisTimeoutError):
             self._asked.lost()
             time.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
@@ -139,8 +136,7 @@ class Waiter:
             late += markers_maybe_lost(self.markers, self._blocks)
             for command in handing_on(self.markers, [*owned, *late]):
                 ask(self._nodes.client, *command)
-        except RedisError as error:  # no error here may cost a task that was popped
-            raise_interruption(error)
+        except RedisError:  # no error here may cost a task that was popped
             self.close()
 
     def close(self) -> None:
@@ -203,7 +199,7 @@ class _Block:
 
     def can_read(self, seconds: float) -> bool:
         """Wait for an answer, or for the end of the connection, at most so long."""
-        return can_read(self._connection, seconds)
+        return bool(self._connection.can_read(timeout=seconds))
 
     def file(self) -> Any:
         """Return the socket, for a selector."""
@@ -406,9 +402,8 @@ class Waiters:
         waiter = self._idle.take()
         try:
             yield waiter
-        except BaseException as error:
+        except BaseException:
             waiter.close()
-            raise_interruption(error)
             raise
         self._idle.kept.append(waiter)
 

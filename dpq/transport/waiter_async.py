@@ -16,8 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.interrupts import raise_interruption
-from dpq.transport.cluster import Node, writing
+from dpq.transport.cluster import Node
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.waiter import (
     ANSWERED_SECONDS,
@@ -66,8 +65,7 @@ class AsyncWaiter:
                 readings: dict[asyncio.Future[Any], _Block] = {}
                 for block in self._blocks:
                     self._asked = block
-                    with writing():
-                        reading = await block.begin(self._block_seconds(left))
+                    reading = await block.begin(self._block_seconds(left))
                     readings[reading] = block
                 _still_wanted()
                 at_most = patience(self._connections.nodes, self._blocks, left)
@@ -82,8 +80,7 @@ class AsyncWaiter:
                 self._asked = answered[0]
                 if (reply := await self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
-        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-            raise_interruption(error)
+        except (RedisConnectionError, RedisTimeoutError, OSError):
             await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
@@ -101,8 +98,7 @@ class AsyncWaiter:
             late += markers_maybe_lost(self.markers, self._blocks)
             for name, key, *args in handing_on(self.markers, [*owned, *late]):
                 await self._connections.execute(key, name, key, *args)
-        except (RedisError, OSError) as error:  # no error here may cost a task that was popped
-            raise_interruption(error)
+        except (RedisError, OSError):  # no error here may cost a task that was popped
             await self.aclose()
 
     async def aclose(self) -> None:
@@ -249,9 +245,8 @@ class AsyncWaiters:
             waiter = self._make()
         try:
             yield waiter
-        except BaseException as error:
+        except BaseException:
             await asyncio.shield(waiter.aclose())
-            raise_interruption(error)
             raise
         self._kept.append((loop, waiter))
 

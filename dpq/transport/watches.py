@@ -1,4 +1,4 @@
-"""The watches of a waiter: the time of its next look at each partition, and the markers it owns.
+"""The watches of a waiter: the time of its next look at each queue, and the markers it owns.
 
 `fetch_plan` and waits of a queue decide with them; `waiter` blocks at the server. A watch reads the
 clock, and does no other I/O.
@@ -29,7 +29,7 @@ class Marker(NamedTuple):
 
 
 class Watch:
-    """The state of a waiter for one partition that it found empty: when to look again, and why.
+    """The state of a waiter for a queue that it found empty: when to look again, and why.
 
     Args:
         now_ms: The server's clock at the look, ms.
@@ -88,37 +88,15 @@ def time_left(watches: Sequence[Watch], until: float) -> float:
 
 
 def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
-    """Make the watches of a waiter after a pop; keep those of partitions without a new look.
-
-    A partition that gave a task is not watched any more.
-    """
-    if batch.looks is None:
-        if batch.tasks:
-            return []
-        look = (batch.now_ms, batch.next_event_ms, batch.recheck_ms)
-        return [Watch(*look, first=not before)]
-    count = len(before) or 1 + max(batch.looks)
-    watches = [*before] or [Watch(0, None)] * count
-    for partition, look in batch.looks.items():
-        watches[partition] = Watch(*look, first=not before)
-    return watches
+    """Make the watch of a queue after a pop, as a list: empty if it gave a task."""
+    if batch.tasks:
+        return []
+    return [Watch(batch.now_ms, batch.next_event_ms, batch.recheck_ms, first=not before)]
 
 
 def begun(batch: Batch[Any]) -> bool:
     """Return True if a pop of a queue that did not exist before shows that it has begun."""
     return not (batch.tasks or batch.failed) and batch.recheck_ms is not None
-
-
-def waiter_argument(watches: Sequence[Watch]) -> str:
-    """Encode pop's `waiter` argument: per partition the watched moment, "" where it is not due.
-
-    If none is due, all partitions are asked.
-    """
-    now = time.monotonic()
-    due = [watch.look_at <= now for watch in watches]
-    if not any(due):
-        return " ".join(watch.mine for watch in watches)
-    return " ".join(watch.mine if look else "" for watch, look in zip(watches, due, strict=True))
 
 
 def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
@@ -128,14 +106,10 @@ def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
     return called + [Marker(number, moment) for number, moment in moments if moment is not None]
 
 
-def owned_of_queues(by_queue: Sequence[Sequence[Watch]], counts: Sequence[int]) -> list[Marker]:
-    """List the markers that the watches of several queues own; `counts` are those of all markers.
-
-    A queue may have no watches.
-    """
-    owned: list[Marker] = []
-    first = 0
-    for watches, count in zip(by_queue, counts, strict=True):
-        owned += (Marker(first + n, moment) for n, moment in owned_markers(watches))
-        first += count
-    return owned
+def owned_of_queues(by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
+    """List the markers that the watches of several queues own; a queue may have no watch."""
+    return [
+        Marker(number, moment)
+        for number, watches in enumerate(by_queue)
+        for _, moment in owned_markers(watches)
+    ]

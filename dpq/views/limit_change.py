@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError, Event
-from dpq.model.drain import Drain, DrainLook, Paper
-from dpq.model.draining import drain_of_scope, drain_of_short_tasks
+from dpq.model.drain import Drain, DrainLook, Paper, drain_of
 from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limit_words import limit_words
 from dpq.model.limits import EVERY_GROUP
@@ -108,10 +107,11 @@ def rules_before(event: Event) -> LimitRules | None:
     return LimitRules.read(event.before, event.group or None) if event.before else None
 
 
-def _side(text: str, group: str | None, every: str, looks: Sequence[DrainLook]) -> Side:
-    drain, soonest = drain_of_scope(looks, group), ""
+def _side(text: str, group: str | None, every: str, look: DrainLook) -> Side:
+    drain, soonest = drain_of(look, group=group), ""
     if drain.state == "unknown":  # it depends on how long tasks run
-        drain, soonest = drain_of_short_tasks(looks, group), " at the soonest"
+        short = look._replace(scopes=[scope._replace(busy=False) for scope in look.scopes])
+        drain, soonest = drain_of(short, group=group), " at the soonest"
     limit, whose = [] if text else ["no limit"], ""
     if not text and group not in (None, EVERY_GROUP):
         limit, text, group = ["no limit of its own"], every, EVERY_GROUP
@@ -126,7 +126,7 @@ def _side(text: str, group: str | None, every: str, looks: Sequence[DrainLook]) 
             limit += [whose + each for each in limit_words(rules, MAX_MEMBERS)]
             sentences = promises(rules)
     seconds = drain.seconds if drain.backlog and drain.seconds else 0.0
-    begun = looks[0].now + seconds * 1000 if 0 < seconds <= LONGEST else None
+    begun = look.now + seconds * 1000 if 0 < seconds <= LONGEST else None
     return Side(limit, sentences, _drain_text(drain, soonest), begun)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 from dpq import LimitState, MemberState, Quota, RateLimit
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_states import spent_quota
-from dpq.model.limits import most_granted
+from dpq.model.limits import last_to_open, most_granted
 from dpq.model.rates import span
-from dpq.model.windows import last_to_open
 from dpq.views.words import number
 
 

@@ -6,7 +6,7 @@ The dashboard's page and its JSON show the same. No I/O, no clock.
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from dpq import Drain, Event, Forecast, TaskState
+from dpq import Drain, Event, TaskState
 from dpq.model.rates import span
 from dpq.model.verdict_facts import UNATTENDED, VerdictState, busy_handlers, is_attended
 from dpq.operations.survey import Explained
@@ -92,7 +92,6 @@ def begun_ms(task: Any) -> float | None:
 def begins(
     task: Any,
     why: Explained,
-    coming: Sequence[Forecast],
     snapshot: Snapshot,
     drain: Drain | None,
 ) -> Begins:
@@ -101,7 +100,6 @@ def begins(
     Args:
         task: The task.
         why: Its place, and what its limits allow.
-        coming: The next tasks of the queue, as limits stand.
         snapshot: The consumers of the queue, and its rates.
         drain: When all due tasks will have begun; None if the task is near its turn.
     """
@@ -115,7 +113,7 @@ def begins(
         return Begins("unknown", None, None, why.sentence)
     if task.state is TaskState.DELAYED and task.visible_until is None:
         return Begins("unknown", None, None, why.sentence)
-    at, kind, because, before = _by_limits(task, why, coming, snapshot)
+    at, kind, because, before = _by_limits(task, why, snapshot)
     idle = _idle(snapshot)
     if idle:
         return Begins("unknown", at if at > why.now_ms else None, None, idle)
@@ -139,16 +137,8 @@ def begins(
     return Begins(kind, at, latest if latest and latest > at else None, because)
 
 
-def _by_limits(
-    task: Any, why: Explained, coming: Sequence[Forecast], snapshot: Snapshot
-) -> tuple[float, Kind, str, int]:
+def _by_limits(task: Any, why: Explained, snapshot: Snapshot) -> tuple[float, Kind, str, int]:
     """Return when limits let a task begin, how exactly, why then, and how many come before it."""
-    place = next((i for i, each in enumerate(coming) if each.id == task.id), None)
-    if place is not None:
-        found = coming[place]
-        at = found.starts_at.timestamp() * 1000
-        because = "" if found.because == "now" else found.because
-        return at, "exact" if found.exact else "about", because, place
     if task.state is TaskState.DELAYED:
         due = task.visible_until.timestamp() * 1000
         return due, "earliest", "it is due then, and others may come before it", 0

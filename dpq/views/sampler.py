@@ -15,9 +15,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq import DPQ, ConfigurationError, Event, known_queues
-from dpq.model.drain import Drain, DrainLook, Scope
-from dpq.model.draining import closed_longest, drain_of
+from dpq import DPQ, Event, known_queues
+from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
 from dpq.model.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.survey import Overview, Survey
@@ -145,7 +144,7 @@ class Watch:
         self.browser = Browser(operations_of(queue))
         self._clock = clock
         self._samples: list[Point] = []
-        self._looks: list[DrainLook] = []
+        self._look: DrainLook | None = None
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
         self.may_see_events = True
         self._events: deque[Event] = deque(maxlen=EVENTS)
@@ -206,9 +205,6 @@ class Watch:
         after = self._events[-1].id if self._events else ""
         try:
             self._events += self.queue.events(after, EVENTS)
-        except ConfigurationError:  # the number of partitions has changed
-            self._events.clear()
-            self._events += self.queue.events("", EVENTS)
         except ResponseError as error:
             if not forbidden(error):
                 raise
@@ -217,12 +213,12 @@ class Watch:
 
     def drain(self, pace: Pace) -> Drain:
         """Say when all due tasks will have begun: by the limits, and by the pace of a snapshot."""
-        self._looks = session_of(self.queue).run(operations_of(self.queue).drain_look)
-        return drain_of(self._looks, pace)
+        look = self._look = session_of(self.queue).run(operations_of(self.queue).drain_look)
+        return drain_of(look, pace)
 
     def closed_longest(self, most: int) -> list[Scope]:
         """Return the groups that a 429 or a user has closed, as `drain` has seen them last."""
-        return closed_longest(self._looks, most)
+        return closed_longest(self._look, most)
 
 
 def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 from cronsim import CronSim
 
-from dpq.model.interrupts import raise_interruption
 from dpq.model.rates import span
 
 _WEEKDAYS = re.compile("(?<!it's )on Monday through Friday$")
@@ -27,8 +26,7 @@ def say_schedule(every: float | None, cron: str | None) -> str:
     fields, _, timezone = cron.rpartition(" ")
     try:
         words = CronSim(fields, datetime(2000, 1, 1, tzinfo=UTC)).explain()
-    except Exception as error:  # another program has written it, or CronSim has no words
-        raise_interruption(error)
+    except Exception:  # another program has written it, or CronSim has no words
         return cron
     words = _WEEKDAYS.sub("every weekday", words)
     return f"{words[:1].lower()}{words[1:]} ({timezone})"

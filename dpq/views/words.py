@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 
-from dpq import BatchState, Event, Forecast, LimitState, Verdict
+from dpq import BatchState, Event, LimitState, Verdict
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import span
@@ -80,23 +80,6 @@ def opens(closed: LimitState, now_ms: float) -> str:
 def cut(name: str, most: int = 30) -> str:
     """Leave out the middle of a long name: hosts begin and end differently."""
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
-
-
-def held_text(task: Forecast) -> str:
-    """Say what holds a task until its start, beside its reason and its group."""
-    text = task.because.replace(f"group {task.group!r}: ", "its group: ", 1)
-    return "" if text == "now" else text.removesuffix(f": {task.reason}")
-
-
-def coming(task: Forecast, now_ms: float) -> str:
-    """Say when a task starts, and what holds it back until then; its payload may be cut."""
-    about = "" if task.exact else "~"
-    when = until(task.starts_at.timestamp() * 1000, now_ms)
-    group = f"  {cut(task.group, NARROW)}" if task.group else ""
-    held = held_text(task)
-    held = f"  ({task.reason if held == 'its group' else held})" if held else ""
-    payload = f"  {task.payload[:60]}" if task.payload else ""
-    return shown(f"{about + when:>9}  {task.priority:g}{group}{held}{payload}")
 
 
 def happened(event: Event, now_ms: float) -> str:

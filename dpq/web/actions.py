@@ -14,7 +14,6 @@ from typing import Any, Literal
 from redis.exceptions import RedisError
 
 from dpq import DPQ, ConfigurationError, DPQError, Filter
-from dpq.model.interrupts import FAULTS
 from dpq.operations import bulk
 from dpq.operations.bulk import Bulk
 from dpq.queue.inside import operations_of, session_of
@@ -156,7 +155,16 @@ class Jobs:
         def run() -> None:
             try:
                 work()
-            except (DPQError, RedisError, OSError, *FAULTS) as error:
+            except (
+                DPQError,
+                RedisError,
+                OSError,
+                ValueError,
+                LookupError,
+                TypeError,
+                AttributeError,
+                RuntimeError,
+            ) as error:
                 job.error, job.state = f"{type(error).__name__}: {error}", "failed"
 
         threading.Thread(target=run, name=f"dpq web {job.action}", daemon=True).start()

@@ -27,7 +27,7 @@ from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of, read_ba
 from dpq.web.render import plain
 from dpq.web.server_pages import Bound
 from dpq.web.site import Call, read_number, read_whole
-from dpq.web.task_pages import ALL, SUGGESTED, left_of, next_tasks, search, see, write_search
+from dpq.web.task_pages import ALL, SUGGESTED, left_of, search, see, write_search
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
 """The buckets of times, which are most of a slot: an answer has them if a request asks for them."""
@@ -66,7 +66,6 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "paused_until_ms": int(survey.paused_until) if survey.paused_until.isdecimal() else None,
         "closed_groups": survey.closed,
         "workers": len(snapshot.workers),
-        "partitions": survey.partitions,
         "live": survey.live,
         "max_tasks": survey.max_tasks or None,
         "max_waiting": survey.max_waiting or None,
@@ -162,15 +161,7 @@ def groups(call: Call) -> Response:
     """Suggest groups with waiting tasks whose names begin with a text."""
     begins = call.query.get("q", "").strip()
     way = "name" if begins else "largest"
-    return call.answer({"groups": call.shared("groups", way, begins, "", SUGGESTED)})
-
-
-def forecast(call: Call) -> Response:
-    """Foresee the next tasks that start, and when all due tasks will have begun."""
-    tasks = [plain(each) | {"priority": str(each.priority)} for each in next_tasks(call)]
-    if not call.site.guard.access.payloads:
-        tasks = [{name: v for name, v in each.items() if name != "payload"} for each in tasks]
-    return call.answer({"tasks": tasks, "drain": plain(call.site.drain(call.name))})
+    return call.answer({"groups": call.shared("groups_by", way, begins, "", SUGGESTED)})
 
 
 def history(call: Call) -> Response:

@@ -53,17 +53,17 @@ def group_names(call: Call) -> tuple[list[str], dict[str, Any] | None]:
         return names[:SCOPES], None if cursor == "0" else {"way": way, "behind": cursor}
     if way == "closed":
         start = max(0, whole_of(behind or "0"))
-        names = call.shared("groups", "closed", str(start), "", PAGE)
+        names = call.shared("groups_by", "closed", str(start), "", PAGE)
         return names, {"way": way, "behind": start + PAGE} if len(names) == PAGE else None
     if way == "name" or named:
-        names = call.shared("groups", "name", named, behind, PAGE)
+        names = call.shared("groups_by", "name", named, behind, PAGE)
         if named and not behind and named not in names:
             names = [named, *names][:PAGE]  # a group without waiting tasks is not in the list
         last = {"way": "name", "q": named, "behind": names[-1]} if len(names) == PAGE else None
         return names, last
-    names = call.shared("groups", "largest", "", "", PAGE)
+    names = call.shared("groups_by", "largest", "", "", PAGE)
     if way != "largest":  # the closed groups that open last, then the largest groups
-        last = call.shared("groups", "closed", str(1 - PAGE), "", PAGE - 1)
+        last = call.shared("groups_by", "closed", str(1 - PAGE), "", PAGE - 1)
         names = list(dict.fromkeys([*last, *names]))[:SCOPES]
     return names, None
 

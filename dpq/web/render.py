@@ -26,7 +26,7 @@ from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import held_text, number
 from dpq.views.workers import say_quiet
-from dpq.web.svg import day, draw, hour, lanes, life_line, spark
+from dpq.web.svg import day, draw, hour, life_line, spark
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would slow the browser down."""
@@ -233,7 +233,6 @@ def environment() -> Environment:
         "draw": draw,
         "day": day,
         "life_line": life_line,
-        "lanes": lanes,
         "hour": hour,
     }
     made.globals |= {

@@ -229,7 +229,7 @@ def all_schedules(call: Call) -> tuple[Schedules, Bound]:
     chosen = Filter(TaskState.DELAYED, recurring=True)
 
     def read(queue: QueueOperations[Any]) -> Steps[Found]:
-        return Browser(queue).search(chosen, (), PAGE, look)
+        return Browser(queue).search(chosen, None, PAGE, look)
 
     answers, bound = _ask(call, "recurring", read)
     found = [Scheduled(name, task) for name, page in answers.items() for task in page.tasks]

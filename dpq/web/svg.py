@@ -7,7 +7,6 @@ from markupsafe import Markup
 
 from dpq.model.rates import span
 from dpq.views.charts import Chart, Limited, Line
-from dpq.views.lanes import HOLDS, Lane, Lanes
 from dpq.views.one_task import Step
 from dpq.views.used import Used
 from dpq.views.words import cut
@@ -185,61 +184,6 @@ def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
         WIDTH,
         Markup("").join(shapes),
     )
-
-
-def lanes(found: Lanes, limit: str) -> Markup:
-    """Draw what comes next: a lane for each group, a mark for each start, a scale below.
-
-    Args:
-        found: The lanes.
-        limit: The queue's own limit in words, "" for none.
-    """
-    keys = Markup(" ").join(
-        Markup('<span class="legend {}">{}</span>').format(hold, HOLDS[hold])
-        for hold in found.holds
-    )
-    ticks = Markup("").join(
-        Markup('<text class="tick{}" x="{:.1f}%" y="12">{}</text>').format(
-            " end" if at > 0.9 else "", 100 * at, words
-        )
-        for at, words in found.ticks
-    )
-    grid = Markup("").join(
-        Markup('<line x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="24"></line>').format(WIDTH * at)
-        for at, _ in found.ticks
-    )
-    rows = Markup("").join(_lane(lane, grid, limit) for lane in found.lanes)
-    return Markup(
-        '<figure class="lanes"><figcaption>{}</figcaption>{}<div class="lane" aria-hidden="true">'
-        '<span></span><svg class="scale">{}</svg></div></figure>'
-    ).format(keys, rows, ticks)
-
-
-def _lane(lane: Lane, grid: Markup, limit: str) -> Markup:
-    """Draw a lane. Starts at about one place share its height."""
-    stacks: list[list[tuple[float, str, str]]] = []
-    for at, hold, words in lane.marks:
-        x = min(WIDTH - 4, WIDTH * at)
-        if stacks and x < stacks[-1][0][0] + 5:
-            stacks[-1].append((x, hold, words))
-        else:
-            stacks.append([(x, hold, words)])
-    marks = Markup("").join(
-        START.format(hold, stack[0][0], 2 + n * 20 / len(stack), 20 / len(stack) * 0.85, words)
-        for stack in stacks
-        for n, (_, hold, words) in enumerate(stack)
-    )
-    name = "the whole queue" if lane.name is None else lane.name or "no group"
-    whole = lane.name is None
-    return Markup(
-        '<div class="lane"><span class="{}" title="{}"><bdi>{}</bdi>{}</span>'
-        '<svg viewBox="0 0 {:g} 24" preserveAspectRatio="none" role="img">'
-        "<title>{}</title><desc>{}</desc>{}{}</svg><i>{}</i></div>"
-    ).format(
-        "name" if lane.name else "soft name", name, cut(name),
-        Markup(' <small class="soft">{}</small>').format(limit) if whole and limit else "",
-        WIDTH, name, lane.words, grid, marks, f"{lane.later} later" if lane.later else "",
-    )  # fmt: skip
 
 
 def hour(found: Sequence[Used], label: str) -> Markup:

@@ -9,7 +9,6 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
 from dpq.model.filter import Filter
-from dpq.model.limit_words import rules_words
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, Position
 from dpq.operations.bulk import OF_STATES
@@ -17,7 +16,6 @@ from dpq.operations.finding import Hits, Search, begin, find
 from dpq.operations.one_task import TRAIL_LOOK, Trail, holder, task_trail
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
-from dpq.views.lanes import lanes_of
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads, whole_of
 from dpq.web.site import Call
@@ -38,28 +36,13 @@ SUGGESTED = 20
 """Groups that a page suggests; while somebody types, the browser asks for others."""
 
 
-def coming(call: Call) -> Response:
-    """Show the next tasks that start, each with its moment, as limits stand."""
-    found = next_tasks(call)
-    whole = call.shared("states", [])[0][0]
-    return call.render(
-        "next.html",
-        found=found,
-        picture=lanes_of(found),
-        limit=rules_words(whole.rules, None) if whole.rules else "",
-        snapshot=call.site.snapshot(call.name),
-        payloads=shows_payloads(call),
-    )
-
-
 def write_search(search: Search) -> str:
     """Write how far a search has come, for a URL; "" if nothing is left."""
     if not search.states:
         return ""
-    places = [
-        place and [place[0], base64.b64encode(place[1]).decode()] for place in search.positions
-    ]
-    plain = [search.states, places, search.looked, search.found]
+    place = search.position
+    at = place and [place[0], base64.b64encode(place[1]).decode()]
+    plain = [search.states, at, search.looked, search.found]
     return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode()
 
 
@@ -70,10 +53,10 @@ def read_search(text: str) -> Search:
         ConfigurationError: The text has another form.
     """
     try:
-        states, places, looked, found = from_json(base64.urlsafe_b64decode(text.encode()))
+        states, place, looked, found = from_json(base64.urlsafe_b64decode(text.encode()))
         return Search(
             tuple(map(TaskState, states)),
-            [place and _position(*place) for place in places],
+            place and _position(*place),
             int(looked),
             {TaskState(state): int(count) for state, count in found.items()},
         )
@@ -133,7 +116,7 @@ def tasks(call: Call) -> Response:
         after=write_search(hits.search),
         begun=bool(query.get("after")),
         states=STATES,
-        groups=call.shared("groups", "largest", "", "", SUGGESTED),
+        groups=call.shared("groups_by", "largest", "", "", SUGGESTED),
         offered=[
             name
             for name, of in OF_STATES.items()
@@ -199,9 +182,8 @@ def see(call: Call, id_: str) -> Seen:
         held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
     is_near = why.ahead + why.in_group < PAGE
     waits = found.state not in (TaskState.INVISIBLE, TaskState.DEAD)
-    coming = next_tasks(call) if waits and is_near else ()
     drain = call.site.drain(call.name) if waits and not is_near else None
-    moment = begins(found, why, coming, call.site.snapshot(call.name), drain)
+    moment = begins(found, why, call.site.snapshot(call.name), drain)
     return Seen(found, why, moment, held, trail, _result(call, id_))
 
 
@@ -229,11 +211,6 @@ def read_trail(call: Call, id_: str, task: Any = None) -> Trail:
     return trail._replace(events=[each for each in known if each.task_id == id_])
 
 
-def next_tasks(call: Call) -> Any:
-    """Foresee the next tasks that start."""
-    return call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
-
-
 def task(call: Call) -> Response:
     """Show one task: when it begins and why then, its worker, its life, its payload."""
     try:
@@ -250,7 +227,6 @@ def task(call: Call) -> Response:
         task=seen.task,
         steps=steps,
         left_out=left_out,
-        partitions=call.site.snapshot(call.name).survey.partitions,
         offered=[name for name, of in OF_STATES.items() if state in of and call.may(name)],
         payloads=shows_payloads(call),
     )

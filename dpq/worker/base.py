@@ -228,7 +228,7 @@ class WorkerBase(Generic[Q]):
         self._state.pulse.hear(answered=not any(silent))
         for queue, heard in zip(self.queues, answers, strict=False):
             if isinstance(heard, Heard):
-                leases_of(queue).cancel(heard.cancelled, operations_of(queue).in_first)
+                leases_of(queue).cancel(heard.cancelled)
         if not self._state.stopping:
             quiet = (each.quiet if isinstance(each, Heard) else None for each in answers)
             self._heed([*quiet][: len(self.queues)])

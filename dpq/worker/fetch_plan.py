@@ -29,7 +29,6 @@ from dpq.transport.watches import (
     Marker,
     Watch,
     owned_of_queues,
-    waiter_argument,
     watches_after,
 )
 from dpq.worker.deliveries import Deliveries, Taken
@@ -142,32 +141,25 @@ class FetchPlan:
     # Which wake-ups
 
     def markers(self) -> list[str]:
-        """List the markers to block on: of each queue those of all its partitions."""
-        return [marker for markers in self._markers() for marker in markers]
-
-    def _markers(self) -> list[Sequence[str]]:
-        """List the markers of each queue: none of a quiet one, which others are to take."""
+        """List the markers to block on: none of a quiet queue, which others are to take."""
         return [
-            () if index in self.quiet else operations.markers
+            operations.marker
             for index, operations in enumerate(self.operations)
-        ]
-
-    def unknown_queues(self) -> list[Any]:
-        """List the queues that did not exist yet: they may have partitions once they do."""
-        return [
-            self.queues[index] for index in self.order() if self.operations[index].settings is None
+            if index not in self.quiet
         ]
 
     def by_queue(self, watches: Sequence[Watch]) -> list[list[Watch]]:
         """Divide the watches of all queues, or an empty list, into one list for each queue."""
-        if not watches:
-            return [[]] * len(self.queues)
         rest = iter(watches)
-        return [list(islice(rest, len(markers))) for markers in self._markers()]
+        return [
+            [] if index in self.quiet else list(islice(rest, 1))
+            for index in range(len(self.queues))
+        ]
 
     def owed(self, by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
         """List the wake-ups to pass on when this worker stops waiting."""
-        return owned_of_queues(by_queue, [len(markers) for markers in self._markers()])
+        heard = [watches for i, watches in enumerate(by_queue) if i not in self.quiet]
+        return owned_of_queues(heard)
 
     # How long to wait, and when it is over
 
@@ -250,7 +242,7 @@ class PopRound:
             self.queue_index = queue_index
             if self._waits:
                 watches = self._by_queue[queue_index]
-                waiter = waiter_argument(watches) if watches else NEW_WAITER
+                waiter = watches[0].mine if watches else NEW_WAITER
             yield self._plan.pop(queue_index, self._room - len(self.taken), waiter)
             if len(self.taken) >= self._room:
                 return

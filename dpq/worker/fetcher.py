@@ -20,7 +20,6 @@ from redis.exceptions import RedisError
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.model.signals import RateLimited
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.inside import session_of
 from dpq.worker.deliveries import Taken
 from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
@@ -203,13 +202,6 @@ class Fetcher:
         """Ask queue after queue until no room is left; if `waits`, watch queues without tasks."""
         if self._confirms:
             self.send_ends()
-        if waits and (unknown := self._plan.unknown_queues()):
-            try:
-                self._look_for_partitions(unknown)
-            except RedisError as error:
-                exchange.done = self._send(exchange.done)
-                self._pause(error)
-                return
         if hits_limit(exchange.done) or self._plan.all_quiet:
             exchange.done = self._send(exchange.done)
             if exchange.done and self._plan.all_quiet:  # no pop fails, which would pause
@@ -236,12 +228,6 @@ class Fetcher:
             wakeups.watches = round_.watches
         elif (owed := round_.owed) or wakeups.watches:
             wakeups.stop(owed)
-
-    def _look_for_partitions(self, unknown: list[Any]) -> None:
-        """Block on all markers of queues that did not exist before."""
-        for queue in unknown:
-            session_of(queue).ready()
-        self._wakeups.follow(self._plan.markers())
 
     def _all_gone(self) -> bool:
         return none_live(self._session.run_all(self._plan.counts()))

@@ -22,7 +22,6 @@ from redis.exceptions import RedisError
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.model.signals import RateLimited
 from dpq.protocol.command import Steps
-from dpq.queue.inside import session_of
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.heartbeats import Holding
@@ -148,13 +147,6 @@ class AsyncFetcher:
 
     async def _ask(self, room: int) -> None:
         """Send the ends of deliveries, and ask queue after queue until there is no room left."""
-        if unknown := self._plan.unknown_queues():
-            try:
-                await self._look_for_partitions(unknown)
-            except RedisError as error:
-                await self._pause(error)
-                self._look = True
-                return
         if hits_limit(self.ends) or self._confirms or self._plan.all_quiet:
             await self.send_ends()
         wakeups = self._wakeups
@@ -180,12 +172,6 @@ class AsyncFetcher:
             round_.receive(batch)
             self._taken.extend(round_.taken[before:])
             self._look = self._look or round_.failed  # more tasks may stand behind the refused task
-
-    async def _look_for_partitions(self, unknown: Iterable[Any]) -> None:
-        """Block on all markers of queues that did not exist before."""
-        for queue in unknown:
-            await session_of(queue).ready()
-        await self._wakeups.follow(self._plan.markers())
 
     async def _all_gone(self) -> bool:
         return none_live(await self._session.run_all(self._plan.counts()))

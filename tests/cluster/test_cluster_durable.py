@@ -10,7 +10,6 @@ from topology import Cluster
 
 from dpq import DPQ, AsyncDPQ, NotConfirmedError, Push, Worker
 from dpq.protocol import durability as durability_module
-from dpq.protocol.placement import home_of, tags_of
 
 
 def test_replicas_confirm(
@@ -60,42 +59,3 @@ def test_replicas_confirm(
         q.close()
 
 
-def test_the_settings_of_a_new_queue_are_confirmed_too(
-    cluster: Cluster, client: RedisCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They lie with the first partition. So a push elsewhere waits for a replica there, too, until
-    one has them; then no more. Else a failover could leave a task that nobody finds."""
-    name = uuid.uuid4().hex
-    tags = tags_of(name, 6)
-    first = cluster.master_of(tags[0])
-    (replica,) = (n for n in cluster.nodes if n.replication().get("master_port") == first.port)
-    groups = (str(number) for number in range(1000))
-    group = next(g for g in groups if cluster.master_of(tags[home_of(g, None, 6) or 0]) != first)
-
-    async def push() -> None:
-        async with AsyncDPQ.from_url(cluster.url, name, durability="replica") as q:
-            await q.push("b", group=group)
-
-    replica.stop()
-    try:
-        q: DPQ[str] = DPQ(client, name, partitions=6, durability="replica")
-        with monkeypatch.context() as patch:
-            patch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
-            for _ in range(2):
-                with pytest.raises(NotConfirmedError, match="push was done") as told:
-                    q.push("a", group=group)
-                assert q.get(told.value.result).payload == "a"
-            with pytest.raises(NotConfirmedError, match="push was done"):
-                asyncio.run(push())
-        replica.go_on()
-        cluster.settle()
-        assert q.push("c", group=group)
-        asyncio.run(push())
-        replica.stop()
-        assert q.push("d", group=group)
-    finally:
-        replica.go_on()
-    cluster.settle()
-    assert q.size() == 6
-    q.drop()
-    q.close()

@@ -299,18 +299,3 @@ def test_who_has_slept_long_asks_again(live, monkeypatch):
     assert raised.value.retry_after > 20
 
 
-def test_partitions(redis, queue_name):
-    """A group's limit holds in its partition, and a 429 without a group closes all of them."""
-    with DPQ(redis, queue_name, partitions=3) as q:
-        q.set_limit(1, 60, group="*")
-        for name in "abcdef":
-            with q.acquire(name, timeout=0):
-                pass
-            with pytest.raises(LimitTimeoutError), q.acquire(name, timeout=0):
-                pytest.fail("granted")
-        with q.acquire(timeout=0) as permit:
-            permit.report(429, TOO_MANY)
-        for n in range(6):
-            q.push(n)
-        assert q.pop().task is None
-        q.drop()

@@ -35,7 +35,7 @@ from dpq import (
 )
 from dpq.model.validation import error_line
 from dpq.operations.base import BATCH_BYTES
-from dpq.operations.partition import PUSH_BATCH
+from dpq.operations.queue import PUSH_BATCH
 from dpq.protocol.command import Command
 from dpq.protocol.keys import key_of
 from dpq.server import Server
@@ -51,30 +51,6 @@ class Page(BaseModel):
 EVERY_BYTE = bytes(range(256))
 
 
-@pytest.mark.fakeredis
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_bytes_come_back_as_they_are(redis: Redis, queue_name: str, partitions: int) -> None:
-    """Bytes are a JSON string, which others read as text; they survive failures. What is no bytes
-    goes to the dead letters, and is not lost."""
-    q = DPQ(redis, queue_name, payload_type=bytes, partitions=partitions)
-    given = [b"", b"\xff", EVERY_BYTE, EVERY_BYTE * 40]
-    with pytest.raises(PayloadError, match="the payload is a str, and payload_type is bytes"):
-        q.push_many([Push(b"a"), Push("text")])  # type: ignore[arg-type]
-    assert q.size() == 0
-    ids = [q.push(given[0]), *q.push_many([Push(each, group="g") for each in given[1:]])]
-    plain: DPQ[Any] = DPQ(redis, queue_name)
-    assert plain.get(ids[1]).payload == "data:;base64,/w=="
-    for task in q.pop_many(9):
-        q.fail(task, delay=0)
-        dumped = json.loads(task.model_dump_json())["payload"]
-        assert base64.urlsafe_b64decode(dumped) == task.payload
-    found = {task.id: task.payload for task in q.pop_many(9)}
-    assert found == dict(zip(ids, given, strict=True))
-    junk = plain.push("text")
-    assert q.pop().task is None
-    [letter] = q.dead.list()
-    assert (letter.id, letter.payload) == (junk, '"text"')
-    assert "payload_type is bytes" in letter.reason
 
 
 class DeeperPage(BaseModel):
@@ -318,37 +294,6 @@ def test_many_pushes_go_in_bounded_batches(q: DPQ[Any], redis: Redis) -> None:
     assert [task.payload for task in q.pop_many(1000)] == list(range(1000))
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
-def test_large_payloads_go_in_batches_of_bounded_bytes(
-    q: DPQ[Any], redis: Redis, monkeypatch: pytest.MonkeyPatch, partitions: int
-) -> None:
-    """Neither a push nor a pop carries more than its bound of payload bytes in one call."""
-    size = 700_000
-    if partitions > 1:
-        q = DPQ(redis, q.queue_name, partitions=partitions)
-    send, calls = q._session.connections.call_all, []
-
-    def watched(commands: Sequence[Command[Any]]) -> Any:
-        for command in commands:
-            payloads = [arg for arg in command.args if isinstance(arg, bytes)]
-            calls.append(sum(map(len, payloads)))
-        return send(commands)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(q._session.connections, "call_all", watched)
-        q.push_many(Push(payload="x" * size) for _ in range(20))
-    assert sum(calls) >= 20 * size  # all of them have been seen
-    assert max(calls) <= BATCH_BYTES
-    assert q.stats().ready == 20
-
-    taken = []
-    while tasks := q.pop_many(100):
-        extra = (partitions - 1) * size  # the first of each partition comes whatever its size
-        assert sum(len(task.payload) for task in tasks) <= BATCH_BYTES + extra
-        taken.append(len(tasks))
-    assert sum(taken) == 20
-    assert len(taken) >= 20 * size / (BATCH_BYTES + extra)
-    q.close()
 
 
 def test_ack_many_finishes_what_it_can(q: DPQ[Any], clock: Any) -> None:

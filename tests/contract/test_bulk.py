@@ -55,19 +55,6 @@ CASES: list[tuple[Filter, Callable[[int], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize(("chosen", "passes"), CASES)
-def test_all_that_pass_and_no_other(make, clock, partitions, chosen, passes):
-    """Cancel takes exactly those, in whatever state they are; count says the same number before."""
-    q = make(partitions=partitions)
-    furnish(q, clock)
-    wanted = [n for n in range(200) if passes(n)]
-    assert q.count(chosen) == len(wanted)
-    made = q.bulk("cancel", chosen)
-    assert (made.count, made.done, made.missed) == (len(wanted), len(wanted), 0)
-    left = [task.payload for state in TaskState for task in q.peek(999, state)]
-    assert sorted(left) == [n for n in range(200) if not passes(n)]
-    assert q.check() == []
 
 
 def test_priorities_of_a_group(make, clock):

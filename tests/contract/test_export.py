@@ -284,31 +284,6 @@ def test_later_pushes_come_behind(make):
     assert other.stats().pushed == 1
 
 
-@pytest.mark.parametrize("counts", [(1, 4), (4, 1), (4, 3), (3, 4), (1, 1)])
-def test_another_number_of_partitions(make, counts):
-    """Each task has its home there, equal priorities their order, and a second import adds none."""
-    old, new = counts
-    q, other = make(partitions=old), make("b", partitions=new)
-    q.push_many([Push(n, n % 2, group=f"g{n % 7}", key=f"k{n}") for n in range(40)])
-    q.push_many([Push(n) for n in range(40, 60)])
-    q.push(60, delay=9)
-    lines = moved(q, other)
-    assert all(other.get(task.id) == task for task in other.peek(99, "ready"))
-    again = make("c", partitions=new)
-    again.import_(lines)
-    assert {task.id for task in again.peek(99, "ready")} == {
-        task.id for task in other.peek(99, "ready")
-    }
-    assert other.import_(lines, again=True).stored == 61
-    assert other.get(key="k3").payload == 3
-    met: dict[Any, list[int]] = {}
-    while task := other.pop().task:
-        met.setdefault((task.group, task.priority), []).append(task.payload)
-        other.ack(task)
-    assert sorted(n for found in met.values() for n in found) == list(range(60))
-    assert all(found == sorted(found) for place, found in met.items() if place[0])
-    other.push(61, group="g1")
-    assert other.pop().task.payload == 61
 
 
 class Cut:
@@ -334,32 +309,6 @@ class Cut:
         return self._all(commands)
 
 
-@pytest.mark.parametrize("lost", [False, True])
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_an_import_goes_on_after_a_death_at_each_step(make, partitions, lost):
-    """Tasks that consumers have ended meanwhile do not come again, and none is missing."""
-    q = make(partitions=partitions)
-    q.push_many([Push(n, key=f"k{n}" if n % 3 else None) for n in range(350)])
-    lines = lines_of(q)
-    for step in range(6):
-        other = make(f"b{step}")
-        cut = Cut(other, step, lost=lost)
-        seen = []
-        try:
-            other.import_(lines)
-        except RedisConnectionError:
-            while task := other.pop().task:
-                seen.append(task.payload)
-                other.ack(task)
-        cut.end()
-        report = other.import_(lines)
-        assert report.before + report.added + report.stored == 350
-        while task := other.pop().task:
-            seen.append(task.payload)
-            other.ack(task)
-        assert sorted(seen) == list(range(350))
-        assert other.import_(lines).before == 350
-        assert other.size() == 0
 
 
 def test_again_adds_what_is_gone(make):
@@ -433,14 +382,6 @@ def test_limits_that_contradict(make):
     assert other.import_(lines).limits == 1
 
 
-def test_a_limit_of_the_queue_has_no_place_in_partitions(make):
-    """The error says what to do, before any task is there."""
-    q, other = make(), make("b", partitions=2)
-    q.set_limit(5, 1)
-    q.push("a")
-    with pytest.raises(ConfigurationError, match=r"line 2: .* 2 partitions.*follow"):
-        other.import_(lines_of(q))
-    assert other.size() == 0
 
 
 def test_a_cut_list_or_file_is_refused_before_anything_is_written(make, tmp_path):
@@ -658,37 +599,8 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     assert not exported & NOT_EXPORTED.keys()
 
 
-def test_batches_have_no_place_in_partitions(make):
-    """A task of a batch is refused there, by the number of its line, before any task is added."""
-    q, other = make(), make("b", partitions=2)
-    q.push("a", batch="run")
-    with pytest.raises(ConfigurationError, match=r"line 2: .* has batches"):
-        other.import_(lines_of(q))
-    assert other.size() == 0
 
 
-def test_tasks_that_wait_for_others(make):
-    """They wait for the same tasks; what was not imported has ended. Partitions refuse them."""
-    q, other = make(), make("b")
-    first, gone, late = (q.push(1), q.push(2, 9), None)
-    late = q.push("late", 5, after=[first, gone], on_dead="run")
-    waiting = q.push("later", after=[late])
-    lines = [line for line in lines_of(q) if json.loads(line).get("id") != gone]
-    lines[-1] = lines[-1].replace('"tasks":4', '"tasks":3').replace('"lines":', '"lines": ')
-    counts = json.loads(lines[-1])
-    lines[-1] = dumped({**counts, "lines": counts["lines"] - 1}) + "\n"
-    other.import_(lines)
-    assert (other.get(late).after, other.get(waiting).after) == ([first, gone], [late])
-    assert other.check() == []
-    payloads = []
-    while (popped := other.pop()).task:
-        payloads.append(popped.task.payload)
-        popped.on_success()
-    assert payloads == [1, "late", "later"]
-    with pytest.raises(ConfigurationError, match="tasks that wait for others"):
-        make("c", partitions=2).import_(lines_of(q))
-    with pytest.raises(ConfigurationError, match=r"after is \['x'\], but queue .* 3 partitions"):
-        make("d", partitions=3).push(1, after=["x"])
 
 
 def test_a_queue_of_a_family(redis, queue_name, clock):

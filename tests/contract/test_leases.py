@@ -135,48 +135,6 @@ def test_another_for_over_a_loop_acks_nothing_either(q: DPQ[Any]) -> None:
     assert q.stats().acked == 2
 
 
-@engines
-@pytest.mark.parametrize(
-    ("error", "attempt", "last_error", "state"),
-    [
-        (None, 1, None, "ready"),
-        (KeyboardInterrupt(), 1, None, "ready"),
-        (ZeroDivisionError("x"), 2, "ZeroDivisionError: x", None),
-        (Retry(50), 2, "the handler asked for a retry", "delayed"),
-        (RateLimited(50, "task"), 1, None, "delayed"),
-    ],
-    ids=repr,
-)
-def test_a_loop_in_a_with_settles_what_it_is_left_with(
-    q: DPQ[Any],
-    error: BaseException | None,
-    attempt: int,
-    last_error: str | None,
-    state: str | None,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """At once, as `lease()` would; and what has ended the loop goes on up, a signal too. A failed
-    attempt is logged."""
-    q.push("done", priority=1)
-    task_id = q.push("a")
-    raised = None
-    try:
-        with q.leases() as tasks:
-            for task in tasks:
-                if task.payload == "a":
-                    if error:
-                        raise error  # noqa: TRY301 - as a body does
-                    break
-    except BaseException as caught:
-        raised = caught
-    assert raised is error
-    assert held(q) == 0
-    found = q.get(task_id)
-    assert (found.attempt, found.last_error) == (attempt, last_error)
-    assert [record.event for record in caplog.records] == ["attempt_failed"] * (attempt == 2)
-    assert state is None or found.state == state
-    assert (q.stats().acked, q.stats().invisible) == (1, 0)
-    assert list(tasks) == []
 
 
 @engines

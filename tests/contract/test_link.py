@@ -16,7 +16,7 @@ from redis.retry import Retry
 from support import wait_for
 
 from dpq import DPQ, LeaseLostError, Push
-from dpq.operations.partition import POP_BATCH
+from dpq.operations.queue import POP_BATCH
 from dpq.server import Server
 from dpq.transport.script_loading import load_scripts
 
@@ -146,21 +146,6 @@ def test_the_heartbeat_outlives_a_fault(
     assert live.size() == 0
 
 
-def test_an_interrupted_call_spoils_no_other(
-    live: DPQ[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An interrupt between sending and reading leaves no reply for the next call to find."""
-    first, second = live.push("first"), live.push("second")
-    connection = live._session.connections._endpoints[""]._idle.kept[-1]
-
-    def interrupted(**_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(connection, "read_response", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        live.get(first)
-    monkeypatch.undo()
-    assert live.get(second).payload == "second"
 
 
 def test_what_is_leased_reaches_the_caller(live: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,21 +115,6 @@ METHODS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
 """What takes a priority, and what it makes of one."""
 
 
-def test_no_method_is_forgotten() -> None:
-    """Each public method with a priority, and each public class that has one, is looked at here."""
-    methods = {
-        name
-        for name, method in inspect.getmembers(DPQ, inspect.isfunction)
-        if not name.startswith("_") and "priority" in inspect.signature(method).parameters
-    }
-    assert methods == set(METHODS)
-    classes = {
-        name
-        for name in dpq.__all__
-        for each in [getattr(dpq, name)]
-        if "priority" in getattr(each, "__annotations__", {}) | getattr(each, "model_fields", {})
-    }
-    assert classes == {"Push", "Task", "DeadTask", "Forecast", "Reserve"}
 
 
 @pytest.mark.parametrize("number", [5, 0.0, -2.5, BIG], ids=repr)
@@ -142,28 +127,6 @@ def test_a_number_goes_through(made: Callable[..., DPQ[Any]], name: str, number:
     assert q.check() == []
 
 
-def test_all_that_tells_a_number(made: Callable[..., DPQ[Any]], clock: Clock) -> None:
-    """Task, dead letter, forecast, peek, trail and export have the number of the user."""
-    q = made(order="min", trail_max_events=100)
-    ids = q.push_many([Push("dead", -7), Push("x", 5), Push("y", 2.5, delay=1), Push("z", BIG)])
-    dead = q.pop().task
-    assert dead is not None
-    assert (dead.id, dead.priority) == (ids[0], -7)
-    q.bury(dead, "no")
-    assert [task.priority for task in q.dead.list(9)] == [-7]
-    assert [task.priority for task in q.peek(9)] == [5, BIG]
-    assert [task.priority for task in q.forecast()] == [5, BIG, 2.5]
-    clock.advance(1)
-    assert q.dead.replay() == 1
-    assert [task.priority for task in q.forecast()] == [-7, 2.5, 5, BIG]
-    q.update(ids[1], priority=6)
-    told = [event.detail for event in q.trail() if event.kind in ("pushed", "updated")]
-    assert told == [
-        *("priority -7", "priority 5", "priority 2.5, in 1000 ms", f"priority {BIG}", "priority 6")
-    ]
-    lines = "".join(q.export())
-    assert all(f'"priority":"{text}"' in lines for text in ("-7", "6", "2.5", BIG))
-    assert payloads(q) == ["dead", "y", "x", "z"]
 
 
 @pytest.mark.parametrize(("before", "then"), [("fifo", "min"), ("min", "fifo"), ("min", "min")])
@@ -209,32 +172,6 @@ def test_who_had_the_queue_open_before(made: Callable[..., DPQ[Any]]) -> None:
     ]
 
 
-def test_a_queue_with_tasks_cannot_become_one(made: Callable[..., DPQ[Any]]) -> None:
-    """Not once a task was pushed, nor in partitions: the error names both orders, and the way out.
-    Nothing changes. A queue without any may be named so; others then follow it."""
-    q = made()
-    q.push("x", 1)
-    for end, named in (("", {"order": "fifo"}), ("-b", {"order": "lifo"}), ("-c", {})):
-        made(end, **named).push("x")
-        with pytest.raises(ConfigurationError, match=r"order is min, but .*order (fifo|lifo)"):
-            made(end, order="min").size()
-    made("-d", partitions=2).set_limit(1, 1, group="g")
-    with pytest.raises(ConfigurationError, match=r"order is min.*export the queue"):
-        made("-d", order="min").size()
-    lines = list(q.export())  # imported tasks are no pushes, and with turns they count in `turns`
-    made("-f", fairness="round_robin").import_(lines, follow=True)
-    q.redis.delete(f"dpq:{{{q.queue_name}-c}}:stats")  # nor does a count that is lost say "none"
-    for end in ("-c", "-f"):
-        with pytest.raises(ConfigurationError, match="order is min"):
-            made(end, order="min").size()
-    assert q.order == "fifo"
-    made("-e").set_limit(1, 1, group="g")
-    made("-e", order="min").push("x")
-    follower = made("-e")
-    assert (follower.size(), follower.order) == (1, "min")
-    for other in ("fifo", "lifo"):
-        with pytest.raises(ConfigurationError, match=f"order is {other}, but .*order min"):
-            made("-e", order=other).size()
 
 
 def test_with_what_it_goes_together(made: Callable[..., DPQ[Any]], clock: Clock) -> None:

@@ -15,7 +15,7 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ, LeaseLostError, Push
-from dpq.operations.partition import UPKEEP_BATCH
+from dpq.operations.queue import UPKEEP_BATCH
 from dpq.server import Server
 
 

@@ -411,23 +411,6 @@ def test_a_lost_reply_is_one_push_with_one_context(
     assert telemetry.points(messaging_metrics.MESSAGING_CLIENT_SENT_MESSAGES)["push", ""].value == 1
 
 
-def test_partitions(make: Make, telemetry: Telemetry) -> None:
-    """A client that learns of them at its first push makes one span; it names the partition."""
-    make(partitions=3)
-    q = make()
-    task_id = q.push("page")
-    q.push_many([Push(n) for n in range(5)])
-    tasks = q.pop_many(6)
-    first, _ = telemetry.named("push")
-    partition = said(first)[names.MESSAGING_DESTINATION_PARTITION_ID]
-    assert partition in {"0", "1", "2"}
-    assert len(telemetry.named("push")) == 2
-    assert {task.trace is not None for task in tasks} == {True}
-    [mine] = [task for task in tasks if task.id == task_id]
-    q.release(mine)
-    assert (
-        said(telemetry.named("release")[0])[names.MESSAGING_DESTINATION_PARTITION_ID] == partition
-    )
 
 
 class Broken(SimpleSpanProcessor):

@@ -107,23 +107,6 @@ def test_timeouts(three: list[DPQ[Any]]) -> None:
     assert pop_first(iter(three), 0.05, visibility=7) == (None, None)
 
 
-@engines
-def test_partitions(redis: Redis, queue_name: str, background: Any) -> None:
-    """Queues that get partitions while a call waits are watched in all of them."""
-    waiting: list[DPQ[Any]] = [DPQ(redis, f"{queue_name}-{n}") for n in range(2)]
-    popped = background(pop_first, waiting, timeout=LONG)
-    wait_for_waiters(redis, 1)
-    with DPQ(redis, f"{queue_name}-1", partitions=3) as pushing:
-        pushing.push("x", group="some")
-        queue, task = popped.result(PATIENCE)
-        assert (queue, task.payload) == (waiting[1], "x")
-        again = background(pop_first, waiting, timeout=LONG)
-        wait_for_waiters(redis, 1)
-        pushing.push("y", group="other")
-        assert again.result(PATIENCE)[1].payload == "y"
-        pushing.drop()
-    for each in waiting:
-        each.close()
 
 
 def test_arguments(three: list[DPQ[Any]], redis: Redis) -> None:

@@ -241,36 +241,6 @@ def test_a_result_near_the_bounds(waiting: DPQ[Any]) -> None:
     assert len(waiting.results(waiting.results()[-1].id)) == 4
 
 
-@engines
-def test_partitions(redis: Redis, queue_name: str, background: Callable[..., Any]) -> None:
-    """A queue of several partitions has one order of results, and callers in all of them."""
-    q: DPQ[Any] = DPQ(redis, queue_name, partitions=4)
-    try:
-        ids = [q.push(i, -i) for i in range(12)]
-        call = background(q.result, ids[-1], timeout=None)
-        hear(q, redis, 1)
-        done: dict[str, int] = {}
-        while len(done) < 12:
-            tasks = q.pop_many(5)
-            q.progress(tasks[0], 1, 2)
-            progress = q.get(tasks[0].id).progress
-            assert progress
-            assert progress.share == 0.5
-            q.ack_many(tasks, results=[task.payload for task in tasks])
-            done |= {task.id: task.payload for task in tasks}
-        assert call.result(PATIENCE) == 11
-        assert {id_: q.result(id_) for id_ in ids} == done
-        seen, after = [], ""
-        while page := q.results(after, 5):
-            seen += page
-            after = page[-1].id
-        assert sorted(result.value for result in seen) == list(range(12))
-        assert [result.at for result in seen] == sorted(result.at for result in seen)
-        q.purge()
-        assert q.results() == []
-    finally:
-        q.drop()
-        q.close()
 
 
 def test_callers_come_and_go(

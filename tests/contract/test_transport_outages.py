@@ -293,23 +293,6 @@ class Interrupt(BaseException):
     """What a signal handler may raise."""
 
 
-def test_an_interrupt_of_the_report_closes_the_answer(live, host):
-    """The permit ends, the connection goes back, and the interrupt is raised."""
-    live.set_limit(concurrency=1, group=GROUP)
-    pool = httpx.HTTPTransport()
-    original = live._session.connections.call_all
-
-    def call_all(commands: Any) -> Any:
-        if any(command.script.name == "met_limit" for command in commands):
-            raise Interrupt
-        return original(commands)
-
-    live._session.connections.call_all = call_all
-    with httpx.Client(transport=dpq.httpx.Transport(live, transport=pool)) as client:
-        with pytest.raises(Interrupt):
-            client.get(f"{host.url}/429")
-        assert all(connection.is_closed() for connection in pool._pool.connections)
-    assert live._leases._held == {}
 
 
 @pytest.mark.parametrize("path", ["stream", "429", "left"])

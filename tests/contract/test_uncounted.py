@@ -194,14 +194,6 @@ def test_a_budget_of_the_host_may_count_a_unit(q: DPQ[Any]) -> None:
     assert payloads(q) == [1]
 
 
-def test_partitions(redis: Redis, queue_name: str) -> None:
-    """Told once, whichever partition has the limit."""
-    with DPQ(redis, queue_name, partitions=3) as q:
-        q.set_limit(5, 1, group="*")
-        with told() as texts:
-            q.push_many(Push(n, group=f"g{n}", cost=6) for n in range(9))
-        assert len(texts) == 1
-        q.drop()
 
 
 async def test_the_asyncio_face(redis: Redis, queue_name: str) -> None:

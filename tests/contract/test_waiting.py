@@ -417,22 +417,6 @@ def test_the_looks_of_an_idle_waiter_cost_one_command_each(
     the_task(popped)
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_a_queue_begins_while_a_waiter_looks(
-    waiting: DPQ[Any],
-    redis: Redis,
-    background: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    partitions: int,
-) -> None:
-    """A waiter that has heard of no queue finds all partitions of the new one, and its tasks."""
-    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
-    popped = [background(waiting.pop, timeout=LONG) for _ in range(4)]
-    wait_for_waiters(redis, 4)
-    with DPQ[Any](redis, waiting.queue_name, partitions=partitions) as other:
-        for n in range(4):
-            other.push(n)
-        assert sorted(the_task(future).payload for future in popped) == [0, 1, 2, 3]
 
 
 # Producers that wait for room

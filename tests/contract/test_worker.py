@@ -470,21 +470,6 @@ def test_reject_buries(q: DPQ[Any]) -> None:
     assert dead.reason == "gone for good"
 
 
-@engines
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
-def test_an_exit_in_a_handler_is_a_failed_attempt(make: Make, error: BaseException) -> None:
-    """Given back uncounted, its task would come again and again; the worker goes on."""
-    q = make(backoff=Backoff(base=0.01, jitter=0))
-    q.push("a")
-    attempts: list[tuple[int, int]] = []
-
-    def handler(task: Task[Any]) -> None:
-        attempts.append((task.attempt, task.deliveries))
-        if len(attempts) == 1:
-            raise error
-
-    assert Worker(q, handler).drain() == 2
-    assert attempts == [(1, 1), (2, 2)]
 
 
 @engines

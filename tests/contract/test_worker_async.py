@@ -266,25 +266,6 @@ async def run_once(q: Queue, error: BaseException, **options: Any) -> AsyncWorke
     return worker
 
 
-@engines
-@pytest.mark.parametrize(
-    "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr
-)
-async def test_what_breaks_a_handler_off_is_a_failed_attempt(
-    opened: Opened, error: BaseException
-) -> None:
-    """Given back uncounted, its task would come again and again; the worker goes on."""
-    queue = opened(backoff=Backoff(base=0.01, jitter=0))
-    await queue.push("a")
-    attempts: list[tuple[int, int]] = []
-
-    async def handler(task: Task[Any]) -> None:
-        attempts.append((task.attempt, task.deliveries))
-        if len(attempts) == 1:
-            raise error
-
-    assert await AsyncWorker(queue, handler).drain() == 2
-    assert attempts == [(1, 1), (2, 2)]
 
 
 @engines
@@ -526,42 +507,6 @@ async def test_a_fault_of_the_loop_is_raised(
     assert not a._leases._held
 
 
-async def test_a_worker_waits_quietly_while_the_server_is_away(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A handler that ends meanwhile does not keep the loop spinning."""
-    gate = Gate()
-    waits: list[Any] = []
-    worker = AsyncWorker(queue, gate, concurrency=3)
-    await queue.push("a")
-    async with running(worker):
-        await gate.wait_for(1)
-        send_all, away = queue._session.send_all, asyncio.Event()
-
-        async def fails(operations: Any, **_: Any) -> list[Any]:
-            for steps in operations:
-                steps.close()
-            away.set()
-            return [RedisConnectionError("away")] * len(operations)
-
-        queue._session.send_all = fails  # type: ignore[method-assign, assignment]
-        await queue.redis.zadd(key_of(queue.queue_name, "wake"), {"w": 0})  # it looks now
-        await away.wait()
-        wait = asyncio.wait
-
-        def counted(*args: Any, **options: Any) -> Any:
-            waits.append(1)
-            return wait(*args, **options)
-
-        monkeypatch.setattr(asyncio, "wait", counted)
-        gate.open()
-        await until(lambda: worker.handled.total() == 1)
-        over = time.monotonic() + 0.3
-        await until(lambda: time.monotonic() > over)
-        monkeypatch.setattr(asyncio, "wait", wait)
-        queue._session.send_all = send_all  # type: ignore[method-assign]
-        await until(stats_say(queue, acked=1))
-        assert len(waits) < 200  # a loop that spins makes thousands
 
 
 def cut_at_commands(

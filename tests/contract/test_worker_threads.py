@@ -178,23 +178,6 @@ def test_signals_are_given_back(q: DPQ[Any]) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
-def test_an_interrupt_ends_the_worker(q: DPQ[Any], gate: Gate) -> None:
-    """Ctrl-C with signals=False leaves no thread behind, and gives back what runs."""
-    q.push("a")
-
-    def interrupt() -> None:
-        gate.wait_for(1)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
-    worker = Worker(q, gate)
-    with pytest.raises(KeyboardInterrupt):
-        worker.run(signals=False)
-    interrupter.join()
-    assert worker.stopping
-    assert q.stats().ready == 1
-    gate.open()
 
 
 def test_time_limits_of_the_program_leave_nothing_behind(

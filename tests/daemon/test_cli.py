@@ -100,26 +100,6 @@ def told(result: Result) -> str:
 # Adding
 
 
-def test_times_are_utc_and_say_so(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a zone of another hour, all that is printed has the server's times, and their zone."""
-    q.set_limit(1, 60, group="g")
-    q.delay_group("g", 7200)
-    q.push(1, delay=7200)
-    q.push(2, group="g")
-    q.pause(7200)
-    monkeypatch.setenv("TZ", "Asia/Kolkata")
-    time.tzset()
-    try:
-        look = (("events",), ("group", "show", "g"), ("why",), ("peek", "--state", "delayed"))
-        told = [run(*words).stdout for words in (*look, ("forecast",), ("limit", "list"))]
-        log = TEXT.format(logging.makeLogRecord({"msg": "a line"}))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    hours = {f"{datetime.now(UTC) + timedelta(seconds=s):%H}" for s in (-5, 0, 7190, 7200, 7210)}
-    for text in (*told, log):
-        assert "UTC" in text
-        assert {found[1] for found in re.finditer(r"\b(\d\d):\d\d:\d\d", text)} <= hours, text
 
 
 def test_events_and_history(run: Run, q: DPQ) -> None:
@@ -158,36 +138,6 @@ def test_push_waits_for_tasks(run: Run, q: DPQ) -> None:
     assert q.get(late).state == "ready"
 
 
-def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> None:
-    """Every option of push reaches the task, and stdout is its id alone."""
-    options: dict[str, Any] = {"--priority": 2**53 + 1, "--delay": 100, "--group": "g"}
-    options |= {"--key": "k", "--max-attempts": 3, "--expires-in": 500, "--cost": 7}
-    options |= {"--visibility": 90, "--time-limit": 2.5, "--member": "key-a", "--batch": "run-7"}
-    options |= {"--backoff": "1,2.5,300", "--max-lapses": 2, "--unique-for": 60}
-    (push,) = (command for words, command in commands() if words == ("push",))
-    known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
-    where = {"--url", "--queue", "--partitions", "--order", "--file", "--full"}
-    elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone", "--at", "--timeout"}
-    elsewhere |= {"--after", "--on-dead", "--debounce", "--debounce-max"}
-    assert known - where - elsewhere == options.keys()
-
-    result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
-    task = q.get(result.stdout.strip())
-    stored = read_record(q.redis.hget(key_of(q.queue_name, "meta"), task.id))
-    assert int(stored["expires"]) - int(stored["enqueued"]) == 500_000
-    assert (task.visible_until - task.enqueued_at).total_seconds() == 100
-    assert result.stdout == f"{task.id}\n"
-    assert (task.payload, task.priority, task.state) == ({"a": [1, None]}, 2**53 + 1, "delayed")
-    assert (task.group, task.key, task.max_attempts, task.cost) == ("g", "k", 3, 7)
-    assert (task.visibility, task.time_limit, task.pinned) == (90, 2.5, "key-a")
-    assert (task.batch, task.backoff, task.max_lapses) == ("run-7", (1, 2.5, 300), 2)
-    assert task.unique_for == 60
-    endless = run("push", "1", "--max-attempts", "inf").stdout.strip()
-    assert q.get(endless).max_attempts == math.inf
-    assert json.loads(run("get", endless).stdout)["max_attempts"] is None
-    assert "1, no limit" in run("peek").stdout
-    run("push", '"data:;base64,AP8="')
-    assert "2 bytes, base64" in run("peek").stdout
 
 
 @pytest.mark.parametrize(
@@ -602,22 +552,6 @@ def test_stats_say_when_it_is_done(run: Run, q: DPQ) -> None:
     assert "drain: stalled: the queue is paused" in run("stats").stdout
 
 
-def test_forecast_shows_moments(run: Run, q: DPQ) -> None:
-    """Forecast shows the next tasks with their moments and reasons, as a table and as JSON."""
-    q.register()
-    assert "no task" in run("forecast").stderr
-    q.set_limit([RateLimit(1, 60), RateLimit(9, 60, 9, unit="tokens")], group="g")
-    ids = [q.push({"n": i}, group="g", cost={"tokens": i}) for i in range(4)]
-    lines = [json.loads(line) for line in run("forecast", "-n", "2", "--json").stdout.splitlines()]
-    assert [line["id"] for line in lines] == ids[:2]
-    assert (lines[0]["because"], lines[1]["because"]) == ("now", "group 'g': 1/min")
-    assert 59 < lines[1]["in_seconds"] <= 60
-    table = run("forecast", "-n", "3").stdout.splitlines()
-    assert len(table) == 5
-    assert re.search(rf"\d +(2 m|1 m 59 s) +group 'g': 1/min +{ids[2]}", table[-1]), table
-    q.set_limit(concurrency=1, group="g")
-    assert re.search(rf"^~\S.* [45] s .*{ids[1]}", run("forecast", "--run", "5").stdout, re.M)
-    assert run("forecast", "-n", "201", code=2)
 
 
 @pytest.mark.parametrize("form", [["--json"], []])

@@ -117,37 +117,8 @@ def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, elsewhere
             redis.config_set("maxmemory-policy", "noeviction")
 
 
-def test_a_key_of_another_type(run: Run, q: DPQ) -> None:
-    """It is named with its key, settings too, and --repair makes all calls go on."""
-    q.push(1)
-    attend(q)
-    for part in ("conf", "stats", "wake"):
-        key = key_of(q.queue_name, part)
-        q.redis.delete(key)
-        q.redis.set(key, "junk")
-        found = run("doctor", code=1)
-        assert f"problem: wrong type {key}" in found.stdout
-        words = ["--partitions", "1"] if part == "conf" else []
-        assert " ".join(["--repair", *words[:1]]) in found.stdout
-        run("doctor", "--repair", *words)
-        q.push(2)
-    assert len(q.pop_many(9)) == 4
 
 
-def test_settings_of_another_type(run: Run, q: DPQ) -> None:
-    """Without the number of partitions --repair leaves them; with it, all tasks are shown again."""
-    DPQ(q.redis, q.queue_name, partitions=3).push_many(Push(n) for n in range(6))
-    attend(q)
-    key = key_of(q.queue_name, "conf")
-    q.redis.delete(key)
-    q.redis.set(key, "junk")
-    for words in (["doctor"], ["doctor", "--repair"]):
-        told = run(*words, code=1)
-        assert f"problem: wrong type {key}" in told.stdout
-        assert "--repair --partitions N" in told.stdout
-        assert q.redis.get(key) == b"junk"
-    assert "mended 1 problems" in run("doctor", "--repair", "--partitions", "3").stderr
-    assert '"ready":6' in run("stats", "--json").stdout.replace(" ", "")
 
 
 def test_daemons_warn_of_the_server_and_other_commands_do_not(q: DPQ, elsewhere: Path) -> None:

@@ -247,44 +247,6 @@ def pages_host() -> Iterator[str]:
     assert re.sub(r"(?m)^\S+ ", "", said) == "200 /heapq\n200 /sched\n404 /nothing\n"
 
 
-def test_the_first_program_runs(pages_host, tmp_path):
-    """README's program, as typed, prints the pages of the host that README starts, the best first;
-    it shows what fails, with the task's id; Ctrl-C ends it without a traceback, and all is kept."""
-    (program,) = blocks(section(README, "A first program"), "python")
-    assert program == blocks(GUIDE, "python")[0]
-    assert "127.0.0.1:8429" in program
-    file = tmp_path / "pages.py"
-    file.write_text(program.replace("127.0.0.1:8429", pages_host))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"}
-    with (
-        DPQ.from_url(f"embedded:{tmp_path / 'queue'}", "pages") as q,
-        subprocess.Popen(
-            [sys.executable, "-u", file],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as reader,
-    ):
-        try:
-            assert reader.stdout
-            printed = [reader.stdout.readline() for _ in range(2)]
-            missing = q.push({"page": "/nothing"})
-            wait_for(lambda: q.stats().failed, q.stats)
-            reader.send_signal(signal.SIGINT)
-            rest, errors = reader.communicate(timeout=PATIENCE_S)
-        finally:
-            reader.kill()
-        assert printed == [
-            "Heap queue algorithm (a.k.a. priority queue).\n",
-            "A generally useful event scheduler class.\n",
-        ]
-        assert (reader.returncode, rest) == (0, ""), errors
-        assert errors.startswith(f"pages: task {missing}, attempt 1 of 10: HTTPError: 404 ")
-        assert errors.count("Traceback") == 1  # of the failed attempt: none of the interrupt
-        assert "KeyboardInterrupt" not in errors
-        assert (q.stats().acked, q.size(), q.check()) == (2, 1, [])
 
 
 def test_the_program_asks_as_it_says(url, host, session, capsys, monkeypatch):

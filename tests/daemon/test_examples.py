@@ -161,31 +161,6 @@ def test_crawler_draws_in_place_on_a_terminal(
     png.unlink()
 
 
-def test_crawler_leaves_nothing_on_the_users_server(url: str) -> None:
-    """Interrupted in the middle, a crawl ends its consumers and removes every key it made.
-
-    Without a terminal it tells how far it is in lines. Its dashboard shows the crawl, and ends
-    with it.
-    """
-    with running("crawler.py", "--url", url, "--modules", "60", "--rate", "9") as process:
-        assert process.stdout
-        seen = []
-        while not seen or "done" not in seen[-1] or "done 0/" in seen[-1]:
-            seen.append(process.stdout.readline())
-            assert seen[-1], f"ended early: {seen}"
-        counts = r"s  ready +\d+  delayed +\d+  waiting +\d+  invisible \d  dead +\d+"
-        counts += r"  requests +\d+  429s"
-        assert re.search(counts, seen[-1]), seen
-        assert "\x1b" not in "".join(seen)
-        where = re.search(r"Dashboard while this runs: (http://127\S+/)", "".join(seen))
-        assert where, seen
-        assert "/q/stdlib-" in httpx.get(where[1], trust_env=False).text
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: consumers get it too
-        said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
-    with Redis.from_url(url) as redis:
-        assert [key for key in redis.scan_iter() if b"stdlib-" in key] == []
 
 
 def test_producer_and_consumer(url: str) -> None:

@@ -217,23 +217,6 @@ def test_a_master_that_is_away_hinders_no_queue_elsewhere(
     assert scheduler.run_once() == 3
 
 
-def test_a_partition_out_of_reach_says_nothing_of_other_masters(
-    double: FakeRedis, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It may be that of any of the partitions: who shares a master with the first is stepped."""
-    with DPQ(double, "divided", partitions=2) as divided, DPQ(double, "other") as other:
-        divided.register()
-        scheduler = Scheduler(double, ["divided", "other"])
-        scheduler.run_once()
-        elsewhere = Node("elsewhere", double, {})
-        second = divided._operations.ticks[1]
-        of = scheduler._session.connections.nodes.of
-        tag = second[second.index("{") + 1 : second.index("}")]
-        scheduler._session.connections.nodes.of = lambda key: elsewhere if tag in key else of(key)  # type: ignore[method-assign]
-        Away(double, tag)
-        other.push(1, delay=0.001)
-        wait_for(lambda: scheduler.run_once() == 1, other.stats)
-        assert "divided: cannot be reached" in caplog.text
 
 
 def test_a_master_that_is_away_is_not_the_server(

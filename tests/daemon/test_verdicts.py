@@ -667,15 +667,3 @@ def test_a_queue_of_a_family_names_whose_limit_holds_it(url: str, name: str, clo
         head.drop()
 
 
-def test_partitions_are_one_queue(url: str, name: str, clock: Clock) -> None:
-    """The verdict joins what all partitions hold."""
-    with DPQ.from_url(url, name, partitions=3) as q:
-        fill(q, 6, group=None)
-        assert "6 tasks are due, and no consumer has ever" in q.why().because
-        beat(q)
-        fill(q, 5, group="api")
-        q.delay_group("api", 60)
-        assert q.why().state is S.MOVING
-        q.pause(60)
-        assert q.why().state is S.PAUSED
-        q.drop()

@@ -211,35 +211,6 @@ def test_what_changes_something_waits_for_a_replica(
     assert waits(pair) == before + (verb in VERBS)
 
 
-@pytest.mark.parametrize("partitions", [None, 3])
-def test_each_verb_says_when_it_is_not_confirmed(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, partitions: int | None
-) -> None:
-    """So does each of a queue in partitions, with the result of all of them; and nothing else."""
-    with DPQ.from_url(pair.url, queue_name, durability="replica", partitions=partitions) as q:
-        q.push_many([Push(n) for n in range(30)])
-        q.bury(q.pop().task, "so that one is dead")
-        tasks = iter(q.pop_many(25))
-        before = waits(pair)
-        q.rate_limited(next(tasks), 0.001, "queue")
-        # the others close, too; and if the first is one of them, its settings are written first
-        assert waits(pair) - before in ((2, 3) if partitions else (1,))
-        with replica_away(pair, monkeypatch):
-            for verb, call in VERBS.items():
-                if verb == "drop":
-                    continue  # at the end
-                task = q.peek(1)[0] if verb in ("update", "cancel") else next(tasks)
-                if verb == "replay":
-                    with suppress(NotConfirmedError):
-                        q.bury(task, "so that one is dead again")
-                result = unconfirmed(partial(call, q, task))
-                if verb == "push_many":
-                    assert [q.get(id_).payload for id_ in result] == ["x"] * 3
-            for call in OTHERS.values():
-                call(q, next(tasks))
-            with pytest.raises(NotConfirmedError, match="drop was done"):
-                q.drop()
-        q.drop()
 
 
 def test_what_is_not_confirmed_says_what_was_done(
@@ -263,26 +234,6 @@ def test_what_is_not_confirmed_says_what_was_done(
     assert durable.stats().acked == 2
 
 
-@pytest.mark.parametrize("partitions", [None, 3])
-def test_a_call_waits_in_vain_once(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, partitions: int | None
-) -> None:
-    """What goes in several steps is not waited for again once a step was not confirmed; nor is a
-    script that the server does not know, nor the time that a cron push asks for."""
-    calls: list[Callable[[DPQ[Any]], Any]] = [
-        lambda q: q.push_many([Push(n) for n in range(partitions or 1) for _ in range(450)]),
-        lambda q: q.push("tick", cron="* * * * *"),
-        lambda q: q.purge(),
-        lambda q: pair.master.client.script_flush() and q.push("unknown"),
-        lambda q: q.drop(),
-    ]
-    with DPQ.from_url(pair.url, queue_name, durability="replica", partitions=partitions) as q:
-        q.push("first")
-        with replica_away(pair, monkeypatch):
-            for call in calls:
-                before = waits(pair)
-                unconfirmed(partial(call, q))
-                assert waits(pair) == before + 1
 
 
 def test_what_finds_nothing_to_do_asks_all_the_same(

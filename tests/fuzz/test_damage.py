@@ -263,7 +263,7 @@ def test_a_damaged_queue_goes_on(redis, what, when, daemon):
         if number % 9 == when:
             clock.advance(2)
     q._session.run(
-        q._operations.partitions[0]._types, remove=True
+        q._operations._types, remove=True
     )  # what nobody can go on without, as repair does
     for call in (q.resume, q.clear_limit, lambda: q.clear_limit("*"), q.check):
         call()

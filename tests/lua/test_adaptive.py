@@ -440,25 +440,6 @@ def test_the_climb_is_kept_with_the_rate(q, clock, probe):
         assert steps == pytest.approx([16 * seen] * 2)
 
 
-@pytest.mark.many_calls
-@pytest.mark.parametrize(("windows", "halved"), [(0, 0), (4, 2), (12, 0), (60, 0)])
-def test_foreseen(q, clock, windows, halved):
-    """A forecast takes the same steps: before a 429, from far below it, fast or slowly, beyond."""
-    host = Host(q, clock, 15, 16)
-    host.crawl(windows)
-    for _ in range(halved):
-        clock.advance(1)
-        hit(q, 1)
-    for each in itertools.chain.from_iterable(q.forecast(200, run=0) for _ in range(3)):
-        at = round(each.starts_at.timestamp() * 1000)
-        if at > clock() + 1:
-            clock.advance((at - clock() - 1) / 1000)
-            assert q.pop(visibility=LONG).task is None
-        clock.advance((at - clock()) / 1000)
-        task = take(q)
-        assert task.id == each.id
-        q.ack(task)
-    assert host.rate() > 17, "it has passed the last 429"
 
 
 def test_where_the_last_429_was_is_kept_with_the_rate(q, clock):

@@ -327,17 +327,6 @@ def test_refused_names(q, name):
             call(name)
 
 
-def test_partitions(redis, queue_name):
-    """A queue with partitions has no batches, and says so before anything is written."""
-    with DPQ(redis, queue_name, partitions=3) as q:
-        for call in (
-            lambda: q.push("x", batch="b"),
-            lambda: q.push_many([Push("x", batch="b")]),
-            lambda: q.seal_batch("b"),
-        ):
-            with pytest.raises(ConfigurationError, match="has 3 partitions"):
-                call()
-        assert (q.batches(), q.size(), q.check()) == ([], 0, [])
 
 
 def test_listed(q, clock):

@@ -16,7 +16,7 @@ LONG = "x" * 201
 
 
 def call(q: DPQ[Any], script: str, *args: Any) -> Any:
-    return q._session.send(q._operations.partitions[0]._ask(script, ["", *args], same))
+    return q._session.send(q._operations._ask(script, ["", *args], same))
 
 
 def spec(group: str = "", key: str = "") -> str:
@@ -220,4 +220,4 @@ def test_groups_and_queues(q: DPQ[Any]) -> None:
         with pytest.raises(ResponseError, match="too long"):
             call(q, script, *args)
     with pytest.raises(ResponseError, match="too long"):
-        q._session.send(q._operations.partitions[0]._ask("register", [LONG], same))
+        q._session.send(q._operations._ask("register", [LONG], same))

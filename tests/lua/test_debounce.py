@@ -3,7 +3,6 @@
 import pytest
 
 from dpq import DPQ, ConfigurationError, Push
-from dpq.protocol.placement import home_of
 
 
 def push(q, payload, debounce=5, debounce_max=None, **options):
@@ -130,18 +129,6 @@ def test_push_many(q, clock, probe):
     assert probe.drain() == [2]
 
 
-def test_partitions(redis, q, clock):
-    """In a partitioned queue a key is debounced within its group."""
-    parts = DPQ(redis, q.queue_name, partitions=3, clock=clock)
-    group = next(name for name in "abcdef" if home_of(name, None, 3) != home_of(None, "k", 3))
-    assert push(parts, 1) == push(parts, 2)
-    assert push(parts, 3, group=group) == push(parts, 4, group=group)
-    clock.advance(4)
-    push(parts, 5)
-    clock.advance(1)
-    assert [parts.pop().task.payload, parts.pop().task] == [4, None]
-    clock.advance(4)
-    assert parts.pop().task.payload == 5
 
 
 def test_refused(q):

@@ -327,15 +327,6 @@ def test_export_and_import(make, clock):
     assert (other.check(), other.size(), q.size()) == ([], 0, 2)
 
 
-def test_errors_in_partitions(make):
-    """An id names its partition, and `get` reads the errors there."""
-    q = make("p", partitions=3)
-    for task_id in q.push_many([Push(n) for n in range(6)]):
-        assert task_id
-    for task in q.pop_many(6):
-        q.fail(task, f"no {task.payload}", delay=0)
-        assert told(q, task.id) == [("failed", 1, f"no {task.payload}")]
-    assert q.check() == []
 
 
 def test_the_frames_of_a_reject(q, probe):

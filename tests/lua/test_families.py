@@ -233,15 +233,6 @@ def test_braces_stand_before_the_name(redis, name):
         DPQ(redis, name)
 
 
-def test_a_family_has_no_partitions(redis, queue_name):
-    """Neither the head nor a queue of a family has partitions."""
-    with pytest.raises(ConfigurationError, match="partitions"):
-        DPQ(redis, f"{{{queue_name}}}a", partitions=2)
-    head = DPQ(redis, queue_name, partitions=2)
-    head.push(1)
-    with pytest.raises(ConfigurationError, match="partitions"):
-        DPQ(redis, f"{{{queue_name}}}a").push(1)
-    head.drop()
 
 
 def test_a_family_is_bounded(redis, queue_name):
@@ -398,7 +389,7 @@ def test_a_large_drop_goes_in_steps(family, redis, queue_name):
         each.push_many(Push(n) for n in range(400))
         each.push_many(Push(n, delay=60) for n in range(150))
         assert len(each.pop_many(250)) == 250
-    steps, called, reply = crawl._operations.partitions[0].drop(), [], None
+    steps, called, reply = crawl._operations.drop(), [], None
     with suppress(StopIteration):
         while True:
             command = steps.send(reply)
@@ -459,11 +450,6 @@ def test_a_drain_time_counts_the_other_queues(family, redis, queue_name, clock):
     assert crawl.drain().low is None
 
 
-def test_a_forecast_of_one_queue_is_not_exact(family, redis, queue_name, clock):
-    """What the other queues take is not foreseen, so no start is said to be exact."""
-    family[0].set_limit(60, 60)
-    fill(family)
-    assert [each.exact for q in family for each in q.forecast()] == [False] * 18
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -10,7 +10,6 @@ from kit.limits import fill
 from dpq import DPQ, ConfigurationError, Push, Task
 from dpq.operations.repair import CHECKED_PARTS
 from dpq.protocol.keys import MIN_FORMAT, STORAGE_FORMAT, key_of
-from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 
@@ -20,7 +19,6 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "push_many": lambda q: q.push_many([Push("y", group="g"), Push("z", delay=1)]),
     "pop": lambda q: q.pop(),
     "waiting pop": lambda q: q.pop(timeout=1),
-    "look": lambda q: q._session.run(q._operations.partitions[0].look, 1, "-"),
     "promote": lambda q: q.promote(),
     "check": lambda q: q.check(),
     "repair": lambda q: q.repair(),
@@ -119,43 +117,8 @@ end
 """What push, pop and promote of earlier programs compare, by their commits."""
 
 
-@pytest.mark.parametrize("lost", [None, "conf", "format"])
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("commit", EARLIER)
-def test_earlier_programs_that_run_on_are_refused(server, redis, queue_name, commit, count, lost):
-    """In each partition, whatever number of them they know, also once settings were restored."""
-    with DPQ[Any](redis, queue_name, partitions=count) as q:
-        q.push_many(map(Push, range(9)))
-        confs = [key_of(tag, "conf") for tag in tags_of(queue_name, count)]
-        for conf in confs if lost else ():
-            redis.delete(conf) if lost == "conf" else redis.hdel(conf, lost)
-        assert bool(q.repair()) == bool(lost)
-        for conf, known in product(confs, range(1, 5)):
-            assert redis.eval(EARLIER[commit], 1, conf, known)[1] in (
-                b"03",
-                b"(storage format 03)",
-            )
-        assert q.check() == []
-        q.drop()
 
 
-@pytest.mark.parametrize("lost", [None, "conf", "format"])
-@pytest.mark.parametrize("count", [1, 3])
-def test_programs_that_do_not_know_the_order_min_are_refused(
-    server, redis, queue_name, count, lost
-):
-    """They would take the stored priorities for others; in each partition, also once restored."""
-    with DPQ[Any](redis, queue_name, partitions=count, order="min") as q:
-        q.push_many(map(Push, range(9)))
-        confs = [key_of(tag, "conf") for tag in tags_of(queue_name, count)]
-        for conf in confs if lost else ():
-            redis.delete(conf) if lost == "conf" else redis.hdel(conf, lost)
-        assert bool(q.repair()) == bool(lost)
-        for conf in confs:
-            refused = redis.eval(f"local FORMAT = '{STORAGE_FORMAT}'\n{REFUSAL}", 1, conf)
-            assert refused == [-8, MIN_FORMAT.encode(), STORAGE_FORMAT.encode(), conf.encode()]
-        assert q.check() == []
-        q.drop()
 
 
 @pytest.mark.parametrize("copy", [True, False])

@@ -203,7 +203,7 @@ def asked(q: DPQ[Any], group: str | None) -> PermitAnswer:
 
 def _short(q: DPQ[Any], name: str, *args: Any) -> object:
     """What a short way answers."""
-    partition = q._operations.partitions[0]
+    partition = q._operations
     return q._session.run(lambda: partition._ask(name, [partition._now(), *args], same))
 
 
@@ -282,7 +282,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
             for state in (TaskState.READY, TaskState.WAITING, TaskState.DELAYED)
         ),
     ],
-    "close": [lambda q: q._session.run(q._operations.partitions[0].close, 7)],
     "configure": [
         lambda q: (
             DPQ(q.redis, q.queue_name, order="fifo", clock=q._operations.description.clock).order
@@ -324,15 +323,12 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: (
             q._session.run(q._operations.pop, 100, None, "0").next_event_ms
         ),  # as one that has waited
-        lambda q: [
-            score for score, _ in q._session.run(q._operations.partitions[0].look, 3, "-").first
-        ],
     ],
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
     "forget": [lambda q: q.forget("seen"), lambda q: q.purge()],
     "forget_results": [
-        lambda q: q._session.run(q._operations.partitions[0]._ask, "forget_results", [9], int)
+        lambda q: q._session.run(q._operations._ask, "forget_results", [9], int)
     ],
     "rate_limited": [
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
@@ -362,7 +358,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.set_visibility(task, 0)),
     ],
     "types": [lambda q: q.repair()],
-    "unregister": [lambda q: q._session.run(q._operations.partitions[0].unregister)],
+    "unregister": [lambda q: q._session.run(q._operations.unregister)],
     "update": [
         lambda q: tried(lambda: q.update(key="k", priority=-1)),
         *(
@@ -382,12 +378,12 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
 MENDS = {"check", "check_limits", "mend_batch", "types"}
 
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
-    "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
+    "absent": lambda q: q._session.send(q._operations._ask("absent", [], int)),
     "workers": lambda q: q.workers(),
     "batches": lambda q: q.batches(),
     "check_batches": lambda q: q.check(),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
-    "names": lambda q: q._session.run(q._operations.partitions[0].names) and None,
+    "names": lambda q: q._session.run(q._operations.names) and None,
     "survey": lambda q: q._session.run(q._operations.survey).closed,
     "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,

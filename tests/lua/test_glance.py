@@ -86,14 +86,6 @@ def test_names(real: DPQ[Any], redis: Redis) -> None:
     redis.srem(REGISTRY, "a-name")
 
 
-def test_partitions(redis: Redis, queue_name: str) -> None:
-    """Of a partitioned queue it sees each partition."""
-    with DPQ[Any](redis, queue_name, partitions=3) as q:
-        for n in range(3):
-            q.push(n, delay=60)
-        assert len(glanced(q).waits) == 3
-        assert all(59_000 < wait <= 60_000 for wait in glanced(q).waits)
-        q.drop()
 
 
 def test_it_changes_nothing() -> None:

@@ -7,7 +7,6 @@ import pytest
 from dpq import DPQ, ConfigurationError, LeaseInfo, Push
 from dpq.operations.one_task import holder
 from dpq.operations.workers import MOST_NAMED, RELEASED_AT_ONCE, Doing
-from dpq.protocol.placement import partition_of
 
 
 def q_pushes(count):
@@ -143,7 +142,7 @@ def test_the_holder_of_one_task(q, probe, clock):
     reply = probe.call("workers", "", "0", 60_000, str(other.token))
     assert [text for text in reply if str(one.token).encode() in text] == []
     part = str(other.token)[:-1]
-    assert q._session.run(q._operations.partitions[0].told, part).holders == {}
+    assert q._session.run(q._operations.told, part).holders == {}
     q.release(one)
     again = q.pop(visibility=1000).task
     assert held_by(again)[0] is None
@@ -242,17 +241,3 @@ def test_release_held_goes_in_steps(q, probe):
     assert sent == [RELEASED_AT_ONCE, RELEASED_AT_ONCE, 1]
 
 
-def test_partitions(redis, queue_name, clock):
-    """Each lease is put down to its holder though tokens of partitions may be the same."""
-    with DPQ(redis, f"{queue_name}-p", partitions=3, clock=clock) as q:
-        q.push_many(q_pushes(60))
-        tasks = q.pop_many(60)
-        by_partition = [[t for t in tasks if partition_of(t.id, 3) == p] for p in range(3)]
-        assert len({t.token for t in tasks}) < len(tasks)  # the clock stands still
-        for p, some in enumerate(by_partition):
-            beat(q, f"w{p}", *some)
-        held = {lease.id: lease.worker for lease in q.held()}
-        assert held == {t.id: f"w{p}" for p, some in enumerate(by_partition) for t in some}
-        assert q.release_held(q.held(worker="w1")) == len(by_partition[1])
-        assert {lease.worker for lease in q.held()} == {"w0", "w2"}
-        q.drop()

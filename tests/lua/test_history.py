@@ -8,7 +8,6 @@ from redis import Redis
 
 from dpq import DPQ, ConfigurationError, Push, RateLimit
 from dpq.model.history import Granted
-from dpq.operations.history import granted as granted_by
 from dpq.protocol.keys import key_of
 from dpq.testing import Clock
 
@@ -191,7 +190,7 @@ def test_the_last_hour_of_each_limit(q: DPQ, clock: Clock, redis: Redis) -> None
     """For an hour each minute has what each limit had granted, of a pool each member."""
 
     def granted() -> list[Granted]:
-        [part] = q._session.run(granted_by, q._operations.partitions)
+        part = q._session.run(q._operations.granted)
         return part
 
     q.set_limit(100, 1, burst=10)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
-from dpq.model.draining import drain_of_scope
+from dpq.model.drain import drain_of
 from dpq.model.errors import LimitChangedError
 from dpq.model.limit_rules import LimitRules
 from dpq.protocol.keys import PARTS
@@ -147,11 +147,11 @@ def test_paper_is_what_comes(q, clock, probe, scope, before, crowd):
             q.redis.delete(key)
             if value is not None:
                 q.redis.restore(key, 0, value)
-        then, come = drain_of_scope(paper.then, scope), drain_of_scope(after.now, scope)
+        then, come = drain_of(paper.then, group=scope), drain_of(after.now, group=scope)
         assert then == come, name
         assert then.backlog > 0
         if name == "faster" and before == "a window":
-            assert then.seconds < drain_of_scope(paper.now, scope).seconds
+            assert then.seconds < drain_of(paper.now, group=scope).seconds
 
 
 def test_one_group_among_others(q):

@@ -183,23 +183,6 @@ def test_a_429_of_a_permit_gives_back_units_whose_names_end_alike(q, clock):
     assert [round(each) for each in left] == [100, 80], "in the order of the names"
 
 
-@pytest.mark.parametrize("probe", [False, True])
-def test_a_forecast_knows_of_permits(q, clock, probe):
-    """A task that waits for the lease of a permit starts at its assumed end, not later."""
-    q.set_limit(group="g", concurrency=1)
-    if probe:
-        q.set_limit(100, 1, group="g")
-        fill(q, 1)
-        q.rate_limited(take(q), 1)
-        clock.advance(1)
-    caller = ask(q, lease=20.0, rank=1)
-    assert caller.held
-    fill(q, 1)
-    first, *_ = q.forecast(3)
-    assert (first.in_seconds, first.exact) == (20, False)
-    q._session.run(q._operations.end_permit, caller, caller.held, "")
-    first, *_ = q.forecast(3)
-    assert (round(first.in_seconds, 1), first.exact) == (0, True)
 
 
 def test_a_task_gives_back_nothing_that_lies_before_a_permit(q, clock):

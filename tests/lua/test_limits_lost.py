@@ -6,7 +6,6 @@ from kit.moments import first_after_429
 
 from dpq import DPQ, Adaptive, Push, RateLimit
 from dpq.protocol.keys import key_of
-from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 
@@ -126,28 +125,3 @@ def test_a_limit_of_all_does_not_take_the_place_of_a_lost_one(server, q, clock, 
     assert q.check() == []
 
 
-def test_of_partitions(redis, queue_name, clock):
-    """The limits of one partition, or of all, come back whole; a gate keeps what it has learned."""
-    with DPQ(redis, queue_name, partitions=3, clock=clock) as q:
-        q.set_limit([RateLimit(10, 1, slack=None), RateLimit(500, 60, 500)], group="*")
-        q.set_limit(5, 1, slack=0.25, group="g7")
-        q.push_many(Push(n, group=f"g{n % 9}") for n in range(180))
-        for task in q.pop_many(9, visibility=LONG):
-            q.rate_limited(task, 1)
-        clock.advance(1)
-        q.ack_many(q.pop_many(9, visibility=LONG))
-        before = {state.group: (state.windows, state.slack) for state in q.groups()}
-        assert {slack for _, slack in before.values()} == {0.05, 0}
-        tags = tags_of(queue_name, 3)
-        for lost in (tags[1:2], tags):
-            redis.delete(*(key_of(tag, "limits") for tag in lost))
-            for tag in lost:
-                redis.hset(key_of(tag, "conf"), "format", "junk")
-            clock.advance(0.05)
-            q.promote()
-            assert {state.group: (state.windows, state.slack) for state in q.groups()} == before
-            assert q.pop_many(9) == []  # they are closed: nothing is restored before it is needed
-        clock.advance(0.2)
-        assert sorted(task.group for task in q.pop_many(9)) == [f"g{n}" for n in range(9)]
-        assert q.check() == []
-        assert {state.group: (state.windows, state.slack) for state in q.groups()} == before

@@ -242,16 +242,6 @@ def test_cancel(server, q, lossy, lose):
     assert q.size() == 0
 
 
-def test_close(server, q, probe, lossy, lose):
-    """The partition is closed, and one probe is to come."""
-    q.push("x")
-    with lose("close"):
-        lossy._session.run(lossy._operations.partitions[0].close, 5)
-    assert q.limits()[0].reason == "rate limited"
-    q.resume()
-    assert probe.drain() == ["x"]
-
-
 def test_configure(server, q, clock, lossy_redis, probe, lose):
     """The second answer is the same: the settings stand, and nothing contradicts itself."""
     with lose("configure"):
@@ -718,7 +708,7 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "next_event": (lambda q: q.next_event(), 7),
     "peek": (lambda q: [task.payload for task in q.peek()], ["ready"]),
     "search": (lambda q: q._session.run(Browser(q._operations).search, Filter()).looked, 1),
-    "names": (lambda q: isinstance(q._session.run(q._operations.partitions[0].names), list), True),
+    "names": (lambda q: isinstance(q._session.run(q._operations.names), list), True),
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),

@@ -12,7 +12,6 @@ from redis import Redis
 
 from dpq import DPQ, RateLimit, Reserve
 from dpq.model.permit import Caller, PermitRequest
-from dpq.model.windows import tick_of
 from dpq.protocol.keys import key_of
 
 TEN = RateLimit(10, 60, moving=True, slack=0)
@@ -283,17 +282,6 @@ def test_a_slot_is_a_64th_of_the_window(q: DPQ[Any], clock: Any, apart: float) -
     assert left(q) == 2
 
 
-@pytest.mark.parametrize("per", [0.05, 1, 60, 86400, 31_536_000])
-def test_moments_are_stored_in_ticks(q: DPQ[Any], clock: Any, redis: Redis, per: float) -> None:
-    """The forecast counts them by the same step: about a 2^18th of the window."""
-    q.set_limit([RateLimit(5, per, moving=True, slack=0)], group="g")
-    fill(q, 1)
-    take(q)
-    found = re.search(r"_:[\d.]+:\d+:\d+:\d+:(\d+):", gate(q, redis))
-    assert found
-    last, tick = int(found[1]), tick_of(per * 1000)
-    assert tick <= max(per * 1000 / 2**17, 2**-10)
-    assert clock.ms <= last * tick <= clock.ms + tick + 0.001
 
 
 def test_slots_before_a_booking(q: DPQ[Any], clock: Any, redis: Redis) -> None:

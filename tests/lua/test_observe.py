@@ -55,21 +55,6 @@ def run_all(q, clock, seconds=10):
     return begun
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_units_that_come_back_evenly(q, clock, scope):
-    """Half a second for each: what is left runs at once, and then no sooner than they come."""
-    fill(q, 8, scope)
-    assert q.observe(scope, headers=refills(3, 4.5, 12)) == [Budget("", 3, 4.5, 12)]
-    assert left(q, scope) == {"": (3, 4.5)}
-    moments = [each.starts_at for each in q.forecast(8)]
-    assert [round((each - moments[0]).total_seconds(), 3) for each in moments] == [
-        *(0, 0, 0, 0.5, 1, 1.5, 2, 2.5)
-    ]
-    assert len(q.pop_many(8)) == 3
-    state = q.limits()[0] if scope is None else q.group(scope)
-    assert (state.open, state.reason, left(q, scope)) == (False, "observed", {"": (0, 6)})
-    assert state.budgets[0].full == 12
-    assert run_all(q, clock) == [500, 1000, 1500, 2000, 2500]
 
 
 def test_the_newest_answer_of_such_a_host_counts(q, clock):
@@ -257,17 +242,6 @@ def test_an_unreadable_budget(q, redis, queue_name, clock, token):
     assert payloads(q) == [0]
 
 
-def test_in_partitions(redis, queue_name, clock):
-    """Of the whole queue each partition gets its share; of a group its partition all."""
-    with DPQ(redis, queue_name, partitions=3, clock=clock) as q:
-        q.observe(None, headers=says(9, 60))
-        assert left(q, None) == {"": (9, 60)}
-        fill(q, 40, None)
-        assert len(payloads(q, 100)) == 9
-        q.observe("g", headers=says(7, 60))
-        assert left(q) == {"": (7, 60)}
-        assert q.check() == []
-        q.drop()
 
 
 # The whole limit, window after window
@@ -366,13 +340,6 @@ def test_a_task_that_needs_more_than_the_whole_limit(q, clock):
     assert payloads(q) == ["later"]
 
 
-def test_the_forecast_knows_the_windows(q, clock):
-    """What is foreseen: the whole limit in each, and the drain of them."""
-    fill(q, 9)
-    q.observe("g", headers=windows(1, 5))
-    q.observe("g", headers=windows(1, 5))
-    assert [one.in_seconds for one in q.forecast(run=0)] == [0, *[5] * 4, *[10] * 4]
-    assert q.drain().seconds == pytest.approx(10)
 
 
 def test_a_gate_of_windows_is_kept_and_goes(q, redis, queue_name, clock):
@@ -394,16 +361,6 @@ def test_a_gate_of_windows_is_kept_and_goes(q, redis, queue_name, clock):
     assert redis.hlen(gates) == 0
 
 
-def test_windows_in_partitions(redis, queue_name, clock):
-    """Each has its share of the whole limit, at least one unit."""
-    with DPQ(redis, queue_name, partitions=3, clock=clock) as q:
-        q.observe(None, headers=windows(0, 10, limit=9))
-        assert q.limits()[0].budgets == (Budget("", 0, 10, limit=9, window=10),)
-        fill(q, 40, None)
-        assert len(payloads(q, 100)) == 0
-        clock.advance(10)
-        assert len(payloads(q, 100)) == 9
-        q.drop()
 
 
 # Permits

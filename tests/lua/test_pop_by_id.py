@@ -130,14 +130,6 @@ def test_expired(q, clock):
     assert take(q, other) == "y"
 
 
-def test_several_partitions(redis, queue_name, clock):
-    """In a partitioned queue its own partition is asked."""
-    from dpq import DPQ
-
-    q = DPQ(redis, queue_name, clock=clock, partitions=4)
-    ids = [q.push(n, group=f"g{n % 5}") for n in range(20)]
-    assert [take(q, task_id) for task_id in reversed(ids)] == list(reversed(range(20)))
-    q.drop()
 
 
 def test_arguments(q):

@@ -6,7 +6,7 @@ import pytest
 from kit.moments import task_after
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push
-from dpq.operations.partition import PUSH_BATCH
+from dpq.operations.queue import PUSH_BATCH
 
 MODES = ["keep", "update", "raise_priority", "rerun", "error"]
 STATES = ["ready", "delayed", "waiting", "invisible", "dead"]

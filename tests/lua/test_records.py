@@ -323,7 +323,7 @@ def test_raw_odd_bytes(q, probe, clock):
         ["b", '{"priority":"0","max_attempts":9,"cost":"2","group":"g"}', body],
         ["c", '{"priority":"0","max_attempts":9,"group":"g","key":"key"}', body],
     ):
-        q._session.send(q._operations.partitions[0]._ask("push", ["", *script_args], same))
+        q._session.send(q._operations._ask("push", ["", *script_args], same))
     assert q.check() == []
     want = ["é", 1, "f1 1 1 1 9 1 1 1"]
     for _ in range(3):
@@ -343,7 +343,7 @@ def test_the_cost_of_a_head_is_in_its_record(q, probe, clock, kind):
     plain = ["0", b"9 0\tg\n" + body]
     full = ['{"priority":"0","max_attempts":9,"group":"g","key":"k"}', body]
     push = ["a", *(plain if kind == "plain" else full)]
-    q._session.send(q._operations.partitions[0]._ask("push", ["", *push], same))
+    q._session.send(q._operations._ask("push", ["", *push], same))
     probe.call("pop", clock(), 9, 1000, 10**6, 100, "")
     clock.advance(1)
     q.promote()  # both have had a delivery: what their records say of it stands first

@@ -24,7 +24,6 @@ from redis.exceptions import RedisError
 from dpq import DPQ, DPQError, Push, TaskState
 from dpq.operations.repair import CHECKED_PARTS
 from dpq.protocol.keys import PARTS, key_of
-from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 
@@ -147,40 +146,8 @@ def test_lost_settings_keep_no_limit_from_holding(q, probe):
     assert len(q.pop_many(3)) == 1
 
 
-def test_settings_of_partitions(redis, queue_name):
-    """A client that names the number of partitions gets a queue back whose settings were lost."""
-    with DPQ(redis, queue_name, partitions=3) as q:
-        q.push_many(Push(n) for n in range(6))
-        confs = [key_of(tag, "conf") for tag in tags_of(queue_name, 3)]
-        for key in confs:
-            redis.delete(key)
-            redis.set(key, "junk")
-        with DPQ(redis, queue_name, partitions=3) as named:
-            assert {problem.subject for problem in named.check()} == set(confs)
-            named.repair()
-            named.push_many(Push(n) for n in range(3))
-        with DPQ(redis, queue_name) as follows:
-            assert (follows.size(), follows.check(), follows.partitions) == (9, [], 3)
-            follows.drop()
 
 
-def test_settings_need_a_number(redis, queue_name):
-    """Who does not know the number of partitions leaves what says it; who names it shows all."""
-    with DPQ(redis, queue_name, partitions=3) as q:
-        q.push_many(Push(n) for n in range(6))
-    conf, wake = (key_of(queue_name, part) for part in ("conf", "wake"))
-    for key in (conf, wake):
-        redis.delete(key)
-        redis.set(key, "junk")
-    with DPQ(redis, queue_name) as follows:
-        assert [problem.subject for problem in follows.repair()] == [wake]
-        assert [problem.subject for problem in follows.check()] == [conf]
-        assert redis.get(conf) == b"junk"
-    with DPQ(redis, queue_name, partitions=3) as named:
-        assert [problem.subject for problem in named.repair()] == [conf]
-    with DPQ(redis, queue_name) as follows:
-        assert (follows.size(), follows.check(), follows.partitions) == (6, [], 3)
-        follows.drop()
 
 
 # Where a task goes

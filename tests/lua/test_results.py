@@ -84,7 +84,7 @@ def capped(probe):
 
     def ack(task, lines):
         keys = [probe.key(part) for part in script("ack").parts]
-        now = probe.q._operations.partitions[0]._now()
+        now = probe.q._operations._now()
         return probe.redis.eval(text, len(keys), *keys, now, task.id, task.token, lines)
 
     return ack

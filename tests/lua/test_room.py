@@ -276,22 +276,3 @@ def test_a_producer_that_nobody_hears_takes_no_room(q, probe):
     assert line(q, probe) == []
 
 
-def test_partitions(redis, queue_name, clock):
-    """`max_tasks` counts for each partition; the error says which is full, and what is stored."""
-    with DPQ(redis, queue_name, partitions=3, clock=clock) as parted:
-        parted.set_bounds(max_tasks=20)
-        parted.set_bounds(max_waiting=30)
-        with pytest.raises(QueueFullError) as caught:
-            parted.push_many([Push(i, group="one") for i in range(21)] + [Push(99, group="x")])
-        full = caught.value
-        assert (full.size, full.bound) == (0, 20)
-        assert set(full.stored) == {21}
-        ids = parted.push_many(Push(i, group="one") for i in range(20))
-        with pytest.raises(QueueFullError) as caught:
-            parted.push("late", group="one")
-        assert caught.value.partition == parted._operations.partitions.index(
-            parted._operations._of(ids[0])
-        )
-        assert parted.bounds() == Bounds(20, 30, "refuse")
-        assert "full: 21 of 60 tasks, 1 of 3 partitions are full" in parted.why().because
-        parted.drop()

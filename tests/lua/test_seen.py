@@ -6,7 +6,6 @@ import math
 import pytest
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, ExportFileError, Push
-from dpq.protocol.placement import home_of
 
 
 def seen(q, key="k", seconds=10.0, **options):
@@ -214,55 +213,8 @@ def test_recent_of_another_type(redis, q, probe):
     assert q.push("x", key="k") == task_id
 
 
-def test_partitions(redis, q, clock):
-    """In a partitioned queue a key is seen where its task was; forget frees it in all of them."""
-    parts = DPQ(redis, q.queue_name, partitions=3, clock=clock)
-    group = next(name for name in "abcdef" if home_of(name, None, 3) != home_of(None, "k", 3))
-    alone, grouped = seen(parts, "k"), seen(parts, "k", group=group)
-    assert alone != grouped
-    assert parts.push_many([Push(1, key="k"), Push(2, key="k", group=group)]) == [alone, grouped]
-    assert parts.forget("k") is True
-    assert parts.push("x", key="k", group=group) != grouped
-    assert parts.push("x", key="k") != alone
-    assert parts.purge() == 2
 
 
-def test_export(redis, q, clock, probe):
-    """Seen keys go along, into other partitions too; what is there by then stays."""
-    old = seen(q, "k", 20)
-    grouped = seen(q, "l", math.inf, group="g")
-    seen(q, "over", 5)
-    clock.advance(5)
-    q.push("x", key="m", unique_for=7)
-    lines = list(q.export())
-    with DPQ(redis, f"{q.queue_name}-2", clock=clock) as other:
-        taken = other.push("x", key="k")
-        other.push("x", key="n", unique_for=1)
-        other.ack(other.pop(id=other.push("x", key="n")).task)
-        assert other.import_(lines).added == 1
-        assert other.import_(lines).added == 0
-        assert other.push("x", key="k") == taken
-        assert other.push("x", key="l", group="g") == grouped
-        assert other.get(key="m").unique_for == 7
-        assert other.push("x", key="over") == other.get(key="over").id
-        assert other.check() == []
-        other.drop()
-    with DPQ(redis, f"{q.queue_name}-3", partitions=3, clock=clock) as parts:
-        parts.import_(lines)
-        assert parts.push("x", key="k") == old
-        assert parts.push("x", key="l", group="g") == grouped
-        parts.drop()
-    for field, value in {"until_ms": "soon", "id": "a\tb", "more": 1}.items():
-        wrong = [json.dumps(json.loads(t) | {field: value}) if '"seen"' in t else t for t in lines]
-        with (
-            DPQ(redis, f"{q.queue_name}-4", clock=clock) as none,
-            pytest.raises(
-                ExportFileError, match=r"until_ms|the key, id or group|more is not known"
-            ),
-        ):
-            none.import_(wrong)
-        none = DPQ(redis, f"{q.queue_name}-4", clock=clock)
-        none.drop()
 
 
 def test_import_over_a_seen_key(redis, q, clock):

@@ -535,14 +535,3 @@ def test_a_reset_wakes_who_slept_by_the_old_units(q, clock):
     assert payloads(q) == [2]
 
 
-def test_a_reset_in_partitions(redis, queue_name, clock):
-    """Of a group in its partition, of all groups in each."""
-    with DPQ(redis, queue_name, partitions=3, clock=clock) as q:
-        q.set_limit(1, 60, group="*")
-        q.push_many(Push(n, group=f"g{n % 9}") for n in range(36))
-        assert len(payloads(q)) == 9
-        reset(q, "*", 1, 60)
-        assert len(payloads(q)) == 9
-        reset(q, "g0", 2, 60, 2)
-        assert len(payloads(q)) == 2
-        q.drop()

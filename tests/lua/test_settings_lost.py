@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from dpq import DPQ, ConfigurationError, Push, RateLimit, Worker
 from dpq.model.limits import read_rules
 from dpq.protocol.keys import key_of
-from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 
@@ -356,23 +355,6 @@ def test_lost_limits_are_shown(q, probe):
     assert q.groups() == before[1:]
 
 
-def test_partitions(redis, queue_name, clock):
-    """A lost `conf` of any partition hides no task from anybody, and opens no limit."""
-    with DPQ(redis, queue_name, partitions=3, clock=clock) as q:
-        q.set_limit(2, 60, 2, group="*")
-        q.push_many(Push(n, group=f"g{n % 9}") for n in range(90))
-        redis.delete(*(key_of(tag, "conf") for tag in tags_of(queue_name, 3)))
-        with DPQ(redis, queue_name, clock=clock) as follower:
-            assert follower.size() == 90
-            kinds = {problem.kind for problem in follower.check()}
-            assert kinds == {"settings lost", "limits not in force"}
-            assert len(follower.pop_many(90)) == 18
-            assert follower.check() == []
-        redis.delete(key_of(queue_name, "conf"))
-        with DPQ(redis, queue_name, clock=clock) as follower:
-            assert follower.repair()
-            assert follower.check() == []
-            assert follower.stats().invisible == 18
 
 
 @pytest.mark.parametrize("field", ["ready", "dead", "oldest_ready_seconds", "junk", b"\xff"])

@@ -405,17 +405,6 @@ def test_bounds(q, fairness, message):
         DPQ(q.redis, q.queue_name, fairness=fairness)
 
 
-def test_what_it_does_not_go_with(q):
-    """LIFO, aging and partitions are refused, named together or later; nothing is written."""
-    for other in ({"order": "lifo"}, {"aging": 1.0}, {"partitions": 2}):
-        with pytest.raises(ConfigurationError, match="fairness is units"):
-            DPQ(q.redis, q.queue_name + "-2", fairness="units", **other).push(1)
-        assert not q.redis.exists(f"dpq:{{{q.queue_name}-2}}:conf")
-    with DPQ(q.redis, q.queue_name + "-3", partitions=2) as parts:
-        parts.push(1)
-        with pytest.raises(ConfigurationError, match="fairness is units and partitions is 2"):
-            DPQ(q.redis, q.queue_name + "-3", fairness="units")
-        parts.drop()
 
 
 def test_another_unit_is_another_setting(fair):

@@ -61,16 +61,6 @@ REASONS = {
 }
 
 
-@pytest.mark.damaged
-@pytest.mark.parametrize("reason", REASONS)
-def test_refused(plain, clock, probe, reason):
-    """Whatever is not plain is left to pop, and nothing has changed."""
-    REASONS[reason](plain, clock, probe)
-    before = probe.stored()
-    assert taken(probe, clock, "pop_plain", partitions=2 * (reason == "partitions")) == (
-        REFUSED,
-        before,
-    )
 
 
 PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]

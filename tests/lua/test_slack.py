@@ -131,16 +131,6 @@ def test_it_is_forgotten_slowly(q, clock, fill):
     assert interval(q, clock) == 0.1
 
 
-def test_of_a_slow_limit_it_is_forgotten_more_slowly(q, clock, fill):
-    """Half of it is left after the time of 5000 units, or learning would take too many 429s."""
-    q.set_limit(1, 2, group="g")
-    refuse(q, clock, seconds=3)
-    assert learned(q) == 0.05
-    for left in (0.025, 0.013):
-        clock.advance(10_000)
-        q.ack(take(q))
-        assert learned(q) == pytest.approx(left, abs=0.001)
-    assert q.forecast(1)
 
 
 def test_it_stays_when_the_limit_is_said_again(q, clock, fill, probe):
@@ -174,29 +164,6 @@ def test_said_after_learned(q, clock, fill):
     assert q.group("g").slack == 0
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_closing_does_not_let_it_grow(q, clock, scope):
-    """While a 429 closes a scope for weeks, its slack stays what was learned: tasks of any cost
-    start in time, and all looks say when."""
-    q.push_many([Push("first", 9, group="g", cost=10**6), Push("heavy", cost=10**6, group="g")])
-    q.set_limit(1e6, 60, burst=100, group=scope)
-    first, days = take(q), 40 * 86400
-    q.rate_limited(first, days, "group" if scope else "queue")
-    assert take(q) is None
-    q.push("heavier", 5, group="g", cost=10**6)
-    q.set_limit(1e6, 60, burst=100, group=scope)  # its group is judged anew
-    assert learned(q, scope) == 0.05
-    foreseen = [task.in_seconds for task in q.forecast()]
-    assert foreseen == pytest.approx([days + 60, days + 180, days + 300], abs=0.5)
-    assert q.drain().seconds == pytest.approx(foreseen[-1], abs=0.01)
-    assert all(q.why(task.id) for task in q.peek(9) + q.peek(9, "waiting"))
-    for payload in ("first", "heavier", "heavy"):
-        clock.advance(q.forecast()[0].in_seconds - 0.01)
-        assert take(q) is None
-        clock.advance(0.02)
-        task = take(q)
-        assert task.payload == payload
-        q.ack(task)
 
 
 @pytest.mark.many_calls

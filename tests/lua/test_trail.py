@@ -157,18 +157,6 @@ def test_a_lost_trail_begins_anew(traced, probe):
     assert traced.trail()[-1].kind == "pushed"
 
 
-def test_partitions(q, clock):
-    """All partitions tell; reading on finds each event once."""
-    parts = DPQ(q.redis, q.queue_name, partitions=3, trail_max_events=100, clock=clock)
-    ids = [parts.push(n) for n in range(9)]
-    assert {event.task_id for event in parts.trail()} == set(ids)
-    seen, last = [], ""
-    for task in iter(lambda: parts.pop().task, None):
-        parts.ack(task)
-    while found := parts.trail(last, 4) if last else parts.trail("", 27)[:4]:
-        seen += [(event.kind, event.task_id) for event in found]
-        last = found[-1].id
-    assert len(seen) == len(set(seen)) == 27
 
 
 def test_the_command(traced, clock, probe, server):

@@ -58,38 +58,8 @@ def are_of_the_past(q: DPQ[Any]) -> bool:
     return all(int(turn) < seconds * 100_000 + us // 10 for turn in turns)
 
 
-@pytest.mark.many_calls
-@pytest.mark.parametrize(
-    ("weights", "partitions"),
-    [*((weights, n) for weights in WEIGHTS for n in (1, 3)), *((weights, 1) for weights in SMALL)],
-)
-def test_shares(q, clock, weights, partitions):
-    """While all groups have tasks, each has its weight's share, within one turn of each group."""
-    fair: DPQ[Any] = DPQ(
-        q.redis, q.queue_name + " shares", fairness="round_robin", partitions=partitions, ask=3
-    )
-    for group, weight in zip("abc", weights, strict=True):
-        fair.set_limit(group=group, weight=weight)
-    fill(fair, "abc", 700)
-    wait_for(lambda: are_of_the_past(fair), lambda: "turns are ahead of the clock")
-    total, done, seen = sum(weights), 0, Counter[str]()
-    while max(seen.values(), default=0) < 600:
-        seen.update(order(fair, 1, True))
-        done += 1
-        for group, weight in zip("abc", weights, strict=True):
-            share = done * weight / total
-            slack = max(1, weight) + max(weights) * weight / total + weight
-            assert abs(seen[group] - share) <= slack, (done, seen)
-    assert fair.check() == []
-    fair.drop()
 
 
-def test_partitions_take_whole_turns(q):
-    """A weight below 1 is refused there, before anything is sent."""
-    parts: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="round_robin", partitions=2)
-    with pytest.raises(ConfigurationError, match=r"there it must be 1 or more"):
-        parts.set_limit(group="a", weight=0.5)
-    parts.set_limit(group="a", weight=1)
 
 
 def test_a_group_that_was_idle_gains_no_credit(fair):

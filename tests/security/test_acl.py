@@ -314,16 +314,6 @@ def test_what_all_queues_share(server, login, role, more):
     assert stage.root.zrange(REGISTRY_TICK, 0, -1) == [b"w"]
 
 
-@pytest.mark.parametrize("role", OF_ONE_QUEUE)
-def test_partitions(server, login, role):
-    """With the patterns that the page adds for partitions, a role can do the same there."""
-    if "blind" in role:
-        for_selectors(server)
-    stage = login(role, partitions=True)
-    stage.owner(partitions=3).close()
-    (roles.wait if role == "dpq-consumer" else ROLES[role])(stage)
-    assert denied(stage.root, role) == set()
-    stage.owner().drop()
 
 
 @pytest.mark.parametrize("role", NAMES)

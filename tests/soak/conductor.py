@@ -29,7 +29,6 @@ from soak.servers import FENCE, Pair, die_with_parent, wait_for
 
 from dpq import DPQ, DeadTask, Problem, Push, TaskState
 from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
-from dpq.protocol.placement import tags_of
 from dpq.protocol.scripts import script, script_names
 from dpq.server import Binary
 

@@ -17,7 +17,6 @@ from soak import plan
 from soak.ledger import Books, End, Fault, Given, Held, Pushed
 
 from dpq import DeadTask, RateLimit
-from dpq.protocol.placement import partition_of
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""

@@ -28,7 +28,6 @@ from soak.plan import (
 )
 from support import processes
 
-from dpq.protocol.placement import mark_of
 
 TESTS = Path(__file__).parents[1]
 

@@ -35,7 +35,6 @@ from dpq.model import permit
 from dpq.model.permit import Caller, PermitRequest
 from dpq.operations import partition
 from dpq.protocol.keys import key_of
-from dpq.protocol.placement import DIGITS, PLAIN_ID_LENGTH, home_of, partition_of, tags_of
 from dpq.testing import Clock
 
 BEGIN = 1_772_900_000_000  # some hours before clocks change in Los Angeles

@@ -42,17 +42,6 @@ def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: 
         )
 
 
-def test_a_queue_with_partitions_agrees_with_its_models(
-    first_server: Server, queue_name: str
-) -> None:
-    """Each partition is a queue; over all of them nothing is lost, and groups and limits hold."""
-    with Redis.from_url(first_server.url) as redis:
-        run_state_machine_as_test(
-            parted_on(redis, queue_name),
-            settings=settings(
-                max_examples=max(1, settings().max_examples // 4), stateful_step_count=30
-            ),
-        )
 
 
 def test_a_pool_agrees_with_its_model(first_server: Server, queue_name: str) -> None:

@@ -322,25 +322,6 @@ def sought(machine: Any, *faults: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("machine", "fault"),
-    [*sought(machine_on, *FAULTS), *sought(parted_on, *PARTED, *CLIENTS)],
-)
-def test_the_machine_finds_a_planted_fault(
-    machine: Any, fault: Fault | Patch, first_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A script, or a client, with this fault does not survive so many random sequences.
-
-    With partitions each has a model of its own; there the client decides as well where a task goes,
-    and which partitions a pop asks.
-    """
-    fault.plant(monkeypatch)
-    with Redis.from_url(first_server.url) as redis:
-        try:
-            find(machine(redis, "planted", **fault.always))
-        finally:
-            if left := list(redis.scan_iter("dpq:{planted-*")):
-                redis.delete(*left)
 
 
 def find(machine: Any) -> None:

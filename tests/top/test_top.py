@@ -429,19 +429,3 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "extra 'top'" in result.stderr
 
 
-def test_a_long_group_hides_nothing_of_a_line(live: DPQ) -> None:
-    """Its middle is left out: 80 columns show the obstacle and payload, or the end of an event."""
-    group = "https://api.a-very-long-hostname.example-corporation.internal:8443/v2/accounts"
-    live.set_limit(1, 60, group=group)
-    live.push_many([Push({"n": n}, group=group) for n in range(2)])
-    live.delay_group(group, 90)
-    first, second = live.forecast(2)
-    now_ms = first.starts_at.timestamp() * 1000 - 90_000
-    assert words.coming(first, now_ms) == (
-        ' 1 m 30 s  0  https://api.…v2/accounts  (closed by hand)  {"n":0}'
-    )
-    assert '(its group: 1/min)  {"n":1}' in words.coming(second, now_ms)
-    [event] = [each for each in live.events() if each.kind == "closed"]
-    line = words.happened(event, event.at.timestamp() * 1000 + 5000)
-    assert re.fullmatch(r" +5 s ago  closed  https://api.…v2/accounts  until .*\d\d UTC", line)
-    assert words.cut("short") == "short"

@@ -15,4 +15,4 @@ def description() -> Description[Any]:
 
 @pytest.fixture
 def operations(description: Description[Any]) -> QueueOperations[Any]:
-    return QueueOperations(description, ask=2)
+    return QueueOperations(description)

@@ -1,4 +1,4 @@
-"""operations/partition: every operation as a value that can be looked at without a server."""
+"""operations.queue: every operation as a value that can be looked at without a server."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import ConfigurationError, Push, Task
-from dpq.operations.partition import PUSH_BATCH
+from dpq.operations.queue import PUSH_BATCH
 from dpq.protocol import task_ids
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.replies import Batch

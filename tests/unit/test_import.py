@@ -81,7 +81,7 @@ def test_a_queue_loads_what_it_needs(code, unwanted):
     """Of asyncio, workers, the daemon and the command line only what is used is loaded."""
     loaded = loaded_by(code)
     unwanted = unwanted | {"cli", "scheduler", "server", "tasks", "testing"}
-    assert "dpq.operations.partition" in loaded  # this test can see what is loaded
+    assert "dpq.operations.queue" in loaded  # this test can see what is loaded
     assert all(find_spec(f"dpq.{name}") for name in unwanted)  # no name is out of date
     assert not {f"dpq.{name}" for name in unwanted} & loaded
     assert not {"typer", "rich"} & loaded

@@ -46,13 +46,6 @@ def test_unknown_kind():
     assert explain(Problem(kind="new", subject="s", detail="d")) == ("New: s d", "")
 
 
-def test_settings():
-    """Who repairs the settings of a queue must name its partitions; other keys ask for nothing."""
-    for key in ("dpq:{q}:conf", "dpq:{q{1}:conf", "dpq:{q}:wake"):
-        way_out = explain(Problem(kind="wrong type", subject=key))[1]
-        assert (
-            ("--partitions" in way_out) is (key == "dpq:{q}:conf") is (f"DEL {key}" not in way_out)
-        )
 
 
 def test_queue_and_group():

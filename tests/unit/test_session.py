@@ -109,31 +109,8 @@ def test_what_only_looks_makes_no_queue(operations: QueueOperations[Any], sessio
     assert operations.settings is None
 
 
-def test_arguments_are_checked_before_anything_is_sent(
-    operations: QueueOperations[Any], session_of: Any
-) -> None:
-    server = Server(partitions=3)
-    run, _ = session_of(server, operations)
-    for verb, args in [
-        (operations.pause, (-1,)),
-        (operations.pop, (0, None)),
-        (operations.push, (Push(object()),)),
-        (operations.push_many, ([Push(1), 2],)),
-    ]:
-        with pytest.raises((ConfigurationError, PayloadError)):
-            run(verb, *args)
-    assert server.sent == []
 
 
-def test_an_operation_goes_on_with_what_is_found(
-    operations: QueueOperations[Any], session_of: Any
-) -> None:
-    """The first operation of a client asks all partitions, though it named no number."""
-    server, events = Server(partitions=3), list[str]()
-    run, _ = session_of(server, operations, events)
-    run(operations.resume)
-    assert server.sent == [["configure"], ["register"], ["pause"] * 3]
-    assert events == ["agreed"]
 
 
 def test_a_closed_session_sends_nothing(operations: QueueOperations[Any], session_of: Any) -> None:
@@ -166,17 +143,3 @@ def test_a_lease_is_let_go_once_the_arguments_are_checked(
     assert events == ["let go after 0 exchanges"]
 
 
-def test_operations_of_all_queues_travel_together(
-    description: Description[Any], operations: QueueOperations[Any]
-) -> None:
-    """What is run together takes one round trip a step; an error is the result of its own."""
-    server = Server(partitions=1)
-    fake: Any = server
-    session = QueueSession(
-        None, fake, operations, durability="async", queue_name="name", agreed=lambda: None
-    )
-    session.checked = True
-    other = QueueOperations(description, ask=2)
-    results = session.run_all([operations.resume(), other.pop(0, None), other.resume()])
-    assert isinstance(results[1], ConfigurationError)
-    assert server.sent == [["configure"], ["register"], ["pause", "pause"]]

@@ -449,17 +449,6 @@ TURNS = """() => {
 """Elements that let a text turn the direction of what stands beside them."""
 
 
-def test_stored_text_turns_no_page(page: Page, served: Served, live: DPQ) -> None:
-    """A group, key, error or payload with U+202E keeps its direction to itself."""
-    evil = "\u202elive"
-    id_ = live.push({evil: [evil]}, 2**61, group=evil, key=evil, max_attempts=2)
-    live.push({evil: [evil]}, 2**61, group=evil)
-    live.fail(live.pop().task, evil, delay=0)
-    live.fail(live.pop().task, evil, delay=0)
-    base = f"{served.url}/q/{live.queue_name}"
-    for at in ("", "/tasks?find=live", "/limits", "/next", "/dead", "/events", f"/tasks/{id_}"):
-        page.goto(f"{base}{at}")
-        assert page.evaluate(TURNS) == [], at
 
 
 def test_charts_by_the_arrow_keys(chromium: Browser, q: DPQ, clock: Clock) -> None:

@@ -245,78 +245,10 @@ def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
     assert names == said[:50]
 
 
-def test_the_next_tasks_stand_with_their_moments(
-    look: Browser, q: DPQ, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The page shows what `forecast` foresees, in its order, and when all will have begun."""
-    q.set_limit(1, 10, group="a")
-    q.push_many([Push(n, group="a") for n in range(4)])
-    q.push("later", delay=7)
-    wanted = [task.id for task in q.forecast(50)]
-    html = look.page(f"{path}/next")
-    assert rows(html) == wanted
-    assert "group &#39;a&#39;: 1/10s" in html
-    said = look.api(f"/queues/{q.queue_name}/forecast")
-    assert [each["id"] for each in said["tasks"]] == wanted
-    assert said["drain"]["state"] == "clears"
-    assert "all begun in" in look.page(path)
-    q.purge()
-    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0)
-    assert "Nothing is to start" in look.page(f"{path}/next")
 
 
-def test_the_next_starts_stand_in_lanes(look: Browser, q: DPQ, path: str) -> None:
-    """A lane has each start of its group, at its moment; a long name is cut in the picture only."""
-    long = "shop." + "a" * 30 + ".example"
-    q.set_limit(4, 8)
-    q.set_limit(1, 30, group="b<i>")
-    q.push_many([Push(n, group="b<i>") for n in range(3)])
-    q.push_many([Push(n, -1, group=long) for n in range(4)])
-    q.push("later", delay=40)
-    html = look.page(f"{path}/next")
-    picture = html[html.index('<figure class="lanes"') : html.index("</figure>")]
-    assert "<i>" not in picture.replace("<i></i>", "")
-    whole, *lanes, _ = picture.split('<div class="lane"')[1:]
-    assert whole.count("<rect") == 8
-    assert "the whole queue" in whole
-    assert "4/8s" in whole  # its limit
-    assert [lane.count("<rect") for lane in lanes] == [3, 4, 1]
-    starts = [round(float(x)) for x in re.findall(r'<rect class="\w+" x="([\d.]+)"', lanes[0])]
-    assert starts == [0, 300, 596]  # now, in 30 s, in 60 s: the end of the scale
-    assert re.findall(r'<rect class="(\w+)"', lanes[0]) == ["now", "group", "group"]
-    assert 'class="queue"' in lanes[1]
-    assert re.findall(r'<rect class="(\w+)"', lanes[2]) == ["delay"]
-    assert "3 starts, now to in 1 m: 1 may start now, 2 held by the limit of its group" in lanes[0]
-    assert "shop.aaaaaaaaaa…aaaaaa.example" in lanes[1]
-    assert f'title="{long}"' in lanes[1]
-    assert f">{long}</a>" in html  # the table has all of it
-    ticks = re.findall(r'<text class="tick(?: end)?" x="([\d.]+)%" y="12">([^<]+)<', picture)
-    assert ticks[:2] == [("0.0", "now"), ("25.0", "15 s")]
 
 
-def test_lanes_have_a_bound_and_a_scale_of_minutes() -> None:
-    """Groups beyond the bound are counted; a start far away does not press all others together."""
-    now = datetime(2026, 11, 23, tzinfo=UTC)
-
-    def start(group: str, seconds: float) -> Forecast:
-        return Forecast(
-            id="x", group=group, key=None, priority=0, cost=1, costs=None, payload=None,
-            starts_at=now, in_seconds=seconds, reason="delayed" if seconds else None,
-            because="its delay" if seconds else "now", exact=True,
-        )  # fmt: skip
-
-    assert lanes_of([]) is None
-    found = lanes_of([start(f"g{n}", 20.0 * n) for n in range(20)])
-    assert found
-    assert (len(found.lanes), found.left_out) == (LANES + 1, 8)
-    assert [words for _, words in found.ticks] == ["now", "2 m", "4 m", "6 m"]
-    far = lanes_of([start("g", 30.0 * n) for n in range(9)] + [start("g", 3 * 86_400.0)])
-    assert far
-    assert (len(far.lanes[0].marks), far.lanes[0].later) == (9, 1)
-    assert far.lanes[0].marks[-1].at == 1.0
-    days = lanes_of([start("g", 86_400.0 * n) for n in range(30)])
-    assert days
-    assert [words for _, words in days.ticks][:2] == ["now", "5 d"]
 
 
 def test_dead_letters_stand_by_reason_and_error(look: Browser, q: DPQ, path: str) -> None:
@@ -455,27 +387,6 @@ def test_a_huge_payload_is_cut(look: Browser, q: DPQ, path: str) -> None:
     assert len(look.page(f"{path}/tasks")) < 20_000
 
 
-def test_a_partitioned_queue_is_one_queue(dashboard: Open, redis: Any, queue_name: str) -> None:
-    """Lists, groups, counts and dead letters go over all partitions, in the order of the queue."""
-    with DPQ(redis, queue_name, partitions=4) as q:
-        q.push_many([Push(n, n, group=f"g{n % 9}" if n % 2 else None) for n in range(150)])
-        look = dashboard(q)
-        path = f"/q/{queue_name}"
-        seen: list[str] = []
-        link = f"{path}/tasks"
-        while link:
-            html = look.page(link)
-            seen += rows(html)
-            found = re.search(r'href="([^"]*after=[^"]*)"', html)
-            link = found[1].replace("&amp;", "&") if found else ""
-        assert seen == [task.id for task in q.peek(500)]
-        left = {"x-ratelimit-remaining": "40", "x-ratelimit-reset": "600"}
-        q.observe(None, headers=left, status=200)
-        queue, _, *groups = look.api(f"/queues/{queue_name}/limits")["limits"]
-        assert queue["budgets"][0]["left"] == q.limits()[0].budgets[0].left == 40
-        assert sorted(each["group"] for each in groups) == [f"g{n}" for n in range(9)]
-        assert "<dt>partitions</dt><dd>4</dd>" in look.page(path)
-        q.drop()
 
 
 # What tabs share
@@ -565,36 +476,6 @@ def test_pace_of_a_watch(q: DPQ) -> None:
     assert said(watch.read()) == "moving"  # a consumer has asked a moment ago
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_the_first_look_has_the_history(
-    redis: Redis, queue_name: str, partitions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Slots that workers stored are in the first snapshot, in the same round trip."""
-    clock = Clock()
-    q: DPQ[Any] = DPQ(redis, queue_name, clock=clock, partitions=partitions)
-    q.push_many([Push(n) for n in range(1000)])
-    for _ in range(4):
-        q._session.run(q._operations.remember)
-        clock.advance(60)
-        q.ack_many(q.pop_many(120))
-    watch = Watch(q)
-    trips = 0
-    call_all = watch.queue._session.connections.call_all
-
-    def counted(*args: Any, **more: Any) -> Any:
-        nonlocal trips
-        trips += 1
-        return call_all(*args, **more)
-
-    monkeypatch.setattr(watch.queue._session.connections, "call_all", counted)
-    first = watch.read()
-    assert trips == 1
-    assert (first.pace.done, first.pace.seconds) == pytest.approx((2, 240))
-    assert first.pace.say == "done in 3 to 5 m"
-    assert [each.backlog for each in first.samples] == [1000, 880, 760, 640, 520]
-    again = watch.read()
-    assert len(again.samples) == 6
-    assert trips == 2
 
 
 def test_spans() -> None:

@@ -149,27 +149,6 @@ def test_nobody_is_there(look: Browser, q: DPQ, path: str, clock: Clock) -> None
     assert '<p class="lead">At the next pop</p>' in html
 
 
-@pytest.mark.parametrize(
-    ("done", "kind", "seconds", "because"),
-    [
-        (2.0, "about", 30, "2 have ended in a second, over the last 1 m"),
-        (0.0, "unknown", None, "nothing has ended in the last 1 m"),
-        (None, "unknown", None, "no rate is known yet"),
-    ],
-)
-def test_a_task_behind_others(
-    q: DPQ, clock: Clock, done: float, kind: str, seconds: float, because: str
-) -> None:
-    """Without a limit the rate of the queue says when; without a rate it is not known."""
-    beat(q)
-    ids = q.push_many([Push(n) for n in range(100)])
-    watch = Watch(q)
-    snapshot = watch.read()._replace(pace=Pace("clears", 0.0, done, seconds=60))
-    why = q._session.run(watch.browser.explained, ids[60])
-    assert (why.ahead, why.in_group) == (60, 0)
-    said = begins(q.get(ids[60]), why, q.forecast(50), snapshot, None)
-    assert (said.kind, because in said.because) == (kind, True)
-    assert said.at_ms == (None if seconds is None else clock.ms + seconds * 1000)
 
 
 def test_a_running_task_has_its_worker(look: Browser, q: DPQ, path: str, clock: Clock) -> None:

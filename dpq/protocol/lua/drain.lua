@@ -13,13 +13,15 @@
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
 -- many are leased; how many settings and limits are stored; `family` of the head's conf, or ""; `order`, or "".
 -- Scopes, flat: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
--- its gate_line; and, with spaces between, cost, score and order of some due tasks. If at most 200 tasks are due, all
--- are described. If more are due, all cost 1, and no unit is kept for higher priorities, that text is "".
+-- and the text `clears slowest opens why busy rated`: when all of these tasks will have started by this limit, ms
+-- (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds tasks
+-- back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0; and its rules. What tasks
+-- take is read from up to 200 of them; all take so much on average.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, groups, score, rules, gate, bare, member, record, gate_line
+-- Needs: now, groups, rules, gate, bare, member, record, cost, booked, clears
 seen.copies, seen.count, seen.lacking = copies, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
@@ -42,29 +44,28 @@ local function know(group)
   end
 end
 
--- Adds the cost, the score and the order of tasks to texts.
-local function describe(set, members, most, texts)
-  local ids = {}
-  for i = 1, math.min(#members, most) do
+-- Returns what `count` tasks take of each unit, by what some of them take.
+local function units_of(set, members, count)
+  local ids, sums, read_ones = {}, { [''] = count }, 0
+  for i = 1, math.min(#members, SAMPLE) do
     ids[i] = split(set, members[i])
   end
-  for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
+  for _, raw in ipairs(heavy and ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
     local task = raw and read(raw)
     if task then
-      texts[#texts + 1] = task.cost .. ' ' .. score_text(score_of(task)) .. ' ' .. task.order
+      if read_ones == 0 then
+        sums = {}
+      end
+      read_ones = read_ones + 1
+      for unit, units in pairs(weigh(task.cost)) do
+        sums[unit] = (sums[unit] or 0) + units
+      end
     end
   end
-end
-
--- Is a unit of the limit kept for higher priorities?
-local function keeps(scope)
-  local rules, kept = gate_of(scope).rules, false
-  for _, list in ipairs({ rules, rules.quotas or {}, rules.every or {} }) do
-    for _, rule in ipairs(list) do
-      kept = kept or rule.reserve > 0
-    end
+  for unit, sum in pairs(read_ones > 0 and sums or {}) do
+    sums[unit] = sum * count / read_ones
   end
-  return kept
+  return sums
 end
 
 know(string.match(whose or '', '^group:(.*)$') or '')
@@ -97,24 +98,32 @@ if supposed then
   end
   seen.rules[whose], seen.realign = rules or false, before ~= supposed and string.find(before .. supposed, '|%u') ~= nil
 end
-local each = all and SAMPLE or math.max(5, math.floor(600 / #scopes))
+local each = math.max(5, math.floor(600 / #scopes))
 for _, scope in ipairs(scopes) do
-  local from, to, texts = '[' .. scope .. '\t', '(' .. scope .. '\n', {}
-  local score, _, head = head_of(scope)
-  local count = scope == '' and queued + heads or redis.call('ZLEXCOUNT', waiting, from, to) + (score and 1 or 0)
-  if count > 0 and (all or heavy or keeps(scope)) then
-    if scope == '' then
-      local share = math.ceil(SAMPLE * queued / count)
-      describe(waiting, sample, share, texts)
-      describe(ready, heads > 0 and some_of(ready) or {}, SAMPLE - share, texts)
-    else
-      describe(ready, { head }, 1, texts)
-      describe(waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each), each, texts)
-    end
+  local from, to = '[' .. scope .. '\t', '(' .. scope .. '\n'
+  local count = scope == '' and queued + heads
+    or redis.call('ZLEXCOUNT', waiting, from, to) + (head_of(scope) and 1 or 0)
+  local gate, members, set = gate_of(scope), sample, waiting
+  if scope ~= '' and heavy then
+    members = redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each)
   end
+  if not members[1] then
+    local _, _, head = head_of(scope)
+    members, set = scope == '' and some_of(ready) or { head }, ready
+  end
+  local rules, busy = gate.rules, 0
+  if rules.concurrency > 0 or gate.probe ~= '-' then
+    local is_full, free = full(gate)
+    busy = (is_full or free and free < count) and 1 or 0
+  end
+  local rated = rules.unreadable and '?' or (rules[1] or rules.quotas or gate.observed or rules.members
+    or gate.opens > instant) and 1 or 0
+  local at, slowest = clears_at(gate, count > 0 and units_of(set, members, count) or {})
   local n = #reply
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
-  reply[n + 3], reply[n + 4] = gate_line(scope), table.concat(texts, ' ')
+  reply[n + 3] = string.format('%.17g %s %.17g %s %d %s', at, slowest == '' and '-' or slowest, gate.opens, gate.why, busy,
+    rated)
+  reply[n + 4] = rules.text or ''
 end
 -- Needs: counts
 local _, acked = counts_of('r')

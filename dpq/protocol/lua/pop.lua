@@ -3,7 +3,7 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events trail batches followers errors
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  most       tasks at most, from 1 to 1000; -n reads the first n tasks, and leases none (a look)
+-- ARGV[2]  most       tasks at most, from 1 to 1000
 -- ARGV[3]  visibility the lease, ms
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 -- ARGV[5]  batch      steps of upkeep at most
@@ -21,8 +21,6 @@
 --   upkeep is overdue: call promote for it. For a wanted task `us` is -1: it is not ready, or a limit does not let it
 --   run. Then nothing has changed.
 -- * {-5}: the upkeep is not done yet: call again at once.
--- * {score, order and id, ...}: the reply to a look, the first tasks in ready. If there is none, or the queue lets none
---   of them run, a look gets one of the other replies.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client does not know the format (refusal).
 -- * {-20}: the family of the queue has other queues than the client knows: read the settings (configure), call again.
 -- * {-9}: settings or limits are lost. Nothing runs until a client has restored them (configure).
@@ -85,13 +83,6 @@ elseif grouped then
   -- Needs: step_up
   crown = step_up
 end
-if most < 0 then
-  -- Needs: look
-  local first = look(-most, at_last)
-  if first then
-    return first
-  end
-end
 -- Tokens are microseconds, but each is larger than the last token, whatever the clock says. A failover, or a restart
 -- without the newest data, may lose the last token. Tokens still grow then, since time goes on.
 local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
@@ -104,7 +95,7 @@ if wanted then
   take_wanted(taken, wanted, forced, judge, crown)
 end
 repeat
-  local enough = wanted or most < 0 or take(taken, most, max_bytes, batch, judge, crown)
+  local enough = wanted or take(taken, most, max_bytes, batch, judge, crown)
   if taken.charged then
     -- Needs: spend
     spend(taken)

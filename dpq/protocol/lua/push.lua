@@ -82,8 +82,8 @@ if fresh > 0 then
   -- Needs: draw, fresh
   local lifo, place = settings[2] == 'lifo', draw(stats, 'pushed', fresh)
   batch.aging = aging_of(settings[3], settings[4])
-  if settings[5] == 'round_robin' or settings[7] then
-    place = draw(conf, 'turns', fresh, settings[7])
+  if settings[5] == 'round_robin' then
+    place = draw(conf, 'turns', fresh)
   end
   for i, id in ipairs(ids) do
     if not known[i] and not holders[i] then

@@ -1,5 +1,5 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
--- dpq/model/forecasting.py does the same over virtual time.
+--
 -- Keys: delayed invisible closed meta conf stats tracked trail
 -- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, followed, followers, next, prune,
 --        notes, trail, marks, keep_error, run_time

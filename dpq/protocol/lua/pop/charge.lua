@@ -1,5 +1,5 @@
 -- charge: charge a limit for a task or a permit. If its lease counts for a concurrency, keep stores the lease.
--- dpq/model/gates.py computes the same, with dpq/model/windows.py.
+--py.
 -- Keys: kin
 -- Needs: now, rules, pace, refunds, moving, booked, budgets
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now if it is nil.

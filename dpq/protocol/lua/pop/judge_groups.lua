@@ -1,5 +1,4 @@
--- judge_groups: apply the queue's limit and the limits of groups inside of pop. dpq/model/forecasting.py does the
--- same over virtual time.
+-- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed kin
 -- Needs: now, queue_line, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool,
 --        estimate, callers, booked, turns, marks

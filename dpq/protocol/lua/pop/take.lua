@@ -1,5 +1,5 @@
 -- take: remove the best tasks from ready, and decide about each task: lease it, put it back, or give it up.
--- dpq/model/forecasting.py does the same over virtual time.
+--
 -- It removes sixteen tasks at a time, a frame, which bounds the payloads in memory. If the heir of a group comes before
 -- the last task of a frame, the heir joins the frame (step_up). If groups take turns, a frame is a single task, since
 -- each turn counts.

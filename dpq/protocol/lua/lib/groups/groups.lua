@@ -1,6 +1,6 @@
 -- groups: keep the best task of each group, its head, in ready, and the other tasks of the group in waiting. With round
 -- robin, the order of a head is its turn: a group that was served goes to the end. Or it is what its group has spent.
--- dpq/model/forecasting.py does the same over virtual time.
+--
 -- Keys: ready waiting groups conf
 -- Needs: hash_table, order, shares, next_turn
 -- Gives: score_text(score); behind(group, score, member); heir_of(group); head_of(group); head_in(text);
@@ -8,7 +8,7 @@
 --          or nil; by what groups spend (shares) it may be true;
 --        lead_all(members, heads, former); succeed(group, turn); shut(group);
 --        admitted, how many tasks have become ready in this script.
-local admitted, fairness, timed = 0, nil, nil
+local admitted, fairness = 0, nil
 
 -- Writes a member of waiting: the group, then the score, then the ready member. The score has 18 hex digits that sort
 -- like the double: one for the sign, 3 for the exponent, 14 for the mantissa. Below zero they are complemented.
@@ -64,11 +64,10 @@ local function lead(group, score, member, turn)
   score = score_text(score)
   local head, hundredth = score .. ' ' .. member, is_hundredth(member)
   if not fairness then
-    fairness, timed = unpack(redis.call('HMGET', conf, 'fairness', 'partition_count'))
-    fairness = fairness or 'none'
+    fairness = redis.call('HGET', conf, 'fairness') or 'none'
   end
   if fairness == 'round_robin' then
-    turn = turn and turn ~= true and turn or next_turn(timed)
+    turn = turn and turn ~= true and turn or next_turn()
   elseif fairness == 'time' or fairness ~= 'none' and string.find(fairness, '^units') then
     turn = shares().place(group, score, member, turn)
   else

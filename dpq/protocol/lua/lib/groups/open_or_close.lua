@@ -1,5 +1,5 @@
 -- open_or_close: open a group, with its best task as its head in ready; or close the group until a moment.
--- dpq/model/forecasting.py does the same over virtual time.
+--
 -- Keys: groups closed meta conf kin
 -- Needs: now, family, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
 -- Gives: open_or_close(group), which does this;

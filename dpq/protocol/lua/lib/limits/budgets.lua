@@ -1,6 +1,6 @@
 -- budgets: keep what hosts have reported to be left of their limits, by unit, as a gate holds it. Layout:
 -- docs/storage.md, "Budgets".
--- dpq/model/counted.py computes the same.
+--
 -- Needs: now
 -- Gives: budgets(), which makes functions when it is first called:
 --        read(tokens), the budgets that still hold, or nil;

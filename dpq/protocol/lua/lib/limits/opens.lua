@@ -1,5 +1,4 @@
--- opens: compute when a gate lets a task run. dpq/model/gates.py computes the same for forecasts, with
--- dpq/model/windows.py; dpq/model/priority.py has entitled_at. tests/contract/test_arithmetic.py compares both.
+-- opens: compute when a gate lets a task run.py; dpq/model/priority.py has entitled_at. tests/contract/test_arithmetic.py compares both.
 -- Keys: conf
 -- Needs: now, pace, moving, budgets
 -- Gives: free_now(gate, cost), true if a gate clearly lets a task run now; then no call of opens_at is needed;

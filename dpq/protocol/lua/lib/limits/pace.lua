@@ -1,5 +1,5 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/storage.md, "Rules".
--- dpq/model/windows.py computes the same, and dpq/model/gates.py what recall does.
+--py what recall does.
 -- Needs: now, window_rule
 -- Gives: MOST_SLACK_MS, the longest slack;
 --        CLIMB, the share that a learned rate climbs at first;

@@ -1,5 +1,5 @@
 -- pool: find the member of a pool that a task may run as. Layout: docs/storage.md, "Pools".
--- dpq/model/gates.py computes the same.
+--
 -- Keys: gates
 -- Needs: now, gate, opens, until_opened
 -- Gives: pool_at(gate, cost, rank, pin), for the gate of a group with members. `pin` is the member that the task is

@@ -1,5 +1,5 @@
 -- quota: count what a limit grants in calendar periods. Its functions are made only for gates that have quotas. Layout:
--- docs/storage.md, "Quotas". Proof: docs/design.md, "Quotas". dpq/model/counted.py computes the same.
+-- docs/storage.md, "Quotas". Proof: docs/design.md, "Quotas".
 -- Keys: shared
 -- Needs: now, rules, period
 -- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas from what the gate has counted (tokens). If `spent`,

@@ -4,9 +4,9 @@
 -- Gives: anew(task, at), which returns the ms from now until that moment.
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
-  local settings = redis.call('HMGET', conf, 'order', 'fairness', 'partition_count')
-  if settings[2] == 'round_robin' or settings[3] then
-    place = draw(conf, 'turns', 1, settings[3]) + 1
+  local settings = redis.call('HMGET', conf, 'order', 'fairness')
+  if settings[2] == 'round_robin' then
+    place = draw(conf, 'turns', 1) + 1
   end
   if settings[1] == 'lifo' then
     place = 999999999999999 - place
