@@ -15,7 +15,7 @@ comma := ,
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check lint twins protocol typescript bench soak test-all pictures drawings docs mutants wheel sdist packages newest clean
+.PHONY: help demo test coverage check lint twins bench soak test-all pictures docs mutants wheel sdist packages newest clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -41,14 +41,6 @@ lint: $(VENV)/.dev ## format, lint and types; also of what documents and example
 twins: $(VENV)/.dev ## make the blocking twins of the asyncio modules anew: tools/twins.py
 	$(BIN)/python tools/twins.py
 
-protocol: $(VENV)/.test ## write docs/protocol.md, the vectors and the scripts in clients/ anew: tools/protocol.py
-	$(BIN)/python tools/protocol.py
-	$(BIN)/python tools/vectors.py
-
-typescript: $(VENV)/.test ## build the client in clients/typescript (with npm), and run its tests
-	cd clients/typescript && npm install --no-package-lock --no-audit --no-fund --silent && npm run --silent build
-	$(BIN)/python -m pytest -q tests/contract/test_typescript.py tests/contract/test_vectors.py $(ARGS)
-
 bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks --write $(ARGS)
 
@@ -62,11 +54,8 @@ test-all: $(VENV)/.test ## every test on every server found, with long searches 
 pictures: $(VENV)/.test ## take the dashboard's pictures in docs/ anew, from a crawl (with Chromium)
 	$(BIN)/python tests/dashboard_pictures.py
 
-drawings: ## draw the pictures in docs/pictures/ anew
-	$(PYTHON) -m tools.docs_site.pictures
-
-docs: $(VENV)/.docs ## build the site of docs/ into site/; stops at a link that leads nowhere
-	$(BIN)/python -m tools.docs_site $(ARGS)
+docs: $(VENV)/.docs ## build the site of docs/ into site/
+	$(BIN)/zensical build
 
 mutants: $(VENV)/.test ## plant changes in copies of the code, one by one: do the tests catch them?
 	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)

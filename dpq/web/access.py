@@ -43,6 +43,7 @@ HEADERS = {
 """The headers of every answer."""
 
 ACTIONS = {
+    "push": "add tasks",
     "pause": "pause the queue",
     "resume": "resume the queue",
     "cancel": "cancel live tasks",

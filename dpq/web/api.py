@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from dpq import ConfigurationError, Quota, RateLimit, Slot, Verdict
+from dpq import ConfigurationError, Push, Quota, RateLimit, Slot, Verdict
 from dpq.model.limit_rules import LimitRules
 from dpq.model.limit_words import read_word
 from dpq.model.limits import EVERY_GROUP
@@ -263,6 +263,15 @@ def document(call: Call) -> Response:
 
 
 # Actions
+
+
+def push(call: Call) -> Response:
+    """Add a task: its payload, and options of `push` by name; answer with its id."""
+    said = call.json
+    if "payload" not in said or not set(said) <= set(Push._fields):
+        raise ConfigurationError("a task has a payload, and besides options of push by name")
+    call.allow("push")
+    return call.answer({"id": call.queue.push(**said)}, 201)
 
 
 def pause(call: Call) -> Response:

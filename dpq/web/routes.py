@@ -71,6 +71,7 @@ API: list[tuple[str, str, View]] = [
     ("POST", "/api/queues/{queue}:resume", api.resume),
     ("GET", "/api/queues/{queue}", api.queue),
     ("GET", "/api/queues/{queue}/tasks", api.tasks),
+    ("POST", "/api/queues/{queue}/tasks", api.push),
     ("POST", "/api/queues/{queue}/tasks:action", api.act),
     ("GET", "/api/queues/{queue}/tasks/{id}", api.task),
     ("GET", "/api/queues/{queue}/groups", api.groups),

@@ -9,7 +9,6 @@ import dpq
 
 ROOT = Path(dpq.__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
-PAGES += [ROOT / "clients" / "typescript" / "README.md"]
 PAGES += [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "tests" / "soak" / "REPORT.md"]
 SOURCES = [*(ROOT / "dpq").rglob("*.py"), *(ROOT / "dpq").rglob("*.lua")]
 SOURCES += [path for path in (ROOT / "tests").rglob("*.py") if path.name != Path(__file__).name]

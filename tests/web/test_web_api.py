@@ -154,3 +154,14 @@ def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
 def test_a_list_that_begins_elsewhere(look: Browser, start: str) -> None:
     """A page of queues behind the last is empty."""
     assert look.api(f"/queues?start={start}")["queues"] == []
+
+
+def test_a_push(change: Browser, q: DPQ) -> None:
+    """A program in any language adds a task, with the options of `push`; a wrong one is named."""
+    path = f"/queues/{q.queue_name}/tasks"
+    q.push("first")
+    said = change.call(path, {"payload": {"n": 1}, "priority": 9, "group": "g"}, 201)
+    task = q.get(said["id"])
+    assert (task.payload, task.priority, task.group) == ({"n": 1}, 9, "g")
+    for wrong in ({"priority": 1}, {"payload": 1, "odd": 2}, {"payload": 1, "delay": -1}):
+        change.call(path, wrong, 400)
