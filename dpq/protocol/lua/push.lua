@@ -108,9 +108,14 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-if #delays > 0 or met > 0 or others[1] then
-  -- Needs: notice, place, merge, gather
-  gather(others)
+local led = others[1] and #delays == 0 and met == 0 and not kin and (settings[5] or 'none') == 'none'
+if led then
+  -- Needs: gather
+  led = gather(others)
+end
+if #delays > 0 or met > 0 or others[1] and not led then
+  -- Needs: notice, place, merge, gather_turns
+  gather_all(others)
   if #delays > 0 then
     redis.call('ZADD', delayed, unpack(delays))
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
@@ -133,9 +138,10 @@ if surplus then
   -- Needs: drop_worst
   drop_worst(surplus)
 end
-if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
+local ready_now = #plain > 0 or led and led > 0
+if ready_now and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
-elseif #plain > 0 then -- the queue's limit lets no task run before that moment
+elseif ready_now then -- the queue's limit lets no task run before that moment
   -- Needs: notice
   watch(tonumber(settings[6]))
 end

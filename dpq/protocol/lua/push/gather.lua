@@ -1,11 +1,11 @@
 -- gather: store the pushed tasks of groups all at once. The best task of each group stands in ready, the others in
 -- waiting.
--- Keys: waiting groups closed conf
--- Needs: groups, place, open_or_close
--- Gives: gather(tasks), for the list `others` of fresh.
+-- Keys: ready waiting groups closed conf
+-- Needs: heads
+-- Gives: gather(tasks, in_turn), for the list `others` of fresh; in_turn if groups take turns. It returns the number of
+--        tasks that are ready now; or nil, before it has stored anything, if the task needs the functions of place.
 local function gather(tasks)
   local names, best_of, behind_it, rise, heads_now, former = {}, {}, {}, {}, {}, {}
-  local in_turn = (redis.call('HGET', conf, 'fairness') or 'none') ~= 'none'
   local function wait(group, score, member)
     local n = #behind_it
     behind_it[n + 1], behind_it[n + 2] = '0', behind(group, score, member)
@@ -14,8 +14,8 @@ local function gather(tasks)
   for n = 1, #tasks, 3 do
     local group, score, member = tasks[n], tasks[n + 1], tasks[n + 2]
     local best = best_of[group]
-    if group == '' then
-      arrive(score, member)
+    if group == '' then -- its score has grown by aging
+      rise[#rise + 1], rise[#rise + 2] = score, member
     elseif not best then
       names[#names + 1], best_of[group] = group, n
     elseif score < tasks[best + 1] or score == tasks[best + 1] and member < tasks[best + 2] then
@@ -32,25 +32,29 @@ local function gather(tasks)
     local score, member = tasks[best_of[group] + 1], tasks[best_of[group] + 2]
     local head_score, first, shown = head_in(heads[i])
     local shut_now = not head_score and some_closed and redis.call('ZSCORE', closed, group)
-    local rises = not shut_now and (not head_score or score < head_score or score == head_score and member < first)
-    if rises and in_turn then
-      lead(group, score, member, head_score and shut(group))
-    elseif rises then -- as shut and lead do, but for all groups at once
+    if shut_now or head_score and (head_score < score or head_score == score and first < member) then
+      wait(group, score, member)
+      if shut_now and redis.call('HGET', conf, 'heavy') == '1' then -- it may run before tasks that wait already
+        return nil
+      end
+    else
       local n, text = #rise, score_text(score)
-      rise[n + 1], rise[n + 2], heads_now[n + 1], heads_now[n + 2] = text, member, group, text .. ' ' .. member
+      rise[n + 1], rise[n + 2] = text, member
+      n = #heads_now
+      heads_now[n + 1], heads_now[n + 2] = group, text .. ' ' .. member
       if head_score then
         former[#former + 1] = shown
         wait(group, head_score, first)
       end
-    else
-      wait(group, score, member)
-      stirred[group] = not head_score and heavy() or stirred[group] -- it may run before tasks that wait already
     end
   end
-  if #rise > 0 then
+  if heads_now[1] then
     lead_all(rise, heads_now, former)
+  elseif rise[1] then
+    redis.call('ZADD', ready, unpack(rise))
   end
-  if #behind_it > 0 then
+  if behind_it[1] then
     redis.call('ZADD', waiting, unpack(behind_it))
   end
+  return #rise / 2
 end
