@@ -24,10 +24,9 @@ MODULES = {
     "crawlee": ["dpq.crawlee"],
     "otel": ["dpq.otel"],
     "web": ["dpq.web", "dpq.web.site", "uvicorn"],
-    "top": ["dpq.top.app"],
     "metrics": ["dpq.metrics", "prometheus_client"],
     "examples": ["fastapi", "httpx", "uvicorn"],
-    "test": ["dpq.pytest_plugin", "dpq.otel", "dpq.top.app", "dpq.web.site", "fakeredis"],
+    "test": ["dpq.pytest_plugin", "dpq.otel", "dpq.web.site", "fakeredis"],
     "dev": ["ruff"],
     "docs": ["zensical", "mkdocstrings"],
 }

@@ -28,7 +28,7 @@ BASE = Path(sys.base_prefix) / "bin" / "python3"
 
 AT_ONCE = 2
 PATIENCE_S = 1200
-QUICK = ("tests/unit", "tests/contract/test_api.py", "tests/top")
+QUICK = ("tests/unit", "tests/contract/test_api.py")
 """The tests of `--newest`, unless others are named: they touch each dependency."""
 
 Environment = dict[str, str]

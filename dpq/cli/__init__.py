@@ -33,7 +33,6 @@ from dpq.cli import (
     results,
     run,
     run_task,
-    top,
     trail,
     transfer,
     web,
@@ -122,10 +121,9 @@ for _command in (look.get, look.why, results.result, results.watch):
     _add(context_settings=TAKES_IDS)(_command)
 _add(cls=BareNumber)(look.stats)
 _add(cls=BareNumber)(batches.batch)
-_add()(look.queues)
+_add(cls=BareNumber)(look.queues)
 _add()(worker.workers)
 _add()(web.web)
-_add()(top.top)
 _add()(metrics.metrics)
 _add()(leases.leases)
 _add()(events.events)

@@ -2,11 +2,12 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 
 from dpq import DPQ, Drain, TaskState, Verdict, VerdictState
@@ -109,16 +110,19 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
 
 
+Watch = Annotated[
+    float | None,
+    option(
+        "[SECONDS]",
+        "Repeat every so many seconds (without a number: 1) until Ctrl-C.",
+        unset="show once",
+        min=0.1,
+    ),
+]
+
+
 def stats(
-    watch: Annotated[
-        float | None,
-        option(
-            "[SECONDS]",
-            "Repeat every so many seconds (without a number: 1) until Ctrl-C.",
-            unset="show once",
-            min=0.1,
-        ),
-    ] = None,
+    watch: Watch = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
@@ -171,31 +175,49 @@ def _stats_live(q: DPQ[Any], seconds: float) -> None:
             drain = _measured(q, seconds)
 
 
-def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
+def queues(
+    watch: Watch = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
     """Show all queues that the server knows, how many tasks each has, and the verdict on each.
 
     If a queue cannot be read, its row shows the error, and the exit code is 1.
     """
-    opened = open_url(url)
-    with closing(opened):
+    with closing(open_url(url)) as opened:
         client = looking_client(opened.client)
-        found = dict(ask_queues(client, all_names(client), QueueOperations.judged))
+        while watch is not None and not json:  # until Ctrl-C
+            found = _ask_all(client)
+            console = tables()
+            console.clear()
+            _show_all(console, found)
+            time.sleep(watch)
+        found = _ask_all(client)
     errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
         talk("this server knows no queue: a queue is known after its first push")
     elif not json:
-        rows = {name: error if name in errors else error[0].stats for name, error in found.items()}
-        tables().print(all_queues(rows))
-    for name, answer in found.items():
-        if name not in errors and not json:
-            say(name, str(answer[1]))
-        elif name in errors and json:
+        _show_all(tables(), found)
+    for name, answer in found.items() if json else ():
+        if name in errors:
             emit({"queue": name, "error": one_line(answer)})
-        elif json:
+        else:
             seen, verdict = answer
             emit({"queue": name, **seen.stats.model_dump(), "verdict": verdict_data(verdict)})
     if errors:
         raise Failed(f"{len(errors)} of {len(found)} queues cannot be read")
+
+
+def _ask_all(client: Any) -> dict[str, Any]:
+    return dict(ask_queues(client, all_names(client), QueueOperations.judged))
+
+
+def _show_all(console: Console, found: Mapping[str, Any]) -> None:
+    rows = {n: each if isinstance(each, Exception) else each[0].stats for n, each in found.items()}
+    console.print(all_queues(rows))
+    for name, answer in found.items():
+        if not isinstance(answer, Exception):
+            say(name, str(answer[1]))
 
 
 def check(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:

@@ -1,7 +1,7 @@
 """The verdict on a queue: why it does not move, who is at fault, and what to do. No I/O, no clock.
 
 `verdict_of` is the only place that judges a queue. `DPQ.why()` returns its verdict; the command
-line, the dashboard, `dpq top`, the API and the metrics show the same words.
+line, the dashboard, the API and the metrics show the same words.
 
 To add a state: name it in `VerdictState`, write its rule here, and put the rule into `RULES`. The
 first rule that finds something decides. docs/operations.md has a row for each state, and

@@ -1,6 +1,6 @@
 """A queue object for screens: a server that does not answer is known after 3 s.
 
-The dashboard, `dpq top`, the metrics and `dpq queues` read through it. It must not change anything:
+The dashboard, the metrics and `dpq queues` read through it. It must not change anything:
 a reply that is late counts as missing, and nothing is sent twice.
 """
 

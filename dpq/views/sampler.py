@@ -1,6 +1,6 @@
 """Reads of queues for screens: a queue is found by name, and has a pace and samples of 5 minutes.
 
-The dashboard, `dpq top` and the metrics read queues through it. It has no thread and no timer: its
+The dashboard and the metrics read queues through it. It has no thread and no timer: its
 callers say when to read, once a second at most.
 """
 

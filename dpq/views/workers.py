@@ -1,6 +1,6 @@
 """The workers of queues for screens: their longest runs beside the usual ones, and what hangs.
 
-The dashboard, its API, `dpq top` and `dpq workers` draw them. No I/O.
+The dashboard, its API and `dpq workers` draw them. No I/O.
 """
 
 from collections.abc import Sequence

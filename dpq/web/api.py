@@ -1,4 +1,4 @@
-"""The JSON API gives programs what pages show and do. Its document is static/openapi.json.
+"""The JSON API gives programs what pages show and do. openapi.py makes its document.
 
 Integers beyond 2^53, and all priorities and tokens, are texts: most readers of JSON would damage
 them.

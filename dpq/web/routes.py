@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
@@ -24,12 +23,11 @@ from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages, task_pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
+from dpq.web.openapi import Row, document
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, tagged
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, tagged
 
 log = logging.getLogger("dpq.web")
-
-View = Callable[[Call], Response]
 
 PAGES: list[tuple[str, str, View]] = [
     ("GET", "/", server_pages.overview),
@@ -63,41 +61,57 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/metrics", metrics_page.metrics),
 ]
 
-API: list[tuple[str, str, View]] = [
-    ("GET", "/api/openapi.json", api.document),
-    ("GET", "/api/token", api.token),
-    ("GET", "/api/queues", api.queues),
-    ("POST", "/api/queues/{queue}:pause", api.pause),
-    ("POST", "/api/queues/{queue}:resume", api.resume),
-    ("GET", "/api/queues/{queue}", api.queue),
-    ("GET", "/api/queues/{queue}/tasks", api.tasks),
-    ("POST", "/api/queues/{queue}/tasks", api.push),
-    ("POST", "/api/queues/{queue}/tasks:action", api.act),
-    ("GET", "/api/queues/{queue}/tasks/{id}", api.task),
-    ("GET", "/api/queues/{queue}/groups", api.groups),
-    ("GET", "/api/queues/{queue}/limits", api.limits),
-    ("POST", "/api/queues/{queue}/limits", api.limit),
-    ("DELETE", "/api/queues/{queue}/limits", api.limit),
-    ("POST", "/api/queues/{queue}/limits/{group}", api.limit),
-    ("DELETE", "/api/queues/{queue}/limits/{group}", api.limit),
-    ("POST", "/api/queues/{queue}/groups/{group}:open", api.group_open),
-    ("POST", "/api/queues/{queue}/groups/{group}:close", api.group_close),
-    ("GET", "/api/queues/{queue}/dead", api.dead),
-    ("GET", "/api/queues/{queue}/history", api.history),
-    ("GET", "/api/queues/{queue}/events", api.events),
-    ("POST", "/api/queues/{queue}/dead:replay", api.replay),
-    ("GET", "/api/queues/{queue}/batches", api.batches),
-    ("GET", "/api/queues/{queue}/workers", api.workers),
-    ("POST", "/api/queues/{queue}/workers/{id}:release", api.worker_act),
-    ("POST", "/api/queues/{queue}/workers/{id}:quiet", api.worker_act),
-    ("POST", "/api/queues/{queue}/workers/{id}:unquiet", api.worker_act),
-    ("GET", "/api/queues/{queue}/leases", api.leases),
-    ("GET", "/api/workers", api.all_workers),
-    ("GET", "/api/events", api.all_events),
-    ("GET", "/api/recurring", api.all_recurring),
-    ("GET", "/api/actions/{job}", api.job),
-    ("POST", "/api/actions/{job}:run", api.job_run),
-    ("DELETE", "/api/actions/{job}", api.job_stop),
+API: list[Row] = [
+    ("GET", "/api/openapi.json", api.document, ""),
+    ("GET", "/api/token", api.token, ""),
+    ("GET", "/api/queues", api.queues, "start"),
+    ("POST", "/api/queues/{queue}:pause", api.pause, "seconds"),
+    ("POST", "/api/queues/{queue}:resume", api.resume, ""),
+    ("GET", "/api/queues/{queue}", api.queue, ""),
+    (
+        "GET",
+        "/api/queues/{queue}/tasks",
+        api.tasks,
+        "state group least most key_prefix older_than text reason fault recurring n after payload "
+        "look",
+    ),
+    ("POST", "/api/queues/{queue}/tasks", api.push, "payload priority delay group key"),
+    ("POST", "/api/queues/{queue}/tasks:action", api.act, "action ids filter priority reason rate"),
+    ("GET", "/api/queues/{queue}/tasks/{id}", api.task, "look"),
+    ("GET", "/api/queues/{queue}/groups", api.groups, "q"),
+    ("GET", "/api/queues/{queue}/limits", api.limits, "way q behind"),
+    (
+        "POST",
+        "/api/queues/{queue}/limits",
+        api.limit,
+        "windows concurrency in_order members weight expected",
+    ),
+    ("DELETE", "/api/queues/{queue}/limits", api.limit, "expected"),
+    (
+        "POST",
+        "/api/queues/{queue}/limits/{group}",
+        api.limit,
+        "windows concurrency in_order members weight expected",
+    ),
+    ("DELETE", "/api/queues/{queue}/limits/{group}", api.limit, "expected"),
+    ("POST", "/api/queues/{queue}/groups/{group}:open", api.group_open, ""),
+    ("POST", "/api/queues/{queue}/groups/{group}:close", api.group_close, "seconds"),
+    ("GET", "/api/queues/{queue}/dead", api.dead, "look"),
+    ("GET", "/api/queues/{queue}/history", api.history, "seconds buckets"),
+    ("GET", "/api/queues/{queue}/events", api.events, "after limit"),
+    ("POST", "/api/queues/{queue}/dead:replay", api.replay, "ids filter rate"),
+    ("GET", "/api/queues/{queue}/batches", api.batches, ""),
+    ("GET", "/api/queues/{queue}/workers", api.workers, ""),
+    ("POST", "/api/queues/{queue}/workers/{id}:release", api.worker_act, ""),
+    ("POST", "/api/queues/{queue}/workers/{id}:quiet", api.worker_act, ""),
+    ("POST", "/api/queues/{queue}/workers/{id}:unquiet", api.worker_act, ""),
+    ("GET", "/api/queues/{queue}/leases", api.leases, ""),
+    ("GET", "/api/workers", api.all_workers, ""),
+    ("GET", "/api/events", api.all_events, ""),
+    ("GET", "/api/recurring", api.all_recurring, ""),
+    ("GET", "/api/actions/{job}", api.job, ""),
+    ("POST", "/api/actions/{job}:run", api.job_run, "expected"),
+    ("DELETE", "/api/actions/{job}", api.job_stop, ""),
 ]
 
 
@@ -132,9 +146,7 @@ def app(
         server = server or (str(session_of(queues[0]).label) if queues else "")
         queues = Named(queues)
     site = Site(queues, access or Access(), badge, server)
-    site.document = json.loads(
-        resources.files("dpq.web").joinpath("static", "openapi.json").read_text(encoding="utf-8")
-    )
+    site.document = document(API)
     table = [Route("/static/{name}", _static, methods=["GET"])]
     table += [
         Route("/login", _endpoint(site, _login_page, public=True), methods=["GET"]),
@@ -142,7 +154,7 @@ def app(
     ]
     table += [
         Route(path, _endpoint(site, view), methods=[method])
-        for method, path, view in [*PAGES, *API]
+        for method, path, view, *_ in [*PAGES, *API]
     ]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
     return Starlette(routes=table, exception_handlers={405: _wrong_method})

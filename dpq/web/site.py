@@ -311,6 +311,10 @@ class Call:
         return RedirectResponse(self.url(*parts, **query), 303)
 
 
+View = Callable[[Call], Response]
+"""The function of a page or of an API route."""
+
+
 def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
     """Make an answer with an ETag, or 304 if the browser has it already."""
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

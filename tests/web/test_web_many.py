@@ -13,9 +13,7 @@ from typer.testing import CliRunner
 from dpq import DPQ
 from dpq.cli import app
 from dpq.protocol.keys import key_of
-from dpq.top.reader import Reader
 from dpq.transport.connections import Connections
-from dpq.views.sampler import Known, Named
 from dpq.web import Access
 from dpq.web import app as dashboard_of
 
@@ -48,7 +46,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_twenty_queues_are_one_round_trip(
     dashboard: Open, twenty: list[DPQ[Any]], trips: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first look opens them in two more; the overview, the API and `top` read all at once."""
+    """The first look opens them in two more; the overview and the API read all at once."""
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.0)
     twenty = [DPQ(each.redis, each.queue_name) for each in twenty]
     look = dashboard(*twenty)
@@ -59,10 +57,6 @@ def test_twenty_queues_are_one_round_trip(
         trips.clear()
         page()
         assert len(trips) == 1
-    heard = Reader(Named(twenty), print)
-    trips.clear()
-    assert len(heard.read([each.queue_name for each in twenty], "").snapshots) == 20
-    assert len(trips) == 1
 
 
 def test_a_fault_of_one_queue_is_its_own(dashboard: Open, twenty: list[DPQ[Any]]) -> None:
@@ -97,8 +91,6 @@ def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
             metrics = plain.get("/metrics").text
             assert f'dpq_up{{server="localhost:{port}"}} 0.0\n' in metrics
             assert 'state="server away"} 1.0\n' in metrics
-        assert Reader(Named(queues), print).read(["q1"], "q1").fault == said[6:]
-        assert Reader(Known(client), print).read([], "").fault == said[6:]
         for words in (["queues"], ["why", "--queue", "q1"]):
             result = CliRunner().invoke(app, [*words, "--url", f"redis://127.0.0.1:{port}"])
             assert "server away: " in result.output, words
