@@ -327,8 +327,6 @@ def test_refused_names(q, name):
             call(name)
 
 
-
-
 def test_listed(q, clock):
     """`batches` names the one that changed last first."""
     for name in "abc":

@@ -327,8 +327,6 @@ def test_export_and_import(make, clock):
     assert (other.check(), other.size(), q.size()) == ([], 0, 2)
 
 
-
-
 def test_the_frames_of_a_reject(q, probe):
     """A handler that gives up says where."""
     task_id = q.push("x")

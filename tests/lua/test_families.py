@@ -233,8 +233,6 @@ def test_braces_stand_before_the_name(redis, name):
         DPQ(redis, name)
 
 
-
-
 def test_a_family_is_bounded(redis, queue_name):
     """A family has 16 queues at most."""
     queues = [DPQ(redis, f"{{{queue_name}}}{n}") for n in range(16)]
@@ -448,8 +446,6 @@ def test_a_drain_time_counts_the_other_queues(family, redis, queue_name, clock):
     head.clear_limit()
     head.clear_limit("host")
     assert crawl.drain().low is None
-
-
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,7 +1,6 @@
 """The storage format: another one is refused by every call, and one that is no number is lost."""
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
 from dpq.operations.repair import CHECKED_PARTS
-from dpq.protocol.keys import MIN_FORMAT, STORAGE_FORMAT, key_of
+from dpq.protocol.keys import STORAGE_FORMAT
 
 pytestmark = pytest.mark.damaged
 
@@ -115,10 +114,6 @@ end
 """,
 }
 """What push, pop and promote of earlier programs compare, by their commits."""
-
-
-
-
 
 
 @pytest.mark.parametrize("copy", [True, False])

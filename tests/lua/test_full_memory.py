@@ -327,9 +327,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
     "forget": [lambda q: q.forget("seen"), lambda q: q.purge()],
-    "forget_results": [
-        lambda q: q._session.run(q._operations._ask, "forget_results", [9], int)
-    ],
+    "forget_results": [lambda q: q._session.run(q._operations._ask, "forget_results", [9], int)],
     "rate_limited": [
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
         for scope in ("group", "queue", "task")

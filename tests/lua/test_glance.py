@@ -86,8 +86,6 @@ def test_names(real: DPQ[Any], redis: Redis) -> None:
     redis.srem(REGISTRY, "a-name")
 
 
-
-
 def test_it_changes_nothing() -> None:
     """A replica could run it, too: none of its commands writes."""
     text = script("glance").text

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, LeaseInfo, Push
+from dpq import ConfigurationError, LeaseInfo, Push
 from dpq.operations.one_task import holder
 from dpq.operations.workers import MOST_NAMED, RELEASED_AT_ONCE, Doing
 
@@ -239,5 +239,3 @@ def test_release_held_goes_in_steps(q, probe):
     sent.clear()
     assert q.release_held(held) == RELEASED_AT_ONCE * 2 + 1
     assert sent == [RELEASED_AT_ONCE, RELEASED_AT_ONCE, 1]
-
-

@@ -4,8 +4,7 @@ import pytest
 from kit.limits import LONG, fill, take
 from kit.moments import first_after_429
 
-from dpq import DPQ, Adaptive, Push, RateLimit
-from dpq.protocol.keys import key_of
+from dpq import Adaptive, RateLimit
 
 pytestmark = pytest.mark.damaged
 
@@ -123,5 +122,3 @@ def test_a_limit_of_all_does_not_take_the_place_of_a_lost_one(server, q, clock, 
     clock.advance(3.9)
     assert len(q.pop_many(9)) == (0 if scope == "g" else 1)
     assert q.check() == []
-
-

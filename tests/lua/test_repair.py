@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from dpq import DPQ, DPQError, Push, TaskState
 from dpq.operations.repair import CHECKED_PARTS
-from dpq.protocol.keys import PARTS, key_of
+from dpq.protocol.keys import PARTS
 
 pytestmark = pytest.mark.damaged
 
@@ -144,10 +144,6 @@ def test_lost_settings_keep_no_limit_from_holding(q, probe):
         assert [problem.kind for problem in named.check()] == ["wrong type"]
     q.repair()
     assert len(q.pop_many(3)) == 1
-
-
-
-
 
 
 # Where a task goes

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from dpq import DPQ, Bounds, ConfigurationError, Push, QueueFullError
+from dpq import Bounds, ConfigurationError, Push, QueueFullError
 from dpq.model.producer import Producer
 
 
@@ -274,5 +274,3 @@ def test_a_producer_that_nobody_hears_takes_no_room(q, probe):
         assert q._session.run(q._operations.await_room, producer)
     q.ack(probe.pop())
     assert line(q, probe) == []
-
-

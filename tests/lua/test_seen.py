@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, DuplicateTaskError, ExportFileError, Push
+from dpq import DPQ, ConfigurationError, DuplicateTaskError, Push
 
 
 def seen(q, key="k", seconds=10.0, **options):
@@ -211,10 +211,6 @@ def test_recent_of_another_type(redis, q, probe):
     q.repair()
     assert q.check() == []
     assert q.push("x", key="k") == task_id
-
-
-
-
 
 
 def test_import_over_a_seen_key(redis, q, clock):

@@ -355,8 +355,6 @@ def test_lost_limits_are_shown(q, probe):
     assert q.groups() == before[1:]
 
 
-
-
 @pytest.mark.parametrize("field", ["ready", "dead", "oldest_ready_seconds", "junk", b"\xff"])
 def test_totals_of_any_name(q, probe, field):
     """A field of `stats` that is no total changes nothing that is shown, and ends every drain."""

@@ -405,8 +405,6 @@ def test_bounds(q, fairness, message):
         DPQ(q.redis, q.queue_name, fairness=fairness)
 
 
-
-
 def test_another_unit_is_another_setting(fair):
     """A client that contradicts the queue is refused; one that names nothing follows."""
     assert DPQ(fair.redis, fair.queue_name).stats() is not None

@@ -314,8 +314,6 @@ def test_what_all_queues_share(server, login, role, more):
     assert stage.root.zrange(REGISTRY_TICK, 0, -1) == [b"w"]
 
 
-
-
 @pytest.mark.parametrize("role", NAMES)
 def test_families(server, login, role):
     """With the patterns that the page gives for a family, a role can do the same in its queues."""
