@@ -151,7 +151,7 @@ class QueueOperations(
         self.belong(settings.get("family", ""))
 
     def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
-        """Read the settings of the queue, write the named ones, and register a queue that exists."""
+        """Read the settings, write the named ones, and register a queue that exists."""
         settings = yield from self.configure(create=create)
         if "format" in settings:
             yield from self.enter()

@@ -1,7 +1,7 @@
 """Ids of tasks: the client makes them, so that a retried push is harmless. Knows no queue.
 
-`QueueOperations` calls it. It reads this machine's clock, so that a person can see the time in an id. The
-order of tasks comes from the server.
+It reads this machine's clock, so that a person can see the time in an id. The order of tasks comes
+from the server.
 
 The ids of one process sort in the order in which they were made, also within a millisecond: then
 the last part counts up, from a random number. Ids of several processes sort by their ms only.

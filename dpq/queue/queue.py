@@ -1251,7 +1251,8 @@ class DPQ(QueueLife[P]):
                 `"*"`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, the queue has another format. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, or the queue has another format.
+                Nothing changed.
 
         Source: docs/design.md, "Limits".
         """

@@ -1254,7 +1254,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 `"*"`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, the queue has another format. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, or the queue has another format.
+                Nothing changed.
 
         Source: docs/design.md, "Limits".
         """

@@ -152,10 +152,8 @@ def app(
         Route("/login", _endpoint(site, _login_page, public=True), methods=["GET"]),
         Route("/login", _endpoint(site, forms.login, public=True), methods=["POST"]),
     ]
-    table += [
-        Route(path, _endpoint(site, view), methods=[method])
-        for method, path, view, *_ in [*PAGES, *API]
-    ]
+    rows = [*PAGES, *((method, path, view) for method, path, view, _ in API)]
+    table += [Route(path, _endpoint(site, view), methods=[method]) for method, path, view in rows]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
     return Starlette(routes=table, exception_handlers={405: _wrong_method})
 

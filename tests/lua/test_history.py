@@ -190,8 +190,7 @@ def test_the_last_hour_of_each_limit(q: DPQ, clock: Clock, redis: Redis) -> None
     """For an hour each minute has what each limit had granted, of a pool each member."""
 
     def granted() -> list[Granted]:
-        part = q._session.run(q._operations.granted)
-        return part
+        return q._session.run(q._operations.granted)
 
     q.set_limit(100, 1, burst=10)
     q.set_limit([RateLimit(1, 2, burst=9), RateLimit(50, 60, burst=50, unit="tokens")], group="a b")
