@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -305,6 +306,8 @@ class Function(NamedTuple):
     reads: set[str]
     writes: set[str]
     scopes: list[tuple[str, int, int]]  # a local and the instructions in which it lives
+    code: tuple[int, ...]
+    constants: tuple[str, ...]
 
 
 class Bytecode:
@@ -351,12 +354,25 @@ class Bytecode:
         names = {
             op: {constants[word >> 14] for word in code if word & 63 == op} for op in (get, put)
         }
-        self.functions.append(Function(names[get], names[put], scopes))
+        self.functions.append(
+            Function(names[get], names[put], scopes, tuple(code), tuple(constants))
+        )
 
 
 ALLOWED = {
     *("redis", "KEYS", "ARGV", "string", "table", "math"),
-    *("tonumber", "ipairs", "pairs", "next", "unpack", "rawset", "setmetatable", "type", "cjson"),
+    *(
+        "tonumber",
+        "ipairs",
+        "pairs",
+        "next",
+        "unpack",
+        "rawget",
+        "rawset",
+        "setmetatable",
+        "type",
+        "cjson",
+    ),
 }
 
 
@@ -376,6 +392,30 @@ def test_no_local_hides_another(name):
         for i, (inner, start, _) in enumerate(scopes):
             hidden = [s for s in scopes[:i] if s[0] == inner and s[1] <= start < s[2]]
             assert not hidden, f"{inner} is declared twice"
+
+
+@each("path", LUA_FILES)
+def test_no_local_hides_what_is_needed(path):
+    """No local has the name of what another file gives: the assembly replaces such names."""
+    needs = set(needs_of(path.read_text()))
+    foreign = {name for name, giver in GIVEN_BY.items() if giver.stem in needs}
+    for function in Bytecode(path.read_text()).functions:
+        assert not foreign & {scope[0] for scope in function.scopes}
+
+
+HOT = {"push", "pop", "ack"}
+
+
+@each("name", SCRIPTS)
+def test_sent_once(name):
+    """No function of some length stands twice in a script, and no script is large."""
+    bodies = Counter(
+        (function.code, function.constants)
+        for function in Bytecode(script(name).text).functions
+        if len(function.code) > 12
+    )
+    assert not [constants for (_, constants), times in bodies.items() if times > 1]
+    assert len(script(name).text) <= (60_000 if name in HOT else 200_000)
 
 
 @cache

@@ -22,7 +22,7 @@ if refused then
   return refused
 end
 local mends = mend == '1'
--- Needs: record, notice, groups, place, next, member, problem, diagnose, mend, regroup, go_on, page, waits,
+-- Needs: record, notice, heads, place, next, member, problem, diagnose, mend, regroup, go_on, page, waits,
 --   notes, marks, seen_keys
 if mends then
   go_on()

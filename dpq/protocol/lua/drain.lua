@@ -21,7 +21,7 @@
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, groups, rules, gate, bare, member, record, cost, booked, clears
+-- Needs: now, groups, rules, gate, bare, member, record, cost, clears
 seen.copies, seen.count, seen.lacking = copies, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}

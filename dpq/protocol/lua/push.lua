@@ -108,22 +108,24 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-local led = others[1] and #delays == 0 and met == 0 and not kin and (settings[5] or 'none') == 'none'
-if led then
+local led, left = 0, kin
+if others[1] then
   -- Needs: gather
-  led = gather(others)
+  led, left = gather(others, (settings[5] or 'none') ~= 'none')
+  left = left or kin
 end
-if #delays > 0 or met > 0 or others[1] and not led then
-  -- Needs: notice, place, merge, gather_turns
-  gather_all(others)
-  if #delays > 0 then
-    redis.call('ZADD', delayed, unpack(delays))
-    notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
-  end
-  admit() -- store new tasks where a later push of this batch can find them
-  if met > 0 then
-    merge_all(args, options, holders, reply)
-  end
+if #delays > 0 then
+  -- Needs: notice
+  redis.call('ZADD', delayed, unpack(delays))
+  notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
+end
+if left then
+  -- Needs: place
+  admit()
+end
+if met > 0 then
+  -- Needs: merge
+  merge_all(args, options, holders, reply)
 end
 if tied then
   -- Needs: join, follow
@@ -138,7 +140,7 @@ if surplus then
   -- Needs: drop_worst
   drop_worst(surplus)
 end
-local ready_now = #plain > 0 or led and led > 0
+local ready_now = #plain > 0 or led > 0
 if ready_now and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
 elseif ready_now then -- the queue's limit lets no task run before that moment

@@ -14,7 +14,7 @@
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, score, rules, gate, opens, cost, notes, estimate, marks, batch_list
+-- Needs: now, record, groups, heads, score, rules, gate, opens, cost, notes, estimate, marks, batch_list
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}

@@ -1,6 +1,6 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed kin
--- Needs: now, queue_line, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool,
+-- Needs: now, queue_line, notice, groups, heads, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool,
 --        estimate, callers, booked, turns, marks
 -- Gives: group_judge(judge_queue, settle, wanted), for two functions of the queue's limit (judge). It returns three
 --        functions:

@@ -1,6 +1,6 @@
 -- diagnose: find the states that a task is in, and what is wrong with them.
 -- Keys: ready delayed invisible waiting payload dead keys
--- Needs: problem, groups, score
+-- Needs: problem, groups, heads, score
 -- Gives: place_of(set, id, task): the right member of a task in ready or waiting; and true if the task is the head of
 --          its group.
 --        diagnose(id, task): the names of the sets that the task is in, as a list, and as fields with its scores; then

@@ -1,7 +1,7 @@
 -- regroup: begin a group anew. Its head goes back to waiting; then its best task becomes the head, or the group closes
 -- until its limit lets that task run.
 -- Keys: ready delayed invisible waiting groups closed meta dead
--- Needs: now, record, groups, score, open_or_close, member
+-- Needs: now, record, groups, heads, score, open_or_close, member
 -- Gives: regroup(group). It removes a head that does not fit its record; the walk through meta places that task.
 local function regroup(group)
   local _, member, shown = head_of(group)
