@@ -441,8 +441,8 @@ GIVEN_BY = {name: path for path in SHARED for name in given_by(path)}
 KEY_NAMES = {*PARTS, "queues", "queues_tick", "shared", "copies", "kin", "theirs"}
 
 NEEDED_BY = {
-    "pop": {"pop", "acquire", "grant"},  # a permit is charged as a task is
-    "push": {"push"},
+    "pop": {"pop", "pop_plain", "acquire", "grant"},  # a permit is charged as a task is
+    "push": {"push", "push_plain"},
     "repair": {"check", "check_limits", "types"},
 }
 """The folders that are not for everybody, and the operations that need their files."""

@@ -762,13 +762,13 @@ def _ack_batches(
 
 
 def _goes_short(push: Checked) -> bool:
-    """Return True if a push is plain, and has no group."""
-    return isinstance(push[0], str) and push[1].find(b"\t\n", 0, 40) > 0
+    """Return True if a push is plain."""
+    return isinstance(push[0], str)
 
 
 def _is_plain(task: Task[Any]) -> bool:
     """Return True if the short ways probably serve tasks like this one."""
-    return task.deliveries == 1 and task.group is None and task.key is None
+    return task.deliveries == 1 and task.key is None
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:

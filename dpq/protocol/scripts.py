@@ -1,8 +1,8 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
 An operation is a file of `lua/`; what operations share stands in folders of `lua/lib/` or of their
-name. A line `-- Needs: record, groups` brings such files in, each once. If it is not indented, they
-are made at once; all others when a name that they give is first read (`_made_later`).
+name. A line `-- Needs: record, groups` brings files in, each once. Those of the first line that is
+not indented are made at once; all others when a name that they give is read (`_made_later`).
 """
 
 import hashlib
@@ -19,7 +19,9 @@ _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
 _OF_FAMILY = re.compile(r"\b(?:shared|copies|kin|theirs)\b")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 _GIVES = re.compile(r"^-- Gives: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
-_LOCAL = re.compile(r"^local (function )?([\w, ]+?)(?= *[=(])", re.MULTILINE)
+_LOCAL = re.compile(
+    r"^local (?:(function) (\w+)|([\w, ]+?)(?= = (?!.*\bnil\b)))", re.MULTILINE
+)
 _STRING = r"'(?:[^'\\\n]|\\.)*'"
 _COMMENT = re.compile(rf"({_STRING})|--.*")
 _NAME = re.compile(rf"{_STRING}|[{{}}]|(?<![\w:])(?<!(?<!\.)\.)([A-Za-z_]\w*)(\s*=(?!=))?")
@@ -87,9 +89,8 @@ class Sources:
         """Put what an operation needs behind the lines that name its arguments."""
         files: dict[str, None] = {}
         self._collect(needs_of(source), (f"{name}.lua",), files)
-        at_once = [
-            each for found in _NEEDS.finditer(source) if not found[1] for each in _names(found[2])
-        ]
+        first = next((found for found in _NEEDS.finditer(source) if not found[1]), None)
+        at_once = _names(first[2]) if first else []
         later = [file for file in files if file not in at_once]
         slots: dict[str, str] = {}
         firsts = []
@@ -146,19 +147,20 @@ def _made_later(texts: list[tuple[int, str]]) -> str:
 
 
 def _hoisted(source: str) -> tuple[str, list[str]]:
-    """Make the names that a shared file gives no locals of its own. Returns its code, and them."""
+    """Make the names that a shared file gives no locals of its own. Returns its code, and them.
+
+    A variable that may be nil stays a local: `lib` would make its file again.
+    """
     gives = _GIVES.search(source)
     public = set(_names(gives[1])) if gives else set[str]()
     given: list[str] = []
 
     def hoist(found: re.Match[str]) -> str:
-        names = _names(found[2])
-        private = [name for name in names if name not in public]
-        if len(private) == len(names):
+        names = _names(found[2] or found[3])
+        if not public.issuperset(names):
             return found[0]
-        given.extend(name for name in names if name in public)
-        before = f"local {', '.join(private)}\n" if private else ""
-        return f"{before}{found[2]}{' = function' if found[1] else ''}"
+        given.extend(names)
+        return f"{found[2]} = function" if found[1] else found[3]
 
     return _stripped(_LOCAL.sub(hoist, source)), given
 

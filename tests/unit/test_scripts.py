@@ -86,7 +86,7 @@ def test_made_when_used():
 
 
 def test_made_at_once():
-    """What a line without indentation names is made at the top."""
+    """What the first line without indentation names is made at the top."""
     assert run("-- Needs: c\nreturn 1\n", **FILES) == (1, ["c"])
     assert run("-- Needs: a\nreturn a()\n", **FILES) == (9, ["a", "b", "c"])
     both = "-- Needs: a,\n--        c\nif true then\n  -- Needs: b\n  return a() + b()\nend\n"
@@ -108,7 +108,7 @@ def test_a_circle_of_needs():
 def test_only_names_are_linked():
     """A field, a key of a table and a text keep a name that a file gives; variables do not."""
     add = "local function add()\n  n = n + own.n\nend"
-    shared = f"-- Gives: n, add().\nlocal n, own = 1, {{ n = 5 }}\n{add}"
+    shared = f"-- Gives: n, add().\nlocal n = 1\nlocal own = {{ n = 5 }}\n{add}"
     source = "add() -- n\nreturn n .. 'n' .. #{ n = 1, n, [n] = 2 }\n"
     source = f"do\n  -- Needs: a\n{source}end\n"
     assert run(source, a=shared)[0] == "6n1"

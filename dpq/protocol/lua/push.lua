@@ -110,9 +110,12 @@ if keyed then
 end
 local led, left = 0, kin
 if others[1] then
-  -- Needs: gather
-  led, left = gather(others, (settings[5] or 'none') ~= 'none')
-  left = left or kin
+  -- Needs: gather, groups, open_or_close
+  local shut_groups
+  led, shut_groups = gather(others, (settings[5] or 'none') ~= 'none' and lead_anew)
+  for _, group in ipairs(shut_groups and heavy() and shut_groups or {}) do
+    stirred[group], left = true, true -- a new task may run before those that wait already
+  end
 end
 if #delays > 0 then
   -- Needs: notice
@@ -140,11 +143,6 @@ if surplus then
   -- Needs: drop_worst
   drop_worst(surplus)
 end
-local ready_now = #plain > 0 or led > 0
-if ready_now and (tonumber(settings[6] or 0) or 0) <= instant then
-  redis.call('ZADD', wake, '0', 'w')
-elseif ready_now then -- the queue's limit lets no task run before that moment
-  -- Needs: notice
-  watch(tonumber(settings[6]))
-end
+-- Needs: rouse
+rouse(#plain + led, settings[6])
 return reply

@@ -68,11 +68,7 @@ local function charge(gate, cost, id, token, moment)
       if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
         refunds().granted(gate, i, token, moment)
       end
-      local paid = window.owed
-      if units > 0 then
-        paid = (paid > at and paid or at) + time_of(units, window)
-      end
-      window.paid, window.owed = paid, paid
+      pay_window(window, units, at)
     end
     window.granted, gate.changed = window.granted and window.granted + units, true
   end

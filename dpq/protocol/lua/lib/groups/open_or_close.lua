@@ -6,7 +6,8 @@
 --        next_at(group, headed), when the group may open, ms; `headed` is true if it has a head;
 --        stirred, the groups that admit (place) still has to open or close;
 --        heavy(), true if tasks need different amounts.
-local stirred, weights = {}, nil
+local stirred = {}
+local weights
 
 local function heavy()
   weights = weights or kin and '1' or redis.call('HGET', conf, 'heavy') or '0'

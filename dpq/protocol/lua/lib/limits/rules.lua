@@ -30,12 +30,11 @@ local function pool_of(names, each)
 end
 
 local function parsed(text)
-  local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
-  if units then
-    local window, concurrency = window_of(units, ms, '', most, MOST_UNITS), tonumber(slots)
-    return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window }
+  local rules = plain_limit(text)
+  if rules then
+    return rules
   end
-  local learning, windows, plain, names
+  local slots, learning, windows, plain, names
   plain, names = string.match(text, '^([^\t]*)(.*)$')
   slots, learning, windows = string.match(plain, '^(%d+)([^|]*)(.*)$')
   local weight, rest_of_head = string.match(learning or '', '^%*(%d[%d.]*)(.*)$')
@@ -43,7 +42,7 @@ local function parsed(text)
   local in_order = string.byte(learning or '') == 33 -- "!"
   learning = in_order and string.sub(learning, 2) or learning
   local floor, ceiling, step = string.match(learning or '', '^~(%d[%d.]*) (%d[%d.]*) (%d[%d.]*)$')
-  local rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, MOST_UNITS) or 0,
+  rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, MOST_UNITS) or 0,
     ceiling = within(ceiling, 0.001, MOST_UNITS) or 0, step = within(step, 0.001, MOST_UNITS) or 0 }
   local learns = rules.floor > 0 and rules.step > 0 and rules.floor <= rules.ceiling
   local sound = rules.concurrency and (learning == '' or learns)
