@@ -136,7 +136,6 @@ class QueueOperations(
         self._visibility_ms = description.visibility_ms
         self._read_batch = partial(replies.read_batch, description.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
-        self._short_push.expect(True)
         self._costs: dict[tuple[str, str], int] = {}  # the largest cost so far, by group and unit
 
     # Settings of the queue

@@ -245,6 +245,8 @@ def test_groups_as_push(q, clock, probe, redis, shut_until):
 def test_when_the_short_way_is_tried():
     """It is tried when expected; after refusals less and less often, until all goes well."""
     way = Shortcut()
+    assert way.is_open()
+    way.expect(False)
     assert not way.is_open()
     pauses = []
     for _ in range(8):

@@ -67,6 +67,10 @@ if grouped then
   -- Needs: gather
   n = n + gather(others)
 end
--- Needs: rouse
-rouse(n, settings[5])
+if n > 0 and not settings[5] then
+  redis.call('ZADD', wake, '0', 'w')
+elseif n > 0 then
+  -- Needs: rouse
+  rouse(n, settings[5])
+end
 return { 0 }
