@@ -41,7 +41,7 @@ end
 
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
 local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'aging', 'aging_since', 'order')
-local common = redis.call('HMGET', shared, 'limited', 'gated', 'queue_rules', 'queue_gate', 'token')
+local common = redis.call('HMGET', conf, 'limited', 'gated', 'queue_rules', 'queue_gate', 'token')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
   return refused

@@ -18,7 +18,7 @@
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
-local MOST_KIN, OF_MIN = 15, '04' -- that format is of queues whose smallest number runs first (refusal)
+local OF_MIN = '04' -- that format is of queues whose smallest number runs first (refusal)
 local there = redis.pcall('HGETALL', conf)
 if there.err then -- ignore a key of another type: check and repair report it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
@@ -57,9 +57,6 @@ elseif together.order == 'min' and stored('format') and not stored('order') then
     and (stored('turns') or '0') == '0' and (stored('partition_count') or '1') == '1' -- turns: an import counts here
 end
 if not agreed or create == '0' and #args == 3 then
-  if shared ~= conf then
-    there[#there + 1], there[#there + 2] = 'family', redis.call('HGET', shared, 'family') or ''
-  end
   for _, text in ipairs(lost) do there[#there + 1] = text end
   return there
 end
@@ -68,23 +65,7 @@ if #there + #lost > 0 then -- full memory refuses new queues only
   -- Needs: go_on
   go_on()
 end
-local members = shared ~= conf and (redis.call('HGET', shared, 'family') or copy_of.family or shared)
-if members then -- this queue joins the family
-  local _, kin_count = string.gsub(members, '\n', '')
-  local joins = not string.find('\n' .. members .. '\n', '\n' .. conf .. '\n', 1, true)
-  if (redis.call('HGET', shared, 'partition_count') or '1') ~= '1' then
-    return { 'family_refused', 'partitions' }
-  elseif joins and kin_count >= MOST_KIN then
-    return { 'family_refused', members }
-  end
-  members = joins and members .. '\n' .. conf
-  redis.call('HSETNX', shared, 'format', format)
-end
 restore(lost)
-if members then
-  redis.call('HSET', shared, 'family', members)
-  redis.call('HSET', copies, 'kept.family', members)
-end
 -- Programs of 22 November 2026 compare only `partitions` at each call, with their number of partitions. This text is no
 -- number, so each call of theirs is refused (docs/design.md, "Another storage format"). The number of partitions stands
 -- in `partition_count`.
@@ -99,7 +80,7 @@ if bounded then
   redis.call('HSETNX', conf, 'partition_count', '1') -- so push_plain refuses each push, and push looks at the bounds
 end
 if create == '2' then -- all in a single call: no task of these groups runs before its end
-  local texts = redis.call('HGETALL', copies)
+  local texts = redis.call('HGETALL', stats)
   for i = 1, #texts, 2 do
     local field = string.match(texts[i], '^kept%.(groups)$') or string.match(texts[i], '^kept%.(group:.+)$')
     if field and redis.call('HEXISTS', limits, field) == 0 then
@@ -115,12 +96,7 @@ end
 local names, values, copied = settings()
 for i, name in ipairs(names) do
   if values[i] and not copied[i] then
-    local _, home = setting_keys(name)
-    redis.pcall('HSET', home, 'kept.' .. name, values[i])
+    redis.pcall('HSET', stats, 'kept.' .. name, values[i])
   end
 end
-local reply = redis.call('HGETALL', conf)
-if shared ~= conf then
-  reply[#reply + 1], reply[#reply + 2] = 'family', redis.call('HGET', shared, 'family') or ''
-end
-return reply
+return redis.call('HGETALL', conf)

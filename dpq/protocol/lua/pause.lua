@@ -13,17 +13,13 @@ local time, ms, by = ARGV[1], ARGV[2], ARGV[3]
 go_on()
 by = by ~= '' and 'by ' .. by or ''
 if ms == '0' then
-  local paid = string.match(redis.call('HGET', shared, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
+  local paid = string.match(redis.call('HGET', conf, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
   if paid then -- a 429 has closed the queue
-    redis.call('HSET', shared, 'queue_gate', '0 - - ' .. paid)
+    redis.call('HSET', conf, 'queue_gate', '0 - - ' .. paid)
   end
   redis.call('HDEL', conf, 'paused_until', 'shut_until')
   redis.pcall('HDEL', stats, 'kept.paused_until')
-  redis.pcall('HDEL', copies, 'kept.shut_until')
-  if kin then
-    -- Needs: family
-    family().tell(true)
-  end
+  redis.pcall('HDEL', stats, 'kept.shut_until')
   tell('resumed', '', '', '', by)
 else
   local until_ms = ms == 'inf' and ms or string.format('%.0f', now + ms)

@@ -17,29 +17,26 @@
 -- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
 --   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
---   follows: ms after which the waiter asks again in any case (rest). Then the `conf` of each queue of the family whose
---   upkeep is overdue: call promote for it. For a wanted task `us` is -1: it is not ready, or a limit does not let it
+--   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1: it is not ready, or a limit does not let it
 --   run. Then nothing has changed.
 -- * {-5}: the upkeep is not done yet: call again at once.
 -- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client does not know the format (refusal).
--- * {-20}: the family of the queue has other queues than the client knows: read the settings (configure), call again.
 -- * {-9}: settings or limits are lost. Nothing runs until a client has restored them (configure).
 -- Lost reply: the tasks stay leased, without a holder, until their leases run out. Each then counts as an attempt. The
 -- units that these tasks took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local batch, waiter, partitions, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
--- Needs: now, refusal, of_family
+-- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
-  'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events', 'room_wanted', 'family')
-local strange = (kin or settings[13]) and of_family(settings)
+  'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events', 'room_wanted')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
   or settings[3] and string.match(settings[3], '^(q?%d+)=$')
 local refused, format = refusal(settings[9], settings[8], partitions)
-if refused or strange or not format and redis.call('EXISTS', meta) == 1
+if refused or not format and redis.call('EXISTS', meta) == 1
   or noted and not settings[4] and string.byte(noted) == 113 then
-  return refused or strange or { -9 } -- what may run is unknown
+  return refused or { -9 } -- what may run is unknown
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   -- Needs: go_on, rest

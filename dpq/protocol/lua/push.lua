@@ -108,7 +108,7 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-local led = others[1] and #delays == 0 and met == 0 and not kin and (settings[5] or 'none') == 'none'
+local led = others[1] and #delays == 0 and met == 0 and (settings[5] or 'none') == 'none'
 if led then
   -- Needs: gather
   led = gather(others)

@@ -50,29 +50,29 @@ if walk == 'set' then
   if not count then
     queue, count = limits_there()
   elseif hash == limits then -- lost limits that have a copy count, too
-    local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', copies, 'kept.' .. name) == 1
+    local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
   differs = before ~= rules
   counts_periods = differs and (counts_periods or string.find(before or '', '|%u')) -- else each count goes on
   if (counts_periods or differs and string.find(rules, ' m', 1, true)) and field == 'groups' then
     -- the gates of open groups see this moment when they are read
-    redis.call('HSET', shared, 'realigned', string.format('%.0f', now))
+    redis.call('HSET', conf, 'realigned', string.format('%.0f', now))
   end
   if rules == '' then
     redis.call('HDEL', hash, name)
-    redis.pcall('HDEL', copies, 'kept.' .. name)
+    redis.pcall('HDEL', stats, 'kept.' .. name)
   else
     redis.call('HSET', hash, name, rules)
-    redis.pcall('HSET', copies, 'kept.' .. name, rules)
+    redis.pcall('HSET', stats, 'kept.' .. name, rules)
   end
-  queue = hash == shared and (rules ~= '' and 'q' or '') or queue
+  queue = hash == conf and (rules ~= '' and 'q' or '') or queue
   if not note_limits(queue, math.max(count, redis.call('HLEN', limits))) then
     if redis.call('EXISTS', gates) == 1 then
       -- Needs: mark
       mark()
     else
-      redis.call('HDEL', shared, 'gated')
+      redis.call('HDEL', conf, 'gated')
     end
   end
   if is_heavy == '1' then
@@ -85,7 +85,7 @@ if walk == 'set' then
   end
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter whose sleep follows the old limit
   redis.call('ZADD', wake, '0', 'w')
-  walk = string.match(rules, '^0') and 'gates' or (kin or field ~= 'queue') and 'leases' or 'gates'
+  walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'
 end
 -- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting
 seen.realign = counts_periods
@@ -122,7 +122,6 @@ elseif walk == 'closed' then
   end
   walk = 'done'
 end
-stirred[''] = stirred[''] or kin and true -- all queues of the family look again
 admit()
 local group = string.match(field, '^group:(.*)$') or field == 'queue' and ''
 if walk == 'done' and rules ~= '' and group then

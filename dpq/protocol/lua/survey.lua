@@ -28,10 +28,6 @@ local names = { 'paused_until', 'order', 'fairness', 'partition_count', 'format'
 local paused, sorting, turns_kind, parts_there, format, token, asked, rules_there, gate_there, gated, limited, most,
   most_waiting =
   unpack(redis.call('HMGET', conf, unpack(names)))
-if shared ~= conf then
-  rules_there, gate_there, gated, limited = unpack(redis.call('HMGET', shared, 'queue_rules', 'queue_gate', 'gated',
-    'limited'))
-end
 local is_paused = paused == 'inf' or (tonumber(paused or '') or 0) > now
 
 local function whole(count)

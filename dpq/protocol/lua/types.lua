@@ -51,7 +51,7 @@ if gone[stats] then -- the sequence is lost: new tasks go behind all others
 end
 if gone[conf] then -- the turns are lost, too; the limits stay
   redis.call('HSET', conf, 'turns', stamp, 'heavy', '1')
-  redis.call('HSET', shared, 'gated', '1')
+  redis.call('HSET', conf, 'gated', '1')
   if partitions ~= '1' then
     redis.call('HSET', conf, 'partition_count', partitions)
   end

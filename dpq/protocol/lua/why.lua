@@ -39,7 +39,7 @@ if state == '' then
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
 end
-seen.copies = copies
+seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local queue, units = gate_of(''), weigh(task.cost)
 if queue.rules.units then

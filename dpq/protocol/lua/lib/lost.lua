@@ -1,6 +1,6 @@
 -- lost: find lost settings by their copies. Settings and limits are stored twice: in conf and limits, and as copies in
 -- stats, where the name of a field begins with `kept.`.
--- Keys: conf stats shared copies
+-- Keys: conf stats
 -- Needs: now
 -- Gives: settings(), the names of all settings that have copies; their values in conf (false if unreadable); and their
 --        copies;
@@ -14,30 +14,15 @@ local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_u
   payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {}, max_tasks = {}, max_waiting = {},
   when_full = { refuse = 1, drop_worst = 1, digits = false }, seen_max_keys = {} }
 
-local function setting_keys(name)
-  if name == 'queue_rules' or name == 'limited' or name == 'family' then
-    return shared, copies
-  end
-  return conf, stats
-end
-
 local function settings()
   local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partition_count',
     'dead_max_tasks', 'dead_max_age', 'trail_max_events', 'max_tasks', 'max_waiting', 'when_full', 'seen_max_keys',
-    'queue_rules', 'limited', 'paused_until', 'family' }
+    'queue_rules', 'limited', 'paused_until' }
   local fields = {}
   for i, name in ipairs(names) do
     fields[i] = 'kept.' .. name
   end
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
-  if shared ~= conf then -- the limits are those of the family
-    for i, name in ipairs(names) do
-      if setting_keys(name) == shared then
-        stored[i] = redis.call('HGET', shared, name)
-        copied[i] = redis.call('HGET', copies, fields[i])
-      end
-    end
-  end
   for i, name in ipairs(names) do -- an unreadable text is lost; the number of another format is readable
     local known, text = readable[name], stored[i]
     local counts = text and known and known.digits ~= false and string.match(text, '^%d+$')

@@ -1,6 +1,6 @@
 -- restore: restore lost settings from their copies (lost). If all of conf is lost, the gate of the queue's own limit is
 -- lost as well, and then counts as spent. The turns are lost, too: they go on behind all others.
--- Keys: conf copies shared
+-- Keys: conf stats
 -- Needs: now, closing, lost
 -- Gives: restore(lost), for what settings_lost (lost) gives.
 local function restore(lost)
@@ -9,13 +9,13 @@ local function restore(lost)
     known[lost[i]] = lost[i + 1]
   end
   for i = 1, #lost, 2 do
-    redis.call('HSET', (setting_keys(lost[i])), lost[i], lost[i + 1])
+    redis.call('HSET', conf, lost[i], lost[i + 1])
   end
-  if known.format or known.queue_rules and shared ~= conf then
-    local shut = redis.call('HGET', copies, 'kept.shut_until')
+  if known.format then
+    local shut = redis.call('HGET', stats, 'kept.shut_until')
     shut = (tonumber(shut or 0) or 0) > now and closing(shut, 'l', 'p') or known.queue_rules and closing(0, '-', '-')
-    if shut and not redis.call('HGET', shared, 'queue_gate') then -- "lost" is no number, so the gate counts as spent
-      redis.call('HSET', shared, 'queue_gate', shut .. (known.queue_rules and 'lost ' or ''))
+    if shut and not redis.call('HGET', conf, 'queue_gate') then -- "lost" is no number, so the gate counts as spent
+      redis.call('HSET', conf, 'queue_gate', shut .. (known.queue_rules and 'lost ' or ''))
     end
     if known.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
       redis.call('HSET', conf, 'turns', stamp)
@@ -26,7 +26,7 @@ local function restore(lost)
     end
   end
   if known.limited then
-    redis.call('HSET', shared, 'gated', known.limited .. '=') -- as note_limits (noted) stores it
+    redis.call('HSET', conf, 'gated', known.limited .. '=') -- as note_limits (noted) stores it
   end
   if known.queue_rules then
     redis.call('HDEL', conf, 'shut_until', 'watched')

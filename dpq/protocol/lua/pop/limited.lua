@@ -1,6 +1,6 @@
 -- limited: judge tasks if the queue has no limit, but some groups may have a limit or be closed. It loads the functions
 -- of limits only if pop meets such a group, since they make pop half as slow again.
--- Keys: shared limits gates
+-- Keys: conf limits gates
 -- Needs: now, step_up
 -- Gives: free_judge(limit, noted): three functions as group_judge returns them (judge_groups). `noted` is the stored
 --        number of limits; `limit` makes the functions of limits.
@@ -58,7 +58,7 @@ local function free_judge(limit, noted)
       end
     end
     if emptied > 0 and not ruled and not noted and redis.call('EXISTS', gates) == 0 then
-      redis.call('HDEL', shared, 'gated')
+      redis.call('HDEL', conf, 'gated')
     end
   end
 

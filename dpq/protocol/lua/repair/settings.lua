@@ -1,5 +1,5 @@
 -- settings: find lost settings and limits, and restore them from their copies.
--- Keys: payload meta conf stats wake limits gates shared copies
+-- Keys: payload meta conf stats wake limits gates
 -- Needs: now, problem, rules, open_or_close, lost, restore, noted
 -- Gives: look_at_settings(mends), for all that conf holds;
 --        look_at_limit(field, text, mends), for a field of limits;
@@ -10,9 +10,9 @@
 local function rules_back(field)
   local hash, name = limits, field
   if field == 'queue' then
-    hash, name = shared, 'queue_rules'
+    hash, name = conf, 'queue_rules'
   end
-  local kept = redis.call('HGET', copies, 'kept.' .. name)
+  local kept = redis.call('HGET', stats, 'kept.' .. name)
   if not kept or not parsed(kept) then
     return false
   end
@@ -45,7 +45,7 @@ local function look_at_settings(mends)
     problem(of_queue and 'limits not in force' or 'settings lost', of_queue and '' or lost[i], lost[i + 1])
     formatted = formatted or lost[i] == 'format'
   end
-  local format, gated = redis.call('HGET', conf, 'format'), redis.call('HGET', shared, 'gated')
+  local format, gated = redis.call('HGET', conf, 'format'), redis.call('HGET', conf, 'gated')
   local tasks = redis.call('HLEN', meta) + redis.call('HLEN', payload) > 0 -- a payload becomes a dead letter
   if tasks and not string.match(format or '', '^%d+$') and not formatted then
     problem('settings lost', 'format', '')
@@ -66,30 +66,29 @@ local function look_at_settings(mends)
   end
   if mends then
     if not marked then
-      redis.call('HSET', shared, 'gated', noted and queue_noted .. string.format('%.0f=', noted) or '1')
+      redis.call('HSET', conf, 'gated', noted and queue_noted .. string.format('%.0f=', noted) or '1')
     end
     restore(lost)
     if not numbered then
       redis.call('HSET', stats, 'pushed', stamp)
     end
   end
-  local rules = redis.call('HGET', shared, 'queue_rules')
+  local rules = redis.call('HGET', conf, 'queue_rules')
   if rules then
     unreadable('queue', rules, mends)
   end
   local names, values, copied = settings()
   for i, name in ipairs(mends and names or {}) do
     if values[i] and values[i] ~= copied[i] and (name ~= 'queue_rules' or parsed(values[i])) then
-      local _, home = setting_keys(name)
-      redis.call('HSET', home, 'kept.' .. name, values[i])
+      redis.call('HSET', stats, 'kept.' .. name, values[i])
     end
   end
 end
 
 local function look_at_limit(field, text, mends)
   unreadable(field, text, mends)
-  if mends and parsed(text) and redis.call('HGET', copies, 'kept.' .. field) ~= text then
-    redis.call('HSET', copies, 'kept.' .. field, text)
+  if mends and parsed(text) and redis.call('HGET', stats, 'kept.' .. field) ~= text then
+    redis.call('HSET', stats, 'kept.' .. field, text)
   end
 end
 

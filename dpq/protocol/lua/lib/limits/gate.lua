@@ -1,7 +1,7 @@
 -- gate: read what a scope (a group, or "" for the whole queue) allows. If the rules cannot be read, no task runs. If
 -- the gate cannot be read, it counts as spent. While rules are lost or cannot be read, the windows of the gate stay
 -- stored (`rest`). Layout: docs/storage.md, "Gates".
--- Keys: invisible shared limits gates tracked kin
+-- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
 -- Gives: gate_of(scope, known), the gate of a scope. The scope "group TAB member" is a member of a pool; its gate's
 --        text may be given as `known`;
@@ -12,7 +12,7 @@
 -- what the gates say holds again.
 local function is_lost(of_queue)
   if not seen.lacking then
-    local limited, gated, format = unpack(redis.call('HMGET', shared, 'limited', 'gated', 'format'))
+    local limited, gated, format = unpack(redis.call('HMGET', conf, 'limited', 'gated', 'format'))
     local note = string.match(limited or '', '^q?%d+$') or string.match(gated or '', '^(q?%d+)=$') -- as in noted
     local queue, count = string.match(note or '', '^(q?)(%d+)$')
     seen.count = seen.count or redis.call('HLEN', limits)
@@ -28,7 +28,7 @@ local function gate_of(scope, known)
   local rules, own, text, last, gone, spent, tokens
   local group_end = string.find(scope, '\t', 1, true)
   if scope == '' then
-    seen.texts = seen.texts or redis.call('HMGET', shared, 'queue_rules', 'queue_gate')
+    seen.texts = seen.texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
     own, text = rules_of('queue'), seen.texts[2]
   elseif group_end then
     local pool, name = rules_of('group:' .. string.sub(scope, 1, group_end - 1)), string.sub(scope, group_end + 1)
@@ -91,7 +91,7 @@ local function full(gate)
   elseif gate.probe ~= '-' and gate.probe ~= 'p' then
     local permit = is_permit(gate.probe)
     if gate.busy or permit and permit_out(gate.probe) or not permit
-      and redis.call('ZSCORE', kin and tracked or invisible, kin and scope .. '\t' .. gate.probe or gate.probe) then
+      and redis.call('ZSCORE', invisible, gate.probe) then
       return true
     end
     gate.probe, gate.changed = 'p', true -- it has reported nothing, so another one is the probe
@@ -103,9 +103,9 @@ local function full(gate)
     return false
   end
   gate.out = gate.out
-    or scope == '' and not kin and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
     or redis.call('ZLEXCOUNT', tracked, (scope == '' and '(' or '[') .. scope .. '\t',
       '(' .. scope .. '\n')
-  local out = (scope == '' and not kin or gate.out < most) and gate.out or gate.out - overdue(scope)
+  local out = (scope == '' or gate.out < most) and gate.out or gate.out - overdue(scope)
   return most <= out, most - out
 end

@@ -1,5 +1,5 @@
 -- plain_rules: read the rules of a limit that stand, as people see them.
--- Keys: shared limits copies
+-- Keys: conf limits stats
 -- Gives: plain_rules(rules), rules without the days on which a zone's clock changes: they would be most of the text;
 --        hash_of(field), the hash that holds the rules of a field of limits ("queue" for the queue), and their name;
 --        stored_rules(hash, name), the stored rules, or false; and what stands, plain, "" for no limit. Lost rules that
@@ -11,13 +11,13 @@ end
 
 local function hash_of(field)
   if field == 'queue' then
-    return shared, 'queue_rules'
+    return conf, 'queue_rules'
   end
   return limits, field
 end
 
 local function stored_rules(hash, name)
   local stored = redis.call('HGET', hash, name)
-  local copy = not stored and redis.pcall('HGET', copies, 'kept.' .. name)
+  local copy = not stored and redis.pcall('HGET', stats, 'kept.' .. name)
   return stored, plain_rules(stored or type(copy) == 'string' and copy or '') -- an error is no text
 end
