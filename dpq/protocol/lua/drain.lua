@@ -22,7 +22,7 @@ local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local whose, supposed = ARGV[5], ARGV[6]
 
 -- Needs: now, groups, rules, gate, bare, member, record, cost, booked, clears
-seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
+seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
 local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}

@@ -1,6 +1,6 @@
 -- pause: pause the queue, for a time or until it is resumed. Or resume it: end the pause, and the closing by a 429.
 --
--- Keys: conf stats wake tick events trail
+-- Keys: conf wake tick events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now until the end of the pause; "inf": until the queue is resumed; 0: resume it
 -- ARGV[3]  by         the person or program that does so, for the event; "" if it is not known
@@ -18,13 +18,10 @@ if ms == '0' then
     redis.call('HSET', conf, 'queue_gate', '0 - - ' .. paid)
   end
   redis.call('HDEL', conf, 'paused_until', 'shut_until')
-  redis.pcall('HDEL', stats, 'kept.paused_until')
-  redis.pcall('HDEL', stats, 'kept.shut_until')
   tell('resumed', '', '', '', by)
 else
   local until_ms = ms == 'inf' and ms or string.format('%.0f', now + ms)
   redis.call('HSET', conf, 'paused_until', until_ms)
-  redis.pcall('HSET', stats, 'kept.paused_until', until_ms)
   by = by ~= '' and by .. ', ' or ''
   tell('paused', '', '', '', by .. 'until ' .. (ms == 'inf' and 'it is resumed' or until_ms))
 end

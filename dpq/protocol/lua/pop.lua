@@ -9,9 +9,8 @@
 -- ARGV[5]  batch      steps of upkeep at most
 -- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
 --                     moment, ms with three digits, that it watches because a reply named it
--- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
--- ARGV[8]  wanted     the id of the only task to lease, whatever stands before it; or left out
--- ARGV[9]  forced     "1" if that task may be delayed, else ""; or left out
+-- ARGV[7]  wanted     the id of the only task to lease, whatever stands before it; or left out
+-- ARGV[8]  forced     "1" if that task may be delayed, else ""; or left out
 --
 -- Returns one of:
 -- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
@@ -20,23 +19,19 @@
 --   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1: it is not ready, or a limit does not let it
 --   run. Then nothing has changed.
 -- * {-5}: the upkeep is not done yet: call again at once.
--- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client does not know the format (refusal).
--- * {-9}: settings or limits are lost. Nothing runs until a client has restored them (configure).
+-- * {-8, ...}: the client does not know the format (refusal).
 -- Lost reply: the tasks stay leased, without a holder, until their leases run out. Each then counts as an attempt. The
 -- units that these tasks took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local batch, waiter, partitions, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local batch, waiter, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 
 -- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
-  'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events', 'room_wanted')
+  'shut_until', 'token', 'format', 'trail_max_events', 'room_wanted')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
-local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
-  or settings[3] and string.match(settings[3], '^(q?%d+)=$')
-local refused, format = refusal(settings[9], settings[8], partitions)
-if refused or not format and redis.call('EXISTS', meta) == 1
-  or noted and not settings[4] and string.byte(noted) == 113 then
-  return refused or { -9 } -- what may run is unknown
+local refused, format = refusal(settings[8])
+if refused then
+  return refused
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   -- Needs: go_on, rest
@@ -54,14 +49,11 @@ end
 
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
 local grouped = there > 2 or wanted ~= nil -- the group of that task may have no head
-if noted and grouped and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
-  return { -9 }
-end
 local queue_limited, judge, crown, after_all, at_last = settings[4] or settings[5], nil, nil, nil, nil
-if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
+if queue_limited or grouped and (settings[3] or there % 3 > 0) then
   local function limit()
     -- Needs: rules, judge
-    seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, see above
+    seen.texts = moved == 0 and { settings[4], settings[5] } or nil
     local judge_queue, settle, finish
     judge_queue, at_last, settle, finish = queue_judge(most)
     if not grouped then
@@ -74,7 +66,7 @@ if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
     judge, crown, after_all = limit()
   else
     -- Needs: limited
-    judge, crown, after_all = free_judge(limit, noted)
+    judge, crown, after_all = free_judge(limit)
   end
 elseif grouped then
   -- Needs: step_up
@@ -113,7 +105,7 @@ if #metas > 0 then
     -- Needs: notice
     notice(least)
   end
-  if settings[11] then
+  if settings[9] then
     -- Needs: delivered
     note_deliveries(metas)
   end
@@ -126,7 +118,7 @@ if #rotten > 0 then
   -- Needs: discard
   discard(rotten)
 end
-if settings[12] then
+if settings[10] then
   -- Needs: make_room
   make_room(metas, rotten)
 end

@@ -1,32 +1,26 @@
 -- pop_plain: lease the best ready tasks, if there is nothing to decide. It is the short way of pop.
 --
--- Keys: ready invisible meta conf stats limits
+-- Keys: ready invisible meta conf stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000
 -- ARGV[3]  visibility the lease, ms, at least 10 000: shorter ones are watched (notice)
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size); or left out: 4 MiB
--- ARGV[5]  partitions of the queue, as the client knows it; 0 before it does; or left out: 1
 --
 -- Returns {lease end, id, record and payload, id, ...} as pop does. {-5}: the caller is to call pop, and nothing has
 -- changed. This is the reply if no task is ready; if upkeep is due; if the queue is paused, has a limit or a trail, or
--- has another format or number of partitions; if limits of groups are lost; and if the best task has a group, has no
--- short record (record), or was delivered before. If such a task comes later, the reply ends before it.
+-- has another format; and if the best task has a group, has no short record (record), or was delivered before. If such
+-- a task comes later, the reply ends before it.
 -- Lost reply: as with pop.
-local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local partitions = ARGV[5]
-
-max_bytes, partitions = tonumber(max_bytes or '4194304'), partitions or '1'
+local time, most, visibility = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local max_bytes = tonumber(ARGV[4] or '4194304')
 
 -- Needs: now, undelivered
-local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'partition_count', 'paused_until', 'gated',
-  'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events')
+local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'paused_until', 'queue_rules',
+  'queue_gate', 'shut_until', 'trail_max_events')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
-local noted = settings[10] or settings[6] and string.match(settings[6], '^(.+)=$') -- as limits_noted (noted)
-if not (soonest and soonest > instant and soonest <= now + visibility) or settings[5]
+if not (soonest and soonest > instant and soonest <= now + visibility)
   or settings[3] ~= '03' and settings[3] ~= '04'
-  or settings[7] or settings[8] or settings[9] or settings[11]
-  or partitions ~= '0' and (settings[4] or '1') ~= partitions
-  or noted and (not string.find(noted, '^%d+$') or redis.call('HLEN', limits) < tonumber(noted)) then
+  or settings[4] or settings[5] or settings[6] or settings[7] or settings[8] then
   return { -5 }
 end
 local token = math.floor(instant * 1000)

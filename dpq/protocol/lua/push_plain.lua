@@ -6,12 +6,12 @@
 --
 -- Returns {0} or {1} as push does. {-5}: the caller is to call push; nothing has changed, except that a damaged
 -- sequence may have grown. This is the reply if a task has another form or is stored already; if the queue has
--- partitions, aging, turns, a trail, another format or payloads apart from records; and if its limit let no task run.
+-- bounds, aging, turns, a trail, another format or payloads apart from records; and if its limit let no task run.
 -- Lost reply: the second call finds the tasks stored, and so does push.
 local time, args = ARGV[1], ARGV
 
 -- Needs: now, layout
-local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'partition_count',
+local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'bounded',
   'payloads', 'trail_max_events')
 local format = settings[1]
 if format ~= '03' and format ~= '04' or settings[5] or settings[6] or settings[8] or now >= 2 ^ 44 or #args % 3 ~= 1

@@ -89,7 +89,6 @@ local function meet(gate, ms, granted, counts, was_probe, status)
   end
   if gate.scope == '' then
     stirred[''] = true
-    redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
   else
     mark()
     open_or_close((string.match(gate.scope, '^[^\t]*'))) -- for a member of a pool, open or close its group

@@ -80,8 +80,7 @@ local function prune(most)
   if #drop > 0 then
     redis.call('HDEL', gates, unpack(drop))
   end
-  local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', conf, 'gated')
-  if gated and string.byte(gated, -1) ~= 61 then -- after a "=" it holds the number of limits (noted)
+  if redis.call('EXISTS', gates, limits) == 0 and redis.call('HEXISTS', conf, 'queue_rules') == 0 then
     redis.call('HDEL', conf, 'gated')
   end
   return #drop

@@ -58,7 +58,7 @@ local function seen_of(gate)
 end
 
 local function view_of(scopes)
-  seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
+  seen.count = 2
   local texts = {}
   bare(scopes)
   for _, scope in ipairs(scopes) do

@@ -1,7 +1,7 @@
 -- stale: find the entries of tracked that are to go: ended leases and permits, and places in lines.
 -- Keys: invisible meta delayed
 -- Needs: now, record, problem, gate, booked, notes, marks
--- Gives: is_stale(member), true if the entry is to go. It reports that, unless its time is over.
+-- Gives: look_at_tracked(member), which reports an entry that should have gone.
 
 -- Returns true if a task of this queue counts as `scope TAB id`: it runs, or it waits for its retry (hold).
 local function counts(scope, id)
@@ -12,19 +12,17 @@ local function counts(scope, id)
     or task.deliveries ~= '0' and redis.call('ZSCORE', delayed, id))
 end
 
-local function is_stale(member)
+local function look_at_tracked(member)
   local line, ends = string.match(member, '^([^\11]*)\11.*\11(%d+)%l[^\11]*$')
   local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
-  if string.byte(member) == 14 then -- a producer that waits for room (producers)
-    return tonumber(string.match(member, '\14(%d+) [^\14]*$') or 0) <= now
+  if string.byte(member) == 14 or member == '\t' then -- a producer that waits for room; waiters at a full queue
+    return
   elseif line then
     local known = gate_of(line).booked
-    local lost = tonumber(ends) > instant and not (known and known[2] > instant)
-    return lost and problem('caller in no line', member, 'in tracked') or tonumber(ends) <= instant
-  elseif id and is_permit(id) then
-    return not permit_out(id)
-  elseif member == '\t' then -- waiters at a full queue
-    return false
+    if tonumber(ends) > instant and not (known and known[2] > instant) then
+      problem('caller in no line', member, 'in tracked')
+    end
+  elseif not (id and (is_permit(id) or counts(scope, id))) then
+    problem('lease that has ended', member, 'in tracked')
   end
-  return not (id and counts(scope, id)) and problem('lease that has ended', member, 'in tracked')
 end
