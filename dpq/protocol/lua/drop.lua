@@ -2,7 +2,6 @@
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers history events trail batches followers cancelled results progress errors recent
--- ARGV[1]  time       ms, or "" for the server's clock
 --
 -- Returns how many keys of the queue were stored.
 -- Lost reply: safe to send again.
