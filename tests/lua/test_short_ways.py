@@ -8,10 +8,10 @@ from dpq.operations.shortcut import FORGIVEN_AFTER, LONGEST_PAUSE, Shortcut
 REFUSED = [-5]
 
 
-def taken(probe, clock, name, most=3, max_bytes=10**6, partitions=0):
+def taken(probe, clock, name, most=3, max_bytes=10**6):
     """What a raw pop answers, and what is stored then."""
     args = [clock(), most, 30_000, max_bytes]
-    args += [partitions] if name == "pop_plain" else [100, "", partitions]
+    args += [] if name == "pop_plain" else [100, ""]
     return probe.call(name, *args), probe.stored()
 
 
@@ -44,10 +44,6 @@ REASONS = {
     "empty": lambda q, clock, probe: q.pop_many(99),
     "paused": lambda q, clock, probe: q.pause(),
     "limit": lambda q, clock, probe: q.set_limit(99, 1, burst=99),
-    "lost limits": lambda q, clock, probe: [
-        q.set_limit(9, 1, group="*"),
-        q.redis.delete(probe.key("limits")),
-    ],
     "group": lambda q, clock, probe: q.push("g", priority=9, group="g"),
     "trail": trail,
     "upkeep": lambda q, clock, probe: clock.advance(20),
@@ -57,10 +53,7 @@ REASONS = {
     "no event": lambda q, clock, probe: q.redis.hdel(probe.key("conf"), "next_event"),
     "sooner": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "next_event", "9e15"),
     "format": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "format", "1"),
-    "partitions": lambda q, clock, probe: None,
 }
-
-
 
 
 PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]
@@ -98,7 +91,7 @@ UNPUSHED = {
     "full": lambda probe: [*PUSHED, "c", '{"priority":"0","max_attempts":9}', "1"],
     "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
     "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
-    "partitions": lambda probe: [*PUSHED, "2"],
+    "costs": lambda probe: [*PUSHED, "?"],
     "trail": lambda probe: [probe.redis.hset(probe.key("conf"), "trail_max_events", 5), *PUSHED][
         1:
     ],

@@ -46,10 +46,11 @@ local set = ({ limits = limits, tracked = tracked, invisible = invisible })[part
 local page = { '0', {} }
 if set then
   page = redis.call(set == limits and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
-else
-  look_at_settings()
 end
 reply[1] = page[1]
+if not set then
+  look_at_settings()
+end
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == limits then
