@@ -13,10 +13,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from dpq.protocol.keys import LEASE_PARTS, MEMBER_PARTS
-
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
-_OF_FAMILY = re.compile(r"\b(?:shared|copies|kin|theirs)\b")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 _GIVES = re.compile(r"^-- Gives: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 _LOCAL = re.compile(r"^local (?:(function) (\w+)|([\w, ]+?)(?= = (?!.*\bnil\b)))", re.MULTILINE)
@@ -34,16 +31,12 @@ class Script:
         name: The file's name without its ending.
         text: The source with all that it needs in its place.
         parts: The parts of a queue that it touches, in the order of KEYS.
-        in_family: True if queues of a family send more keys (`family_keys` of keys.py).
-        of_leases: True if they send the keys of each queue's leases as well (LEASE_PARTS there).
         sha: The hash by which EVALSHA finds it.
     """
 
     name: str
     text: str
     parts: tuple[str, ...]
-    in_family: bool = False
-    of_leases: bool = False
     sha: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,13 +68,8 @@ class Sources:
             raise ValueError(f"{name} does not say which keys it touches")
         parts = tuple(_names(declared[1]))
         slots = ", ".join(f"KEYS[{i}]" for i in range(1, len(parts) + 1))
-        body = self._body(name, source)
-        used = set(_OF_FAMILY.findall(body))
-        of_leases = "theirs" in used
-        lines_of = family_lines(parts, of_leases=of_leases)
         keys = f"local {', '.join(parts)} = {slots}\n"
-        keys += "".join(line for name, line in lines_of.items() if name in used)
-        return Script(name, keys + body, parts, bool(used), of_leases)
+        return Script(name, keys + self._body(name, source), parts)
 
     def _body(self, name: str, source: str) -> str:
         """Put what an operation needs behind the lines that name its arguments."""
@@ -182,27 +170,6 @@ def _renamed(code: str, names: Mapping[str, str]) -> str:
         return names[name] + equals
 
     return _NAME.sub(rename, code)
-
-
-def family_lines(parts: tuple[str, ...], *, of_leases: bool = False) -> dict[str, str]:
-    """Write the lines that name the keys of a family, which its queues send behind their own.
-
-    `shared` and `copies` are `conf` and `stats` of the family's head; without a family, those of
-    the queue. `kin` lists the keys of all queues of the family; without a family it is nil.
-    `theirs`, for scripts that want it, lists the keys of their leases, three for each queue.
-    """
-    more = len(parts) + 1
-    last = ""
-    if of_leases:
-        each, leases = len(MEMBER_PARTS), len(LEASE_PARTS)
-        last = f",{more + 1} + (#KEYS - {more + 1}) / {each + leases} * {each}"
-    conf, stats = (f" or {part}" if part in parts else "" for part in ("conf", "stats"))
-    return {
-        "shared": f"local shared = KEYS[{more}]{conf}\n",
-        "copies": f"local copies = KEYS[{more + 1}]{stats}\n",
-        "kin": f"local kin = KEYS[{more}] and {{ unpack(KEYS,{more + 2}{last}) }}\n",
-        "theirs": f"local theirs = kin and {{ unpack(KEYS,{more + 2} + #kin) }}\n",
-    }
 
 
 def _names(text: str) -> list[str]:

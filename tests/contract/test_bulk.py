@@ -55,8 +55,6 @@ CASES: list[tuple[Filter, Callable[[int], bool]]] = [
 ]
 
 
-
-
 def test_priorities_of_a_group(make, clock):
     """Update reaches ready, waiting, delayed and running tasks once each; a second call none."""
     q = make()

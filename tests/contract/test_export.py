@@ -284,8 +284,6 @@ def test_later_pushes_come_behind(make):
     assert other.stats().pushed == 1
 
 
-
-
 class Cut:
     """Lets so many calls of the script import through, then cuts the connection."""
 
@@ -307,8 +305,6 @@ class Cut:
                     self._all(commands)
                 raise RedisConnectionError("killed")
         return self._all(commands)
-
-
 
 
 def test_again_adds_what_is_gone(make):
@@ -380,8 +376,6 @@ def test_limits_that_contradict(make):
     assert other.limits()[0].rules == "0|7 1000 1"
     other.set_limit(5, 1)
     assert other.import_(lines).limits == 1
-
-
 
 
 def test_a_cut_list_or_file_is_refused_before_anything_is_written(make, tmp_path):
@@ -597,10 +591,6 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     exported = {*OF_TASKS, *seen, "dead", "conf", *SECTIONS} - {"tasks", "seen"}
     assert exported | NOT_EXPORTED.keys() == set(PARTS)
     assert not exported & NOT_EXPORTED.keys()
-
-
-
-
 
 
 def test_a_queue_of_a_family(redis, queue_name, clock):

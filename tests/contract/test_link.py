@@ -146,8 +146,6 @@ def test_the_heartbeat_outlives_a_fault(
     assert live.size() == 0
 
 
-
-
 def test_what_is_leased_reaches_the_caller(live: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """When the second round trip of a pop_many fails, the tasks of the first are returned."""
     live.push_many(Push(payload=n) for n in range(POP_BATCH + 50))

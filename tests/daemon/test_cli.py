@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 import math
 import re
 import shlex
@@ -10,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -21,7 +19,6 @@ from typing import Any
 import pytest
 import typer
 from hypothesis import settings
-from kit.records import read_record
 from kit.terminals import ENVIRONMENT, Terminal
 from kit.waiting import blocked
 from rich.console import Console
@@ -42,7 +39,7 @@ from dpq import (
 )
 from dpq.cli import app
 from dpq.cli._render import limit_table, live_tasks
-from dpq.cli._terminal import TEXT, loud_first
+from dpq.cli._terminal import loud_first
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.scripts import script, script_names
 
@@ -100,8 +97,6 @@ def told(result: Result) -> str:
 # Adding
 
 
-
-
 def test_events_and_history(run: Run, q: DPQ) -> None:
     """Events and slots are shown as lines and as JSON; where there are none, it says so."""
     q.register()
@@ -136,8 +131,6 @@ def test_push_waits_for_tasks(run: Run, q: DPQ) -> None:
     q.cancel(second)
     q.promote()
     assert q.get(late).state == "ready"
-
-
 
 
 @pytest.mark.parametrize(
@@ -550,8 +543,6 @@ def test_stats_say_when_it_is_done(run: Run, q: DPQ) -> None:
     assert re.search(r"drain: all begun in 7 h: the queue: 1/h *\n", run("stats").stdout)
     q.pause()
     assert "drain: stalled: the queue is paused" in run("stats").stdout
-
-
 
 
 @pytest.mark.parametrize("form", [["--json"], []])

@@ -20,7 +20,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support import PATIENCE_S, wait_for
+from support import PATIENCE_S
 from typer.testing import CliRunner
 
 import dpq
@@ -245,8 +245,6 @@ def pages_host() -> Iterator[str]:
             said, _ = served.communicate(timeout=PATIENCE_S)
     assert served.returncode == 0
     assert re.sub(r"(?m)^\S+ ", "", said) == "200 /heapq\n200 /sched\n404 /nothing\n"
-
-
 
 
 def test_the_program_asks_as_it_says(url, host, session, capsys, monkeypatch):

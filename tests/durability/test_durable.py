@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -211,8 +211,6 @@ def test_what_changes_something_waits_for_a_replica(
     assert waits(pair) == before + (verb in VERBS)
 
 
-
-
 def test_what_is_not_confirmed_says_what_was_done(
     pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,8 +230,6 @@ def test_what_is_not_confirmed_says_what_was_done(
         assert waits(pair) == before
         assert unconfirmed(lambda: durable.ack_many(tasks)) == [True, True]
     assert durable.stats().acked == 2
-
-
 
 
 def test_what_finds_nothing_to_do_asks_all_the_same(

@@ -428,7 +428,6 @@ def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, so
     assert len(head) == length
     q.push("other", -1, group="g")
     probe.redis.hset(probe.key("meta"), "a", head + names + '\n"x"')
-    q.repair()  # it is in no set: ready, or dead if nobody can read it
     if sound:
         assert q.check() == []
         task = probe.pop()
@@ -513,5 +512,4 @@ def test_an_unreadable_setting_keeps_payloads_apart(q, probe):
     q.push("first")
     probe.redis.hset(probe.key("conf"), "payloads", "somewhere")
     assert stands(probe, q.push("x")) == "f+"
-    assert q.repair()
     assert probe.stored()["conf"][b"payloads"] == b"apart"

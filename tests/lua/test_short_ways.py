@@ -8,10 +8,10 @@ from dpq.operations.shortcut import FORGIVEN_AFTER, LONGEST_PAUSE, Shortcut
 REFUSED = [-5]
 
 
-def taken(probe, clock, name, most=3, max_bytes=10**6, partitions=0):
+def taken(probe, clock, name, most=3, max_bytes=10**6):
     """What a raw pop answers, and what is stored then."""
     args = [clock(), most, 30_000, max_bytes]
-    args += [partitions] if name == "pop_plain" else [100, "", partitions]
+    args += [] if name == "pop_plain" else [100, ""]
     return probe.call(name, *args), probe.stored()
 
 
@@ -84,10 +84,6 @@ REASONS = {
     "paused": lambda q, clock, probe: q.pause(),
     "limit": lambda q, clock, probe: q.set_limit(concurrency=9),
     "spent": lambda q, clock, probe: [q.set_limit(1, 99), q.pop()],
-    "lost limits": lambda q, clock, probe: [
-        q.set_limit(9, 1, group="*"),
-        q.redis.delete(probe.key("limits")),
-    ],
     "costs": lambda q, clock, probe: [q.set_limit(9, 1, group="*"), q.push("g", cost=2)],
     "own limit": lambda q, clock, probe: [
         q.set_limit(concurrency=1, group="g"),
@@ -150,7 +146,7 @@ UNPUSHED = {
     "full": lambda probe: [*PUSHED, "c", '{"priority":"0","max_attempts":9}', "1"],
     "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
     "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
-    "partitions": lambda probe: [*PUSHED, "2"],
+    "costs": lambda probe: [*PUSHED, "?"],
     "trail": lambda probe: [probe.redis.hset(probe.key("conf"), "trail_max_events", 5), *PUSHED][
         1:
     ],

@@ -157,8 +157,6 @@ def test_a_lost_trail_begins_anew(traced, probe):
     assert traced.trail()[-1].kind == "pushed"
 
 
-
-
 def test_the_command(traced, clock, probe, server):
     """`dpq trail` prints a line for each event, or JSON; texts from afar steer no terminal."""
     traced.push("x", group="g")

@@ -28,7 +28,6 @@ from soak.plan import (
 )
 from support import processes
 
-
 TESTS = Path(__file__).parents[1]
 
 

@@ -5,21 +5,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+from dpq.operations.pop import PartitionPop
 from hypothesis import Phase, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import LEARNING, RESERVED, machine_on
 from mutants.mutant import ROOT, Change, read_changes
-from partition_machine import parted_on
-from redis import Redis
 
 from dpq import DPQError, RateLimit
 from dpq.operations import pop as pop_module
 from dpq.operations import queue as queue_module
-from dpq.operations.pop import PartitionPop
 from dpq.protocol import command
 from dpq.protocol.scripts import Script, Sources, script, script_names, sources
-from dpq.server import Server
 
 MOST_EXAMPLES = 400
 
@@ -320,8 +317,6 @@ def sought(machine: Any, *faults: Any) -> list[Any]:
         for fault in faults
         if every or not isinstance(fault, RareFault | RarePatch)
     ]
-
-
 
 
 def find(machine: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpq import ConfigurationError, PayloadError, Push
+from dpq import ConfigurationError, Push
 from dpq.operations.description import Description
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
@@ -109,10 +109,6 @@ def test_what_only_looks_makes_no_queue(operations: QueueOperations[Any], sessio
     assert operations.settings is None
 
 
-
-
-
-
 def test_a_closed_session_sends_nothing(operations: QueueOperations[Any], session_of: Any) -> None:
     server = Server()
     run, session = session_of(server, operations)
@@ -141,5 +137,3 @@ def test_a_lease_is_let_go_once_the_arguments_are_checked(
     assert events == []
     session.run_after(let_go, operations.pause, 1)
     assert events == ["let go after 0 exchanges"]
-
-

@@ -449,8 +449,6 @@ TURNS = """() => {
 """Elements that let a text turn the direction of what stands beside them."""
 
 
-
-
 def test_charts_by_the_arrow_keys(chromium: Browser, q: DPQ, clock: Clock) -> None:
     """On a phone in the dark: the charts fit, have contrast, and say their values by keys; what is
     pointed at stays so when the page is read again."""

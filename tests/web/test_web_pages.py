@@ -1,20 +1,16 @@
 """The pages that show: what they say, how they page, and what they share."""
 
 import re
-from datetime import UTC, datetime
 from functools import partial
 from html import unescape
 from typing import Any
 
 import pytest
 from kit.web import Browser, Open, furnish, rows
-from redis import Redis
 from support import wait_for
 
-from dpq import DPQ, Forecast, Push, TaskState
+from dpq import DPQ, Push, TaskState
 from dpq.model.rates import span
-from dpq.testing import Clock
-from dpq.views.lanes import LANES, lanes_of
 from dpq.views.sampler import Snapshot, Watch
 from dpq.views.shared import Shared
 from dpq.views.verdict import say_state
@@ -245,12 +241,6 @@ def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
     assert names == said[:50]
 
 
-
-
-
-
-
-
 def test_dead_letters_stand_by_reason_and_error(look: Browser, q: DPQ, path: str) -> None:
     """Errors that differ by numbers only are one kind; its link finds exactly those."""
     for n in range(3):
@@ -387,8 +377,6 @@ def test_a_huge_payload_is_cut(look: Browser, q: DPQ, path: str) -> None:
     assert len(look.page(f"{path}/tasks")) < 20_000
 
 
-
-
 # What tabs share
 
 
@@ -474,8 +462,6 @@ def test_pace_of_a_watch(q: DPQ) -> None:
     assert len(watch.read().samples) == 1
     now[0] += 25
     assert said(watch.read()) == "moving"  # a consumer has asked a moment ago
-
-
 
 
 def test_spans() -> None:

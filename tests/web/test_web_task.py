@@ -9,11 +9,9 @@ import pytest
 from kit.web import Browser, furnish
 
 from dpq import DPQ, Push
-from dpq.model.pace import Pace
 from dpq.operations.workers import Doing
 from dpq.testing import Clock
-from dpq.views.one_task import STEPS_SHOWN, begins, life, shown_steps
-from dpq.views.sampler import Watch
+from dpq.views.one_task import STEPS_SHOWN, life, shown_steps
 
 
 @pytest.fixture(autouse=True)
@@ -147,8 +145,6 @@ def test_nobody_is_there(look: Browser, q: DPQ, path: str, clock: Clock) -> None
     clock.advance(5)
     html = look.page(f"{path}/tasks/{q.push('y')}")
     assert '<p class="lead">At the next pop</p>' in html
-
-
 
 
 def test_a_running_task_has_its_worker(look: Browser, q: DPQ, path: str, clock: Clock) -> None:

@@ -6,35 +6,30 @@
 -- ARGV[2]  most       tasks at most, from 1 to 1000
 -- ARGV[3]  visibility the lease, ms, at least 10 000: shorter ones are watched (notice)
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size); or left out: 4 MiB
--- ARGV[5]  partitions of the queue, as the client knows it; 0 before it does; or left out: 1
 --
 -- Returns {lease end, id, record and payload, id, ...} as pop does. {-5}: the caller is to call pop, and nothing has
--- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a trail or a
--- bound, another format or number of partitions, or a limit that is more than one even window; if limits are lost or
--- tasks have costs; and if the best task has no short record (record), was delivered before, or its group has such a
--- limit. If such a task comes later, the reply ends before it.
+-- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a trail, a bound,
+-- another format, or a limit that is more than one even window; if its tasks have costs beside limits; and if the best
+-- task has no short record (record), was delivered before, or its group has such a limit. If such a task comes later,
+-- the reply ends before it.
 -- Lost reply: as with pop.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local partitions = ARGV[5]
 
-max_bytes, partitions = tonumber(max_bytes or '4194304'), partitions or '1'
+max_bytes = tonumber(max_bytes or '4194304')
 
 -- Needs: now, undelivered, times
-local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'partition_count', 'paused_until', 'gated',
-  'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events', 'room_wanted', 'heavy', 'fairness',
-  'family')
-local soonest, last, gated = tonumber(settings[1] or ''), tonumber(settings[2] or ''), settings[6]
-local noted = settings[10] or gated and string.match(gated, '^(.+)=$') -- as limits_noted (noted)
-if not (soonest and soonest > instant and soonest <= now + visibility) or settings[5]
-  or settings[3] ~= '03' and settings[3] ~= '04' or settings[11] or settings[12] or settings[15]
-  or (settings[14] or 'none') ~= 'none' or (tonumber(settings[9] or 0) or 0) > instant
-  or partitions ~= '0' and (settings[4] or '1') ~= partitions then
+local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'paused_until', 'gated', 'queue_rules',
+  'queue_gate', 'shut_until', 'trail_max_events', 'room_wanted', 'heavy', 'fairness')
+local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
+if not (soonest and soonest > instant and soonest <= now + visibility)
+  or settings[3] ~= '03' and settings[3] ~= '04' or settings[4] or settings[9] or settings[10]
+  or (settings[12] or 'none') ~= 'none' or (tonumber(settings[8] or 0) or 0) > instant then
   return { -5 }
 end
-local limited = noted or gated or settings[7] or settings[8]
+local limited = settings[5] or settings[6] or settings[7]
 if limited then
   -- Needs: plain_limits
-  limited = plain_limits(noted, settings[7], settings[8], settings[13])
+  limited = plain_limits(settings[6], settings[7], settings[11])
   if not limited then
     return { -5 }
   end
@@ -87,7 +82,7 @@ for i = 3, n + 1, 2 do
 end
 store_times('w')
 local text = limited and store_plain()
-if settings[9] then
+if settings[8] then
   redis.call('HDEL', conf, 'shut_until')
 end
 redis.call('HSET', conf, 'token', string.format('%d', token), unpack(text and { 'queue_gate', text } or {}))

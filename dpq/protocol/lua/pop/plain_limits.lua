@@ -1,7 +1,7 @@
 -- plain_limits: apply limits of one even window, and the concurrency of groups, in the short way of pop (pop_plain).
 -- Keys: groups closed limits gates tracked
 -- Needs: now, window_rule, plain_gate, plain_text, heads, hash_table, notice, has_ended
--- Gives: plain_limits(noted, rules, gate, heavy): true if all limits of the queue are of this kind, and it lets a task
+-- Gives: plain_limits(rules, gate, heavy): true if all limits of the queue are of this kind, and it lets a task
 --        run. The arguments are settings (pop_plain);
 --        queue_free(), true if the limit of the queue lets one more task run;
 --        group_lets(group), true if a group lets its task run; nil if pop is to decide;
@@ -14,8 +14,7 @@ local function queue_free()
   return not queue or plain_at(queue) <= instant
 end
 
-local function plain_limits(noted, rules, gate, heavy)
-  local queue_noted, number = string.match(noted or '0', '^(q?)(%d+)$')
+local function plain_limits(rules, gate, heavy)
   local count, own = redis.call('HLEN', limits), rules and plain_limit(rules)
   local text = count > 0 and redis.call('HGET', limits, 'groups')
   of_all = text and plain_limit(text)
@@ -24,7 +23,7 @@ local function plain_limits(noted, rules, gate, heavy)
     own.own = true
     queue = plain_gate('', own, gate)
   end
-  return number and count >= tonumber(number) and (queue or not (rules or gate or queue_noted == 'q'))
+  return (queue or not (rules or gate))
     and (of_all or not text) and not (count > 0 and heavy == '1')
     and (count > 0 or redis.call('EXISTS', gates) == 0) and queue_free()
 end

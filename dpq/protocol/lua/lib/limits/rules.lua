@@ -5,9 +5,8 @@
 --        rules_of(field), the rules of a stored limit, or false without one. If the limit cannot be read, the rules
 --        have `unreadable` = true;
 --        `seen`, what this script has read of limits up to now. Its fields are: rules, by field; gates, by scope;
---        texts, the queue's rules (1) and gate (2) in conf; copies, the hash whose copies replace lost rules; count,
---        the number of limits of groups; lacking, the kinds of limits that are lost (gate); leased, what is to be
---        stored in tracked (charge, keep).
+--        texts, the queue's rules (1) and gate (2) in conf; count, the number of limits of
+--        groups; leased, what is to be stored in tracked (charge, keep).
 local seen = { rules = {}, gates = {}, leased = {} }
 
 -- Reads a number within bounds, which are those of `set_limit`.
@@ -95,9 +94,6 @@ local function rules_of(field)
   local rules = seen.rules[field]
   if rules == nil then
     local text = field == 'queue' and seen.texts[1] or field ~= 'queue' and redis.call('HGET', limits, field)
-    if seen.copies and not text then
-      text = redis.call('HGET', seen.copies, field == 'queue' and 'kept.queue_rules' or 'kept.' .. field)
-    end
     rules = text and parsed(text)
     if text and (not rules or rules.members and string.byte(field, 6) ~= 58) then -- only a named group has members
       rules = { unreadable = true, concurrency = 0, ceiling = 0 }

@@ -1,0 +1,22 @@
+-- settle_followers: let tasks go on whose `after` names tasks that are not stored, or are dead. An import ends with this.
+--
+-- Keys: meta dead conf wake tick followers
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  cursor     "0" to begin
+-- ARGV[3]  count      entries to look at, about
+--
+-- Returns the next cursor, "0" at the end.
+-- Lost reply: safe to send again.
+local time, cursor, count = ARGV[1], ARGV[2], ARGV[3]
+
+-- Needs: now, go_on, followed, marks
+go_on()
+local page = redis.call('ZSCAN', followers, cursor, 'COUNT', count)
+for i = 1, #page[2], 2 do
+  local ahead = string.match(page[2][i], '^([^\t]+)\t.')
+  local how = ahead and (redis.call('ZSCORE', dead, ahead) and 'dead' or redis.call('HEXISTS', meta, ahead) == 0 and 'done')
+  if how then
+    end_followed(ahead, AFTER .. '+', how)
+  end
+end
+return page[1]
