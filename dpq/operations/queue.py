@@ -357,8 +357,8 @@ class QueueOperations(
         call names the next time after that.
         """
         later, told = None, write_spent(cost)
-        if not told and not result and self._short_ack.is_open():
-            args = [self._now(), leased(task).id, task.token]
+        if not told and not result and _is_plain(leased(task)) and self._short_ack.is_open():
+            args = [self._now(), task.id, task.token]
             if (yield self._command("ack_plain", args, replies.is_done)):
                 return True
             self._short_ack.refuse()
@@ -745,7 +745,7 @@ def _goes_short(push: Checked) -> bool:
 
 def _is_plain(task: Task[Any]) -> bool:
     """Return True if the short ways probably serve tasks like this one."""
-    return task.deliveries == 1 and task.key is None
+    return task.deliveries == 1 and task.key is None and task.cron is None and task.every is None
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:
