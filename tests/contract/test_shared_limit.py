@@ -1,4 +1,4 @@
-"""A limit that several queues share: `acquire` of the queue that has it, in the others' handlers."""
+"""A limit that several queues share: the others' handlers take from the queue that has it."""
 
 import json
 import subprocess
