@@ -26,7 +26,6 @@ from dpq import DPQ, NO_RESULT, Push, Task, TaskState, WorkerInfo
 from dpq.model.filter import Filter
 from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
-from dpq.protocol.command import once, same
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.registry.names import Sieve, glance
@@ -642,9 +641,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "batch": (q.push("x", batch="b"), q.batch("b")),
         "seal_batch": (q.seal_batch("c"), q.seal_batch("b", on_finish=Push("end"))),
         "batches": q.batches(),
-        "mend": q._session.run(
-            once, q._operations._command("mend_batch", ["", "c", "", 0, 0], same)
-        ),
+        "settle": q._session.run(q._operations.settle_followers),
         "size": q.size(),
         "stats": q.stats(),
         "pause": q.pause(),
@@ -687,7 +684,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     with q.lease():
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")
     clock.advance(100)
-    done |= {"lease": None, "promote": q.promote(), "check": q.check(), "repair": q.repair()}
+    done |= {"lease": None, "promote": q.promote(), "check": q.check()}
     clock.advance(100)
     q.pop(timeout=0.01)
     q.dead.list()

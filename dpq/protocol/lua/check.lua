@@ -1,5 +1,5 @@
--- check: find broken invariants in a bounded part of the stored data. It changes nothing. No other command runs meanwhile,
--- so each report is true.
+-- check: find broken invariants in a bounded part of the stored data. It changes nothing, and each report is true:
+-- no other command runs meanwhile.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick events batches followers
 --       errors recent

@@ -1,4 +1,4 @@
--- settle_followers: let tasks go on whose `after` names tasks that are not stored, or are dead. An import ends with this.
+-- settle_followers: let tasks go on that wait for tasks which are not stored, or are dead. An import ends with this.
 --
 -- Keys: meta dead conf wake tick followers
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -14,9 +14,10 @@ go_on()
 local page = redis.call('ZSCAN', followers, cursor, 'COUNT', count)
 for i = 1, #page[2], 2 do
   local ahead = string.match(page[2][i], '^([^\t]+)\t.')
-  local how = ahead and (redis.call('ZSCORE', dead, ahead) and 'dead' or redis.call('HEXISTS', meta, ahead) == 0 and 'done')
-  if how then
-    end_followed(ahead, AFTER .. '+', how)
+  if ahead and redis.call('ZSCORE', dead, ahead) then
+    end_followed(ahead, AFTER .. '+', 'dead')
+  elseif ahead and redis.call('HEXISTS', meta, ahead) == 0 then
+    end_followed(ahead, AFTER .. '+', 'done')
   end
 end
 return page[1]

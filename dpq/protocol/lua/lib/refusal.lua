@@ -1,8 +1,8 @@
--- refusal: refuse a client that does not know the storage format of the queue (STORAGE_FORMAT of protocol/keys.py). Such
--- a client would misread the data.
+-- refusal: refuse a client that does not know the storage format of the queue (STORAGE_FORMAT of protocol/keys.py). It
+-- would misread the data.
 -- Keys: conf
--- Gives: refusal(format), for the format that is in conf. It returns the reply of the script, or nil; and the format, or
---        false if it is no number, which is damage.
+-- Gives: refusal(format), for the format in conf. It returns the reply of the script, or nil; and the format, or false
+--        if it is no number, which is damage.
 local FORMAT, OF_MIN = '03', '04' -- the latter of queues whose smallest number runs first
 
 local function refusal(format)
