@@ -1,9 +1,8 @@
-"""`dpq doctor`: problems of the server and of a queue, their meaning, and the repair."""
+"""`dpq doctor`: problems of the server and of a queue, their meaning, and the way out."""
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, DPQError, Problem, Verdict
@@ -15,9 +14,6 @@ from dpq.registry.all_queues import inspect_server, missing_queue
 
 
 def doctor(
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend the queue. It loses no task.")
-    ] = False,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
@@ -25,22 +21,16 @@ def doctor(
     """Check the server and all that the queue stores; explain each problem and its way out.
 
     It also judges the queue, as `dpq why` does. The exit code is 1 if there are problems, or if the
-    queue does not go on by itself; with --repair, if some are left. It is safe while the queue is
-    in use, and safe to repeat.
+    queue does not go on by itself. It changes nothing, and is safe while the queue is in use.
     """
     with DPQ[Any].from_url(url, queue) as q:
-        mended = q.repair() if repair else []
-        left = q.check()
+        found = q.check()
         of_server, missing = inspect_server(q)
         unknown = missing_queue(q)
-        left += of_server
-        verdict = _judge(q, left)
-    for problem in mended:
-        _tell(problem, json, mended=True)
-    for problem in left:
-        _tell(problem, json, mended=False)
-    if mended:
-        talk(f"mended {len(mended)} problems of {queue!r}")
+        found += of_server
+        verdict = _judge(q, found)
+    for problem in found:
+        _tell(problem, json)
     where = f"{queue!r}{'' if missing else ' and its server'}"
     if missing:
         seen = "" if "+info" in missing else " in full"
@@ -50,9 +40,9 @@ def doctor(
         _tell_verdict(verdict, json)
     elif verdict and not unknown:
         talk(str(verdict))
-    if left or stuck:
-        raise Failed(f"{len(left) + stuck} problems in {where}")
-    talk(unknown or f"no problems {'left ' if mended else ''}in {where}")
+    if found or stuck:
+        raise Failed(f"{len(found) + stuck} problems in {where}")
+    talk(unknown or f"no problems in {where}")
 
 
 def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:
@@ -68,19 +58,18 @@ def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:
 def _tell_verdict(verdict: Verdict, json: bool) -> None:
     if json:
         found = Problem(kind=verdict.state, subject=verdict.queue, detail=verdict.who)
-        told = {"meaning": str(verdict), "way_out": verdict.what_to_do, "mended": False}
+        told = {"meaning": str(verdict), "way_out": verdict.what_to_do}
         emit(found.model_dump() | told)
         return
     say(f"problem: {verdict}")
     say(f"  {verdict.what_to_do}")
 
 
-def _tell(problem: Problem, json: bool, *, mended: bool) -> None:
+def _tell(problem: Problem, json: bool) -> None:
     meaning, way_out = explain(problem)
     if json:
-        emit(problem.model_dump() | {"meaning": meaning, "way_out": way_out, "mended": mended})
+        emit(problem.model_dump() | {"meaning": meaning, "way_out": way_out})
         return
-    say(f"{'mended:' if mended else 'problem:'} {problem.kind} {problem.subject}")
+    say(f"problem: {problem.kind} {problem.subject}")
     say(f"  {meaning}")
-    if not mended:
-        say(f"  {way_out}")
+    say(f"  {way_out}")

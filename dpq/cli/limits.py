@@ -23,7 +23,7 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
 from dpq.operations.history import MAX_EVENTS
-from dpq.queue.inside import operations_of, process_name, session_of
+from dpq.queue.inside import process_name
 from dpq.transport.cluster import forbidden
 from dpq.views import limit_change
 
@@ -221,7 +221,6 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     """Show a change of a limit, ask at a terminal, and make the change; None removes the limit."""
     what = f"the limit of {scope_name(scope)} of {q.queue_name!r}"
     stands = None
-    _say_family(q)
     try:
         change = limit_change.look_at(q, scope, rules)
     except ResponseError as error:
@@ -252,12 +251,6 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
 
 
-def _say_family(q: DPQ[Any]) -> None:
-    """Say whose limits these are, if other queues follow them."""
-    if family := session_of(q).run(operations_of(q).family):
-        talk(f"all queues of this family follow these limits: {', '.join(map(repr, family))}")
-
-
 def _forgotten(q: DPQ[Any], scope: str | None) -> str:
     """Say what a reset forgets of a limit."""
     said = ["what was granted and counted so far"]
@@ -284,7 +277,6 @@ def _user() -> str:
 def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
     with existing(url, queue) as q:
-        _say_family(q)
         show_limits(f"limits of {queue}", queue, q.limits(), json)
 
 

@@ -125,22 +125,15 @@ def no_such_queue(name: str, names: Sequence[str]) -> str:
 # The rules, in the order of `VerdictState`
 
 
-def _settings_lost(facts: Facts) -> Finding | None:
-    lost = facts.survey.lost
+def _unreadable(facts: Facts) -> Finding | None:
     shut = next((held for held in facts.survey.held if held.state.reason == "unreadable"), None)
-    if not lost and not shut:
+    if not shut:
         return None
-    because = f"the queue has lost its setting {lost[0]!r}" if lost else ""
-    if shut:
-        because = (
-            f"the stored limit of {scope_name(shut)} cannot be read, so none of its tasks runs"
-        )
-    if lost and lost[0] in ("limits", "limited", "queue_rules"):
-        because = "limits of the queue are lost, and no task runs without them"
+    scope = scope_name(shut)
     return Finding(
-        VerdictState.SETTINGS_LOST,
-        because,
-        what_to_do=f"`dpq doctor --repair {with_queue(facts.queue)}` restores what has a copy.",
+        VerdictState.UNREADABLE,
+        f"the stored limit of {scope} cannot be read, so none of its tasks runs",
+        what_to_do=f"Set the limit of {scope} again, or clear it.",
         needs_person=True,
     )
 
@@ -334,7 +327,7 @@ def _empty(facts: Facts) -> Finding:
 
 
 RULES: tuple[Callable[[Facts], Finding | None], ...] = (
-    _settings_lost,
+    _unreadable,
     _paused,
     _all_quiet,
     _no_consumer,
@@ -348,7 +341,7 @@ RULES: tuple[Callable[[Facts], Finding | None], ...] = (
 )
 """The rules, in the order in which they are asked."""
 
-HOLDS = frozenset({VerdictState.SETTINGS_LOST, VerdictState.PAUSED, *HELD_STATES}) | {
+HOLDS = frozenset({VerdictState.UNREADABLE, VerdictState.PAUSED, *HELD_STATES}) | {
     *UNATTENDED,
     VerdictState.HANDLERS_BUSY,
 }

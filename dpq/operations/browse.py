@@ -20,8 +20,7 @@ from dpq.operations.limit_replies import read_limits
 from dpq.operations.limits import LimitOperations
 from dpq.operations.queue import QueueOperations
 from dpq.operations.survey import Explained
-from dpq.protocol.command import CommandMaker, Steps
-from dpq.protocol.keys import key_of
+from dpq.protocol.command import Steps
 from dpq.protocol.records import stored_task
 from dpq.protocol.values import read_texts
 
@@ -104,12 +103,6 @@ class Browser(LimitOperations):
         super().__init__(description.name, description.clock)
         self._operations = operations
         self._codec = description.codec
-
-    def family(self) -> Steps[list[str]]:
-        """Name all queues that follow the same limits, the head of the family first; [] if none."""
-        names = yield from self._operations.family()
-        self.belong("\n".join(key_of(name, "conf") for name in names))
-        return names
 
     def granted(self) -> Steps[list[list[Granted]]]:
         """Read what limits had granted at each minute of the last hour."""
@@ -195,19 +188,13 @@ class Browser(LimitOperations):
         Returns:
             The states, those of the queue and of the default first.
         """
-        yield from self.family()
         scopes = [None, EVERY_GROUP, *groups]
         running: Counter[str] = Counter()
-        makers: list[CommandMaker] = [self, *self._kin()]
-        counted = True
-        for maker in makers:
-            cursor = "0"
-            while counted:
-                cursor, *page = yield maker._command("in_flight", [cursor], read_texts)
-                running.update(page)
-                if cursor == "0":
-                    break
-                counted = sum(running.values()) < LEASES_COUNTED
+        cursor, counted = "", True
+        while counted and cursor != "0":
+            cursor, *page = yield self._command("in_flight", [cursor or "0"], read_texts)
+            running.update(page)
+            counted = cursor == "0" or sum(running.values()) < LEASES_COUNTED
         names = ["" if group is None else group for group in scopes]
         texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(scopes, running, texts), counted, int(texts[6]))

@@ -57,18 +57,14 @@ class LimitOperations(CommandMaker):
     ) -> Steps[None]:
         more = more if expected is None else [*more, expected]
         costs: list[str] = []
-        makers: list[CommandMaker] = [self, *self._kin()]
-        for maker in makers:  # other queues of the family count their running tasks
-            walk, cursor = "set" if maker is self else "leases", "0"
-            while walk != "done":
-                args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
-                command = maker._command("set_limit", args, read_texts)
-                walk, cursor, *texts = yield command
-                costs = texts if maker is self else costs
-                if walk == "changed":
-                    from dpq.model.limit_words import rules_words
+        walk, cursor = "set", "0"
+        while walk != "done":
+            args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
+            walk, cursor, *costs = yield self._command("set_limit", args, read_texts)
+            if walk == "changed":
+                from dpq.model.limit_words import rules_words
 
-                    raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
+                raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
         warn_of_costs(self.queue_name, costs)
 
     def delay_group(
@@ -115,7 +111,7 @@ class LimitOperations(CommandMaker):
 
     def limits(self) -> Steps[list[LimitState]]:
         """Read the limits of the queue, of every group and of single groups."""
-        fields = yield from self._limited()
+        fields = yield from self._names("limits")
         states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
 
@@ -134,16 +130,10 @@ class LimitOperations(CommandMaker):
 
     def groups(self) -> Steps[list[LimitState]]:
         """Read the state of each group that is closed, or has a limit of its own, by name."""
-        named = _groups((yield from self._limited()))
+        named = _groups((yield from self._names("limits")))
         closed = filter(_is_group, (yield from self._names("closed")))
         states: list[LimitState] = yield from self._states(sorted(named.union(closed)))
         return states
-
-    def _limited(self) -> Steps[set[str]]:
-        """Read the fields of limits, also of lost limits, which are restored before a task runs."""
-        fields: set[str] = yield from self._names("limits")
-        fields |= yield from self._names("copies")
-        return fields
 
     def _names(self, part: str) -> Steps[set[str]]:
         names: set[str] = set()
@@ -157,12 +147,10 @@ class LimitOperations(CommandMaker):
 
     def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
         running: Counter[str] = Counter()
-        makers: list[CommandMaker] = [self, *self._kin()]
-        for maker in makers:
-            cursor, names = "", list[str]()
-            while cursor != "0":
-                cursor, *names = yield maker._command("in_flight", [cursor or "0"], read_texts)
-                running.update(names)
+        cursor, names = "", list[str]()
+        while cursor != "0":
+            cursor, *names = yield self._command("in_flight", [cursor or "0"], read_texts)
+            running.update(names)
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):
             some = groups[start : start + 100]

@@ -2,7 +2,7 @@
 
 If there is something to decide, such a script changes nothing, and answers "ask the whole script".
 That costs one more round trip. So a call goes the short way only if it could have answered the call
-before. After a refusal, the next calls do not try it.
+before, or is the first. After a refusal, the next calls do not try it.
 """
 
 LONGEST_PAUSE = 63
@@ -16,7 +16,7 @@ class Shortcut:
     """The decision whether the next call tries the short way; threads may share it."""
 
     def __init__(self) -> None:
-        self._expected = False
+        self._expected = True
         self._pause = 0
         self._left = 0
         self._in_a_row = 0

@@ -413,7 +413,7 @@ class Import:
     def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
         queue = self._operations
         args: list[Any] = [queue.now(), self.header["export"], last, highest]
-        args += ["1" if self._keep else "", told, 1, *items]
+        args += ["1" if self._keep else "", told, *items]
         return queue.raw("import", args, same)
 
     def _set_limits(self, batch: Sequence[Line]) -> Steps[None]:
@@ -437,7 +437,7 @@ class Import:
     def finish(self) -> Steps[None]:
         """Tell of the import, as an event; release tasks that wait for what was not imported."""
         yield self._import(self._seen["lines"], str(self._report["added"]), [], 0)
-        yield from self._operations.mend_followers()
+        yield from self._operations.settle_followers()
 
 
 def _conflict(batch: Sequence[Line], code: int, number: bytes, holder: bytes) -> Exception:

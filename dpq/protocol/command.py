@@ -15,12 +15,11 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.model.errors import ConfigurationError, DPQError
-from dpq.model.family import head_of
 from dpq.model.schedule import Later
 from dpq.model.task import Task, TaskName
 from dpq.model.validation import MAX_NAME_BYTES, label
 from dpq.protocol.durability import Unconfirmed
-from dpq.protocol.keys import LEASE_PARTS, MEMBER_PARTS, beside, family_keys, key_of, queue_of
+from dpq.protocol.keys import key_of
 from dpq.protocol.refusals import require_same
 from dpq.protocol.scripts import Script, script
 
@@ -246,33 +245,6 @@ class CommandMaker:
         self.queue_name = queue_name
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._family = family_keys(queue_name, "")
-
-    def _kin(self) -> list["CommandMaker"]:
-        """Make the commands of the other queues of the family."""
-        confs = self._family[2 :: len(MEMBER_PARTS)]
-        return [self._kin_of(conf) for conf in confs if conf != key_of(self.queue_name, "conf")]
-
-    def _kin_of(self, conf: str) -> "CommandMaker":
-        kin = CommandMaker(queue_of(conf), self._clock)
-        kin._family = self._family
-        return kin
-
-    def known_family(self) -> list[str]:
-        """Name the queues of the family as far as they are known, the head first; [] without one.
-
-        A queue that is not stored yet will be in the family of its name.
-        """
-        confs = self._family[2 :: len(MEMBER_PARTS)]
-        if self._family and not confs:
-            return [head_of(self.queue_name), self.queue_name]
-        return [queue_of(conf) for conf in confs]
-
-    def belong(self, confs: str) -> None:
-        """Take over the queues of the family, as the head's `conf.family` names them."""
-        family = family_keys(self.queue_name, confs)
-        if family != self._family:
-            self._family, self._keys = family, {}
 
     def _command(
         self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
@@ -281,10 +253,6 @@ class CommandMaker:
         keys = self._keys.get(name)
         if keys is None:
             keys = tuple(key_of(self.queue_name, part) for part in called.parts)
-            keys += self._family if called.in_family else ()
-            if called.of_leases:
-                confs = self._family[2 :: len(MEMBER_PARTS)]
-                keys += tuple(beside(conf, part) for conf in confs for part in LEASE_PARTS)
             self._keys[name] = keys
         return Command(called, keys, args, parse)
 

@@ -62,10 +62,6 @@ class Batch(NamedTuple, Generic[P]):
         now_ms: The server's clock, if no task was ready.
         buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
-        lost: Settings or limits are lost. The caller must restore them, and ask again.
-        joined: The queue's family has other queues than the client knows. It must read the
-            settings, and ask again.
-        overdue: The keys `conf` of other queues of the family whose upkeep is overdue.
         recheck_ms: The ms after which a waiter must look again at the latest; None if the queue
             does not exist. The time is shorter if an older DPQ may use the queue.
     """
@@ -78,9 +74,6 @@ class Batch(NamedTuple, Generic[P]):
     now_ms: float = 0
     refused: Sequence[tuple[Task[Any], Exception]] = ()
     failed: Exception | None = None
-    lost: bool = False
-    joined: bool = False
-    overdue: Sequence[bytes] = ()
     recheck_ms: float | None = None
     buried: Sequence[tuple[str, str]] = ()
 
@@ -132,20 +125,9 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
-    if reply[0] == Code.OTHER_FAMILY:
-        return Batch([], [], joined=True)
-    if reply[0] == Code.SETTINGS_LOST:
-        return Batch([], [], lost=True)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     recheck_ms = reply[3] if len(reply) > 3 else None
-    return Batch(
-        [],
-        [],
-        next_event_ms=wait_ms,
-        now_ms=reply[2] / 1000,
-        recheck_ms=recheck_ms,
-        overdue=reply[4:],
-    )
+    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000, recheck_ms=recheck_ms)
 
 
 def in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
@@ -342,7 +324,7 @@ class Glance(NamedTuple):
 
     Attributes:
         names: The number of names in the list of queues; -1 if they cannot be counted.
-        waits: For each partition the ms until its next event, -1 if nothing is to come, or UNKNOWN.
+        waits: For each queue the ms until its next event, -1 if nothing is to come, or UNKNOWN.
     """
 
     names: int

@@ -1151,12 +1151,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
     async def drop(self) -> None:
         """Remove the whole queue: tasks, settings, totals and its name in the registry.
 
-        Of a queue in a family the limits stay for the others. Units that tasks have taken stay
-        spent, and running tasks count no more. If many run or are delayed, they are removed first,
-        in steps; a drop that ended early leaves a queue with fewer tasks: drop it again.
-
-        Raises:
-            ConfigurationError: It is the head of a family with other queues. Nothing changed.
+        Units of limits that its tasks have taken are forgotten with the limits.
         """
         self._session.require_open()
         if not self._session.checked:
@@ -1626,19 +1621,3 @@ class AsyncDPQ(AsyncQueueLife[P]):
         only that key is named: while it is there, the rest cannot be checked.
         """
         return await self._session.run(self._operations.check)
-
-    async def repair(self) -> list[Problem]:
-        """Repair what `check` finds, in bounded steps, while the queue is in use.
-
-        No task is lost. A task without its record or its payload becomes a dead letter, with the
-        reason `bad record` or `payload missing`. A task that is in no set is due again. Keys of
-        another type are removed. Safe to call twice, and
-        from several processes at once. If the reply of a repair is lost, the repair is done all the
-        same; the next one names less.
-
-        Returns:
-            The repaired problems, as `check` names them; one cause may have several names.
-
-        Source: docs/operations.md, "Repair".
-        """
-        return await self._session.run(self._operations.repair)

@@ -373,7 +373,7 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
 
     Args:
         waiter: A waiter on the markers of the watches, in the same order.
-        watches: One for each partition that was found empty.
+        watches: One for each queue that was found empty.
         until: The end of the caller's patience, monotonic seconds.
     """
     if until <= time.monotonic():

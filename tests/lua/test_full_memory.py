@@ -175,19 +175,6 @@ def stale(q: DPQ[Any], clock: Clock) -> None:
     q.redis.hset(key_of(q.queue_name, "conf"), "next_event", "0")
 
 
-def broken(q: DPQ[Any], clock: Clock) -> None:
-    """Somebody has written into Redis."""
-    full(q, clock)
-    grouped(q, clock)
-    for part in ("tracked", "closed"):
-        q.redis.delete(key_of(q.queue_name, part))
-    q.redis.hdel(key_of(q.queue_name, "conf"), "next_event")
-    q.redis.hset(key_of(q.queue_name, "gates"), "a", "nonsense")
-    q.redis.hset(key_of(q.queue_name, "meta"), "x", "nonsense")
-    q.redis.zadd(key_of(q.queue_name, "waiting"), {"a\tnonsense": 0})
-    q.redis.hset(key_of(q.queue_name, "batches"), "b", "nonsense")
-
-
 WORLDS: list[Build] = [
     *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, stale),
     *(learned, lost, lazy, followed),
@@ -339,9 +326,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.release(task)),
         each_held(lambda q, task: q.release(task, 5, priority=7)),
     ],
-    "check": [lambda q: q.check(), lambda q: q.repair()],
-    "check_limits": [lambda q: q.check(), lambda q: q.repair()],
-    "mend_batch": [lambda q: q.repair()],
+    "settle_followers": [lambda q: q._session.run(q._operations.settle_followers)],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),
@@ -355,7 +340,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.set_visibility(task, 50)),
         each_held(lambda q, task: q.set_visibility(task, 0)),
     ],
-    "types": [lambda q: q.repair()],
     "unregister": [lambda q: q._session.run(q._operations.unregister)],
     "update": [
         lambda q: tried(lambda: q.update(key="k", priority=-1)),
@@ -372,8 +356,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
 }
 """By script: whatever holds, ends or guards work, and whatever looks after it."""
-
-MENDS = {"check", "check_limits", "mend_batch", "types"}
 
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations._ask("absent", [], int)),
@@ -547,7 +529,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.mark.parametrize("name", GOES_ON)
 def test_goes_on(name: str, stage: Stage, used: set[str]) -> None:
     """At full memory each verb that holds, ends or guards work does what it does with memory."""
-    for build in [broken, *WORLDS] if name in MENDS else WORLDS:
+    for build in WORLDS:
         for call in GOES_ON[name]:
             plenty, short = stage.both(build, call)
             assert short == plenty, build.__name__

@@ -157,18 +157,6 @@ def test_bounds_are_set_anew(q):
             q.set_bounds(**wrong)
 
 
-def test_lost_bounds_come_back(q, probe):
-    """A repair restores bounds from their copies."""
-    q.set_bounds(max_tasks=5, when_full="drop_worst")
-    q.push("x")
-    q.redis.hdel(probe.key("conf"), "max_tasks", "when_full")
-    assert {(p.kind, p.subject) for p in q.repair()} == {
-        ("settings lost", "max_tasks"),
-        ("settings lost", "when_full"),
-    }
-    assert q.bounds() == Bounds(5, None, "drop_worst")
-
-
 ENDS = {
     "ack": lambda q, probe: q.ack(probe.pop()),
     "cancel": lambda q, probe: q.cancel(q.peek(1)[0].id),
@@ -224,7 +212,6 @@ def test_a_producer_that_died_is_passed_over(q, probe, clock):
     stand(q)
     clock.advance(3600)
     assert q.check() == []
-    q.repair()
     assert line(q, probe) == []
     dead = stand(q)
     clock.advance(3600)

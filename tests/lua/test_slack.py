@@ -297,7 +297,6 @@ def test_what_is_learned_is_sound(q, clock, fill):
     for scope in ("g", None):
         refuse(q, clock, scope)
     assert q.check() == []
-    q.repair()
     assert (learned(q), learned(q, None)) == (0.05, 0.05)
 
 

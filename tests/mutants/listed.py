@@ -36,9 +36,6 @@ import.lua | another task under the id is taken for its own | contract/export
 export.lua | dead tasks are exported as ready ones | contract/export
 - { delayed = delayed, dead = dead }
 + { delayed = delayed }
-moved_id | a task keeps an id that names another partition | contract/export
-- if count == 1 or partition_of(task_id, count) == partition:
-+ if count >= 1:
 Bulk.step | an action on many tasks takes more than were counted | contract/bulk web/web_actions
 - [: self.count - taken]
 + [:]
@@ -87,7 +84,7 @@ unfollow | what waited and is gone stays in the index | lua/followers
 - change_entries('ZREM', id, notes)
 + change_entries('ZREM', id, '')
 Import.finish | a task waits for ever for what was not imported | contract/export
-- yield from part.mend_followers()
+- yield from self._operations.settle_followers()
 + yield from ()
 
 # Order
@@ -119,10 +116,10 @@ turned | what a double loses keeps its side where the smallest runs first | cont
 - side == '0' and 2 or 0
 + side == '0' and 0 or 2
 import.lua | an import forgets that the smallest priority runs first | contract/min_order
-- settings[6] == 'min'
+- settings[5] == 'min'
 + false
 acquire.lua | a caller forgets that the smallest priority runs first | contract/min_order
-- settings[5] == 'min' and -priority or priority
+- settings[4] == 'min' and -priority or priority
 + priority
 entitled_at | a reserve is for big priorities where the smallest runs first | contract/min_order
 - (aged.min and -rule.rank or rule.rank)
@@ -131,17 +128,11 @@ filtered | a filter compares what is stored, not what was written | contract/min
 - tonumber(shown(task.priority))
 + tonumber(task.priority)
 configure.lua | a queue with tasks becomes one whose smallest number runs first | contract/min_order
-- (counts[1] or '0') == '0'
+- (redis.call('HGET', stats, 'pushed') or '0') == '0'
 + true
 configure.lua | a queue becomes one of order min whose tasks were imported | contract/min_order
-- (stored('turns') or '0') == '0'
+- (stored.turns or '0') == '0'
 + true
-configure.lua | a queue becomes one of order min whose counts are lost | contract/min_order
-- (counts[2] or not stored('partitions'))
-+ true
-configure.lua | programs that do not know the order min take its queues for theirs | lua/format
-- together.order == 'min' and OF_MIN or format
-+ format
 decode_priority | a stored priority is told where its negative was written | contract/min_order
 - return -number if digits[0] == "0"
 + return number if digits[0] == "0"
@@ -208,9 +199,6 @@ true_up_all | acked runs count no time | lua/shares
 set_visibility.lua | the record does not know that a run was charged | lua/shares
 - redis.call('HSET', meta, id, write(task))
 + local _ = write
-configure.lua | turns by units go with partitions | lua/shares
-- or by_share and (together.partition_count or '1') ~= '1'
-+ or false
 release.lua | a release takes another place | contract/order
 - task.delivery = 'r'
 + task.delivery = 'r'
@@ -484,9 +472,6 @@ pop_plain.lua | the short pop puts nothing back | lua/short_ways
 pop_plain.lua | the short pop gives tokens by the clock alone | lua/short_ways
 - last and last > token and last < 9e15 and last or token
 + token
-pop_plain.lua | the short pop goes on without the limits of groups | lua/short_ways
-- redis.call('HLEN', limits) < tonumber(noted)
-+ redis.call('HLEN', limits) < 0
 ack_plain.lua | the short ack takes any token | lua/short_ways
 - if claim ~= token or
 + if not claim or
@@ -528,15 +513,9 @@ set_limit.lua | the event of a limit does not hold what stood | lua/limit_change
 set_limit.lua | the same limit, set again, is an event each time | lua/limit_changes
 - if stood ~= plain_rules(rules) or reset then
 + if true then
-stored_rules | lost rules do not stand by their copy | lua/limit_changes
-- type(copy) == 'string'
-+ false
 make | the rules that a question has shown are not compared | web/web_limits daemon/cli_limits
 - run(operations.set_limit, rules, by, expected)
 + run(operations.set_limit, rules, by, None)
-QueueOperations._change_limit | a limit of all partitions is not compared | contract/partitions
-- change(first, expected)
-+ change(first, None)
 drain.lua | a change on paper is that of what stands | lua/limit_changes
 - seen.rules[whose], seen.realign
 + seen.leased[whose], seen.realign
@@ -620,83 +599,20 @@ push.lua | a push goes into a queue of another format
 + if refused and refused[1] ~= -8 then
 pop.lua | a pop goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
-- if refused or strange or not format
-+ if refused and refused[1] ~= -8 or strange or not format
+- if refused then
++ if refused and refused[1] ~= -8 then
 promote.lua | a promote goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
 - )
 - if refused then
 + )
 + if refused and refused[1] ~= -8 then
-pop.lua | what has lost its settings or the queue's limit runs | lua/settings_lost
-- if refused or strange or not format and redis.call('EXISTS', meta) == 1
--   or noted and
-+ if refused or strange or false and
-pop.lua | groups that have lost their limits run | lua/settings_lost
-- redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))
-+ false
-pop.lua | a lost note of the limits opens them | lua/settings_lost
--   or settings[3] and string.match(settings[3], '^(q?%d+)=$')
-is_lost | a lost note of the limits forgets what they have granted | lua/limits_lost
-- or string.match(gated or '', '^(q?%d+)=$')
-mark | a closed group hides the second note of the limits | lua/settings_lost
-- if redis.call('HEXISTS', shared, 'gated') == 0 then
-+ if true then
-prune | the last gate that goes takes the second note of the limits with it | lua/settings_lost
-- string.byte(gated, -1) ~= 61
-+ true
-restore | lost settings do not come back | lua/settings_lost lua/configure
--   for i = 1, #lost, 2 do
--     redis.call('HSET', (setting_keys
-+   for i = 1, 0 do
-+     redis.call('HSET', (setting_keys
-configure.lua | lost limits of groups do not come back | lua/settings_lost
-- if create == '2' then
-+ if false then
-opens_at | rules that cannot be read grant all | lua/settings_lost
+opens_at | rules that cannot be read grant all | lua/units
 -   if gate.rules.unreadable then
 +   if false then
-owe_at_most | what was granted and cannot be read was nothing | lua/settings_lost
+owe_at_most | what was granted and cannot be read was nothing | lua/units
 - if spent or not window.paid then
 + if not window.paid then
-
-# Families
-of_family | a client that does not know all queues of its family pops | lua/families
--   return not knows and { -20 } or nil
-+   return nil
-turn_of | a caller of acquire is passed by queues that came after it | lua/families
-- not (kin and queue_line()
-+ not (nil and queue_line()
-stale.lua | a check takes leases of other queues of the family away | lua/families
--   for i = 1, kin and #theirs or 0, 3 do
-+   for i = 1, 0, 3 do
-check_limits.lua | a check does not see that the family has other queues | lua/families
-- if part == 'tracked' and not knows_kin(listed) then
-+ if false then
-entries_of | a lost lease of a family is not counted again | lua/families
-- if kin and gate_of('').rules.concurrency > 0 then
-+ if false then
-drop.lua | what tasks of a dropped queue held stays held | lua/families
--       if task then
-+       if false then
-drop.lua | a drop of many tasks is one step | lua/families
-- > MOST then
-+ > 1e9 then
-drop.lua | the head of a family goes before the others | lua/families
-- elseif redis.call('HGET', conf, 'family') then
-+ elseif false then
-_with_others | a drain time leaves out the other queues of the family | lua/families
-- if scope.waiting:
-+ if False:
-charge_more | a concurrency of a family counts no leases of the queue | lua/families
-- and (kin or gate.scope ~= '')
-+ and gate.scope ~= ''
-queue_judge | the queue that has waited longest gets no turn | lua/families
-- kept = kept or not shut and not has_turn and queue_line().ahead('') or nil
-+ kept = kept or nil
-admit | an opening does not reach the other queues of a family | lua/families
--   if kin then
-+   if false then
 
 # Slack
 pace | slack widens no window | lua/slack
@@ -763,10 +679,6 @@ rate_limited.lua | a 429 counts for no member of a pool | lua/pools
 prune | a member that leaves its pool is forgiven | lua/pools
 - until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
 + until_ms = 0
-close | an idle group keeps its turns of its weight | lua/weights
--     end_turn(gate_of(group))
--     if kin
-+     if kin
 passes | no turn passes, whatever the weight | lua/weights
 - if gate.turn < 1 and redis.call('ZCOUNT'
 + if false and redis.call('ZCOUNT'
@@ -839,9 +751,6 @@ claim | a seen key refuses update and rerun | lua/seen
 claim | a seen key is no error | lua/seen
 - how == 'error' and -3 or nil
 + nil
-look_at_seen | a seen key that nothing would remove is no problem | lua/seen
--     problem('seen key would stay', key, ends)
-+     mends = false
 key_holder | a seen key whose time is over keeps a task out of an import | lua/seen
 -  <= now) and id
 +  <= 0) and id
@@ -863,25 +772,6 @@ merge | a dead holder of a key is not revived | lua/push
 revise | an update takes a running task from its holder | lua/push lua/update
 - local moves = not running and (
 + local moves = (
-
-# Partitions
-home_of | a group is in all partitions | contract/partitions::test_a_group_stays_in_one_partition
-- return None if name is None else zlib.crc32(name.encode()) % count
-+ return None
-refusal | who counts partitions wrong is not refused | lua/same
-- elseif partitions ~= '0' and
-+ elseif false and
-PartitionPop.pop.partitions | a pop ends at the first partition that has nothing
-| contract/partitions::test_a_partition_that_was_empty_is_looked_at
-| contract/partitions::test_all_come_and_none_twice
--             partitions = list(self._all)
-+             partitions = []
-QueueOperations.rate_limited.steps | a 429 of the queue closes one partition
-| contract/partitions::test_a_429_of_the_queue_closes_all_partitions
--             if whole:
--                 yield from all_of([self._noted(part, part.close
-+             if False:
-+                 yield from all_of([self._noted(part, part.close
 
 # Workers
 Fetcher.add | what was fetched ahead of a 429 runs all the same
@@ -1158,12 +1048,6 @@ StoredOperations.peek | a page of peek repeats the last task
 -                     tasks.append
 +                 if passed or task.id == after:
 +                     tasks.append
-QueueOperations._first | a page of peek repeats the last task of all partitions
-| contract/partitions::test_pages_of_peek_follow_each_other
--             if passed:
--                 found.append
-+             if passed or task.id == after:
-+                 found.append
 read_url | a cluster has databases
 | unit/connect::test_a_malformed_url_is_refused_at_once_with_the_forms_that_work
 - if settings.pop("db", 0):
@@ -1209,29 +1093,11 @@ watch | nobody is appointed to watch | lua/push lua/notice
 
 # Repair
 diagnose | a key that is lost is no problem | lua/check
-- local holds = task.key == '' or
-+ local holds = true or
+- if task.key ~= '' and redis
++ if false and redis
 check.lua | an event that nobody noticed is no problem | lua/check
 - if first[2] and tonumber
 + if false and tonumber
-check.lua | a look removes what is stale | lua/check
-- if mends and stale
-+ if stale
-look_at_task | a look makes a dead letter of a bad record | lua/check
-- if not mends then
-+ if false then
-check_limits.lua | a look takes leases away | lua/check_limits
-- if is_stale(name) and mends then
-+ if is_stale(name) then
-full | all tasks follow a probe that is lost | lua/repair
-- gate.probe, gate.changed = 'p', true
-+ gate.probe, gate.changed = '-', true
-home_of | a dead task in no set comes to life | lua/repair
--  or #states == 0 and task.reason ~= '' then
-+  then
-home_of | a repair forgets a delay | lua/repair
-- task.enqueued + task.wait > now or
-+ false or
 oldest_ready | what waits for long is counted from its push | lua/stats
 - now - task.enqueued - task.wait
 + now - task.enqueued
@@ -1346,10 +1212,6 @@ refusal | a format is compared as a number, and 1 is one of before the first rel
 | lua/format::test_another_number_is_another_format
 - if format and format ~= FORMAT and format ~= OF_MIN then
 + if format and tonumber(format) ~= tonumber(FORMAT) and format ~= OF_MIN then
-configure.lua | programs that compare only the number of partitions are let in
-| lua/format::test_earlier_programs_that_run_on_are_refused
-- 'partitions', '(storage format ' .. form .. ')', unpack(args,
-+ unpack(args,
 set_limit.lua | a limit is set in a queue of another format
 | lua/format::test_another_number_is_another_format
 - if refused then
@@ -1372,9 +1234,6 @@ take | the bytes bound counts a line feed | lua/pop
 layout.lua | the cost of a head is read from its payload | lua/records
 - COST = '^[^\t\n]*f%d+
 + COST = 'f%d+
-rescue | a payload is lost with the record before it | lua/repair
-- string.match(raw or '', '\n.*$') or ''
-+ ''
 _behind_letter | a record without its letter is read | unit/replies
 - if text[:1] != "f":
 + if not text:
@@ -1408,29 +1267,6 @@ Sieve.is_queue | who may not remove names tries each of them | unit/registry
 + self.may_remove = True
 
 # Spread
-_range_of | partitions move when their number of slots is counted otherwise | unit/partitions
-- % _SLOTS * count // _SLOTS
-+ * count // 65536
-partition_of | an id of another queue names a partition that is not there | unit/partitions
-- return partition if partition < count else 0
-+ return partition
-_best | a batch has what is not the best of all partitions
-| contract/partitions::test_batches_are_exact_when_one_partition_has_the_best
-- if len(order) == wanted or left[partition] == 0:
-+ if len(order) == wanted:
-PartitionPop._some.partitions | only the best heads that are remembered are compared
-| contract/partitions::test_nothing_starves
-| contract/partitions::test_a_partition_that_was_empty_is_looked_at
-- for _ in range(self._ask // 2)]
-+ for _ in range(0)]
-_Taken.bytes_left | each partition brings as many bytes as all may
-| contract/partitions::test_a_batch_has_its_bytes
-- return BATCH_BYTES - self._size
-+ return BATCH_BYTES
-draw | places of partitions do not sort by time
-| contract/partitions::test_who_asks_all_gets_the_best
-- if timed and reached - count < math.floor(instant * 100) then
-+ if false then
 
 # Results and progress
 keep_results | a result outlives its time where others are kept | lua/results
@@ -1730,9 +1566,6 @@ Caller.receive | a caller that has slept long does not ask again | contract/acqu
 lease_info.name | a lease is put down to whoever had the task before | lua/held
 - name = f"{task.token}:{partition}" if partition else str(task.token)
 + name = next((n for n in told.holders if told.workers), "")
-Doing.text.tokens | partitions share the tokens of heartbeats | lua/held
-- f"{token}:{part}" if part else str(token) for token, part in named
-+ str(token) for token, part in named
 Doing.text.tokens | a heartbeat names the newest leases, without a bound | lua/held
 - in named[:MOST_NAMED])
 + in named)
@@ -1966,8 +1799,8 @@ Adapter.send.sent | a redirect of requests carries the key to another host
 + sent = request
 PermitOperations.acquire.args | the member that a request names is ignored
 | contract/transport_pools lua/acquire_members
--                 request.member,
-+                 "",
+-             request.member,
++             "",
 acquire.lua | a caller who must be a member waits in the line of the group | lua/acquire_members
 - pin ~= '' and scopes[3] or nil }
 + nil }
@@ -1985,9 +1818,6 @@ permit.lua | a caller who leaves stays in the line of its member | lua/acquire_m
 gates_of | a booking of another member than the one that must be stands | lua/acquire_members
 - member .. pin ~= ''
 + member ~= ''
-is_stale | a caller in the line of a member is a problem | lua/acquire_members
-- '^([^\11]*)\11.*
-+ '^([^\t\11]*)\11.*
 openai_usage | what a stream has spent is read of its beginning | unit/usage
 - if answer.complete else {}
 -     given = _count(usage, "prompt_tokens"
@@ -2046,8 +1876,8 @@ Loader._remove | a finished batch is forgotten at once
 
 # Bounds
 call_producers | a full queue calls nobody | lua/room
-- '[' .. line, '(\14' .. scope
-+ '[' .. line .. '9', '(\14' .. scope
+- '[' .. line, '(\14' .. group
++ '[' .. line .. '9', '(\14' .. group
 call_producers | one room calls all producers | lua/room
 - free - (heard == 0 and 0 or 1)
 + free

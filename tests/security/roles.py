@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dpq.model.family import head_of
 from redis import Redis
 from support import PATIENCE_S, wait_for
 
@@ -28,7 +29,6 @@ from dpq import (
     known_queues,
 )
 from dpq.metrics import Exporter
-from dpq.model.family import head_of
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.testing import Clock
 from dpq.transport.script_loading import load_scripts, scripts_there

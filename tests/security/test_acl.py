@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import roles
+from dpq.model.family import head_of
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
@@ -36,7 +37,6 @@ from typer.testing import CliRunner
 from dpq import DPQ, Scheduler, Task, known_queues
 from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
-from dpq.model.family import head_of
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
 from dpq.transport import waiter, waiter_async, watches

@@ -134,7 +134,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     redis: Redis
     name_prefix: str
-    name_end: str = ""  # with "{" before the prefix: the queue of a family
     always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, recurring
 
     @initialize(
@@ -165,7 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.client = Twice(self.redis)
         self.q: DPQ[Any] = DPQ(
             self.client,
-            f"{self.name_prefix}-{uuid.uuid4().hex}{self.name_end}",
+            f"{self.name_prefix}-{uuid.uuid4().hex}",
             default_visibility=DEFAULT_VISIBILITY,
             default_max_attempts=DEFAULT_MAX_ATTEMPTS,
             backoff=BACKOFF,
@@ -187,7 +186,6 @@ class QueueMachine(RuleBasedStateMachine):
             max_tasks=bounds.get("max_tasks"),
             max_waiting=bounds.get("max_waiting"),
             drops="when_full" in bounds,
-            of_family=self.name_end != "",
         )
         if bounds:
             self.q.set_bounds(**bounds)
@@ -871,7 +869,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert other.import_(lines).before == len(self.model.tasks)
                 self.see_all(other)
             finally:
-                self.drop(other)
+                other.drop()
 
     def see_all(self, other: DPQ[Any]) -> None:
         """The other queue has each task, and its groups in order are held as they were."""
@@ -916,16 +914,9 @@ class QueueMachine(RuleBasedStateMachine):
     def longest_ready(self, ready: list[Entry]) -> float:
         return max(0, *(self.now - entry.first_due for entry in ready)) / 1000
 
-    def drop(self, q: DPQ[Any]) -> None:
-        """Remove a queue, and the head of its family."""
-        q.drop()
-        if self.name_end:
-            with DPQ(self.redis, q.queue_name[1:].partition("}")[0]) as head:
-                head.drop()
-
     def teardown(self) -> None:
         if hasattr(self, "q"):
-            self.drop(self.q)
+            self.q.drop()
             self.q.close()
             self.eyes.close()
             key = key_of(self.q.queue_name, "*")

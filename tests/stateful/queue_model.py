@@ -118,7 +118,6 @@ class Model:
     max_tasks: int | None = None
     max_waiting: int | None = None
     drops: bool = False  # when_full="drop_worst"
-    of_family: bool = False  # its limits are those of the queue named in its braces
     tasks: dict[str, Entry] = field(default_factory=dict)
     results: list[tuple[str, Any, int]] = field(
         default_factory=list
@@ -410,12 +409,12 @@ class Model:
                     f"{group!r} is closed, and has a head in ready"
                 )
             elif at <= now:
-                assert self.of_family or self.closed.get(group) == at, f"{group!r} could be open"
+                assert self.closed.get(group) == at, f"{group!r} could be open"
             elif not self.full(group):
                 moment = self.moment(group, head, now)
                 # A head does not know the cost of a task. A pop by id charges a closed group, whose
                 # moment stays: it is looked at once too often then.
-                early = (self.of_family or group in self.charged_closed) and at < moment
+                early = group in self.charged_closed and at < moment
                 assert early or at == moment, f"{group!r} opens at another moment"
                 if at == moment:
                     self.charged_closed.discard(group)

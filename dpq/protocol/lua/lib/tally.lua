@@ -16,7 +16,7 @@ local function tally()
   for i = 1, #TOTALS, 2 do
     names[#names + 1] = TOTALS[i]
   end
-  for i, text in ipairs(redis.call('HMGET', stats, unpack(names))) do -- `stats` holds copies of all limits, too
+  for i, text in ipairs(redis.call('HMGET', stats, unpack(names))) do
     local count = #(text or '') <= 15 and string.match(text or '', '^-?%d+$') -- any other text is damage
     counts[names[i]] = math.max((count or 0) + (more[names[i]] or 0), 0)
   end

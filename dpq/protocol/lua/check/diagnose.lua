@@ -1,10 +1,9 @@
--- diagnose: find the states that a task is in, and what is wrong with them.
+-- diagnose: find what is wrong with the states of a task, its payload and its key.
 -- Keys: ready delayed invisible waiting payload dead keys
--- Needs: problem, groups, score
+-- Needs: problem, groups, heads, score
 -- Gives: place_of(set, id, task): the right member of a task in ready or waiting; and true if the task is the head of
 --          its group.
---        diagnose(id, task): the names of the sets that the task is in, as a list, and as fields with its scores; then
---          three values that are true if its member, its payload and its key are right.
+--        diagnose(id, task), which reports a wrong state, payload or key.
 local function place_of(set, id, task)
   local member = task.order .. id
   if set == waiting then
@@ -15,7 +14,7 @@ local function place_of(set, id, task)
 end
 
 local function diagnose(id, task)
-  local states, placed = {}, true
+  local states = {}
   local member, heads = place_of(ready, id, task)
   for _, try in ipairs({ { 'delayed', delayed, id }, { 'invisible', invisible, id }, { 'dead', dead, id },
     { 'ready', ready, member }, { 'waiting', waiting, task.group ~= '' and place_of(waiting, id, task) or '' } }) do
@@ -26,19 +25,14 @@ local function diagnose(id, task)
   end
   if states.ready and task.group ~= '' and not heads then
     problem('not the head', id, task.group)
-    placed = false
   end
   if #states ~= 1 then
     problem('in ' .. #states .. ' states', id, table.concat(states, ' '))
-    placed = false
   end
-  local filled = task.inline ~= '' or redis.call('HEXISTS', payload, id) == 1
-  if not filled then
+  if task.inline == '' and redis.call('HEXISTS', payload, id) == 0 then
     problem('no payload', id)
   end
-  local holds = task.key == '' or redis.call('HGET', keys, task.key) == id
-  if not holds then
+  if task.key ~= '' and redis.call('HGET', keys, task.key) ~= id then
     problem('key lost', id, task.key)
   end
-  return states, placed, filled, holds
 end

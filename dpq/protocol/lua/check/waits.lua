@@ -1,42 +1,33 @@
--- waits: find a task that waits for a batch, or for tasks, whose end will not release it, and mend that.
+-- waits: find a task that waits for a batch, or for tasks, whose end will not release it.
 -- Keys: delayed meta dead followers
--- Needs: problem, batches, batch_list, followed, until_opened, record, notes, marks
--- Gives: look_at_wait(id, raw, mends), for the record of a task;
---        look_at_follower(entry, mends), for an entry of followers (followed).
+-- Needs: problem, batches, batch_list, followed, until_opened, record, marks
+-- Gives: look_at_wait(id, raw), for the record of a task;
+--        look_at_follower(entry), for an entry of followers (followed).
 local function waits_on(id)
   return tonumber(redis.call('ZSCORE', delayed, id) or '0') >= UNTIL_OPENED
 end
 
-local function look_at_wait(id, raw, mends)
+local function look_at_wait(id, raw)
   local name = batch_list().awaited(raw)
   if name and waits_on(id) then
     local batch = batching().of(name)
     if batch.callback ~= id or batch.state == 'f' then
       problem('waits for nothing', id, name)
-      if mends then
-        batching().release(id)
-      end
     end
   end
   local _, ids = waits_in(raw)
   for each in string.gmatch(ids and waits_on(id) and ids or '', '[^\1]+') do
     if not redis.call('ZSCORE', followers, each .. '\t' .. id) then
       problem('end not noticed', id, each)
-      if mends then
-        follow_again(id, raw)
-      end
     end
   end
 end
 
-local function look_at_follower(entry, mends)
+local function look_at_follower(entry)
   local ahead, id = string.match(entry, '^([^\t]+)\t(.+)$')
   local _, ids = waits_in(id and redis.call('HGET', meta, id) or '')
   if not ids or not string.find(ids .. '\1', '\1' .. ahead .. '\1', 1, true) or not waits_on(id) then
-    if mends and id then -- somebody has released the task by hand
-      redis.call('ZREM', followers, entry)
-    end
-    return
+    return -- somebody has released the task by hand
   end
   local raw = redis.call('HGET', meta, ahead)
   local task = read(raw or '')
@@ -48,11 +39,5 @@ local function look_at_follower(entry, mends)
   end
   if how or task and not string.find(task.options, FOLLOWED) then
     problem('end not noticed', id, ahead)
-    if mends and how then
-      end_followed(ahead, AFTER .. '+', how)
-    elseif mends then
-      set_note(task, AFTER, '+' .. (note_of(task, AFTER) or ''))
-      redis.call('HSET', meta, ahead, write(task))
-    end
   end
 end
