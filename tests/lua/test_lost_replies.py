@@ -528,6 +528,7 @@ def test_an_end_that_tells_what_was_spent(server, q, probe, lossy, lose, verb):
     assert q.group("g").units_left == (30,)
 
 
+@pytest.mark.damaged
 def test_check(server, q, probe, lossy, lose):
     """Both calls name the same damage."""
     task_id = q.push("x")
@@ -537,6 +538,7 @@ def test_check(server, q, probe, lossy, lose):
         assert [problem.kind for problem in lossy.check()] == ["stale place", "in 0 states"]
 
 
+@pytest.mark.damaged
 def test_check_limits(server, q, probe, lossy, lose):
     """Both calls name the same damage."""
     q.set_limit(1, 10, group="g")
@@ -616,6 +618,7 @@ def test_set_visibility(server, q, probe, lossy, lose):
     assert q.next_event() == 9
 
 
+@pytest.mark.damaged
 def test_types(server, q, probe, lossy, lose):
     """Both calls name the key."""
     q.push("x")

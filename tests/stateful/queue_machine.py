@@ -865,7 +865,7 @@ class QueueMachine(RuleBasedStateMachine):
                 other.import_(lines)
                 differing = {*[*other.export()][1:-1]} ^ {*lines[1:-1]}
                 assert not differing, differing
-                assert other.check() == []
+                assert (found := other.check()) == [], found
                 assert other.import_(lines).before == len(self.model.tasks)
                 self.see_all(other)
             finally:
