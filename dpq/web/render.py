@@ -24,7 +24,7 @@ from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.schedule_text import say_schedule
 from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
-from dpq.views.words import held_text, number
+from dpq.views.words import number
 from dpq.views.workers import say_quiet
 from dpq.web.svg import day, draw, hour, life_line, spark
 
@@ -217,7 +217,6 @@ def environment() -> Environment:
         "kind_text": kind_text,
         "segment": segment,
         "coded": coded,
-        "held_text": held_text,
         "one_line": one_line_of,
         "tree": tree,
         "schedule": schedule,
