@@ -265,7 +265,10 @@ def _by_limits(
         if scope.busy:
             known = False
             if not scope.rated:
-                slowest = slowest or scope.words("as many tasks run as may, however long they do")
+                in_order = LimitRules.read(scope.rules, scope.group or None).in_order
+                runs = "in order: one task runs, or waits for its retry," if in_order else ""
+                runs = runs or "as many tasks run as may,"
+                slowest = slowest or scope.words(f"{runs} however long they do")
         others = sum(
             each.waiting for o in look.others for each in o.scopes if each.group == scope.group
         )

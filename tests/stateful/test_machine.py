@@ -4,7 +4,6 @@ from given_server import Given
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import machine_on
-from partition_machine import parted_on
 from pool_machine import pools_on
 from redis import Redis
 
@@ -40,8 +39,6 @@ def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: 
             machine_on(redis, queue_name, **always),
             settings=settings(max_examples=max(1, settings().max_examples // 2)),
         )
-
-
 
 
 def test_a_pool_agrees_with_its_model(first_server: Server, queue_name: str) -> None:
