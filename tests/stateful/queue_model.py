@@ -308,10 +308,14 @@ class Model:
             return entry.state
         return "ready" if entry in self.in_state("ready") else "waiting"
 
-    def counts(self) -> dict[str, int]:
-        """How many tasks each public state has."""
+    def counts(self, now: int) -> dict[str, int]:
+        """How many tasks each public state has; what is due and was not moved counts as ready."""
         states = ("ready", "delayed", "invisible", "waiting", "dead")
-        return {state: len(self.in_state(state)) for state in states}
+        found = {state: len(self.in_state(state)) for state in states}
+        for state in (DELAYED, INVISIBLE):
+            due = sum(entry.until <= now for entry in self.in_state(state))
+            found[state], found["ready"] = found[state] - due, found["ready"] + due
+        return found
 
     def holder(self, key: str | None) -> Entry | None:
         """The task that holds a unique key."""
