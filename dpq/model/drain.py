@@ -257,7 +257,10 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
         if scope.busy:
             known = False
             if not scope.rated:
-                slowest = slowest or scope.words("as many tasks run as may, however long they do")
+                in_order = LimitRules.read(scope.rules, scope.group or None).in_order
+                runs = "in order: one task runs, or waits for its retry," if in_order else ""
+                runs = runs or "as many tasks run as may,"
+                slowest = slowest or scope.words(f"{runs} however long they do")
         if scope.clears > latest:
             latest, slowest = scope.clears, scope.because
     covered = covered or held >= COVERED * backlog

@@ -469,7 +469,6 @@ LOOKS = (
     "peek",
     "get x",
     "why x",
-    "forecast",
     "events",
     "history",
     "trail",

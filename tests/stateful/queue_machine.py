@@ -899,7 +899,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.peek("ready", 100)
         self.peek(STATES[1 + self.steps % 4], 100)
         stats = self.eyes.stats()
-        assert {state: getattr(stats, state) for state in STATES} == self.model.counts()
+        assert {state: getattr(stats, state) for state in STATES} == self.model.counts(self.now)
         names = (*TOTALS, "dropped")
         assert {name: getattr(stats, name) for name in names} == {
             name: self.model.totals[name] for name in names
@@ -907,8 +907,8 @@ class QueueMachine(RuleBasedStateMachine):
         kept = [(result.task_id, result.value) for result in self.eyes.results()]
         assert kept == self.model.kept(self.now)
         ready = self.model.in_state("ready")
-        assert (stats.oldest_ready_seconds is None) is (not ready)
-        if ready:
+        assert (stats.oldest_ready_seconds is None) is (not stats.ready)
+        if ready and stats.ready == len(ready):
             assert 0 <= stats.oldest_ready_seconds <= self.longest_ready(ready)
 
     def longest_ready(self, ready: list[Entry]) -> float:

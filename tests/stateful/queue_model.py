@@ -307,10 +307,14 @@ class Model:
             return entry.state
         return "ready" if entry in self.in_state("ready") else "waiting"
 
-    def counts(self) -> dict[str, int]:
-        """How many tasks each public state has."""
+    def counts(self, now: int) -> dict[str, int]:
+        """How many tasks each public state has; what is due and was not moved counts as ready."""
         states = ("ready", "delayed", "invisible", "waiting", "dead")
-        return {state: len(self.in_state(state)) for state in states}
+        found = {state: len(self.in_state(state)) for state in states}
+        for state in (DELAYED, INVISIBLE):
+            due = sum(entry.until <= now for entry in self.in_state(state))
+            found[state], found["ready"] = found[state] - due, found["ready"] + due
+        return found
 
     def holder(self, key: str | None) -> Entry | None:
         """The task that holds a unique key."""
@@ -515,7 +519,13 @@ class Model:
         self.move(entry, *((DELAYED, now + wait) if wait else (FREE, 0)), lapsed=lapsed)
 
     def bury(self, entry: Entry, now: int, reason: str, lapsed: bool = False) -> None:
-        """Into the dead letters, under their caps."""
+        """Into the dead letters, under their caps; or anew, if it was pushed again meanwhile."""
+        if entry.rerun is not None and entry.state != DEAD:
+            token, settled = entry.token, entry.settled
+            error = entry.error if settled == "fail" else None
+            self.come_again(entry, now, error, lapsed)
+            entry.token, entry.settled = token, settled
+            return
         self.move(entry, DEAD, now, lapsed)
         entry.reason = reason
         self.totals["buried"] += 1
@@ -815,7 +825,9 @@ class Model:
                 break
 
     def grant(self, entry: Entry, now: int, visibility: int) -> None:
-        """A pop leases the task, and charges its limits."""
+        """A pop leases the task, and charges its limits. It may be the run that a `rerun` ordered."""
+        if entry.rerun is not None and entry.rerun <= now:
+            entry.rerun = None
         own = entry.visibility
         self.take(entry, now + (visibility if own is None else round(own * 1000)))
         self.grants += 1
@@ -897,7 +909,9 @@ class Model:
         token, told = self.progress.get(task_id, (-1, 0))
         return "live", told if entry.state == INVISIBLE and token == entry.token else None
 
-    def come_again(self, entry: Entry, now: int, error: str | None) -> None:
+    def come_again(
+        self, entry: Entry, now: int, error: str | None, lapsed: bool = False
+    ) -> None:
         """As a new task: at the moment that a `rerun` wanted, or at its next time."""
         if entry.rerun is not None:
             wait = max(entry.rerun - now, 0)
@@ -914,7 +928,7 @@ class Model:
             self.vacate(entry)
         entry.turn = self.turn
         entry.place, entry.first_due, entry.error = self.last_place, now + wait, error
-        self.put(entry, now, wait)
+        self.put(entry, now, wait, lapsed)
         self.totals["pushed"] += 1
 
     def extend(self, entry: Entry, now: int, lease: int) -> None:
@@ -990,7 +1004,7 @@ class Model:
             entry.attempts, entry.counted = entry.attempts + 1, True
         entry.settled, entry.error = "fail", error
         self.totals["failed"] += 1
-        if entry.attempts >= entry.max_attempts and entry.every:
+        if entry.attempts >= entry.max_attempts and entry.every and entry.rerun is None:
             token = entry.token
             self.come_again(entry, now, error)
             entry.token, entry.settled = token, "fail"
