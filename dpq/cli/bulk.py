@@ -25,6 +25,7 @@ from dpq.cli._options import (
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.cli.change import confirm
+from dpq.model.filter import ANY
 from dpq.operations.bulk import BURIED, OF_STATES
 from dpq.views.words import this_user
 
@@ -57,7 +58,9 @@ def bulk(
         option("STATE", "ready, delayed, invisible, waiting or dead.", unset="any"),
     ] = None,
     group: OfGroup = None,
-    key_prefix: Annotated[str, option("TEXT", "Only tasks whose key begins so.", unset="any")] = "",
+    key_prefix: Annotated[
+        str | None, option("TEXT", "Only tasks whose key begins so.", unset="any")
+    ] = None,
     least: Annotated[
         float | None, option("NUMBER", "Only from this priority on.", unset="any")
     ] = None,
@@ -69,8 +72,8 @@ def bulk(
         option("SECONDS", "Only tasks that were pushed, or died, so long ago.", unset="any"),
     ] = None,
     text: Annotated[
-        str, option("TEXT", "Only with this in group, key, error or payload.", unset="any")
-    ] = "",
+        str | None, option("TEXT", "Only with this in group, key, error or payload.", unset="any")
+    ] = None,
     reason: OfReason = None,
     priority: NewPriority = None,
     because: Annotated[str | None, option("TEXT", "The reason of bury.", unset=BURIED)] = None,
@@ -92,12 +95,12 @@ def bulk(
         raise typer.BadParameter("update needs a --priority, and no other action has one")
     chosen = Filter(
         state,
-        group or "",
+        ANY if group is None else group,
         least,
-        text,
-        reason or "",
+        ANY if text is None else text,
+        ANY if reason is None else reason,
         most=most,
-        key_prefix=key_prefix,
+        key_prefix=ANY if key_prefix is None else key_prefix,
         older_than=older_than,
     )
     if action in DESTROYS and not dry_run:
