@@ -12,7 +12,7 @@ import pytest
 from kit.nodes import alone
 from soak.servers import Pair
 
-from dpq import DPQ, ExportFileError, Push
+from dpq import DPQ, Push
 from dpq.model.reports import Problem
 from dpq.protocol.keys import key_of
 from dpq.server import find_binary
