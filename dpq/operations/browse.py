@@ -6,7 +6,6 @@ at no more than `LOOK` tasks, so that none holds the server up. No I/O.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -177,7 +176,6 @@ class Browser(LimitOperations):
 
     def own_limits(self, cursor: str = "0") -> Steps[tuple[str, list[str]]]:
         """List groups with a limit of their own, one page of the server's choice."""
-        cursor = cursor if cursor.isdecimal() else "0"
         cursor, *names = yield self._command("scopes", ["limits", cursor], read_texts)
         groups = [name.removeprefix("group:") for name in names if name.startswith("group:")]
         return cursor, groups
@@ -189,12 +187,7 @@ class Browser(LimitOperations):
             The states, those of the queue and of the default first.
         """
         scopes = [None, EVERY_GROUP, *groups]
-        running: Counter[str] = Counter()
-        cursor, counted = "", True
-        while counted and cursor != "0":
-            cursor, *page = yield self._command("in_flight", [cursor or "0"], read_texts)
-            running.update(page)
-            counted = cursor == "0" or sum(running.values()) < LEASES_COUNTED
+        running, counted = yield from self._running(LEASES_COUNTED)
         names = ["" if group is None else group for group in scopes]
         texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(scopes, running, texts), counted, int(texts[6]))

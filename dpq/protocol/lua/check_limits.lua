@@ -17,7 +17,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: record, problem, rules, counted, stale
+-- Needs: record, problem, rules, counted, stale, scan
 
 local function look_at_rules(name, text)
   if not parsed(text) then
@@ -45,7 +45,7 @@ end
 local set = ({ limits = limits, tracked = tracked, invisible = invisible })[part]
 local page = { '0', {} }
 if set then
-  page = redis.call(set == limits and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+  page = scan(set == limits and 'HSCAN' or 'ZSCAN', set, cursor, count)
 end
 reply[1] = page[1]
 if not set then
