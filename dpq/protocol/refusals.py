@@ -34,24 +34,17 @@ class Code(IntEnum):
     HEAD = -21
 
 
-_OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
+OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
+"""The codes of a refusal of this client, since it knows other settings of the queue."""
 
 
-def require_same(reply: Any) -> None:
-    """Raise if a script refuses this client, since it knows other settings of the queue.
-
-    Every reply is checked before its reader is called, so no reader can forget the check.
-
-    Raises:
-        ConfigurationError: The queue has another storage format or number of partitions.
-    """
-    if not isinstance(reply, list) or not reply or reply[0] not in _OTHER:
-        return
+def other_queue(reply: Any) -> ConfigurationError:
+    """Make the error for a refusal of this client: the queue has other partitions or formats."""
     code, stored, known, key = reply
     name, text = queue_of(key.decode()), stored.decode("utf-8", "replace")
     if code == Code.OTHER_FORMAT:
-        raise other_format(name, known.decode(), text)
-    raise other_partitions(name, text)
+        return other_format(name, known.decode(), text)
+    return other_partitions(name, text)
 
 
 def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
