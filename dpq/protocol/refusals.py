@@ -29,18 +29,10 @@ class Code(IntEnum):
     QUEUE_FULL = -15
 
 
-def require_same(reply: Any) -> None:
-    """Raise if a script refuses this client, since it knows another format of the queue.
-
-    Every reply is checked before its reader is called, so no reader can forget the check.
-
-    Raises:
-        ConfigurationError: The queue has another storage format.
-    """
-    if not isinstance(reply, list) or not reply or reply[0] != Code.OTHER_FORMAT:
-        return
+def other_queue(reply: Any) -> ConfigurationError:
+    """Make the error for a refusal of this client: the queue has another storage format."""
     _, stored, known, key = reply
-    raise other_format(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
+    return other_format(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
 
 
 def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:

@@ -200,16 +200,6 @@ def read_codes(ids: Sequence[str], reply: list[Any]) -> list[int | Later]:
     return codes
 
 
-def first_of(reply: list[Any]) -> int:
-    """Read the reply of push_plain: 0 if the tasks are stored, else the caller must use push."""
-    return int(reply[0])
-
-
-def is_done(reply: list[Any]) -> bool:
-    """Read the reply of ack_plain: False if the caller must use ack."""
-    return not reply
-
-
 def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
     """Read the reply of ack for one task: False if the task was gone already.
 

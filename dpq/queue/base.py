@@ -213,7 +213,8 @@ class QueueBase(Generic[P]):
         """
         if batch.failed and not batch.tasks:
             raise batch.failed
-        log_refused(self.queue_name, batch)
+        if batch.failed or batch.buried:
+            log_refused(self.queue_name, batch)
         return batch.tasks
 
     def _refusal(self) -> str:

@@ -363,7 +363,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Waiting".
         """
-        wanted = wanted_task(id, timeout, force=force)
+        wanted = wanted_task(id, timeout, force=force) if id is not None or force else None
         return self._popped(self._take(1, timeout, visibility, wanted))
 
     def pop_many(
@@ -390,7 +390,7 @@ class DPQ(QueueLife[P]):
             id_, force = wanted
             verb = self._operations.pop_task
             return self._readable(self._session.run(verb, id_, visibility, force=force))
-        if timeout is not None:
+        if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = self._session.run(self._operations.pop, most, visibility, who)

@@ -362,7 +362,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/design.md, "Waiting".
         """
-        wanted = wanted_task(id, timeout, force=force)
+        wanted = wanted_task(id, timeout, force=force) if id is not None or force else None
         return self._popped(await self._take(1, timeout, visibility, wanted))
 
     async def pop_many(
@@ -389,7 +389,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             id_, force = wanted
             verb = self._operations.pop_task
             return self._readable(await self._session.run(verb, id_, visibility, force=force))
-        if timeout is not None:
+        if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = await self._session.run(self._operations.pop, most, visibility, who)
