@@ -50,7 +50,7 @@ ROOMS = [
     {""},  # dpq itself: the public names
     {"views", "batch", "bench"},
     {"metrics"},
-    {"web", "otel", "fastapi", "django", "crawlee"},
+    {"web", "otel", "fastapi", "django"},
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]

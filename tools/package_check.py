@@ -21,7 +21,6 @@ MODULES = {
     "scrapy": ["dpq.scrapy"],
     "fastapi": ["dpq.fastapi"],
     "django": ["dpq.django"],
-    "crawlee": ["dpq.crawlee"],
     "otel": ["dpq.otel"],
     "web": ["dpq.web", "dpq.web.site", "uvicorn"],
     "metrics": ["dpq.metrics", "prometheus_client"],

@@ -34,7 +34,7 @@ ON_THE_INDEX = {
     "matplotlib",
     "plotext",
     *("fakeredis", "prometheus-client", "starlette", "jinja2", "uvicorn"),
-    *("crawlee", "django", "fastapi", "litellm", "opentelemetry-api", "scrapy", "tenacity"),
+    *("django", "fastapi", "opentelemetry-api", "scrapy", "tenacity"),
 }
 """Packages that a text tells somebody to install by name; DPQ itself is not on the index."""
 
