@@ -620,7 +620,6 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "groups": q.groups(),
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
-        "forecast": q.forecast(),
         "history": q.history(),
         "events": q.events(),
         "drain": q.drain(),

@@ -408,12 +408,17 @@ class QueueOperations(
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
-        if len(given) == 1:
-            cost = None if costs is None else next(iter(costs))
-            line = "" if results is None else next(iter(results))
-            return [(yield from self.ack(given[0], cost, line))]
-        told = [""] * len(given) if costs is None else list(map(write_spent, costs))
+        spent = [None] * len(given) if costs is None else list(costs)
         lines = [""] * len(given) if results is None else list(results)
+        for name, entries in (("costs", spent), ("results", lines)):
+            if len(entries) != len(given):
+                raise ConfigurationError(
+                    f"{name} has {len(entries)} entries for {len(given)} tasks: give one for each, "
+                    "or None"
+                )
+        if len(given) == 1:
+            return [(yield from self.ack(given[0], spent[0], lines[0]))]
+        told = list(map(write_spent, spent))
         for some in _ack_batches(list(zip(given, told, lines, strict=True))):
             batch = [task for task, _, _ in some]
             codes: list[Any] = [None] * len(batch)

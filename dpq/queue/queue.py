@@ -1464,7 +1464,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: `over` is out of its bounds.
 
-        Source: docs/design.md, "Forecast".
+        Source: docs/design.md, "Drain time".
         """
         from dpq.model.drain import MAX_OVER_SECONDS, drain_of, point_of
         from dpq.model.pace import pace_of

@@ -476,7 +476,6 @@ LOOKS = (
     "peek",
     "get x",
     "why x",
-    "forecast",
     "events",
     "history",
     "trail",

@@ -65,7 +65,6 @@ def look_at_all_pages(url: str, q: DPQ, task_id: str, evil: str, terminal: bool)
         *(("peek", "--state", state, *json) for state in states for json in ((), ("--json",))),
         *((*words, *json) for words in (("check",), ("doctor",)) for json in ((), ("--json",))),
         *(("get", task_id), ("get", evil), ("why", task_id), ("why", evil), ("stats",)),
-        ("forecast",),
         *(("queues",), ("workers",), ("workers", "--json"), ("dead", "list"), ("limit", "list")),
         *(("group", "list"), ("group", "show", f"group{NAMEABLE}"), ("-v", "cancel", evil)),
     ]

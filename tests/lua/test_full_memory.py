@@ -245,8 +245,8 @@ def waits_for_room(q: DPQ[Any]) -> list[bool]:
     q.set_bounds(max_tasks=1)
     producer = Producer(0, 0)
     producer.id = "producer"
-    operations = q._operations
-    return [q._session.run(ask, producer) for ask in (operations.await_room, operations.leave_line)]
+    ask = q._operations.await_room
+    return [q._session.run(ask, producer, leave=leave) for leave in (False, True)]
 
 
 GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
@@ -385,13 +385,12 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
     "names": lambda q: q._session.run(q._operations.names) and None,
     "survey": lambda q: q._session.run(q._operations.survey).closed,
-    "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
+    "find_groups": lambda q: q._session.run(Browser(q._operations).groups_by, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
     "drain": lambda q: q.drain(),
     "history": lambda q: q.history(),
     "events": lambda q: q.events(),
     "export": lambda q: list(q.export())[1:],
-    "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "held": lambda q: len(q.held()),
     "in_flight": lambda q: len(q.limits()),

@@ -252,7 +252,8 @@ def test_no_more_are_called_than_there_is_room_for(q, probe):
     assert sorted(before) == sorted(producers)
     q.ack(probe.pop())
     assert line(q, probe) == before[1:]
-    q._session.run(q._operations.leave_line, Producer(0, None))  # one leaves, and takes no room
+    leaver = Producer(0, None)
+    q._session.run(q._operations.await_room, leaver, leave=True)  # it takes no room
     assert line(q, probe) == before[2:]
     listener.close()
 

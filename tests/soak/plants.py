@@ -115,9 +115,6 @@ upkeep | a lease that ends takes its task with it | lost
 +         records[
 
 # Partitions
-home_of | a group is in all partitions | over the limit, over the concurrency
-- return None if name is None else zlib.crc32(name.encode()) % count
-+ return None
 """
 
 PLANTS = [Plant(**change, finds=tuple(rest.split(", "))) for change, rest in read_changes(LISTED)]

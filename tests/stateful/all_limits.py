@@ -705,7 +705,6 @@ class World:
         assert (found := self.q.check()) == [], found
         for state in [*self.q.limits(), *self.q.groups()]:
             assert state.in_flight >= 0
-        self.q.forecast(5)
         self.q.drain()
 
     # Judging

@@ -167,7 +167,6 @@ def look_at(chromium: Browser, served: Served, q: DPQ, scheme: Any, width: int) 
     base = f"{served.url}/q/{q.queue_name}"
     pages = [
         "",
-        "/next",
         "/tasks",
         "/tasks?state=dead",
         "/limits",
