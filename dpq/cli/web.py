@@ -64,7 +64,8 @@ def web(
     """Show queues in a browser, until Ctrl-C: tasks, limits, dead letters, workers.
 
     It needs the packages of the extra `web`. It listens on this machine only, and changes nothing,
-    unless you say so. Each action writes a line to the log.
+    unless you say so. Each action writes a line to the log. With a token of 32 characters in the
+    variable DPQ_PUSH_TOKEN, programs that send it may push tasks, and do nothing else.
     """
     try:
         import uvicorn
@@ -87,7 +88,9 @@ def web(
         )
     at = f"[{host}]" if ":" in host else host
     hosts = (*NAMES, at.lower(), *(each.lower() for each in name or ()))
-    access = Access(write=write, token=token, hosts=hosts, payloads=not no_payloads)
+    pushes = os.environ.get("DPQ_PUSH_TOKEN") or None
+    payloads = not no_payloads
+    access = Access(write=write, token=token, hosts=hosts, payloads=payloads, push_token=pushes)
     opened = open_url(url)
     with closing(opened):
         from dpq import DPQ
