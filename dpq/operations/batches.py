@@ -75,27 +75,35 @@ class BatchOperations(OperationsBase[P]):
         """Compare what batches count with their tasks.
 
         A batch is judged if its text is the same before and after its tasks are counted: then none
-        of them has changed meanwhile. Else it is counted again, up to three times.
+        of them has changed meanwhile. A problem must be found twice, since the server may have
+        lost its newest writes meanwhile. There are up to three counts.
         """
         problems: list[Problem] = []
         before = yield from self._texts()
         unsure: set[str] | None = None  # None: all of them
+        seen: dict[str, Problem] = {}
         for _ in range(_LOOKS):
             counts = yield from self._counted()
             after = yield from self._texts()
             names = {name for name, _ in counts} | before.keys() | after.keys()
             names = names if unsure is None else names & unsure
             moved = {name for name in names if before.get(name) != after.get(name)}
+            unsure, found = moved, {}
             for name in sorted(names - moved):
                 text = after.get(name, "")
-                if found := _problem_of(name, text, counts):
-                    problems.append(found)
-                    if mends:
-                        args = [self._now(), name, text, counts[name, "left"], counts[name, "dead"]]
-                        yield self._command("mend_batch", args, same)
-            if not moved:
+                if not (problem := _problem_of(name, text, counts)):
+                    continue
+                if seen.get(name) != problem:
+                    found[name] = problem
+                    unsure.add(name)
+                    continue
+                problems.append(problem)
+                if mends:
+                    args = [self._now(), name, text, counts[name, "left"], counts[name, "dead"]]
+                    yield self._command("mend_batch", args, same)
+            if not unsure:
                 break
-            before, unsure = after, moved
+            before, seen = after, found
         return problems
 
     def _counted(self) -> Steps[Counter[tuple[str, str]]]:

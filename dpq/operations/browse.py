@@ -6,7 +6,6 @@ at no more than `LOOK` tasks, so that none holds the server up. No I/O.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from dpq.operations.limit_replies import read_limits
 from dpq.operations.limits import LimitOperations
 from dpq.operations.queue import QueueOperations
 from dpq.operations.survey import Explained
-from dpq.protocol.command import CommandMaker, Steps
+from dpq.protocol.command import Steps
 from dpq.protocol.keys import key_of
 from dpq.protocol.records import stored_task
 from dpq.protocol.values import read_texts
@@ -184,7 +183,6 @@ class Browser(LimitOperations):
 
     def own_limits(self, cursor: str = "0") -> Steps[tuple[str, list[str]]]:
         """List groups with a limit of their own, one page of the server's choice."""
-        cursor = cursor if cursor.isdecimal() else "0"
         cursor, *names = yield self._command("scopes", ["limits", cursor], read_texts)
         groups = [name.removeprefix("group:") for name in names if name.startswith("group:")]
         return cursor, groups
@@ -197,17 +195,7 @@ class Browser(LimitOperations):
         """
         yield from self.family()
         scopes = [None, EVERY_GROUP, *groups]
-        running: Counter[str] = Counter()
-        makers: list[CommandMaker] = [self, *self._kin()]
-        counted = True
-        for maker in makers:
-            cursor = "0"
-            while counted:
-                cursor, *page = yield maker._command("in_flight", [cursor], read_texts)
-                running.update(page)
-                if cursor == "0":
-                    break
-                counted = sum(running.values()) < LEASES_COUNTED
+        running, counted = yield from self._running(LEASES_COUNTED)
         names = ["" if group is None else group for group in scopes]
         texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(scopes, running, texts), counted, int(texts[6]))

@@ -1,6 +1,7 @@
 """The operations about limits and groups of a queue. No I/O."""
 
 import secrets
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -156,13 +157,7 @@ class LimitOperations(CommandMaker):
                 return names
 
     def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
-        running: Counter[str] = Counter()
-        makers: list[CommandMaker] = [self, *self._kin()]
-        for maker in makers:
-            cursor, names = "", list[str]()
-            while cursor != "0":
-                cursor, *names = yield maker._command("in_flight", [cursor or "0"], read_texts)
-                running.update(names)
+        running, _ = yield from self._running()
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):
             some = groups[start : start + 100]
@@ -170,6 +165,20 @@ class LimitOperations(CommandMaker):
             texts = yield self._command("view", args, read_texts)
             states += read_limits(some, running, texts)
         return states
+
+    def _running(self, enough: int = sys.maxsize) -> Steps[tuple[Counter[str], bool]]:
+        """Count leases by group and member; return False as well if there were `enough` of them."""
+        groups: dict[tuple[str, str], str] = {}  # by lease: two pages may name the same one
+        makers: list[CommandMaker] = [self, *self._kin()]
+        for maker in makers:
+            cursor = ""
+            while cursor != "0":
+                if len(groups) >= enough:
+                    return Counter(groups.values()), False
+                cursor, *page = yield maker._command("in_flight", [cursor or "0"], read_texts)
+                leases = zip(page[::2], page[1::2], strict=True)
+                groups |= {(maker.queue_name, id_): group for id_, group in leases}
+        return Counter(groups.values()), True
 
     def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:
         """Read what keeps a task from running: its place, its limits, and the server's time, ms."""

@@ -57,7 +57,7 @@ class ResultOperations(OperationsBase[Any]):
     def results(self, after: str, limit: int) -> Steps[list[Result]]:
         """Read results behind a position, up to 4 MiB of them, but at least one."""
         most, after = whole_number("limit", limit, 1, MAX_RESULTS), after or "0"
-        if not isinstance(after, str) or not re.fullmatch(r"\d{1,16}", after, re.ASCII):
+        if not isinstance(after, str) or not re.fullmatch(r"\d{1,16}(-\d{1,16})?", after, re.ASCII):
             raise ConfigurationError(
                 f"after is {after!r}: it must be the id of a result of this queue, or '' to begin "
                 "with the oldest"
@@ -130,7 +130,7 @@ def _results(page: Sequence[bytes]) -> list[Result]:
 def _result(number: bytes, at: bytes, until: bytes, id_: bytes, body: bytes) -> Result:
     place, when, end, name = read_texts([number, at, until, id_])
     return Result(
-        id=place,
+        id=f"{place}-{when}",
         task_id=name,
         value=from_json(body),
         at=moment_of(int(when)),

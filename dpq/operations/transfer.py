@@ -86,6 +86,7 @@ class Export:
         self._operations = operations
         self._settings: dict[str, str] = {}
         self._first: dict[str, int] = {}
+        self._written: set[tuple[str, str]] = set()  # two pages may name the same entry
         self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
 
     def begin(self, paused: bool) -> Steps[str]:
@@ -120,61 +121,71 @@ class Export:
         queue = self._operations
         args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
         cursor, *found = yield queue.raw("export", args, same)
-        lines: list[str] = []
+        made: list[dict[str, Any]] = []
         if at.section == "tasks":
-            later = self._tasks(found, lines)
+            later = self._tasks(found, made)
             while later:
                 _, *found = yield queue.raw("export", ["tasks", "", 0, BATCH_BYTES, *later], same)
-                later = self._tasks(found, lines)
+                later = self._tasks(found, made)
         else:
             texts = read_texts(found)
-            self._others(at, dict(zip(texts[::2], texts[1::2], strict=True)), lines)
-        return lines, _next(at, cursor.decode())
+            named = dict(zip(texts[::2], texts[1::2], strict=True))
+            if at == Position("limits") and "queue_rules" in self._settings:
+                named["queue"] = self._settings["queue_rules"]
+            if at == Position("gates") and "queue_gate" in self._settings:
+                named[""] = self._settings["queue_gate"]
+            for name, text in sorted(named.items()):
+                if self._is_new(at.section, name):
+                    made += self._other(at.section, name, text)
+        return [self._line(fields) for fields in made], _next(at, cursor.decode())
 
-    def _tasks(self, found: Sequence[bytes], lines: list[str]) -> list[str]:
-        """Add the lines of tasks; return the ids of those that had no room."""
+    def _tasks(self, found: Sequence[bytes], made: list[dict[str, Any]]) -> list[str]:
+        """Add the fields of tasks; return the ids of those that had no room."""
         later = []
         lifo = self._settings.get("order") == "lifo"
         for id_, state, when, record, body, errors in zip(
             *(found[i::6] for i in range(6)), strict=True
         ):
+            name = id_.decode("utf-8", "replace")
             if state == b"later":
-                later.append(id_.decode())
-                continue
-            texts = (id_.decode("utf-8", "replace"), state.decode(), when.decode())
-            fields = to_line(*texts, record, body, errors, lifo=lifo)
-            self._counts["damaged" if "damaged" in fields else "tasks"] += 1
-            lines.append(self._line(fields))
+                later.append(name)
+            elif self._is_new("tasks", name):
+                place = (name, state.decode(), when.decode())
+                fields = to_line(*place, record, body, errors, lifo=lifo)
+                self._counts["damaged" if "damaged" in fields else "tasks"] += 1
+                made.append(fields)
         return later
 
-    def _others(self, at: Position, found: dict[str, str], lines: list[str]) -> None:
-        """Add the lines of limits, or of gates; those of the queue and of all groups once."""
-        if at.section == "batches":  # beside them stands the list of those without tasks
-            found = {name: text for name, text in found.items() if name[:1] != "\t"}
-            for name, text in sorted(found.items()):
-                lines.append(self._line({"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}))
-            return
-        if at.section == "seen":
-            made = [seen_line(*each) for each in sorted(found.items())]
-            self._counts["damaged"] += sum("damaged" in fields for fields in made)
-            lines += map(self._line, made)
-            return
-        if at == Position(at.section):
-            name = "queue_rules" if at.section == "limits" else "queue_gate"
-            if name in self._settings:
-                found["queue" if at.section == "limits" else ""] = self._settings[name]
-        for name, text in sorted(found.items()):
-            if at.section == "gates":
-                lines.append(self._line({"gate": name, "text": _PROBE.sub(r"\1 p ", text)}))
-            else:
-                self._counts["limits"] += 1
-                lines.append(self._line({"limit": name, "rules": plain_rules(text)}))
+    def _is_new(self, section: str, name: str) -> bool:
+        before = len(self._written)
+        self._written.add((section, name))
+        return len(self._written) > before
+
+    def _other(self, section: str, name: str, text: str) -> Iterator[dict[str, Any]]:
+        """Make the fields of a limit, a gate, a batch or a seen key."""
+        if section == "limits":
+            self._counts["limits"] += 1
+            yield {"limit": name, "rules": plain_rules(text)}
+        elif section == "gates":
+            yield {"gate": name, "text": _PROBE.sub(r"\1 p ", text)}
+        elif section == "seen":
+            fields = seen_line(name, text)
+            self._counts["damaged"] += "damaged" in fields
+            yield fields
+        elif name[:1] != "\t":  # beside batches stands the list of those without tasks
+            yield {"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}
 
     def end(self) -> Steps[str]:
-        """Make the last line: counts, and what has changed in the queue meanwhile."""
+        """Make the last line: counts, what has changed meanwhile, and how many tasks are missing.
+
+        A task that was stored all the time is missing if it was not written.
+        """
         now = _counted((yield from self._operations.stats()))
         changed = {n: now[n] - self._first[n] for n in _COUNTED if now[n] != self._first[n]}
-        return self._line({"end": True, "changed": changed})
+        stored = now["live"] + now["dead"] - max(0, changed.get("pushed", 0))
+        written = sum(section == "tasks" for section, _ in self._written)
+        missing = max(0, stored - written)
+        return self._line({"end": True, "changed": changed, "missing": missing})
 
     def restore_pause(self, by: str) -> Steps[None]:
         """Pause the queue as it was paused before the export, or not at all."""

@@ -114,12 +114,10 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
             group = rest[0].get("group")
             key = {"key": rest[0]["key"] + (group or "")} if "key" in rest[0] else {}
             member = {"member": rest[0].get("member") if group else None}
-            batch = {"batch": rest[0].get("batch") if q.partitions == 1 else None}
             with suppress(BatchFinishedError):
-                q.push(**rest[0] | key | member | batch)
+                q.push(**rest[0] | key | member)
         elif name == "seal":
-            if q.partitions == 1:
-                q.seal_batch(rest[0], on_finish=Push("the end", 9, delay=2))
+            q.seal_batch(rest[0], on_finish=Push("the end", 9, delay=2))
         elif name == "pop":
             held += q.pop_many(rest[0], visibility=30)
         elif name == "advance":
@@ -127,7 +125,7 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
             q.promote()
         elif name == "close":
             q.delay_group("a", 70)
-        elif name == "limit" and (rest[0] or q.partitions == 1):
+        elif name == "limit":
             q.set_limit(50, 60, group=rest[0], burst=20)
         elif name == "every":
             q.push("again", every=60, expires_in=500)
@@ -159,10 +157,7 @@ def test_bytes_come_over(make: Make) -> None:
 @given(
     said=st.lists(acts(), max_size=25),
     shape=st.sampled_from(
-        [
-            *({}, {"order": "lifo"}, {"aging": 0.5}, {"fairness": "round_robin"}),
-            *({"partitions": 3}, {"order": "min", "partitions": 2}),
-        ]
+        [{}, {"order": "lifo"}, {"aging": 0.5}, {"fairness": "round_robin"}, {"order": "min"}]
     ),
 )
 def test_any_queue_comes_over_whole(redis, queue_name, said, shape):
@@ -172,10 +167,8 @@ def test_any_queue_comes_over_whole(redis, queue_name, said, shape):
         q, other = factory(queue_name, **shape), factory(queue_name + "b")
         play(q, clock, [("push", {"payload": 0}), *said])
         lines = moved(q, other)
-        assert other.partitions == shape.get("partitions", 1)
         assert body_of(lines_of(other)) == body_of(lines)
-        if "partitions" not in shape:
-            assert counts_of(other) == counts_of(q)
+        assert counts_of(other) == counts_of(q)
         q.clear_limit(), other.clear_limit()
         for group in ("a", "*"):
             q.clear_limit(group), other.clear_limit(group)
@@ -188,11 +181,8 @@ def test_any_queue_comes_over_whole(redis, queue_name, said, shape):
         at, first = clock.ms, drained(q, clock)
         clock.ms = at
         second = drained(other, clock)
-        if "partitions" in shape:
-            first, second = sorted(first, key=str), sorted(second, key=str)
         assert second == first
-        if "partitions" not in shape:
-            assert counts_of(other) == counts_of(q)
+        assert counts_of(other) == counts_of(q)
         assert other.check() == []
 
 
@@ -284,8 +274,6 @@ def test_later_pushes_come_behind(make):
     assert other.stats().pushed == 1
 
 
-
-
 class Cut:
     """Lets so many calls of the script import through, then cuts the connection."""
 
@@ -307,8 +295,6 @@ class Cut:
                     self._all(commands)
                 raise RedisConnectionError("killed")
         return self._all(commands)
-
-
 
 
 def test_again_adds_what_is_gone(make):
@@ -380,8 +366,6 @@ def test_limits_that_contradict(make):
     assert other.limits()[0].rules == "0|7 1000 1"
     other.set_limit(5, 1)
     assert other.import_(lines).limits == 1
-
-
 
 
 def test_a_cut_list_or_file_is_refused_before_anything_is_written(make, tmp_path):
@@ -597,10 +581,6 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     exported = {*OF_TASKS, *seen, "dead", "conf", *SECTIONS} - {"tasks", "seen"}
     assert exported | NOT_EXPORTED.keys() == set(PARTS)
     assert not exported & NOT_EXPORTED.keys()
-
-
-
-
 
 
 def test_a_queue_of_a_family(redis, queue_name, clock):

@@ -204,7 +204,7 @@ def test_bad_arguments(waiting: DPQ[Any]) -> None:
         waiting.ack_many([task], results=[1, 2])
     with pytest.raises(ConfigurationError, match="results has 0 entries for 1 tasks"):
         waiting.ack_many([task], results=[])
-    for after in ("x", "1,2", "-1", "1-0", "9" * 17, 5):
+    for after in ("x", "1,2", "-1", "1-", "9" * 17, 5):
         with pytest.raises(ConfigurationError, match="after is"):
             waiting.results(after)  # type: ignore[arg-type]
     for limit in (0, 1001, 1.5):

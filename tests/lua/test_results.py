@@ -248,6 +248,39 @@ def test_a_cursor_outlives_the_key(q, clock, probe):
     assert [result.value for result in q.results(old.id)] == ["new"]
 
 
+@pytest.mark.parametrize("more", [0, 3, 5, 9])
+@pytest.mark.parametrize("back", [0, 5])
+def test_a_server_that_has_lost_its_newest_writes(q, clock, probe, more, back):
+    """A reader that has read lost results gets all that come in their place, and some twice."""
+    key = probe.key("results")
+    for i in range(5):
+        finish(q, probe, i)
+    there = probe.redis.dump(key)
+    clock.advance(1)
+    for i in range(5):
+        finish(q, probe, f"lost {i}")
+    after = q.results()[-1].id
+    probe.redis.restore(key, 0, there, replace=True)
+    clock.ms += 1 - 1000 * back
+    for i in range(more):
+        finish(q, probe, f"new {i}")
+    read = []
+    while page := q.results(after, 4):
+        after = page[-1].id
+        read += [result.value for result in page]
+    assert read == [*range(5), *(f"new {i}" for i in range(more))]
+
+
+def test_a_purge_and_a_clock_that_went_back(q, clock, probe):
+    """New results have smaller numbers then, and a reader gets them all the same."""
+    finish(q, probe, "old")
+    [old] = q.results()
+    q.purge()
+    clock.ms -= 5000
+    finish(q, probe, "new")
+    assert [result.value for result in q.results(old.id)] == ["new"]
+
+
 def test_purge_removes_all(q, probe):
     """A purge of all tasks takes results and progress along; a purge of one state does not."""
     finish(q, probe, 1)

@@ -9,8 +9,9 @@
 -- Lost reply: safe to send again.
 local cursor, args = ARGV[1], ARGV
 
+-- Needs: scan
 if cursor ~= '' then
-  local page = redis.call('HSCAN', batches, cursor, 'COUNT', '500')
+  local page = scan('HSCAN', batches, cursor, '500')
   table.insert(page[2], 1, page[1])
   return page[2]
 end

@@ -10,12 +10,12 @@
 -- Lost reply: safe to send again.
 local time, cursor, most = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: refusal, batches
+-- Needs: refusal, batches, scan
 local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
-local page = redis.call('HSCAN', meta, cursor, 'COUNT', most)
+local page = scan('HSCAN', meta, cursor, most)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local id, batch = page[2][i], batch_in(page[2][i + 1])

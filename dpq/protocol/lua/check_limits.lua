@@ -26,7 +26,7 @@ if part == 'tracked' and not knows_kin(listed) then -- else the leases of an unk
   return { '-20' }
 end
 local mends = mend == '1'
--- Needs: record, problem, counted, open_or_close, place, noted, settings, stale, go_on
+-- Needs: record, problem, counted, open_or_close, place, noted, settings, stale, go_on, scan
 if mends then
   go_on()
 end
@@ -34,7 +34,7 @@ end
 local set = ({ limits = limits, kept = copies, tracked = tracked, invisible = invisible })[part]
 local page = { '0', {} }
 if set then
-  page = redis.call((set == limits or set == copies) and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+  page = scan((set == limits or set == copies) and 'HSCAN' or 'ZSCAN', set, cursor, count)
 end
 reply[1] = page[1]
 if not set then

@@ -18,10 +18,10 @@
 -- Lost reply: safe to send again.
 local part, cursor, count, max_bytes, args = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
 
--- Needs: body, marks
+-- Needs: body, marks, scan
 if part ~= 'tasks' then
   local hash = ({ limits = limits, gates = gates, batches = batches, seen = keys })[part]
-  local page = redis.call('HSCAN', hash, cursor, 'COUNT', count)
+  local page = scan('HSCAN', hash, cursor, count)
   local found = {}
   for i = 1, #page[2], 2 do
     if part ~= 'seen' or string.find(page[2][i + 1], '\t', 1, true) then -- else it is the id of a stored task
@@ -36,7 +36,7 @@ if cursor == '' then
     raws[#raws + 1], raws[#raws + 2] = args[i], redis.call('HGET', meta, args[i])
   end
 else
-  local page = redis.call('HSCAN', meta, cursor, 'COUNT', count)
+  local page = scan('HSCAN', meta, cursor, count)
   reply[1], raws = page[1], page[2]
 end
 local first = true

@@ -9,8 +9,8 @@
 -- Lost reply: safe to send again.
 local time, cursor = ARGV[1], ARGV[2]
 
--- Needs: now
-local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '500')
+-- Needs: now, scan
+local page = scan('ZSCAN', invisible, cursor, '500')
 local reply = { page[1], stamp }
 for i = 1, #page[2], 2 do
   reply[#reply + 1] = page[2][i]

@@ -2,7 +2,9 @@
 --
 -- Keys: results
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  after      the number of the last result that the caller knows; 0 begins with the oldest
+-- ARGV[2]  after      the number of the last result that the caller knows, and behind a "-" its time; 0 begins with the
+--                     oldest. If the server has lost its newest writes since, another result has that number, or none
+--                     has come so far: then the oldest come again. So nothing is left out, and some come twice
 -- ARGV[3]  most       results at most
 -- ARGV[4]  room       bytes of JSON at most; the first result comes in any case
 --
@@ -14,7 +16,12 @@ local time, after, most, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(AR
 -- Needs: now
 local first, last = string.match(redis.call('HGET', results, '') or '', '^(%d+) (%d+)')
 first, last = tonumber(first or ''), tonumber(last or '')
-local number, names, reply = math.max(first or 0, tonumber(after) + 1), {}, { after, '' }
+local before, moment = string.match(after, '^(%d+)%-?(%d*)$')
+local stands = moment ~= '' and string.match(redis.call('HGET', results, before) or '', '^%d+ (%d+)')
+if tonumber(before) > (last or math.huge) or stands and stands ~= moment then
+  before = 0
+end
+local number, names, reply = math.max(first or 0, before + 1), {}, { after, '' }
 if not first or number > last then
   return reply
 end

@@ -8,8 +8,9 @@
 -- Lost reply: safe to send again.
 local part, cursor = ARGV[1], ARGV[2]
 
+-- Needs: scan
 local set = ({ limits = limits, copies = copies, closed = closed })[part]
-local page = redis.call(set == closed and 'ZSCAN' or 'HSCAN', set, cursor, 'COUNT', '200')
+local page = scan(set == closed and 'ZSCAN' or 'HSCAN', set, cursor, '200')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   reply[#reply + 1] = set ~= copies and page[2][i] or string.match(page[2][i], '^kept%.(group.*)$')

@@ -87,13 +87,13 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'gates' or (kin or field ~= 'queue') and 'leases' or 'gates'
 end
--- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting
+-- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting, scan
 seen.realign = counts_periods
 if field ~= 'groups' and (differs or reset) then
   begin_anew(string.sub(field, 7), differs, reset)
 end
 if walk == 'leases' then
-  local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
+  local page = scan('ZSCAN', invisible, cursor, '400')
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     local task = read(redis.call('HGET', meta, id) or '')
@@ -108,7 +108,7 @@ if walk == 'gates' then
   walk = cursor == '0' and 'closed' or walk
 end
 if walk == 'closed' and field == 'groups' then
-  local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '100')
+  local page = scan('ZSCAN', closed, cursor, '100')
   for i = 1, #page[2], 2 do
     open_or_close(page[2][i])
   end

@@ -12,8 +12,8 @@
 -- Lost reply: safe to send again.
 local time, cursor, forget, what = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
--- Needs: now
-local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
+-- Needs: now, scan
+local page = scan('HSCAN', workers, cursor, '200')
 local reply = { page[1], stamp }
 for i = 1, #page[2], 2 do
   local seen = tonumber(string.match(page[2][i + 1], '^%d+') or 0)

@@ -1,11 +1,12 @@
 -- page: read a bounded part of the stored data, for a walk through all of it.
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys errors followers
+-- Needs: scan
 -- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)
   local names, at, steps, bytes = {}, cursor, tonumber(count), 0
   repeat -- HSCAN also reads the payloads: large ones one by one
     local few = bytes < 1024 * #names and '16' or '1'
-    local found = redis.call('HSCAN', payload, at, 'COUNT', few)
+    local found = scan('HSCAN', payload, at, few)
     for i = 1, #found[2], 2 do
       names[#names + 1], names[#names + 2], bytes = found[2][i], '', bytes + #found[2][i + 1]
     end
@@ -20,7 +21,7 @@ local function page_of(part, cursor, count)
     errors = errors, followers = followers })[part]
   if set ~= payload then
     local hash = set == meta or set == keys or set == groups or set == errors
-    return set, redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+    return set, scan(hash and 'HSCAN' or 'ZSCAN', set, cursor, count)
   end
   return set, payloads(cursor, count)
 end

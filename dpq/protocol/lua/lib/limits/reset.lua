@@ -1,7 +1,7 @@
 -- reset: let limits begin anew. The gate keeps the id of a reset for two minutes, as "Z:id:moment". So a call that is
 -- sent again does nothing.
 -- Keys: gates
--- Needs: now, gate, moving, moving_spent, pool
+-- Needs: now, gate, moving, moving_spent, pool, scan
 -- Gives: begin_anew(scope, differs, id), for a scope whose rules were set. If `differs`, the rules may differ from
 --        those before. `id` is the id of the reset, or nil for no reset;
 --        reset_page(cursor, id), which resets groups that have no limit of their own, one page of gates for each call.
@@ -47,7 +47,7 @@ local function begin_anew(scope, differs, id)
 end
 
 local function reset_page(cursor, id)
-  local page = redis.call('HSCAN', gates, cursor, 'COUNT', '100')
+  local page = scan('HSCAN', gates, cursor, '100')
   for i = 1, #page[2], 2 do
     local scope = page[2][i]
     if not string.find(scope, '\t', 1, true) and not gate_of(scope).rules.own then
