@@ -48,7 +48,7 @@ ROOMS = [
     {"worker", "registry"},
     {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp", "scrapy"},
     {""},  # dpq itself: the public names
-    {"views", "batch", "bench"},
+    {"views", "batch"},
     {"metrics"},
     {"web", "otel", "fastapi", "django", "crawlee"},
     {"cli"},

@@ -26,7 +26,6 @@ from dpq import (
     Task,
     Times,
 )
-from dpq.bench.rows import Latency, Memory, Throughput
 from dpq.model.display import attempt_of, shown
 from dpq.model.limit_words import write_word
 from dpq.model.limits import EVERY_GROUP
@@ -480,39 +479,3 @@ def _state(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str
 
 def _until(when: datetime) -> str:
     return say_moment(when, datetime.now(UTC))
-
-
-def bench_throughput(rows: Sequence[Throughput]) -> Table:
-    """Make a table of tasks per second, beside those of raw commands."""
-    numbers = ("tasks/s", "raw/s", "ratio")
-    goes = ("spread", "raw/s", "raw commands")
-    columns = ("calls", "tasks/s", "spread", "raw commands", "raw/s", "ratio")
-    made = _table("throughput", *columns, numbers=numbers, goes=goes)
-    for row in rows:
-        spread = f"{row.least:,.0f} - {row.most:,.0f}"
-        speeds = (f"{row.per_second:,.0f}", spread, row.raw, f"{row.raw_per_second:,.0f}")
-        made.add_row(row.measure, *speeds, f"{row.ratio:.2f}")
-    return made
-
-
-def bench_latency(rows: Sequence[Latency]) -> Table:
-    """Make a table of milliseconds, beside those of a PING."""
-    numbers = ("p50 ms", "p95 ms", "p99 ms", "p50 / PING", "measured")
-    made = _table("latency", "call", *numbers, numbers=numbers, goes=("measured", "p95 ms"))
-    for row in rows:
-        times = (f"{ms:.3f}" for ms in (row.p50, row.p95, row.p99))
-        made.add_row(row.measure, *times, f"{row.ratio:.1f} x", str(row.calls))
-    return made
-
-
-def bench_memory(rows: Sequence[Memory]) -> Table:
-    """Make a table of the bytes of a task, beside those of raw commands."""
-    numbers = ("bytes", "raw bytes", "ratio", "tasks")
-    columns = ("stored", "bytes", "raw commands", "raw bytes", "ratio", "tasks")
-    made = _table("memory of the server", *columns, numbers=numbers, goes=("tasks",))
-    for row in rows:
-        raw = (row.raw, f"{row.raw_bytes_per_task:.0f}")
-        made.add_row(
-            row.measure, f"{row.bytes_per_task:.0f}", *raw, f"{row.ratio:.1f} x", str(row.tasks)
-        )
-    return made
