@@ -97,4 +97,3 @@ def percentile(values: list[float], share: float) -> float:
     """Return the value that this share of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
-

@@ -52,7 +52,7 @@ ROOMS = [
     {"metrics"},
     {"web", "otel", "fastapi", "django", "crawlee"},
     {"cli"},
-    {"__main__", "pytest_plugin"},
+    {"__main__", "demo", "pytest_plugin"},
 ]
 """A room imports from those above it in this list, and from itself."""
 

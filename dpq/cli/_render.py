@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -37,6 +38,7 @@ from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
 from dpq.views.schedule_text import say_schedule
 from dpq.views.verdict import say_drain
+from dpq.views.words import batch_counts
 from dpq.views.workers import Working, say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
@@ -290,17 +292,12 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
     return made
 
 
-def batches_table(title: str, batches: Sequence[BatchState]) -> Table:
-    """Make a table of batches, one on each line."""
-    numbers = ("left", "done", "dead", "removed")
-    goes = ("removed", "changed (UTC)", "dead", "done")
-    columns = ("batch", *numbers, "state", "changed (UTC)")
-    made = _table(title, *columns, numbers=numbers, wraps=("batch",), goes=goes)
-    for each in batches:
-        state = "finished" if each.finished else "sealed" if each.sealed else "open"
-        counted = (getattr(each, name) for name in numbers)
-        made.add_row(*_cells([each.name, *counted, state, each.changed_at]))
-    return made
+def batch_bar(state: BatchState) -> Group:
+    """Make a bar of a batch, with its counts."""
+    total, over = max(state.pushed, 1), state.pushed - state.left
+    line = Table.grid(padding=(0, 1))
+    line.add_row(ProgressBar(total=total, completed=over, width=50), batch_counts(state))
+    return Group(Text(shown(state.name)), line)
 
 
 def workers_table(workers: Sequence[Working]) -> Table:
