@@ -1,21 +1,20 @@
-"""`dpq limit`: limits of a queue and its groups, for all consumers together."""
+"""`dpq limit` and `dpq group`: limits of a queue and its groups, for all consumers together."""
 
 import getpass
 import socket
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, Adaptive, Quota, RateLimit, Reserve
+from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
 from dpq.cli import _terminal
-from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url, option, word
-from dpq.cli._render import scope_name
-from dpq.cli._terminal import Failed, talk
-from dpq.cli.groups import show_limits
+from dpq.cli._existing import on_new_queue, on_queue
+from dpq.cli._options import SELDOM, Json, option, word
+from dpq.cli._render import group_sheet, limit_table, scope_name
+from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model import limit_words
 from dpq.model.display import shown
 from dpq.model.limit_rules import LimitRules
@@ -23,7 +22,7 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
 from dpq.operations.history import MAX_EVENTS
-from dpq.queue.inside import operations_of, process_name, session_of
+from dpq.queue.inside import process_name
 from dpq.transport.cluster import forbidden
 from dpq.views import limit_change
 
@@ -31,6 +30,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Set, list, clear or undo limits of the queue and of groups.",
+)
+group_app = typer.Typer(
+    no_args_is_help=True, help="Close or open a group for all consumers; `limit list` shows them."
 )
 
 OfGroup = Annotated[
@@ -66,7 +68,9 @@ def _scope(group: str | None, every_group: bool) -> str | None:
 
 
 @app.command("set")
+@on_new_queue
 def set_limit(
+    q: DPQ[Any],
     rates: Annotated[
         list[RateLimit] | None,  # quotas too, but typer takes no union
         typer.Argument(
@@ -161,6 +165,18 @@ def set_limit(
             parser=word(limit_words.estimate),
         ),
     ] = None,
+    max_tasks: Annotated[
+        int | None,
+        option("N", "The most live tasks of the queue; 0: no bound.", unset="", seldom=True),
+    ] = None,
+    max_waiting: Annotated[
+        int | None,
+        option("N", "The most waiting tasks of each group; 0: no bound.", unset="", seldom=True),
+    ] = None,
+    when_full: Annotated[
+        Literal["refuse", "drop_worst"] | None,
+        option("MODE", "In a full group: refuse, or drop_worst of it.", unset="", seldom=True),
+    ] = None,
     reset: Annotated[
         bool,
         typer.Option(
@@ -170,8 +186,6 @@ def set_limit(
         ),
     ] = False,
     yes: Sure = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
@@ -194,7 +208,12 @@ def set_limit(
     dpq limit set --weight 3 --group big       three turns where others get one
     dpq limit set --in-order --every-group     one task of a group at a time
     """
+    if bounds := (max_tasks, max_waiting, when_full) != (None, None, None):
+        q.set_bounds(max_tasks=max_tasks, max_waiting=max_waiting, when_full=when_full)
+        talk(f"bounded {q.queue_name!r}: {_bounds(q)}")
     words: list[RateLimit | Quota] = [*(rates or [])]
+    if bounds and not words and not (concurrency or member or weight or in_order or reset):
+        return
     windows = _with_options(
         words,
         burst=burst,
@@ -213,15 +232,13 @@ def set_limit(
         reset=reset,
         in_order=in_order,
     )
-    with DPQ[Any].from_url(url, queue) as q:
-        _change(q, scope, rules, yes)
+    _change(q, scope, rules, yes)
 
 
 def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool) -> None:
     """Show a change of a limit, ask at a terminal, and make the change; None removes the limit."""
     what = f"the limit of {scope_name(scope)} of {q.queue_name!r}"
     stands = None
-    _say_family(q)
     try:
         change = limit_change.look_at(q, scope, rules)
     except ResponseError as error:
@@ -252,12 +269,6 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
 
 
-def _say_family(q: DPQ[Any]) -> None:
-    """Say whose limits these are, if other queues follow them."""
-    if family := session_of(q).run(operations_of(q).family):
-        talk(f"all queues of this family follow these limits: {', '.join(map(repr, family))}")
-
-
 def _forgotten(q: DPQ[Any], scope: str | None) -> str:
     """Say what a reset forgets of a limit."""
     said = ["what was granted and counted so far"]
@@ -280,50 +291,110 @@ def _user() -> str:
         return process_name()
 
 
+def _bounds(q: DPQ[Any]) -> str:
+    most, waiting, how = q.bounds()
+    tasks = f"{q.size()} of at most {most} tasks" if most else "any number of tasks"
+    each = f"{waiting} waiting tasks, then {how}" if waiting else "any number"
+    return f"{tasks}; each group: {each}"
+
+
+def _all_states(q: DPQ[Any]) -> list[LimitState]:
+    """List the scopes with a limit, and the groups that are closed without one."""
+    states = q.limits()
+    known = {each.group for each in states}
+    return states + [each for each in q.groups() if each.group not in known]
+
+
 @app.command("list")
-def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+@on_queue
+def list_limits(
+    q: DPQ[Any],
+    group: Annotated[
+        str | None, option("NAME", "Only this group, with all its values.", unset="all")
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
-    with existing(url, queue) as q:
-        _say_family(q)
-        show_limits(f"limits of {queue}", queue, q.limits(), json)
+    states = _all_states(q) if group is None else [q.group(group)]
+    for state in states if json else ():
+        emit({"queue": q.queue_name, **state.model_dump()})
+    if json:
+        return
+    if group is None:
+        tables().print(limit_table(f"limits of {q.queue_name}", states))
+        if any(q.bounds()[:2]):
+            talk(_bounds(q))
+    else:
+        tables().print(group_sheet(f"group {group} of {q.queue_name}", states[0]))
 
 
 @app.command("clear")
+@on_new_queue
 def clear_limit(
-    group: OfGroup = None,
-    every_group: OfEveryGroup = False,
-    yes: Sure = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
+    q: DPQ[Any], group: OfGroup = None, every_group: OfEveryGroup = False, yes: Sure = False
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
-    scope = _scope(group, every_group)
-    with DPQ[Any].from_url(url, queue) as q:
-        _change(q, scope, None, yes)
+    _change(q, _scope(group, every_group), None, yes)
 
 
 @app.command("undo")
+@on_queue
 def undo_limit(
+    q: DPQ[Any],
     group: OfGroup = None,
     every_group: OfEveryGroup = False,
     event: Annotated[
         str | None,
-        option("ID", "Undo this change; `dpq events --json` has its id.", unset="the last change"),
+        option("ID", "Undo this change: an id of `admin events --json`.", unset="the last one"),
     ] = None,
     yes: Sure = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Put back the limit that stood before the last change. Twice: the change is there again."""
+    """Put back the limit that stood before the last change. A second undo undoes the first."""
     scope = _scope(group, every_group)
-    with existing(url, queue) as q:
-        found = limit_change.changes_of(q.events(limit=MAX_EVENTS), scope)
-        chosen = next((each for each in found if event in (None, each.id)), None)
-        if chosen is None:
-            raise Failed(
-                f"the events of {queue!r} have no {'such change' if event else 'change'} of the "
-                f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
-            )
-        at = say_moment(chosen.at, datetime.now(UTC))
-        talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
-        _change(q, scope, limit_change.rules_before(chosen), yes)
+    found = limit_change.changes_of(q.events(limit=MAX_EVENTS), scope)
+    chosen = next((each for each in found if event in (None, each.id)), None)
+    if chosen is None:
+        raise Failed(
+            f"the events of {q.queue_name!r} have no {'such change' if event else 'change'} of the "
+            f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
+        )
+    at = say_moment(chosen.at, datetime.now(UTC))
+    talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
+    _change(q, scope, limit_change.rules_before(chosen), yes)
+
+
+OneMember = Annotated[
+    str | None, option("NAME", "A member of its pool.", "--member", unset="the whole group")
+]
+GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
+
+
+@group_app.command("close")
+@on_new_queue
+def close_group(
+    q: DPQ[Any],
+    name: GroupName,
+    seconds: Annotated[
+        float | None,
+        typer.Argument(
+            metavar="[SECONDS]", help="Seconds from now.", show_default="until it is opened"
+        ),
+    ] = None,
+    member: OneMember = None,
+) -> None:
+    """Close a group, or one member of its pool: no consumer gets its tasks."""
+    q.delay_group(name, seconds, member=member)
+    how_long = "until it is opened" if seconds is None else f"for {seconds:g} s"
+    talk(f"closed {_named(name, member)} of {q.queue_name!r} {how_long}")
+
+
+@group_app.command("open")
+@on_new_queue
+def open_group(q: DPQ[Any], name: GroupName, member: OneMember = None) -> None:
+    """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
+    q.delay_group(name, 0, member=member)
+    talk(f"opened {_named(name, member)} of {q.queue_name!r}")
+
+
+def _named(group: str, member: str | None) -> str:
+    return f"group {group!r}" if member is None else f"member {member!r} of group {group!r}"

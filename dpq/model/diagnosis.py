@@ -83,7 +83,7 @@ EXPLAINED: dict[str, tuple[str, str]] = {
     ),
     "event not noticed": (
         "{subject} is {detail}, but no consumer would look at that time.",
-        "{repair} stores the time; so does `dpq scheduler` or `dpq promote`.",
+        "{repair} stores the time; so does a pop or `dpq admin scheduler`.",
     ),
     "waits for nothing": (
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",

@@ -35,9 +35,6 @@ from dpq import (
     Task,
     TaskState,
 )
-from dpq.bench.measures import Plan
-from dpq.bench.rows import Latency, Memory, Throughput
-from dpq.bench.run import measured
 from dpq.cli import app
 from dpq.protocol.keys import key_of
 from dpq.registry.all_queues import known_queues
@@ -329,10 +326,3 @@ def test_a_family_is_on_one_master(client: RedisCluster, names: list[str]) -> No
     for each in reversed(queues):
         each.drop()
         each.close()
-
-
-def test_a_cluster_is_measured(cluster: Cluster, client: RedisCluster) -> None:
-    """`dpq bench` asks the node of its queue, raw commands too, and leaves no key on any."""
-    rows = list(measured(cluster.url, Plan(0.1, 3, 100)))
-    assert {type(row) for row in rows} == {Throughput, Latency, Memory}
-    assert not list(client.scan_iter("dpq:{bench-*", count=1000))

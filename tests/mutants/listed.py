@@ -1547,18 +1547,9 @@ Pulse.health.wrong | a worker that drains is ready | unit/health_port contract/w
 WorkerBase._told | a worker whose heartbeats nobody answers is ready | contract/worker_told
 - hear(answered=not any(silent))
 + hear(answered=True)
-_read_head | a request of any length is read | unit/port
-- if len(head) > MOST_BYTES:
-+ if not head:
-Port._meet | a port waits for a request without end | unit/port
-- asyncio.timeout(ASK_SECONDS)
-+ asyncio.timeout(600)
-Port._meet | a port keeps any number of connections | unit/port
-- if len(self._clients) >= MOST_CLIENTS:
-+ if len(self._clients) >= 10**6:
-Port._meet | a port waits for those who take no answer | unit/port
-- asyncio.timeout(TAKE_SECONDS)
-+ asyncio.timeout(600)
+_Handler.timeout | a port waits for a request without end | unit/port
+- timeout = ASK_SECONDS
++ timeout = 600.0
 
 # Embedded
 require_safe_way | an embedded server is put below a directory that all may write
