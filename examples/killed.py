@@ -28,11 +28,11 @@ KILL_AFTER = 12  # pages
 def loop(url: str, pages: list[str], part: int) -> None:
     """Fetch one process's part of the list, and try again at each error."""
     import httpx
-    from tenacity import retry, stop_after_attempt, wait_exponential_jitter
+    from tenacity import retry, stop_after_attempt, wait_random_exponential
 
     client = httpx.Client(timeout=20, trust_env=False)
 
-    @retry(wait=wait_exponential_jitter(initial=0.5, max=10), stop=stop_after_attempt(6))
+    @retry(wait=wait_random_exponential(multiplier=0.5, max=10), stop=stop_after_attempt(6))
     def fetch(page: str) -> None:
         client.get(url + page).raise_for_status()
 

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 from typer.testing import CliRunner, Result
 
-from dpq import DPQ, Push
+from dpq import DPQ
 from dpq.cli import app
 from dpq.protocol.keys import key_of
 from dpq.server import Server
@@ -115,10 +115,6 @@ def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, elsewhere
         finally:
             redis.execute_command("ACL", "DELUSER", "blind")
             redis.config_set("maxmemory-policy", "noeviction")
-
-
-
-
 
 
 def test_daemons_warn_of_the_server_and_other_commands_do_not(q: DPQ, elsewhere: Path) -> None:

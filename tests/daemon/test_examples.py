@@ -161,8 +161,6 @@ def test_crawler_draws_in_place_on_a_terminal(
     png.unlink()
 
 
-
-
 def test_producer_and_consumer(url: str) -> None:
     """What the producer pushes, delayed or not, the consumer finishes, each task once."""
     with running("producer.py", url) as producer:

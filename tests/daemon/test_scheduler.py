@@ -217,8 +217,6 @@ def test_a_master_that_is_away_hinders_no_queue_elsewhere(
     assert scheduler.run_once() == 3
 
 
-
-
 def test_a_master_that_is_away_is_not_the_server(
     double: FakeRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,6 @@ OF_REDIS = re.compile(
 )
 
 BEFORE = {
-    "README_1": "def process(payload: object) -> None: ...\n",
     "durability": (
         "import logging\nimport dpq\nfrom dpq import DPQ\n"
         "log = logging.getLogger()\npayload = 1\norder_id = ''\n"
@@ -47,17 +46,14 @@ BEFORE = {
         "q = DPQ.from_url('redis://localhost', 'pages')\n"
     ),
     "transactions": "from outbox import connect\noutbox = connect('shop.db')\n",
-    "operations": (
-        REDIS_IS_UNTYPED + "from dpq import DPQ\nfrom redis import RedisCluster\n"
-        "from redis.sentinel import Sentinel\n"
-    ),
+    "operations": REDIS_IS_UNTYPED,
     "testing": "# mypy: allow-untyped-defs, allow-untyped-calls\n# pyright: basic\n",
 }
 """What a reader has around the blocks of a document; tests are seldom annotated."""
 
 IMPORTED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 
-SIDE_BY_SIDE = {"from_tenacity"}
+SIDE_BY_SIDE = {"api", "tenacity"}
 """The guides whose blocks are programs of their own."""
 
 STUBS = {

@@ -659,5 +659,3 @@ def test_a_queue_of_a_family_names_whose_limit_holds_it(url: str, name: str, clo
         assert f"; the queues of the family of '{name}' share this limit" in because
         q.drop()
         head.drop()
-
-
