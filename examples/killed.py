@@ -76,7 +76,8 @@ def served(host: Any) -> Iterator[str]:
 
 def measure(way: str, pages: int) -> tuple[int, int, float]:
     """Return the pages that never came, the requests that were refused, and the seconds."""
-    host = simulated_apis.KINDS["plain"](port=0, rate=RATE)
+    kind: Any = simulated_apis.KINDS["plain"]
+    host = kind(port=0, rate=RATE)
     with served(host) as url, tempfile.TemporaryDirectory() as directory:
         began = time.monotonic()
         command = [sys.executable, __file__, "--pages", str(pages), "--as", way, url, directory]

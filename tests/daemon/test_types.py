@@ -46,7 +46,8 @@ BEFORE = {
         "q = DPQ.from_url('redis://localhost', 'pages')\n"
     ),
     "transactions": "from outbox import connect\noutbox = connect('shop.db')\n",
-    "operations": REDIS_IS_UNTYPED,
+    "operations": REDIS_IS_UNTYPED + "# pyright: basic\n",  # its blocks import the same
+    "llm_batches": "# pyright: basic\n",  # so do its blocks
     "testing": "# mypy: allow-untyped-defs, allow-untyped-calls\n# pyright: basic\n",
 }
 """What a reader has around the blocks of a document; tests are seldom annotated."""
@@ -88,7 +89,7 @@ class Email(BaseModel):
 assert_type(DPQ(Redis(), "q"), DPQ[Any])
 assert_type(DPQ(Redis(), "q", payload_type=Email), DPQ[Email])
 assert_type(DPQ.from_url("embedded:", "q"), DPQ[Any])
-q = DPQ.from_url("embedded:", "q", payload_type=Email, partitions=3)
+q = DPQ.from_url("embedded:", "q", payload_type=Email, order="min")
 assert_type(q, DPQ[Email])
 assert_type(DPQ[int | str](Redis(), "q", payload_type=int | str), DPQ[int | str])
 q.push(Email(to="ada"), 3)
