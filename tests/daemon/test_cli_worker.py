@@ -203,12 +203,12 @@ RUN_TASK = {
 def test_one_task_is_run_by_its_id(
     url: str, name: str, imported: None, q: DPQ, target: str
 ) -> None:
-    """run-task calls the handler of this task once, here, and ends its delivery as a worker."""
+    """`--task` calls the handler of this task once, here, and ends its delivery as a worker."""
     named(q, "plain", "plain", "plain")
     wanted = q.peek()[2].id
     code, words = RUN_TASK[target]
     done = CliRunner().invoke(
-        app, ["run-task", wanted, f"shop:{target}", "--url", url, "--queue", name]
+        app, ["worker", f"shop:{target}", "--task", wanted, "--url", url, "--queue", name]
     )
     assert (done.exit_code, done.stdout) == (code, ""), done.stderr
     assert words in done.stderr
@@ -223,9 +223,9 @@ def test_one_task_is_run_by_its_id(
 def test_a_task_that_may_not_run_is_not_run(
     url: str, name: str, imported: None, q: DPQ, target: str
 ) -> None:
-    """run-task says why a task cannot run now; with --force it runs a delayed one."""
+    """`--task` says why a task cannot run now; with --force it runs a delayed one."""
     wanted = q.push({"task": "plain"}, delay=900, group="g")
-    words = ["run-task", wanted, f"shop:{target}", "--url", url, "--queue", name]
+    words = ["worker", f"shop:{target}", "--task", wanted, "--url", url, "--queue", name]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 1
     assert f"task {wanted} cannot run now: it is delayed" in refused.stderr
@@ -238,11 +238,11 @@ def test_a_task_that_may_not_run_is_not_run(
 
 
 def test_a_signal_is_no_failure(url: str, name: str, imported: None, q: DPQ) -> None:
-    """A handler that raises a signal under run-task does what the signal says."""
+    """A handler that raises a signal under `--task` does what the signal says."""
     named(q, "retry")
     wanted = q.peek()[0].id
     done = CliRunner().invoke(
-        app, ["run-task", wanted, "shop:failing", "--url", url, "--queue", name]
+        app, ["worker", "shop:failing", "--task", wanted, "--url", url, "--queue", name]
     )
     assert done.exit_code == 0
     assert "Retry" in done.stderr

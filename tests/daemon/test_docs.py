@@ -20,7 +20,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support import PATIENCE_S, wait_for
+from support import PATIENCE_S
 from typer.testing import CliRunner
 
 import dpq
