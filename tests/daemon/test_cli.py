@@ -33,6 +33,7 @@ from dpq import (
     Reserve,
     TaskState,
 )
+from dpq.__main__ import main as program_main
 from dpq.cli import app
 from dpq.cli._render import limit_table, live_tasks
 from dpq.cli._terminal import loud_first
@@ -1008,6 +1009,22 @@ def test_scheduler_promotes_and_stops(url: str, name: str, q: DPQ) -> None:
         out, talk = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, ""), talk
     assert "scheduler: stopped" in talk
+
+
+def test_ctrl_c_while_it_loads_is_one_word(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """No traceback, however early: the command line is not there yet."""
+
+    class Interrupts:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "dpq.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "dpq.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        program_main()
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
 
 
 # A private server
