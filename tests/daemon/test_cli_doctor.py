@@ -117,10 +117,6 @@ def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, elsewhere
             redis.config_set("maxmemory-policy", "noeviction")
 
 
-
-
-
-
 def test_daemons_warn_of_the_server_and_other_commands_do_not(q: DPQ, elsewhere: Path) -> None:
     """A command that looks, pushes or pops says nothing of it; a daemon does once, at its start."""
     dpq = [sys.executable, "-m", "dpq", "--url", f"unix://{elsewhere}"]

@@ -89,7 +89,9 @@ def test_a_server_that_is_silent(run: Run) -> None:
     """It is unhealthy after the time that was named, whatever the client would wait."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        said = run("doctor", "--quick", "--timeout", 0.2, code=1, at=f"redis://127.0.0.1:{port}/0").stdout
+        said = run(
+            "doctor", "--quick", "--timeout", 0.2, code=1, at=f"redis://127.0.0.1:{port}/0"
+        ).stdout
     assert said == "failed\tserver\t-\tno answer within 0.2 s\n"
 
 

@@ -85,8 +85,8 @@ def test_a_limit_that_stands_is_not_asked_for(run: Run, q: DPQ, at_terminal: Non
 
 def test_a_reset_names_what_no_undo_brings_back(run: Run, q: DPQ, at_terminal: None) -> None:
     """Counts and learned values are gone after it, so the question before it names them."""
-    run("limit", "set", "10/s", "--adaptive", "1:20", "--group", "g", "--yes")
-    words = ("limit", "set", "10/s", "--adaptive", "1:20", "--reset")
+    run("limit", "set", "10/s,adaptive=1:20", "--group", "g", "--yes")
+    words = ("limit", "set", "10/s,adaptive=1:20", "--reset")
     said = run(*words, "--group", "g", lines="n\n").stderr
     gone = (
         "forgets  what was granted and counted so far, the learned rate of 10/s; `dpq limit undo`"

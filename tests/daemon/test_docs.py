@@ -233,7 +233,7 @@ def run(code: str, names: dict[str, Any], url: str, **instead: str) -> None:
 @pytest.fixture
 def pages_host() -> Iterator[str]:
     """The name and port at which `dpq demo --serve` answers."""
-    command = [sys.executable, "-m", "dpq", "demo", "--serve", "--port", "0"]
+    command = [sys.executable, "-m", "dpq.demo", "--serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
         try:
             assert served.stdout
