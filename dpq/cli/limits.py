@@ -2,14 +2,13 @@
 
 import getpass
 import socket
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
+from dpq import DPQ, LimitState, RateLimit
 from dpq.cli import _terminal
 from dpq.cli._existing import on_new_queue, on_queue
 from dpq.cli._options import SELDOM, Json, option, word
@@ -47,20 +46,6 @@ Sure = Annotated[
 ]
 
 
-_ONE_RATE = (
-    "--burst, --reserve, --adaptive, --slack and --estimate go with exactly one RATE; with "
-    "several, write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
-)
-
-
-def _with_options(rates: list[RateLimit | Quota], **options: Any) -> list[RateLimit | Quota]:
-    """Add options to the only rate, beside quotas; an option that is None was not given."""
-    said = {name: value for name, value in options.items() if value is not None}
-    if said and sum(isinstance(one, RateLimit) for one in rates) != 1:
-        raise typer.BadParameter(_ONE_RATE)
-    return [replace(one, **said) if isinstance(one, RateLimit) else one for one in rates]
-
-
 def _scope(group: str | None, every_group: bool) -> str | None:
     if group is not None and every_group:
         raise typer.BadParameter("give --group NAME or --every-group, not both")
@@ -77,9 +62,11 @@ def set_limit(
             metavar="RATE",
             parser=word(limit_words.read_word),
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
-            "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10, and "
-            "300/15m,moving for never more than 300 in any 15 minutes, at whatever speed. A "
-            "quota of a calendar period (hour, day, week, month) names its time zone: "
+            "hold together. Options follow: burst=N units at once after a pause; "
+            "reserve=UNITS:PRIORITY of the burst for this priority or a better one; moving: never "
+            "more in any such time; adaptive=FLOOR:CEILING[:STEP] learns the rate; slack=SECONDS "
+            "for delays of the network; estimate=UNITS for a task that names no cost. A quota of "
+            "a calendar period (hour, day, week, month) names its time zone: "
             "10000/day@America/Los_Angeles, tokens=5000000/month@UTC,spread,reserve=100:10",
             show_default=False,
         ),
@@ -96,46 +83,6 @@ def set_limit(
             help="One task at a time; a retry holds up the rest.",
         ),
     ] = False,
-    burst: Annotated[
-        int | None,
-        option(
-            "N",
-            "Units that may go at once after a pause; with one RATE only.",
-            unset="1: evenly",
-            parser=word(limit_words.burst),
-        ),
-    ] = None,
-    reserve: Annotated[
-        Reserve | None,
-        option(
-            "UNITS:PRIORITY",
-            "Keep so many units of the burst for tasks of this priority or a better one.",
-            unset="",
-            seldom=True,
-            parser=word(limit_words.reserve),
-        ),
-    ] = None,
-    adaptive: Annotated[
-        Adaptive | None,
-        option(
-            "FLOOR:CEILING[:STEP]",
-            "Learn the rate, starting at RATE, in units of its window. Until the first 429, "
-            "STEP more (default 1) after each window that was used; then by where the 429s came.",
-            unset="",
-            seldom=True,
-            parser=word(limit_words.adaptive),
-        ),
-    ] = None,
-    slack: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "Make the window of the one RATE so much longer, for delays of the network.",
-            unset="learned from 429s",
-            seldom=True,
-            parser=word(limit_words.slack),
-        ),
-    ] = None,
     member: Annotated[
         list[str] | None,
         option(
@@ -152,17 +99,6 @@ def set_limit(
             "Turns of the group where others get one, with round robin.",
             unset="1",
             seldom=True,
-        ),
-    ] = None,
-    estimate: Annotated[
-        int | None,
-        option(
-            "UNITS",
-            "Reserve so many units of the one RATE for a task that names no cost, until tasks "
-            "have told what they spent.",
-            unset="0",
-            seldom=True,
-            parser=word(limit_words.estimate),
         ),
     ] = None,
     max_tasks: Annotated[
@@ -197,9 +133,9 @@ def set_limit(
     dpq limit set 10/s 5000/h,moving           the queue; both rates hold
     dpq limit set 2.5/min --every-group        each group with no own limit
     dpq limit set 300/15m,moving               300 in any 15 minutes, at any speed
-    dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a pause
+    dpq limit set 10/s,burst=5 --group api     one group; 5 at once after a pause
     dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
-    dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
+    dpq limit set 5/s,adaptive=1:20            a learned rate, from 1/s to 20/s
     dpq limit set 500/m tokens=200000/m        push --cost tokens=1800 counts both
     dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 between midnights
     dpq limit set tokens=200000/m,burst=9000,estimate=2000
@@ -211,20 +147,11 @@ def set_limit(
     if bounds := (max_tasks, max_waiting, when_full) != (None, None, None):
         q.set_bounds(max_tasks=max_tasks, max_waiting=max_waiting, when_full=when_full)
         talk(f"bounded {q.queue_name!r}: {_bounds(q)}")
-    words: list[RateLimit | Quota] = [*(rates or [])]
-    if bounds and not words and not (concurrency or member or weight or in_order or reset):
+    if bounds and not rates and not (concurrency or member or weight or in_order or reset):
         return
-    windows = _with_options(
-        words,
-        burst=burst,
-        reserve=reserve,
-        adaptive=adaptive,
-        slack=slack,
-        estimate=estimate,
-    )
     scope = _scope(group, every_group)
     rules = LimitRules.checked(
-        windows,
+        [*(rates or [])],
         group=scope,
         concurrency=concurrency,
         members=member,

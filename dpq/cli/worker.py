@@ -219,9 +219,9 @@ def workers(
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
     opened = open_url(url)
     with closing(opened):
-        names = [name.encode() for name in named_queues(ctx, queue)]
-        if not queue:
-            names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
+        names = [name.encode() for name in named_queues(ctx, queue, also=False)]
+        if not names:
+            names = [*dict.fromkeys([*all_names(opened.client), DEFAULT_QUEUE.encode()])]
         if leases:
             _show_leases(opened.client, names, (count, worker, older_than), json)
             return

@@ -275,7 +275,7 @@ def test_the_registry_and_the_command_line(cluster: Cluster, queues: list[DPQ]) 
     assert mine <= set(known_queues(queues[0].redis))
     listed = [json.loads(line) for line in dpq("queues", "--json").splitlines()]
     assert mine <= {entry["queue"] for entry in listed}
-    assert int(dpq("scripts")) > 30
+    assert int(dpq("doctor", "--load-scripts")) > 30
     node = cluster.master_of(queues[1].queue_name)
     for setting in ("allkeys-lru", "noeviction"):
         node.redis.config_set("maxmemory-policy", setting)

@@ -20,6 +20,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support import wait_for
 from typer.testing import CliRunner
 
 import dpq
@@ -224,6 +225,42 @@ def run(code: str, names: dict[str, Any], url: str, **instead: str) -> None:
     for written in URLS:
         code = code.replace(written, url)
     exec(compile(code, "<block>", "exec"), names)  # noqa: S102 - our own documents
+
+
+def test_the_program_of_readme_survives_a_kill(url, tmp_path):
+    """It follows links, each once; another process goes on when one is killed, and Ctrl-C ends it."""
+    (code,) = blocks(README, "python")
+    demo = [sys.executable, "-m", "dpq.demo", "--serve", "--port", "0"]
+    with subprocess.Popen(demo, stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdout
+        (address,) = re.findall("^http://([0-9.:]+) answers", served.stdout.readline())
+        code = code.replace("127.0.0.1:8429", address).replace("embedded:./queue", url)
+        program = tmp_path / "pages.py"
+        program.write_text(code.replace('"pages"', '"readme"'))
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"}
+
+        def start() -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                [sys.executable, program], env=environment, stdout=subprocess.PIPE, text=True
+            )
+
+        with DPQ.from_url(url, "readme") as q:
+            with start() as killed, start() as other:
+                wait_for(lambda: q.stats().acked >= 5, q.stats)
+                killed.kill()
+                before = q.stats().acked
+                wait_for(lambda: q.stats().acked >= before + 5, q.stats)
+                other.send_signal(signal.SIGINT)
+                printed = [
+                    *killed.communicate()[0].splitlines(),
+                    *other.communicate()[0].splitlines(),
+                ]
+                assert other.returncode == 0
+            pages = [line.split()[1] for line in printed]
+            assert len(set(pages)) >= q.stats().acked > 9
+            assert q.check() == []
+            q.drop()
+        served.kill()
 
 
 def test_the_program_asks_as_it_says(url, host, session, capsys, monkeypatch):

@@ -643,19 +643,8 @@ def test_a_group_in_order_opens_with_its_retry(q: DPQ, clock: Clock) -> None:
     in_order(q, clock)
     seen = q._session.run(q._operations.overview)
     assert (seen.survey.closed, seen.survey.opens_ms) == (1, clock() + 600_000)
-    assert re.fullmatch(r"`dpq update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do)
+    assert re.fullmatch(
+        r"`dpq task update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do
+    )
     q.delay_group("by hand", None)
     assert q._session.run(q._operations.survey).opens_ms is not None
-
-
-def test_a_queue_of_a_family_names_whose_limit_holds_it(url: str, name: str, clock: Clock) -> None:
-    """A change of that limit is one for all queues of the family."""
-    with DPQ.from_url(url, name) as head, DPQ.from_url(url, f"{{{name}}}crawl") as q:
-        head.set_limit(1, 60)
-        fill(q, 3, None)
-        q.ack(q.pop().task)
-        beat(q)
-        because = q.why().because
-        assert f"; the queues of the family of '{name}' share this limit" in because
-        q.drop()
-        head.drop()

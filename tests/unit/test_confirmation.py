@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dpq.transport.resending import Try
 from redis.exceptions import AskError, MovedError, NoPermissionError, NoScriptError, ResponseError
 
 from dpq.protocol.command import Command, same
@@ -12,7 +13,6 @@ from dpq.protocol.durability import Unconfirmed
 from dpq.protocol.keys import key_of
 from dpq.protocol.scripts import script
 from dpq.transport.cluster import MISSING
-from dpq.transport.resending import Resending, Try
 
 UNKNOWN = NoScriptError("No matching script")
 NO_EVAL = NoPermissionError("this user has no permissions to run the 'eval' command")

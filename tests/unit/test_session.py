@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpq import ConfigurationError, PayloadError, Push
+from dpq import ConfigurationError, Push
 from dpq.operations.description import Description
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command

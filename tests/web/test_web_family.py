@@ -9,12 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 from kit.web import Open, furnish
 from redis import Redis
-from typer.testing import CliRunner
 
 from dpq import DPQ
-from dpq.cli import app
 from dpq.metrics import Exporter
-from dpq.server import Server
 from dpq.views.sampler import Named
 
 
@@ -80,30 +77,6 @@ def test_a_queue_without_a_family_shows_none(dashboard: Open, q: DPQ[Any]) -> No
     """Nothing more stands on its page."""
     q.push(1)
     assert "family" not in dashboard().page(f"/q/{q.queue_name}/limits")
-
-
-def test_the_command_line_says_whose_limits_these_are(
-    server: Server, family: list[DPQ[Any]]
-) -> None:
-    """A limit that is set or listed through one queue names all; a drop of the head is refused."""
-
-    def run(index: int, *words: str, code: int = 0) -> Any:
-        where = ["--url", server.url, "--queue", family[index].queue_name]
-        result = CliRunner().invoke(app, [*where, *words])
-        assert result.exit_code == code, result.output
-        return result
-
-    names = ", ".join(repr(q.queue_name) for q in family)
-    said = f"all queues of this family follow these limits: {names}\n"
-    assert said in run(1, "limit", "set", "60/m", "--yes").stderr
-    assert "60/min" in run(2, "limit", "list").stdout
-    assert said in run(2, "limit", "list").stderr
-    assert said in run(2, "limit", "clear", "--yes").stderr
-    refused = run(0, "purge", "--drop", "--yes", code=2)
-    assert "is the head of a family" in refused.stderr
-    assert family[0].size() == 1  # and nothing was purged
-    assert run(1, "purge", "--drop", "--yes").stdout.isspace() is False
-    assert family[0].redis.keys(f"dpq:{family[1].queue_name}:*") == []
 
 
 def test_metrics_of_a_family_have_its_names(family: list[DPQ[Any]]) -> None:
