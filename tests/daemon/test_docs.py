@@ -228,7 +228,7 @@ def run(code: str, names: dict[str, Any], url: str, **instead: str) -> None:
 
 
 def test_the_program_of_readme_survives_a_kill(url, tmp_path):
-    """It follows links, each once; another process goes on when one is killed, and Ctrl-C ends it."""
+    """It follows links; another process goes on when one is killed, and Ctrl-C ends it."""
     (code,) = blocks(README, "python")
     demo = [sys.executable, "-m", "dpq.demo", "--serve", "--port", "0"]
     with subprocess.Popen(demo, stdout=subprocess.PIPE, text=True) as served:
