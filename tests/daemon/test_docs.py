@@ -95,14 +95,6 @@ OTHER_PROGRAMS = {
 }
 """Programs of others that a block for a shell begins with, and the test that does what they do."""
 
-PRELUDES = {
-    "transactions.md": (
-        "from outbox import connect; outbox = connect('shop.db'); "
-        "outbox.run('CREATE TABLE orders (what TEXT)')"
-    ),
-}
-"""What a reader has before the first block of a page that stands in no `WHOLE_PAGES`."""
-
 
 class Host:
     """Stands in for `requests`: a 429, an error, a page; then the reader has seen enough."""
@@ -308,7 +300,6 @@ def test_a_page_without_a_test_of_its_own_runs(page, url, session, tmp_path, mon
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT / "examples")
-    exec(PRELUDES.get(page, ""), session)  # noqa: S102 - our own text
     with warnings.catch_warnings():
         for code in blocks(read(page), "python"):
             if not elsewhere(page, code):

@@ -45,7 +45,6 @@ BEFORE = {
         "from dpq import DPQ, RateLimited\nfrom requests import get\n"
         "q = DPQ.from_url('redis://localhost', 'pages')\n"
     ),
-    "transactions": "from outbox import connect\noutbox = connect('shop.db')\n",
     "operations": REDIS_IS_UNTYPED + "# pyright: basic\n",  # its blocks import the same
     "llm_batches": "# pyright: basic\n",  # so do its blocks
     "testing": "# mypy: allow-untyped-defs, allow-untyped-calls\n# pyright: basic\n",
