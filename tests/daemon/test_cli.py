@@ -920,6 +920,21 @@ def test_a_help_fits_two_screens(words: tuple[str, ...]) -> None:
     assert len(lines) <= TWO_SCREENS or not words
 
 
+FIRST_SCREEN = (
+    "push pop worker run stats why queues get peek workers web doctor dead limit group task admin"
+)
+
+
+def test_the_commands_are_few() -> None:
+    """36 at most, each reader has --json, and the first screen has fifteen and two groups."""
+    found = {words: command for words, command in commands() if not hasattr(command, "commands")}
+    assert len(found) <= 36
+    assert [words[0] for words, _ in commands() if len(words) == 1] == FIRST_SCREEN.split()
+    readers = ["stats", "why", "queues", "get", "peek", "workers", "doctor"]
+    for words in (*((each,) for each in readers), ("dead", "list"), ("limit", "list")):
+        assert "json" in {each.name for each in found[words].params}, words
+
+
 def test_the_help_is_enough_to_start() -> None:
     """Without arguments the help is shown, and its getting-started names the first commands."""
     shown = CliRunner().invoke(app, ["--help"]).stdout
