@@ -1,29 +1,86 @@
 """`dpq doctor`: problems of the server and of a queue, their meaning, and the way out."""
 
+import socket
 import time
-from typing import Any
+from contextlib import closing
+from typing import Annotated, Any
 
+import typer
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, DPQError, Problem, Verdict
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
-from dpq.cli._terminal import Failed, emit, say, talk
+from dpq.cli._health import WITHIN_SECONDS, Limits, show_health
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queues, Url, named_queues, option
+from dpq.cli._terminal import Failed, at_terminal, emit, say, talk
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server, missing_queue
+from dpq.transport.connect import open_url
+from dpq.transport.script_loading import load_scripts as load_all
 
 
 def doctor(
+    ctx: typer.Context,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Only see that the server answers: for alarms, containers."),
+    ] = False,
+    worker: Annotated[
+        float | None,
+        option(
+            "SECONDS",
+            "With --quick: each queue has a worker on this host with a younger heartbeat. Workers "
+            "send one every 10 s.",
+            unset="not checked",
+            min=0,
+        ),
+    ] = None,
+    host: Annotated[str | None, option("NAME", "The host for --worker.", unset="this one")] = None,
+    oldest: Annotated[
+        float | None,
+        option(
+            "SECONDS",
+            "With --quick: the oldest ready task of each queue is due for less than this.",
+            unset="not checked",
+            min=0,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, option("SECONDS", "With --quick: the server answers within this.", min=0.001)
+    ] = WITHIN_SECONDS,
+    load_scripts: Annotated[
+        bool,
+        typer.Option(
+            "--load-scripts",
+            help="Only load all scripts into the server, for users without EVAL; prints how many.",
+        ),
+    ] = False,
     json: Json = False,
+    queue: Queues = None,
     url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Check the server and all that the queue stores; explain each problem and its way out.
 
     It also judges the queue, as `dpq why` does. The exit code is 1 if there are problems, or if the
     queue does not go on by itself. It changes nothing, and is safe while the queue is in use.
     """
+    names = named_queues(ctx, queue) or [DEFAULT_QUEUE]
+    if load_scripts:
+        with closing(open_url(url)) as opened:
+            print(load_all(opened.client))
+    elif quick:
+        limits = Limits(worker, host or socket.gethostname(), oldest)
+        show_health(url, names, timeout, limits, json)
+    else:
+        _examine(url, names, json)
+
+
+def _examine(url: str, names: list[str], json: bool) -> None:
+    if len(names) != 1:
+        raise typer.BadParameter("without --quick it takes one", param_hint="--queue")
+    queue = names[0]
     with DPQ[Any].from_url(url, queue) as q:
+        talk(f"checking {queue!r}; with many tasks this takes a while") if at_terminal() else None
         found = q.check()
         of_server, missing = inspect_server(q)
         unknown = missing_queue(q)

@@ -82,7 +82,7 @@ EXPLAINED: dict[str, tuple[str, str]] = {
     ),
     "event not noticed": (
         "{subject} is {detail}, but no consumer would look at that time.",
-        "`dpq scheduler` or `dpq promote` stores the time.",
+        "`dpq admin scheduler` stores the time; so does a pop.",
     ),
     "waits for nothing": (
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",

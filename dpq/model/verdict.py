@@ -103,7 +103,7 @@ def server_away(queue: str, error: object, since_ms: float) -> Verdict:
         state=VerdictState.SERVER_AWAY,
         because=f"the server has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: {error}",
         since=since,
-        what_to_do=f"{what_to_do}. `dpq health` says when it answers again.",
+        what_to_do=f"{what_to_do}. `dpq doctor --quick` says when it answers again.",
         needs_person=True,
     )
 
@@ -154,7 +154,7 @@ def _paused(facts: Facts) -> Finding | None:
         since=pause.at_ms if pause else None,
         until=ends,
         who=by,
-        what_to_do=f"`dpq resume {with_queue(facts.queue)}` lets its tasks run.",
+        what_to_do=f"`dpq admin resume {with_queue(facts.queue)}` lets its tasks run.",
         needs_person=ends is None,
     )
 
@@ -235,7 +235,7 @@ def _handlers_busy(facts: Facts) -> Finding | None:
         because,
         since=facts.now - seconds * 1000,
         who=who,
-        what_to_do=f"Restart that process; `dpq release --worker {shlex.quote(slowest.name)} "
+        what_to_do=f"Restart that process; `dpq admin bulk release --worker {shlex.quote(slowest.name)} "
         f"{with_queue(facts.queue)}` gives its tasks to other workers.",
         needs_person=True,
     )
@@ -253,7 +253,7 @@ def _consumers_busy(facts: Facts) -> Finding | None:
         f"lease{'s' * (survey.leases > 1)} and ask for no more, the "
         f"longest for {span(seconds)}{facts.usual()}: task {survey.oldest}",
         since=survey.oldest_ms,
-        what_to_do=f"Restart that consumer; `dpq release --older-than {seconds:.0f} "
+        what_to_do=f"Restart that consumer; `dpq admin bulk release --held-for {seconds:.0f} "
         f"{with_queue(facts.queue)}` gives its tasks to others.",
         needs_person=True,
     )

@@ -144,7 +144,7 @@ def _say_paced(facts: Facts, held: Held) -> Said:
     if state.reason == "in order":
         name, until = scope_name(held), until_text(facts, state)
         why = f"{name} keeps its order: task {held.holder} waits for its retry{until}"
-        todo = f"`dpq update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
+        todo = f"`dpq task update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
         return why, None, name, todo
     rates = ", ".join(
         per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
@@ -177,7 +177,7 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
     who = worker_name(holder) if holder else f"task {held.holder}"
     by = f" in {worker_name(holder)}" if holder else ""
     why += f", and task {held.holder}{by} has held it for {span(seconds)}{facts.usual()}"
-    todo = f"`dpq release {held.holder} {held.token} {queue}` gives its place to others."
+    todo = f"`dpq task release {held.holder} {held.token} {queue}` gives its place to others."
     return why, held.held_ms, who, todo
 
 

@@ -254,7 +254,7 @@ class Import:
             raise ExportFileError(
                 head.number,
                 f"dpq_export is {version!r}: the first line of an export has dpq_export "
-                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq export`",
+                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq admin export`",
             )
         settings = self.header.get("settings")
         found = settings if isinstance(settings, dict) else {}

@@ -113,7 +113,7 @@ class Scheduler:
         if self._seen and not self._taken:
             log.info(
                 "%s: nothing to do: all requests were seen before. DPQ_FLUSH_ON_START = True, "
-                "`dpq purge` or another DPQ_QUEUE begins a new crawl",
+                "`dpq admin bulk drop` or another DPQ_QUEUE begins a new crawl",
                 self._options.queue_name,
             )
         for delivery in self._held.values():  # the engine has ended none of them

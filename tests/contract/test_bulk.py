@@ -170,7 +170,7 @@ def test_the_command(live, redis):
     url = f"unix://{where['path']}"
 
     def run(*words: object, code: int = 0) -> Any:
-        common = ["bulk", *map(str, words), "--url", url, "--queue", live.queue_name]
+        common = ["admin", "bulk", *map(str, words), "--url", url, "--queue", live.queue_name]
         result = CliRunner().invoke(app, common)
         assert result.exit_code == code, result.stderr
         return result

@@ -127,7 +127,7 @@ def test_daemons_warn_of_the_server_and_other_commands_do_not(q: DPQ, elsewhere:
         )
         assert done.stderr == ""
     queue = ["--queue", q.queue_name]
-    for words in (["scheduler"], ["worker", "os.path:join", *queue]):
+    for words in (["admin", "scheduler"], ["worker", "os.path:join", *queue]):
         with subprocess.Popen([*dpq, *words], stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr
             warned = f"{elsewhere}: The server keeps nothing on disk"

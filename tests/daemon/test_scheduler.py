@@ -519,7 +519,7 @@ def test_reconnects(
                 wait_for(lambda: queue.stats().ready == 1, queue.stats)
 
 
-COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]
+COMMAND, PROGRAM = ["-m", "dpq", "admin", "scheduler"], ["delayed_tasks_scheduler.py"]
 
 
 @pytest.mark.parametrize(

@@ -625,6 +625,8 @@ def test_a_group_in_order_opens_with_its_retry(q: DPQ, clock: Clock) -> None:
     in_order(q, clock)
     seen = q._session.run(q._operations.overview)
     assert (seen.survey.closed, seen.survey.opens_ms) == (1, clock() + 600_000)
-    assert re.fullmatch(r"`dpq update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do)
+    assert re.fullmatch(
+        r"`dpq task update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do
+    )
     q.delay_group("by hand", None)
     assert q._session.run(q._operations.survey).opens_ms is not None

@@ -895,21 +895,21 @@ waiter.py | a wake-up that goes into a connection at its end is lost
 
 # Command line
 pop | a pop of nothing ends with 0 | daemon/cli::test_pop_of_nothing_ends_with_1
-- raise Failed(_why_none(q))
-+ print()
+- if not tasks:
++ if False:
 ack | an ack of what is gone says that it is done
 | daemon/cli::test_an_ack_of_what_is_gone_meanwhile_says_so
--             raise _gone(q, task_id)
+-         raise _gone(q, task_id)
 -     talk
-+             pass
++         pass
 +     talk
 TIME_UNITS | minutes are seconds
 | unit/limits unit/limit_words::test_a_rate_may_be_said_in_many_ways
 - "m": 60.0, "min"
 + "m": 1.0, "min"
-confirm | deleting asks for nothing | daemon/cli::test_wrong_usage
--     if not yes:
-+     if False:
+bulk | deleting asks for nothing | daemon/cli::test_wrong_usage
+- if action in DESTROYS and not (dry_run or yes):
++ if False:
 
 # Durability
 _Block.end | a waiter hangs up a connection that is cut
@@ -1445,18 +1445,6 @@ Pulse.health.wrong | a worker that drains is ready | unit/health_port contract/w
 WorkerBase._told | a worker whose heartbeats nobody answers is ready | contract/worker_told
 - hear(answered=not any(silent))
 + hear(answered=True)
-_read_head | a request of any length is read | unit/port
-- if len(head) > MOST_BYTES:
-+ if not head:
-Port._meet | a port waits for a request without end | unit/port
-- asyncio.timeout(ASK_SECONDS)
-+ asyncio.timeout(600)
-Port._meet | a port keeps any number of connections | unit/port
-- if len(self._clients) >= MOST_CLIENTS:
-+ if len(self._clients) >= 10**6:
-Port._meet | a port waits for those who take no answer | unit/port
-- asyncio.timeout(TAKE_SECONDS)
-+ asyncio.timeout(600)
 
 # Embedded
 require_safe_way | an embedded server is put below a directory that all may write
@@ -1703,8 +1691,8 @@ missing_queue | a queue with a limit alone does not exist | daemon/cli
 - if not session.send(absent(queue.queue_name)):
 + if not queue.queue_name:
 tell_warnings | every command warns of the server | daemon/cli_doctor
--     if not of_servers:
-+     if of_servers:
+-     warnings.simplefilter("ignore", ServerWarning)
++     pass
 Loader._remove | a finished batch takes a queue that was there before
 | daemon/cli_run::test_a_queue_that_was_there_before_stays
 -         if self._owns:

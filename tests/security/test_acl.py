@@ -439,9 +439,9 @@ def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durab
 
     with pytest.raises(ResponseError, match=NOT_ALLOWED):
         stage.user.eval("return 1", 0)
-    with pytest.raises(NoPermissionError, match="run `dpq --url URL scripts`"):
+    with pytest.raises(NoPermissionError, match="run `dpq doctor --load-scripts`"):
         call()
-    result = CliRunner().invoke(app, ["--url", server.url, "scripts"])
+    result = CliRunner().invoke(app, ["--url", server.url, "doctor", "--load-scripts"])
     assert (result.exit_code, int(result.stdout) > 20) == (0, True)
     with suppress(NotConfirmedError):  # there is no replica
         call()

@@ -16,7 +16,7 @@ from dpq.server import find_binary
 PAGE = """\
 # The last soak
 
-`make soak` writes this page. [docs/reliability.md](../../docs/reliability.md) says what it does,
+`make soak` writes this page. [docs/guarantees.md](../../docs/guarantees.md#the-soak) says what it does,
 and what each row counts.
 
 {}

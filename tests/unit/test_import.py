@@ -195,9 +195,7 @@ def test_every_public_module_is_an_attribute():
     assert told.split() == [f"dpq.{name}" for name in dpq._MODULES]
 
 
-@pytest.mark.parametrize(
-    ("name", "library"), [("fastapi", "starlette"), ("django", "django"), ("crawlee", "crawlee")]
-)
+@pytest.mark.parametrize(("name", "library"), [("fastapi", "starlette"), ("django", "django")])
 def test_an_integration_says_what_to_install(name, library, monkeypatch):
     """Without its library it names the library, pip's words, and the extra of DPQ."""
     for module in [each for each in sys.modules if each.startswith(f"dpq.{name}")]:

@@ -11,7 +11,6 @@ from support import wait_for
 
 from dpq import DPQ, Push, TaskState
 from dpq.model.rates import span
-from dpq.testing import Clock
 from dpq.views.sampler import Snapshot, Watch
 from dpq.views.shared import Shared
 from dpq.views.verdict import say_state

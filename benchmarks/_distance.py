@@ -1,6 +1,6 @@
 """A way to a server that takes longer than it does, through a proxy on this machine.
 
-`dpq bench --rtt` and the benchmarks use it. The proxy listens on a socket that only this user can
+The proxy listens on a socket that only this user can
 reach. Raw commands and DPQ go through the same proxy.
 """
 
@@ -11,11 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-from dpq.model.errors import ConfigurationError
-from dpq.model.masking import mask
 from dpq.server.private import SHARED, SOCKET_BYTES
 
 PINGS = 300
@@ -25,7 +21,7 @@ PING_SECONDS = 0.15
 QUIET = 0.2
 """The share of PINGs that nothing else on this machine holds up."""
 
-_PROXY = Path(__file__).with_name("proxy.py")
+_PROXY = Path(__file__).with_name("_proxy.py")
 
 
 class Distance:
@@ -83,7 +79,7 @@ class Distance:
     def _await_answer(self) -> None:
         assert self._process.stdout  # noqa: S101 - for the types
         if not self._process.stdout.readline():
-            raise OSError("the proxy of --rtt has ended")
+            raise OSError("the proxy has ended")
 
 
 def ping_ms(ping: Callable[[], object], share: float) -> float:
@@ -101,31 +97,3 @@ def percentile(values: list[float], share: float) -> float:
     """Return the value that this share of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
-
-
-def target_of(url: str, settings: dict[str, Any]) -> str:
-    """Return the server of a URL as `Distance` takes it.
-
-    Args:
-        url: The URL, for the error.
-        settings: The settings of its connections.
-
-    Raises:
-        ConfigurationError: The way to this server cannot be made longer.
-    """
-    scheme = urlsplit(url).scheme
-    if scheme not in ("redis", "unix"):
-        raise ConfigurationError(
-            f"--rtt works with redis://, unix:// and embedded: only, not with {mask(url)!r}"
-        )
-    if scheme == "unix":
-        return f"unix:{settings['path']}"
-    return f"tcp:{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
-
-
-def url_through(url: str, settings: dict[str, Any], path: Path) -> str:
-    """Return the URL of the same server, with its user and parameters, through a socket."""
-    parts = urlsplit(url)
-    user = "".join(parts.netloc.rpartition("@")[:2])
-    rest = "&".join(word for word in parts.query.split("&") if word and word[:3] != "db=")
-    return f"unix://{user}{path}?db={settings.get('db', 0)}{'&' * bool(rest)}{rest}"

@@ -1,19 +1,16 @@
-"""`dpq health`: a few checks, a line for each, and the exit status; for alarms and containers."""
+"""`dpq doctor --quick`: a few checks in bounded time, for alarms and containers."""
 
 import json as json_writer
-import socket
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
 from dpq import QueueStats, WorkerInfo
-from dpq.cli._completion import complete_queue
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url, option
 from dpq.cli._terminal import FAILED, say, server_away_by
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
@@ -34,52 +31,16 @@ class Check(NamedTuple):
     detail: str
 
 
-def health(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[QUEUE]...",
-            help="The queues.",
-            show_default="that of --queue",
-            autocompletion=complete_queue,
-        ),
-    ] = None,
-    worker: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "Each queue has a worker on this host, with a heartbeat younger than this. "
-            "Workers send one every 10 s.",
-            unset="not checked",
-            min=0,
-        ),
-    ] = None,
-    host: Annotated[str | None, option("NAME", "The host for --worker.", unset="this one")] = None,
-    oldest: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "The oldest ready task of each queue is due for less than this.",
-            unset="not checked",
-            min=0,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float, option("SECONDS", "The server answers within this.", min=0.001)
-    ] = WITHIN_SECONDS,
-    json: Json = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
+def show_health(
+    url: str, names: Sequence[str], timeout: float, limits: "Limits", json: bool
 ) -> None:
-    """Check that the server answers, and what else is asked for. Exit codes: 0 healthy, 1 not.
+    """Make the checks, and print a line for each.
 
-    \b
-      dpq health mails --oldest 300                 for an alarm
-      dpq health mails --worker 30                  for a container that runs a worker
+    Raises:
+        Exit: One has failed.
     """
     warnings.simplefilter("ignore")  # a probe would repeat a warning a thousand times a day
-    limits = _Limits(worker, host or socket.gethostname(), oldest)
-    checks = _within(timeout, lambda: _checks(url, names or [queue], limits), url)
+    checks = _within(timeout, lambda: _checks(url, names, limits), url)
     for each in checks:
         if json:
             print(json_writer.dumps(each._asdict()))
@@ -89,7 +50,9 @@ def health(
         raise typer.Exit(FAILED)
 
 
-class _Limits(NamedTuple):
+class Limits(NamedTuple):
+    """The bounds of the checks; None: not checked."""
+
     worker: float | None
     host: str
     oldest: float | None
@@ -113,7 +76,7 @@ def _within(seconds: float, look: Callable[[], list[Check]], url: str) -> list[C
     return found[0] if found else [late]
 
 
-def _checks(url: str, names: Sequence[str], limits: _Limits) -> list[Check]:
+def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
     opened = open_url(url)
     with closing(opened):
         began = time.monotonic()
@@ -132,7 +95,7 @@ def _look(queue: QueueOperations[Any]) -> Any:
     return stats, workers
 
 
-def _of_queue(name: str, answer: Any, limits: _Limits) -> Iterator[Check]:
+def _of_queue(name: str, answer: Any, limits: Limits) -> Iterator[Check]:
     if isinstance(answer, Exception):
         yield Check("queue", name, ok=False, detail=one_line(answer))
         return

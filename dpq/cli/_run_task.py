@@ -1,16 +1,15 @@
-"""`dpq run-task`: take one task by its id, and run its handler here, once. For debugging."""
+"""`dpq worker --task`: takes one task by its id, and runs its handler here, once: for debugging."""
 
 import asyncio
 import traceback
 from contextlib import AsyncExitStack, ExitStack
 from inspect import isawaitable
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from dpq import Context
 from dpq.cli._job import Job, open_queues, open_queues_async
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Queue, TaskId, Url, named
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import FAILED, Failed, talk
 from dpq.model.signals import Signal
@@ -18,30 +17,13 @@ from dpq.model.validation import error_line
 from dpq.worker.handlers import Handler, check_result, finder
 
 
-def run_task(
-    ctx: typer.Context,
-    task_id: TaskId,
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="The handlers, as for `dpq worker`.")
-    ],
-    force: Annotated[
-        bool, typer.Option("--force", help="Take the task also if it is delayed.")
-    ] = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
-) -> None:
-    """Take one task by its id, and run its handler here, once: for debugging.
+def run_task(job: Job, task_id: str, *, force: bool) -> None:
+    """Take one task by its id, run its handler here, and tell how it ended.
 
-    \b
-      dpq run-task ID shop.tasks:tasks
-
-    It is a delivery as any other, under the limits of the task, and ends as in a worker. The
-    traceback of an error is printed. Ctrl-C gives the task back. If the handler raises an error, or
-    the task may not run now, the exit code is 1; the message says why.
+    Raises:
+        Failed: The task may not run now.
     """
-    names = [queue] if named(ctx, "queue") else []
-    job = Job(target, url if named(ctx, "url") else None, names, {}, drain=False, quiet=True)
-    handlers = load(target)
+    handlers = load(job.target)
     if is_async(handlers):
         error = asyncio.run(_run_async(job, handlers, task_id, force))
     else:
