@@ -52,7 +52,7 @@ class Distance:
 
     def hold(self, seconds: float) -> None:
         """Hold back each piece, in both directions, for so long: half of a round trip."""
-        assert self._process.stdin  # noqa: S101 - for the types
+        assert self._process.stdin
         self._process.stdin.write(f"{seconds:.9f}\n".encode())
         self._process.stdin.flush()
         self._await_answer()
@@ -77,7 +77,7 @@ class Distance:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _await_answer(self) -> None:
-        assert self._process.stdout  # noqa: S101 - for the types
+        assert self._process.stdout
         if not self._process.stdout.readline():
             raise OSError("the proxy has ended")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from redis import Redis
 
+from benchmarks._distance import Distance, ping_ms
 from benchmarks._harness import (
     ROUNDS,
     SLICES,
@@ -24,7 +25,6 @@ from benchmarks._harness import (
     raw_member,
     run_one,
 )
-from benchmarks._distance import Distance, ping_ms
 from benchmarks.bench_worker import run_worker
 from dpq import DPQ, Push
 

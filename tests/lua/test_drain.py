@@ -31,9 +31,7 @@ def in_two_windows(q: DPQ[Any]) -> None:
     q.push_many([Push(n) for n in range(100)])
 
 
-@pytest.mark.parametrize(
-    "fill", [in_two_groups, closed_first, in_a_moving_window, in_two_windows]
-)
+@pytest.mark.parametrize("fill", [in_two_groups, closed_first, in_a_moving_window, in_two_windows])
 def test_the_time_is_right(q: DPQ[Any], clock: Clock, fill: Callable[[DPQ[Any]], None]) -> None:
     """A consumer that pops whatever it may has started the last task about then."""
     fill(q)

@@ -909,9 +909,7 @@ class Model:
         token, told = self.progress.get(task_id, (-1, 0))
         return "live", told if entry.state == INVISIBLE and token == entry.token else None
 
-    def come_again(
-        self, entry: Entry, now: int, error: str | None, lapsed: bool = False
-    ) -> None:
+    def come_again(self, entry: Entry, now: int, error: str | None, lapsed: bool = False) -> None:
         """As a new task: at the moment that a `rerun` wanted, or at its next time."""
         if entry.rerun is not None:
             wait = max(entry.rerun - now, 0)
