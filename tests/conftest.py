@@ -159,7 +159,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
-    """Count the tests by the server that they ask: what docs/operations.md says is read off here."""
+    """Count the tests by the server that they ask."""
     count: Counter[str] = Counter()
     for item in items:
         call = getattr(item, "callspec", None)

@@ -235,8 +235,8 @@ def _handlers_busy(facts: Facts) -> Finding | None:
         because,
         since=facts.now - seconds * 1000,
         who=who,
-        what_to_do=f"Restart that process; `dpq admin bulk release --worker {shlex.quote(slowest.name)} "
-        f"{with_queue(facts.queue)}` gives its tasks to other workers.",
+        what_to_do="Restart that process; `dpq admin bulk release --worker "
+        f"{shlex.quote(slowest.name)} {with_queue(facts.queue)}` gives its tasks to other workers.",
         needs_person=True,
     )
 

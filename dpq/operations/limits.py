@@ -158,16 +158,13 @@ class LimitOperations(CommandMaker):
 
     def _running(self, enough: int = sys.maxsize) -> Steps[tuple[Counter[str], bool]]:
         """Count leases by group and member; return False as well if there were `enough` of them."""
-        groups: dict[tuple[str, str], str] = {}  # by lease: two pages may name the same one
-        makers: list[CommandMaker] = [self, *self._kin()]
-        for maker in makers:
-            cursor = ""
-            while cursor != "0":
-                if len(groups) >= enough:
-                    return Counter(groups.values()), False
-                cursor, *page = yield maker._command("in_flight", [cursor or "0"], read_texts)
-                leases = zip(page[::2], page[1::2], strict=True)
-                groups |= {(maker.queue_name, id_): group for id_, group in leases}
+        groups: dict[str, str] = {}  # by lease: two pages may name the same one
+        cursor = ""
+        while cursor != "0":
+            if len(groups) >= enough:
+                return Counter(groups.values()), False
+            cursor, *page = yield self._command("in_flight", [cursor or "0"], read_texts)
+            groups.update(zip(page[::2], page[1::2], strict=True))
         return Counter(groups.values()), True
 
     def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:

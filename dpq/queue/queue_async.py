@@ -806,7 +806,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
     async def progress(
         self, task: Task[P], done: float, total: float | None = None, text: str = ""
     ) -> None:
-        """Tell how far the work on a task is: `get`, `dpq get ID --wait` and the task's page show it.
+        """Tell how far the work on a task is: `get`, `dpq get --wait` and the dashboard show it.
 
         The newest call counts. It is shown while this delivery is the live one. In a worker,
         `Context.progress` costs no round trip.

@@ -176,8 +176,9 @@ def test_any_value(redis, values):
 
 
 SPOKEN = (
-    "push pop task admin ack fail release rate-limited bury extend peek get why stats queues update "
-    "cancel pause resume bulk limit group dead set list clear undo close open replay doctor {} [] null "
+    "push pop task admin ack fail release rate-limited bury extend peek get why stats queues "
+    "update cancel pause resume bulk limit group dead set list clear undo close open replay "
+    "doctor {} [] null "
     "--priority --delay --group --key --json -n --state --cost 10/s 5/m 1 -1 1e9 nan inf "
     "--visibility --reason --rate --per --burst --help --yes"
 )

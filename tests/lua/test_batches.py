@@ -228,7 +228,7 @@ def test_key_that_moves(q, probe, how, state):
 
 
 def test_dead_task_that_was_pushed_again(q, probe):
-    """A dead task that its key revives is left again, in its own batch; one with `rerun` stays left."""
+    """A dead task that its key revives is left again, in its batch; with `rerun` it stays left."""
     q.push("x", key="k", batch="b", max_attempts=1)
     task = probe.pop()
     q.push("y", key="k", on_duplicate="rerun")

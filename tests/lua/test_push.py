@@ -410,8 +410,8 @@ def test_key_twice_in_a_batch_in_two_groups(q, probe):
     """Two groups for one key in one batch refuse the whole batch."""
     q.push("before")
     before = probe.stored()
+    first = Push(payload=1, key="k", group="g")
     with pytest.raises(ConfigurationError, match="another group"):
-        first = Push(payload=1, key="k", group="g")
         q.push_many([first, Push(payload=2, key="k", group="h", on_duplicate="update")])
     assert probe.stored() == before
     ids = q.push_many([first, Push(payload=2, key="k", group="h"), Push(payload=3)])

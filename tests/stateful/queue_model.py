@@ -825,7 +825,7 @@ class Model:
                 break
 
     def grant(self, entry: Entry, now: int, visibility: int) -> None:
-        """A pop leases the task, and charges its limits. It may be the run that a `rerun` ordered."""
+        """Lease the task as a pop does, and charge its limits; it may be what a `rerun` ordered."""
         if entry.rerun is not None and entry.rerun <= now:
             entry.rerun = None
         own = entry.visibility
