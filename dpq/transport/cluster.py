@@ -279,14 +279,18 @@ class Nodes:
             raise refusal
         self.unblocks = False
 
-    def lost(self, _: Node) -> None:
-        """Look for the server that replaces a node which was cut off, or is silent."""
-        if self.finds_master:  # idle connections lead to the same node, and would fail too
-            self.losses += 1
-            self.client.connection_pool.disconnect(inuse_connections=False)
+    def learn(self) -> None:
+        """Make a cluster's client read the nodes anew, as far as it can."""
         if self.clustered:
             with suppress(RedisError, RedisClusterException):
                 internals.learn_nodes(self.client)
+
+    def lost(self) -> None:
+        """Look for the server that replaces one which was cut off, or is silent."""
+        if self.finds_master:  # idle connections lead to the same node, and would fail too
+            self.losses += 1
+            self.client.connection_pool.disconnect(inuse_connections=False)
+        self.learn()
 
 
 class AsyncNodes(Nodes):
@@ -310,11 +314,15 @@ class AsyncNodes(Nodes):
     def _changes(self) -> dict[str, Any]:
         return {"redis_connect_func": None}
 
-    async def lost_async(self, _: Node) -> None:
+    async def learn_async(self) -> None:
+        """Async `learn`."""
+        if self.clustered:
+            with suppress(RedisError, RedisClusterException):
+                await internals.learn_nodes(self.client)
+
+    async def lost_async(self) -> None:
         """Async `lost`."""
         if self.finds_master:
             self.losses += 1
             await self.client.connection_pool.disconnect(inuse_connections=False)
-        if self.clustered:
-            with suppress(RedisError, RedisClusterException):
-                await internals.learn_nodes(self.client)
+        await self.learn_async()

@@ -249,27 +249,29 @@ class _Bounded(AbstractConnection):
     """
 
     _give_up: float | None = None  # monotonic seconds, while it connects
-    # Redis-py has the same names since 7, and sets them without the properties below.
-    _socket_connect_timeout: float | None = None
-    _socket_timeout: float | None = None
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        self._patience = settings.get("socket_connect_timeout") or CONNECT_TIMEOUT_S
+        self._for_reply = settings.get("socket_timeout")
+        super().__init__(*args, **settings)
 
     @property
     def socket_connect_timeout(self) -> float:
         """Seconds for the next address."""
-        return min(self._socket_connect_timeout or CONNECT_TIMEOUT_S, self._left())
+        return min(self._patience, self._left())
 
     @socket_connect_timeout.setter
     def socket_connect_timeout(self, value: float | None) -> None:
-        self._socket_connect_timeout = value
+        self._patience = value or CONNECT_TIMEOUT_S
 
     @property
     def socket_timeout(self) -> float | None:
         """Seconds for a reply; for TLS while it connects."""
-        return self._socket_timeout if self._give_up is None else self._left()
+        return self._for_reply if self._give_up is None else self._left()
 
     @socket_timeout.setter
     def socket_timeout(self, value: float | None) -> None:
-        self._socket_timeout = value
+        self._for_reply = value
 
     def _left(self) -> float:
         give_up = self._give_up
@@ -280,7 +282,7 @@ class _Bounded(AbstractConnection):
     ) -> None:
         """Connect unless connected; redis-py calls it in the middle of a command, too."""
         if socket_of(self) is None:
-            self._give_up = time.monotonic() + connect_bound(self._socket_connect_timeout)
+            self._give_up = time.monotonic() + connect_bound(self._patience)
             try:
                 super().connect_check_health(check_health, retry_socket_connect)
             finally:
@@ -334,13 +336,13 @@ class _BoundedMasterTLS(_BoundedMaster, SentinelManagedSSLConnection):
     pass
 
 
-_BOUNDED = {
+_BOUNDED: dict[type, type[Any]] = {
     Connection: _BoundedTCP,
     SSLConnection: _BoundedTLS,
     UnixDomainSocketConnection: _BoundedUnix,
 }
 
-_MASTER = {
+_MASTER: dict[type, type[Any]] = {
     _BoundedTCP: _BoundedMasterTCP,
     _BoundedTLS: _BoundedMasterTLS,
 }

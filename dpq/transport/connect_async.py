@@ -64,8 +64,8 @@ def _client(url: str, label: str) -> Any:
     with explained(label):
         parsed = read_url(url)
         kind = _BOUNDED[parsed.connection_class]
-        retry = Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES)
-        parsed.settings["retry"] = retry
+        backoff = ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S)
+        parsed.settings["retry"] = Retry(backoff, RETRIES)
         for settings in parsed.of_connections():
             kind(**settings)
         if parsed.kind == "cluster":

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.protocol.command import Command, Packer, pack_plain, script_call
@@ -129,11 +129,11 @@ class Connections:
             packed, count = packed + pack_plain(behind), count + len(behind)
         if self._losses != self.nodes.losses or self._pid != os.getpid():
             self._forget_idle()
-        connection, connected = None, False
-        try:  # noqa: SIM105 -- `suppress` costs each call a microsecond
+        connected = False
+        try:
             connection = self._idle[node.name].pop()
         except LookupError:  # all are in use; another thread may have taken the last one just now
-            pass
+            connection = None
         try:
             if connection is not None:
                 if self.nodes.sends_once and select.select([socket_of(connection)], [], [], 0)[0]:
@@ -150,8 +150,8 @@ class Connections:
             return _Sent(node, None, commands, count, fault)
         return _Sent(node, connection, commands, count)
 
-    def _receive(self, sent: _Sent) -> list[Any]:
-        """Read the replies, and send those commands once more that need it."""
+    def _receive(self, sent: _Sent, *, last: bool = False) -> list[Any]:
+        """Read the replies; unless this is the last try, send again the commands that need it."""
         node, connection, commands, count, broken = sent
         replies: list[Any] = []
         clean = broken is None
@@ -170,7 +170,7 @@ class Connections:
         replies += [broken] * (count - len(replies))
         if count > len(commands):
             replies = judged(commands, self._durability, replies)
-        if not clean:
+        if not clean and not last:
             replies = [
                 self._again(command, reply) if is_undone(reply) else reply
                 for command, reply in zip(commands, replies, strict=True)
@@ -188,19 +188,22 @@ class Connections:
             connection.disconnect()
         if not isinstance(error, CUT):
             raise error
-        self.nodes.lost(node)
+        self.nodes.lost()
         final = self.nodes.sends_once or (hopeless and not self.nodes.fails_over)
         return error if final else MISSING
 
     def _again(self, command: Command[Any], error: Any) -> Any:
-        """Send a command once more: the text of a script that the server does not know over the
-        same connections, all else through the client."""
+        """Send a command once more: over the same connections with the text of the script, if the
+        server does not know it, or if its keys have moved; else, or then, through the client."""
         try:
-            node = self.nodes.of(command.keys[0]) if isinstance(error, NoScriptError) else None
-            if node is not None and self.nodes.direct:
-                (reply,) = self._receive(self._send(node, (command,), as_text=True))
-                if not may_not_eval(reply):
-                    return reply
+            if isinstance(error, NoScriptError | MovedError) and self.nodes.direct:
+                if isinstance(error, MovedError):
+                    self.nodes.learn()
+                if node := self.nodes.of(command.keys[0]):
+                    sent = self._send(node, (command,), as_text=True)
+                    (reply,) = self._receive(sent, last=True)
+                    if not is_undone(reply) and not may_not_eval(reply):
+                        return reply
             try:
                 reply = ask(self._client, *script_call(command, as_text=False))
             except NoScriptError:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.protocol.command import Command, Packer, pack_plain, script_call
@@ -21,6 +21,7 @@ from dpq.protocol.durability import (
     Durability,
     confirming,
     judged,
+    needs_confirmation,
     require_direct,
     unconfirmed,
 )
@@ -44,7 +45,7 @@ class AsyncConnections:
         self._client, self._durability = client, durability
         self._packer = Packer()
         self._links: dict[str, _Link] = {}
-        self._idle: dict[str, list[_Link]] = {}  # by node: links of confirmed calls
+        self._batches: dict[str, _Batches] = {}
         if durability != "async":
             require_direct(durability, self.nodes.direct, client)
 
@@ -79,43 +80,34 @@ class AsyncConnections:
         return self.nodes.aimed(key)
 
     async def _exchange(
-        self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
+        self, node: Node, commands: Sequence[Command[Any]], *, last: bool = False
     ) -> list[Any]:
-        """Send commands to a node, and those once more that need it."""
-        if as_text:
+        """Send commands to a node; with their texts, if this is the last try."""
+        if last:
             packed = pack_plain(script_call(command, as_text=True) for command in commands)
         else:
             packed = self._packer.pack(commands)
-        behind = None
-        if self._durability != "async":
-            timeout = node.settings.get("socket_timeout")
-            behind = confirming(commands, self._durability, timeout)
-        if behind:
-            count = len(commands) + len(behind)
-            idle = self._idle.setdefault(node.name, [])
-            link = idle.pop() if idle else _Link(self.nodes, node)
-            try:
-                replies = await link.exchange(packed + pack_plain(behind), count)
-            except BaseException:
-                await link.aclose()
-                raise
-            idle.append(link)
-            replies = judged(commands, self._durability, replies)
+        if self._durability != "async" and any(map(needs_confirmation, commands)):
+            if node.name not in self._batches:
+                self._batches[node.name] = _Batches(_Link(self.nodes, node), self._durability)
+            replies = await self._batches[node.name].exchange(packed, commands)
         else:
             replies = await self._link(node).exchange(packed, len(commands))
         for position, reply in enumerate(replies):
-            if isinstance(reply, Exception) and is_undone(reply):
+            if isinstance(reply, Exception) and not last and is_undone(reply):
                 replies[position] = await self._again(commands[position], reply)
         return replies
 
     async def _again(self, command: Command[Any], error: Any) -> Any:
         """Async `Connections._again`."""
         try:
-            node = self.nodes.of(command.keys[0]) if isinstance(error, NoScriptError) else None
-            if node is not None and self.nodes.direct:
-                (reply,) = await self._exchange(node, (command,), as_text=True)
-                if not may_not_eval(reply):
-                    return reply
+            if isinstance(error, NoScriptError | MovedError) and self.nodes.direct:
+                if isinstance(error, MovedError):
+                    await self.nodes.learn_async()
+                if node := self.nodes.of(command.keys[0]):
+                    (reply,) = await self._exchange(node, (command,), last=True)
+                    if not is_undone(reply) and not may_not_eval(reply):
+                        return reply
             try:
                 reply = await ask_async(self._client, *script_call(command, as_text=False))
             except NoScriptError:
@@ -162,8 +154,10 @@ class AsyncConnections:
 
     async def aclose(self) -> None:
         """Close the connections; calls that lose theirs are sent again, or get an error."""
-        for link in (*self._links.values(), *(each for all in self._idle.values() for each in all)):
+        for link in self._links.values():
             await link.aclose()
+        for batches in self._batches.values():
+            await batches.link.aclose()
 
 
 class _Link:
@@ -172,13 +166,30 @@ class _Link:
     def __init__(self, nodes: AsyncNodes, node: Node) -> None:
         self._nodes, self._node = nodes, node
         self._losses = nodes.losses
+        self._usable_again = False  # the connection that was lost last had been open
         self._opening = Shared(self._open)
         self._connection: Any = None
         self._reader: asyncio.Task[None] | None = None
         self._awaited: deque[_Exchange] = deque()
 
+    @property
+    def timeout(self) -> float | None:
+        """The client's own seconds for a reply."""
+        timeout: float | None = self._node.settings.get("socket_timeout")
+        return timeout
+
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands together; return a reply for each, which may be an error."""
+        """Send packed commands together; return a reply for each, which may be an error.
+
+        If the connection is cut, all calls go over the next one: the client would open one for
+        each. Where another server may take over, the client must find it.
+        """
+        replies = await self._exchange(packed, count)
+        if replies[0] is MISSING and self._usable_again:
+            replies = await self._exchange(packed, count)
+        return replies
+
+    async def _exchange(self, packed: bytes, count: int) -> list[Any]:
         opened = False
         try:
             if self._losses != self._nodes.losses:
@@ -202,7 +213,8 @@ class _Link:
         else:
             replies = await exchange.future
         if isinstance(replies[-1], CUT):
-            await self._nodes.lost_async(self._node)
+            await self._nodes.lost_async()
+            self._usable_again = opened and not self._nodes.fails_over
             hopeless = not opened and isinstance(replies[-1], RedisTimeoutError)
             if not (self._nodes.sends_once or (hopeless and not self._nodes.fails_over)):
                 replies = [MISSING if isinstance(reply, CUT) else reply for reply in replies]
@@ -260,6 +272,42 @@ class _Link:
             await asyncio.sleep(0)  # a reader that is cancelled before its start would end no call
             reader.cancel()
             await asyncio.wait((reader,))
+
+
+class _Batches:
+    """Confirmed calls to one node: those that come while others wait go together, with one WAIT.
+
+    Attributes:
+        link: Their connection.
+    """
+
+    def __init__(self, link: _Link, durability: Durability) -> None:
+        self.link, self._durability = link, durability
+        self._waiting: list[tuple[bytes, Sequence[Command[Any]], asyncio.Future[list[Any]]]] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def exchange(self, packed: bytes, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Send packed commands with the next batch; return a judged reply for each."""
+        loop, sending = asyncio.get_running_loop(), self._sending
+        if sending is None or sending.done() or sending.get_loop() is not loop:
+            self._waiting = []
+            self._sending = loop.create_task(self._send())
+        future: asyncio.Future[list[Any]] = loop.create_future()
+        self._waiting.append((packed, commands, future))
+        return await future
+
+    async def _send(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            commands = [command for _, some, _ in batch for command in some]
+            behind = confirming(commands, self._durability, self.link.timeout)
+            packed = b"".join(each for each, _, _ in batch) + pack_plain(behind)
+            replies = await self.link.exchange(packed, len(commands) + len(behind))
+            replies = judged(commands, self._durability, replies)
+            for _, some, future in batch:
+                if not future.done():  # the caller may have been cancelled
+                    future.set_result(replies[: len(some)])
+                replies = replies[len(some) :]
 
 
 class _Exchange:

@@ -210,20 +210,20 @@ class _Block:
     def end(self) -> bool:
         """Make the server end the block; return True if there is an answer to read.
 
-        Without the right to end it, or if another server holds the markers now, the connection is
-        closed. Then a marker may be lost with it.
+        If another server holds the markers now, the connection is closed, and so it is without
+        the right to end the block. Then a marker may be lost with it.
         """
         self.maybe_lost = False
         if self.until is None or self._node is None:
             return False
-        if self._client_id and self._nodes.of(self.markers[0]) is self._node:
-            blocked = self._unblock(self._node)
+        if self._nodes.of(self.markers[0]) is self._node:
+            blocked = self._unblock(self._node) if self._client_id else None
             if blocked or (blocked is not None and not self._nodes.fails_over):
                 return True
             if blocked is not None and self.can_read(ANSWERED_SECONDS):
                 return True
+            self.maybe_lost = blocked is None
         self.close()
-        self.maybe_lost = True
         return False
 
     def _unblock(self, node: Node) -> bool | None:
@@ -238,7 +238,7 @@ class _Block:
         """Close the connection, and look for the node that holds the markers now."""
         self.close()
         if self._node:
-            self._nodes.lost(self._node)
+            self._nodes.lost()
 
     def close(self) -> None:
         """Drop the connection."""

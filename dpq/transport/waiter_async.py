@@ -161,8 +161,8 @@ class _Block:
         self.maybe_lost = False
         if self._reading is None or self._node is None:
             return False
-        if self._client_id and self._nodes.of(self.markers[0]) is self._node:
-            blocked = await self._unblock(self._node)
+        if self._nodes.of(self.markers[0]) is self._node:
+            blocked = await self._unblock(self._node) if self._client_id else None
             if blocked or (blocked is not None and not self._nodes.fails_over):
                 return True
             if (
@@ -170,8 +170,8 @@ class _Block:
                 and (await asyncio.wait([self._reading], timeout=ANSWERED_SECONDS))[0]
             ):
                 return True
+            self.maybe_lost = blocked is None
         await self.aclose()
-        self.maybe_lost = True
         return False
 
     async def _unblock(self, node: Node) -> bool | None:
@@ -184,7 +184,7 @@ class _Block:
     async def lost(self) -> None:
         await self.aclose()
         if self._node:
-            await self._nodes.lost_async(self._node)
+            await self._nodes.lost_async()
 
     async def aclose(self) -> None:
         reading, self._reading = self._reading, None

@@ -179,7 +179,7 @@ def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:
     for _ in range(2):  # then over open connections, too
         pops = [q._operations.pop(1, None, "") for q in queues]
         batches = first._session.run_all(pops)
-        assert len(first._session.connections._endpoints) == 3
+        assert len(first._session.connections._idle) == 3
         for q, batch in zip(queues, batches, strict=True):
             assert len(batch.tasks) == 1
             q.release(batch.tasks[0])

@@ -43,7 +43,6 @@ from dpq import (
 from dpq.protocol import durability as durability_module
 from dpq.protocol.scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
-from dpq.transport import batches_async
 from dpq.transport.cluster import Node as ServerNode
 from dpq.worker import fetcher, runner_async
 
@@ -133,7 +132,6 @@ def replica_away(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for a confirmation does so until the test is over."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def test_the_package_alone_is_light():
     """`import dpq` loads next to nothing of DPQ, nor any package that it depends on."""
     loaded = loaded_by("import dpq")
     assert {name for name in loaded if name.split(".")[0] == "dpq"} == {
-        *("dpq", "dpq.model", "dpq.model.display", "dpq.model.interrupts", "dpq.model.log_fields")
+        *("dpq", "dpq.model", "dpq.model.display", "dpq.model.log_fields")
     }
     assert not {name.split(".")[0] for name in loaded} & OTHERS
 
