@@ -1,10 +1,8 @@
 """The operations about the drain time: when all due tasks will have begun. No I/O."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpq.model.drain import DrainLook, Paper, Scope
 from dpq.model.limit_rules import LimitRules
@@ -12,19 +10,16 @@ from dpq.operations.limits import limit_field
 from dpq.protocol.command import Steps
 from dpq.protocol.values import read_texts
 
-if TYPE_CHECKING:
-    from dpq.operations.queue import QueueOperations
-
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Numbers of groups from which a drain time is computed: groups with a limit of their own, the
 largest groups, and the closed groups that open last."""
 
 
-def drain_look(part: QueueOperations[Any], *supposed: str) -> Steps[DrainLook]:
+def drain_look(part: Any, *supposed: str) -> Steps[DrainLook]:
     """Read what the drain time depends on.
 
     Args:
-        part: The queue.
+        part: The operations of the queue.
         supposed: Nothing; or a field of limits that is counted in any case; or that and its rules,
             as if they were set.
     """
@@ -33,7 +28,7 @@ def drain_look(part: QueueOperations[Any], *supposed: str) -> Steps[DrainLook]:
 
 
 def limit_on_paper(
-    part: QueueOperations[Any], group: str | None, rules: LimitRules | None
+    part: Any, group: str | None, rules: LimitRules | None
 ) -> Steps[Paper]:
     """Read what stands of a limit, and look at the drain as it is and with other rules, or none."""
     stands, every = yield from part.standing(group)

@@ -14,9 +14,9 @@
 -- many are leased; how many settings and limits are stored; `order`, or "".
 -- Scopes, flat: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
 -- and the text `clears slowest opens why busy rated`: when all of these tasks will have started by this limit, ms
--- (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds tasks
--- back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0; and its rules. What tasks
--- take is read from up to 200 of them; all take so much on average.
+-- (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds
+-- tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0; and its rules.
+-- What tasks take is read from up to 200 of them; all take that much on average.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
@@ -121,8 +121,8 @@ for _, scope in ipairs(scopes) do
   local at, slowest = clears_at(gate, count > 0 and units_of(set, members, count) or {})
   local n = #reply
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
-  reply[n + 3] = string.format('%.17g %s %.17g %s %d %s', at, slowest == '' and '-' or slowest, gate.opens, gate.why, busy,
-    rated)
+  slowest = slowest == '' and '-' or slowest
+  reply[n + 3] = string.format('%.17g %s %.17g %s %d %s', at, slowest, gate.opens, gate.why, busy, rated)
   reply[n + 4] = rules.text or ''
 end
 -- Needs: counts

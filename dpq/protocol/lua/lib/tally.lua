@@ -2,9 +2,9 @@
 -- Keys: ready delayed invisible waiting dead stats
 -- Needs: now, past, oldest, counts, totals
 -- Gives: tally(), which returns two tables. The first is {name = count} of all counts that are not 0, with the names of
---        totals: the tasks in each state (delayed tasks that are due, and
---        tasks whose lease is over, are ready), the totals, and oldest_ready if a task is ready. The second lists field,
---        count, ... of each bucket in use (times): "w" of waits, "r" of all runs.
+--        totals: the tasks in each state (delayed tasks that are due, and tasks whose lease is over, are ready),
+--        the totals, and oldest_ready if a task is ready. The second lists field, count, ... of each bucket in use
+--        (times): "w" of waits, "r" of all runs.
 local function tally()
   local counts, buckets = {}, {}
   for name, set in pairs({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }) do

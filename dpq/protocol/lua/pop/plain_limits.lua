@@ -8,7 +8,7 @@
 --        charge_plain(group, id), which charges for a task, and closes its group or gives it its next head;
 --        store_plain(), which stores what has changed. It returns the text of the queue's gate, or nil.
 local own_limits, of_all, queue = 0, nil, nil
-local gate_of_group, counted, gone, moments, opening, emptied = {}, {}, {}, {}, nil, 0
+local gate_of_group, out_of, gone, moments, opening, emptied = {}, {}, {}, {}, nil, 0
 
 local function queue_free()
   return not queue or plain_at(queue) <= instant
@@ -55,7 +55,7 @@ local function charge_plain(group, id)
     pay_all(gate)
     gate.changed, opens = true, plain_at(gate)
     if gate.out then
-      counted[#counted + 1], counted[#counted + 2] = '0', group .. '\t' .. id
+      out_of[#out_of + 1], out_of[#out_of + 2] = '0', group .. '\t' .. id
       opens = gate.out >= gate.rules.concurrency and math.max(opens, now + 30000) or opens -- as next_at
     end
   end
@@ -74,8 +74,8 @@ local function store_plain()
     redis.call('ZADD', closed, unpack(moments))
     notice(opening - now)
   end
-  if counted[1] then
-    redis.call('ZADD', tracked, unpack(counted))
+  if out_of[1] then
+    redis.call('ZADD', tracked, unpack(out_of))
   end
   for group, gate in pairs(gate_of_group) do
     if gate.changed then

@@ -1,5 +1,5 @@
--- clears: estimate when a gate has let many units start. The sum of the units goes through each window, quota and budget
--- as if tasks came one behind the other, at whatever size.
+-- clears: estimate when a gate has let many units start. The sum of the units goes through each window, quota and
+-- budget as if tasks came one behind the other, at whatever size.
 -- Needs: now, pace, budgets, period, pool
 -- Gives: clears_at(gate, units), for a sum of units by name: the moment, ms, and the name of the slowest rule, or "".
 local function clears_at(gate, units)

@@ -1,4 +1,4 @@
--- opens: compute when a gate lets a task run.py; dpq/model/priority.py has entitled_at. tests/contract/test_arithmetic.py compares both.
+-- opens: compute when a gate lets a task run.
 -- Keys: conf
 -- Needs: now, pace, moving, budgets
 -- Gives: free_now(gate, cost), true if a gate clearly lets a task run now; then no call of opens_at is needed;
