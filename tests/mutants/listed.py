@@ -1973,9 +1973,9 @@ base.py | an import of DPQ loads pydantic | unit/import
 - from dpq.queue.refusals import log_refused
 + from dpq.queue.refusals import log_refused
 + import pydantic
-without_notices | DPQ's own connections want notices of maintenance | unit/connect
-- if "maint_notifications_config" in changed:
-+ if False:
+no_notices | DPQ's own connections want notices of maintenance | unit/connect
+- return QUIET if "maint_notifications_config" in settings else {}
++ return {}
 _without_backlog | a queue of delayed tasks is empty | contract/forecast
 - return "none due",
 + return "empty",
