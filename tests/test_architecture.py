@@ -118,6 +118,20 @@ def test_imports_point_to_the_rooms_below(path):
 QUEUES = r"(.*\.)?(queue|queues\[.*\]|q)"
 
 
+UNDOCUMENTED = re.compile(
+    r"nodes_manager|NEVER_DECODE|maint_notifications|user_on_connect_func|redis\._|"
+    r"connection\._(?:sock|writer|reader|parser)\b"
+)
+"""Names of redis-py that it does not document."""
+
+
+def test_undocumented_names_of_redis_py_stand_in_one_file():
+    """So a new redis-py asks for a look at dpq/transport/internals.py only."""
+    kernel = [path for room in ("transport", "queue") for path in (PACKAGE / room).glob("*.py")]
+    found = [path.name for path in kernel if UNDOCUMENTED.search(path.read_text(encoding="utf-8"))]
+    assert found == ["internals.py"]
+
+
 @each("path", [path for path in MODULES if room(module_name(path)) != "queue"])
 def test_of_a_queue_other_rooms_use_no_private_name(path):
     """They ask for its session, operations and leases by the functions of queue/inside.py."""

@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 from redis import BlockingConnectionPool, ConnectionPool, Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from dpq.model.validation import one_line
 from dpq.model.verdict import SILENT
 from dpq.transport.ahead import AheadSession
 from dpq.transport.connections import Connections
+from dpq.transport.internals import no_notices
 
 if TYPE_CHECKING:
     from dpq.model.task import P
@@ -48,8 +48,7 @@ def looking_client(client: Any) -> Any:
             settings = dict(pool.connection_kwargs)
             timeout = min(settings.get("socket_timeout") or LOOK_SECONDS, LOOK_SECONDS)
             settings |= {"socket_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
-            if "maint_notifications_config" in settings:  # it would lengthen the timeout
-                settings["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+            settings |= no_notices(settings)  # they would lengthen the timeout
             kind = pool.connection_class
             _clients[client] = Redis.from_pool(ConnectionPool(connection_class=kind, **settings))
         return _clients[client]

@@ -75,7 +75,8 @@ class Node:
 
     def connection(self, **changes: Any) -> Any:
         """Make a connection with the client's settings, outside of its pool."""
-        settings = internals.without_notices(self.settings)
+        settings = self.settings
+        changes |= {"protocol": 2, "decode_responses": False, **internals.no_notices(settings)}
         kind = internals.pool_of(self.client).connection_class
         try:
             return kind(**{**settings, **self.changes, **changes})
@@ -227,7 +228,7 @@ class Nodes:
     def label(self) -> str:
         """The name of the servers in errors: an address, or the known ones of a cluster."""
         if self.clustered:
-            return internals.seeds_of(self.client)
+            return ",".join(internals.startup_nodes(self.client))
         settings = getattr(getattr(self.client, "connection_pool", None), "connection_kwargs", {})
         return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
 

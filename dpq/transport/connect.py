@@ -16,7 +16,7 @@ This module must not read the environment, hold a client, or know what a queue i
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,7 +74,7 @@ class Opened:
     def close(self) -> None:
         """Close the client, then the private server if there is one. Idempotent."""
         self.client.close()
-        if sentinel := sentinel_of(self.client):
+        for sentinel in sentinels_of(self.client):
             sentinel.close()
         if self.server:
             self.server.close()
@@ -204,9 +204,10 @@ def no_master(service: str, error: Exception) -> str:
     return f"no Sentinel names a master {service!r} that is up{reasons and f' ({reasons})'}"
 
 
-def sentinel_of(client: Any) -> Any:
-    """Return the object that a client asks for the master; None without Sentinels."""
-    return getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+def sentinels_of(client: Any) -> Sequence[Any]:
+    """List the clients that a client asks for the master; none without Sentinels."""
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return getattr(manager, "sentinels", ())
 
 
 class LateCluster(RedisCluster):

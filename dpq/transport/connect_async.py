@@ -15,7 +15,8 @@ from redis.connection import Connection, SSLConnection, UnixDomainSocketConnecti
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.transport.connect import SentinelFault, address_of, no_master, open_as, sentinel_of
+from dpq.transport.connect import SentinelFault, address_of, no_master, open_as, sentinels_of
+from dpq.transport.internals import startup_nodes
 from dpq.transport.url import (
     BACKOFF_BASE_S,
     BACKOFF_CAP_S,
@@ -41,7 +42,7 @@ class AsyncOpened:
     async def aclose(self) -> None:
         """Close the client, then the private server if there is one. Idempotent."""
         await self.client.aclose()
-        if sentinel := sentinel_of(self.client):
+        for sentinel in sentinels_of(self.client):
             await sentinel.aclose()
         self.abandon()
 
@@ -86,7 +87,7 @@ def _cluster(parsed: ParsedUrl, kind: type[aio.AbstractConnection]) -> Any:
     settings |= parsed.settings | {"connection_class": kind}
     for name in ("host", "port", "retry"):
         settings.pop(name, None)
-    nodes = client.nodes_manager.startup_nodes
+    nodes = startup_nodes(client)
     nodes.update((name, ClusterNode(at.host, at.port, **settings)) for name, at in nodes.items())
     return client
 

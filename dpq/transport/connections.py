@@ -151,7 +151,7 @@ class Connections:
         return _Sent(node, connection, commands, count)
 
     def _receive(self, sent: _Sent, *, last: bool = False) -> list[Any]:
-        """Read the replies; unless this is the last try, send again the commands that need it."""
+        """Read the replies; unless it is the last try, send those once more that need it."""
         node, connection, commands, count, broken = sent
         replies: list[Any] = []
         clean = broken is None

@@ -5,12 +5,22 @@ core of the tests on these.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from redis.client import NEVER_DECODE
 
 RAW: dict[str, Any] = {NEVER_DECODE: True}
 """The option of `execute_command` for a raw reply, also if the client decodes replies."""
+
+
+QUIET: dict[str, Any] = {}
+"""The setting of a TCP connection that turns off notices of maintenance; redis-py 6 has none."""
+
+with suppress(ImportError):
+    from redis.maint_notifications import MaintNotificationsConfig
+
+    QUIET["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
 
 
 def socket_of(connection: Any) -> Any:
@@ -32,26 +42,12 @@ def pool_of(client: Any) -> Any:
     return getattr(client, "connection_pool", client)
 
 
-def without_notices(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Change settings of a connection so that only replies arrive, and no notices of maintenance.
+def no_notices(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setting that turns notices of maintenance off, if there is another.
 
-    Redis-py asks for notices since 7, over RESP3 or with hiredis.
+    The notices come between replies, and lengthen timeouts.
     """
-    changed = {**settings, "protocol": 2, "decode_responses": False}
-    if "maint_notifications_config" in changed:
-        from redis.maint_notifications import MaintNotificationsConfig
-
-        changed["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
-    return changed
-
-
-def no_notices() -> dict[str, Any]:
-    """Return the setting that turns notices of maintenance off, for a new client."""
-    try:
-        from redis.maint_notifications import MaintNotificationsConfig
-    except ImportError:
-        return {}
-    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
+    return QUIET if "maint_notifications_config" in settings else {}
 
 
 def holder_of(client: Any, slot: int) -> Any:
@@ -63,9 +59,9 @@ def holder_of(client: Any, slot: int) -> Any:
     return holders[0] if holders else None
 
 
-def seeds_of(client: Any) -> str:
-    """Name the nodes of a cluster that its client knows, for errors."""
-    return ",".join(client.nodes_manager.startup_nodes)
+def startup_nodes(client: Any) -> Any:
+    """Return the nodes, by name, of which a cluster's client asks one for all others."""
+    return client.nodes_manager.startup_nodes
 
 
 def learn_nodes(client: Any) -> Any:

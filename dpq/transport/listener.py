@@ -10,23 +10,24 @@ If a message is lost, no caller is: each caller asks again by itself.
     SUBSCRIBE dpq:calls:{emails}   once, for all threads that wait for ends of tasks
     message   dpq:calls:{emails}   the id of a task that has ended
 
-A listener has no thread. One of the waiting threads reads for all. If that thread is called,
-another waiting thread goes on reading. A listener must not decide which caller may go.
+A thread of the listener reads for all callers. It begins with the first wait, and ends with the
+connection. A listener must not decide which caller may go.
 """
 
 import os
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import chain
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from dpq.transport.cluster import Nodes
+from dpq.transport.internals import socket_of
 from dpq.transport.waiter import connection_to
 
 PREFIX = "dpq:calls:"
@@ -36,20 +37,8 @@ TRY_AGAIN_SECONDS = 30.0
 """Seconds until a listener that could not subscribe tries again: the right may be missing."""
 
 
-class Ear:
-    """A place where one caller waits.
-
-    Attributes:
-        called: The caller was called.
-        woken: Set when the caller is called, or when its thread is to read for the others.
-        asleep: The thread of the caller waits.
-    """
-
-    __slots__ = ("asleep", "called", "woken")
-
-    def __init__(self) -> None:
-        self.called = self.asleep = False
-        self.woken = threading.Event()
+CLOSE_SECONDS = 1.0
+"""Seconds that `close` waits for the end of the thread that reads."""
 
 
 class Subscription:
@@ -99,10 +88,10 @@ class Listener:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._subscription = Subscription(self._name)
-        self._ears: dict[str, list[Ear]] = {}
-        self._changing = threading.Lock()
-        self._beginning, self._reading = threading.Lock(), threading.Lock()
+        self._ears: dict[str, set[threading.Event]] = {}
+        self._changing, self._beginning = threading.Lock(), threading.Lock()
         self._connection: Any = None
+        self._thread: threading.Thread | None = None
 
     @property
     def channel(self) -> str:
@@ -115,109 +104,79 @@ class Listener:
         return bool(self._nodes.direct)
 
     @contextmanager
-    def ear(self, caller: str) -> Iterator[Ear]:
+    def ear(self, caller: str) -> Iterator[threading.Event]:
         """Receive the calls of one caller, from before its first question to the server.
 
         Several threads may have the same caller, and "" receives the calls of all.
         """
         if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
             self._start()
-        ears, changing, ear = self._ears, self._changing, Ear()
+        ears, changing, ear = self._ears, self._changing, threading.Event()
         with changing:
-            ears[caller] = [*ears.get(caller, ()), ear]
+            ears.setdefault(caller, set()).add(ear)
         try:
             yield ear
         finally:
             with changing:
-                rest = [each for each in ears[caller] if each is not ear]
-                if rest:
-                    ears[caller] = rest
-                else:
+                ears[caller].discard(ear)
+                if not ears[caller]:
                     del ears[caller]
 
     def subscribe(self) -> bool:
-        """Subscribe, if that is due. If the result is True, the caller must ask once more.
-
-        Raises:
-            BaseException: The error of a signal handler.
-        """
+        """Subscribe, if that is due. If the result is True, the caller must ask once more."""
         if not (self._nodes.direct and self._subscription.due):
             return False
-        with self._beginning:  # not `_reading`, which the reader then holds as long as it waits
+        with self._beginning:
             if not self._subscription.due:  # another thread has subscribed meanwhile
                 return bool(self.channel)
             try:
-                with self._reading:
-                    self._begin()
+                _, connection = connection_to(self._nodes, self._key, Retry)
+                connection.connect()
+                connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
+                connection.read_response(disable_decoding=True)
             except RedisError as error:
-                self._lost(refused=isinstance(error, ResponseError))
+                self._subscription.lost(refused=isinstance(error, ResponseError))
                 return False
-            except BaseException:
-                self._lost()
-                raise
+            socket_of(connection).settimeout(None)
+            self._connection = connection
             self._subscription.begun()
+            self._thread = threading.Thread(
+                target=self._read, args=(connection,), name="dpq-calls", daemon=True
+            )
+            self._thread.start()
         return True
 
-    def _begin(self) -> None:
-        _, self._connection = connection_to(self._nodes, self._key, Retry)
-        self._connection.connect()
-        self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
-        self._connection.read_response(disable_decoding=True)
-
-    def wait(self, ear: Ear, seconds: float) -> None:
+    def wait(self, ear: threading.Event, seconds: float) -> None:
         """Wait until a caller is called, at most so long."""
-        until = time.monotonic() + seconds
-        ear.asleep = True
-        try:
-            while not ear.called and (left := until - time.monotonic()) > 0:
-                if self.channel and self._reading.acquire(blocking=False):
-                    try:
-                        self._read(ear, until)
-                    finally:
-                        self._reading.release()
-                else:
-                    ear.woken.wait(left)
-                    ear.woken.clear()
-        finally:
-            ear.asleep = ear.called = False
-            ear.woken.clear()
-            self._appoint()
+        ear.wait(seconds)
+        ear.clear()
 
-    def _read(self, ear: Ear, until: float) -> None:
-        """Read calls for all callers, until this one is called."""
+    def _read(self, connection: Any) -> None:
         try:
-            while not ear.called and (left := until - time.monotonic()) > 0:
-                if self._connection.can_read(timeout=left):
-                    reply = self._connection.read_response(disable_decoding=True)
-                    self._call(reply[2].decode())
-        except RedisError:
-            self._lost()
-        except BaseException:
-            self._lost()  # the reading may have stopped within a message
-            raise
+            while True:
+                reply = connection.read_response(disable_decoding=True)
+                self._call(reply[2].decode())
+        except (RedisError, OSError):
+            self._subscription.channel = ""
+            connection.disconnect()
+            with self._changing:
+                callers = list(self._ears)
+            for caller in callers:  # calls may be lost, so all ask again
+                self._call(caller)
 
     def _call(self, caller: str) -> None:
-        for ear in (*self._ears.get(caller, ()), *self._ears.get("", ())):
-            ear.called = True
-            ear.woken.set()
-
-    def _appoint(self) -> None:
-        """Let another caller read, if no thread reads."""
-        if self.channel and not self._reading.locked():
-            for ear in chain(*list(self._ears.values())):
-                if ear.asleep and not ear.woken.is_set():
-                    ear.woken.set()
-                    break
-
-    def _lost(self, *, refused: bool = False) -> None:
-        """Close the connection; all callers ask again, since calls may be lost."""
-        self._subscription.lost(refused=refused)
-        self.close()
-        for caller in list(self._ears):
-            self._call(caller)
+        with self._changing:
+            ears = [*self._ears.get(caller, ()), *self._ears.get("", ())]
+        for ear in ears:
+            ear.set()
 
     def close(self) -> None:
         """Close the connection; the next caller that waits opens it again."""
-        self._subscription.channel = ""
-        if self._connection is not None:
-            self._connection.disconnect()
+        thread, self._thread = self._thread, None
+        if thread is not None and thread.is_alive() and self._pid == os.getpid():
+            file = socket_of(self._connection)
+            if file is not None:
+                # Of TLS, only the thread that reads may end the session.
+                with socket.socket(fileno=os.dup(file.fileno())) as same, suppress(OSError):
+                    same.shutdown(socket.SHUT_RDWR)
+            thread.join(CLOSE_SECONDS)

@@ -18,12 +18,14 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import SCHEMES
-from dpq.transport.internals import no_notices
+from dpq.transport.internals import QUIET
 from dpq.transport.tls import check_certificates
 
 # For one address. The kernel repeats a lost SYN after 1 s, so one SYN may be lost.
@@ -72,7 +74,9 @@ class BoundedRetry(Retry):
     """
 
     def __init__(self, seconds: float, retries: int = RETRIES) -> None:
-        super().__init__(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), retries)
+        backoff = ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S)
+        # Redis-py 6 repeats a connect that the system refuses only if OSError is named.
+        super().__init__(backoff, retries, (RedisConnectionError, RedisTimeoutError, OSError))
         self._seconds = 0.9 * seconds
 
     def call_with_retry(self, do: Any, fail: Any, *args: Any, **named: Any) -> Any:
@@ -203,7 +207,7 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
     else:
         # The relaxed timeouts of Redis Enterprise are off, so that the timeouts above hold. Only
         # then does the pool check whether an idle connection was closed meanwhile.
-        options.update(no_notices())
+        options |= QUIET
         options.setdefault("socket_keepalive", True)
     if options.get("connection_class") is SSLConnection:
         check_certificates(options)

@@ -128,9 +128,11 @@ class Waiter:
             ended = [block for block in self._blocks if block.end()]
             replies = [block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
-            late += markers_maybe_lost(self.markers, self._blocks)
-            for command in handing_on(self.markers, [*owned, *late]):
-                ask(self._nodes.client, *command)
+            lost = markers_maybe_lost(self.markers, self._blocks)
+            # The first of two may still go into a connection whose end the server has not seen.
+            for some in ([*owned, *late, *lost], lost):
+                for command in handing_on(self.markers, some):
+                    ask(self._nodes.client, *command)
         except RedisError:  # no error here may cost a task that was popped
             self.close()
 

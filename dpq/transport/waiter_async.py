@@ -92,9 +92,10 @@ class AsyncWaiter:
             async with asyncio.timeout(REPLY_TIMEOUT):
                 replies = [await block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
-            late += markers_maybe_lost(self.markers, self._blocks)
-            for name, key, *args in handing_on(self.markers, [*owned, *late]):
-                await self._connections.execute(key, name, key, *args)
+            lost = markers_maybe_lost(self.markers, self._blocks)
+            for some in ([*owned, *late, *lost], lost):  # see `Waiter.withdraw`
+                for name, key, *args in handing_on(self.markers, some):
+                    await self._connections.execute(key, name, key, *args)
         except (RedisError, OSError):  # no error here may cost a task that was popped
             await self.aclose()
 

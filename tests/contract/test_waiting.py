@@ -17,6 +17,7 @@ import pytest
 from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters, wait_until
 from redis import Redis
 from redis.backoff import ConstantBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from dpq import DPQ, Push, QueueFullError, Task
@@ -364,7 +365,8 @@ def test_a_waiter_outlives_a_restart_of_the_server(
 
     A call tries again for as long as its client does: here, for as long as the server may take.
     """
-    patient = Retry(ConstantBackoff(0.05), round(PATIENCE / 0.05))
+    faults = (RedisConnectionError, OSError)  # redis-py 6 passes the system's own errors on
+    patient = Retry(ConstantBackoff(0.05), round(PATIENCE / 0.05), faults)
     with (
         Server.join(directory, server.binary) as first,
         Redis.from_url(first.url) as redis,

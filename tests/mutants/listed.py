@@ -1690,9 +1690,12 @@ base.py | an import of DPQ loads pydantic | unit/import
 - from dpq.queue.refusals import log_refused
 + from dpq.queue.refusals import log_refused
 + import pydantic
-without_notices | DPQ's own connections want notices of maintenance | unit/connect
-- if "maint_notifications_config" in changed:
-+ if False:
+no_notices | DPQ's own connections want notices of maintenance | unit/connect
+- return QUIET if "maint_notifications_config" in settings else {}
++ return {}
+_without_backlog | a queue of delayed tasks is empty | contract/forecast
+- return "none due",
++ return "empty",
 _without_backlog | delayed tasks that are due count as to come | lua/drain
 -     if wait <= 0:
 +     if wait < 0:

@@ -92,18 +92,18 @@ def test_a_callers_own_client(
     """What redis-py's `Sentinel` makes for a master works as it is."""
     addresses = [("127.0.0.1", sentinel.port) for sentinel in group.sentinels]
     if face is FACES["blocking"]:
-        with (
-            Sentinel(addresses) as sentinel,
-            sentinel.master_for(SERVICE) as client,
-            DPQ(client, queue_name) as q,
-        ):
+        blocking = Sentinel(addresses)
+        with blocking.master_for(SERVICE) as client, DPQ(client, queue_name) as q:
             life_of_a_task(q)
+        for each in blocking.sentinels:
+            each.close()
         return
     sentinel = aio_sentinel.Sentinel(addresses)
     monkeypatch.setattr(Awaited, "_client_of", staticmethod(lambda client: client))
     with Awaited(sentinel.master_for(SERVICE), queue_name) as q:
         life_of_a_task(q)
-    Awaited.wait(sentinel.aclose())
+    for asked in sentinel.sentinels:
+        Awaited.wait(asked.aclose())
 
 
 def test_another_service(group: Sentinels, queue_name: str) -> None:
