@@ -618,7 +618,7 @@ def _read(lines: Iterable[str | bytes]) -> Iterator[Line]:
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ExportFileError(number, f"it is no JSON: {error}") from None
+            raise ExportFileError(number, f"it is no JSON: {error}. Nothing was imported") from None
         if not isinstance(fields, dict):
             raise ExportFileError(number, f"it is {fields!r:.200}: it must be an object")
         yield Line(number, fields)
