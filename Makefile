@@ -15,7 +15,7 @@ comma := ,
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check lint twins bench soak test-all pictures docs mutants wheel sdist packages newest clean
+.PHONY: help demo test coverage check lint twins bench soak test-all pictures docs mutants wheel sdist packages newest redis-versions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ packages: $(VENV)/.test ## install wheel and sdist in clean environments: each P
 
 newest: $(VENV)/.test ## test with the newest of all dependencies, without upper bounds; it only warns
 	$(BIN)/python tools/packages.py --newest $(ARGS)
+
+redis-versions: $(VENV)/.test ## run the core of the tests on the redis-py versions that DPQ supports (ARGS="6.4")
+	$(BIN)/python tools/packages.py --redis $(ARGS)
 
 clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) dist build site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

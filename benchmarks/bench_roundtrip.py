@@ -1,6 +1,6 @@
 """What does a server cost that is 0.2 or 1 ms away?
 
-The proxy of `dpq.bench.distance` holds back what goes to the server and what comes from it. Raw
+The proxy of `benchmarks._distance` holds back what goes to the server and what comes from it. Raw
 commands and DPQ go through the same proxy. The delay is set so that a raw PING takes as long as it
 should.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from redis import Redis
 
+from benchmarks._distance import Distance, ping_ms
 from benchmarks._harness import (
     ROUNDS,
     SLICES,
@@ -26,7 +27,6 @@ from benchmarks._harness import (
 )
 from benchmarks.bench_worker import run_worker
 from dpq import DPQ, Push
-from dpq.bench.distance import Distance, ping_ms
 
 ROUND_TRIPS_MS = (0.2, 1.0)
 TARGETS = {"push": (0.8, 0.9), "pop": (0.4, 0.45), "worker": (0.55, 0.8)}

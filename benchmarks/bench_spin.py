@@ -13,10 +13,11 @@ from multiprocessing import get_context
 from statistics import median
 from typing import Any
 
+from dpq.transport.spin import Spin
+
 from benchmarks._harness import ROUNDS, Bench, Result, Target, run_one, server_clock
 from benchmarks._processes import processes
 from dpq import DPQ
-from dpq.transport.spin import Spin
 
 SECONDS = 0.1  # of each slice
 PAIRS = 8  # in each round

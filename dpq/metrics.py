@@ -1,8 +1,8 @@
 """The metrics of queues in Prometheus' text format; needs the extra `metrics`.
 
-`dpq web`, `dpq metrics` and `dpq scheduler --metrics-port` serve them. Counters are the totals that
-the server keeps, so they survive a restart of the exporter, and several exporters agree. A value
-that the server does not count is no metric here. Each sample has the label `server`.
+`dpq web`, `dpq admin metrics` and `dpq admin scheduler --metrics-port` serve them. Counters are the
+totals that the server keeps, so they survive a restart of the exporter, and several exporters
+agree. A value that the server does not count is no metric here. Each sample has the label `server`.
 
 It has no timer: a scrape reads, once a second at most. Each read is bounded, whatever a queue
 holds. If the server does not answer, a scrape says `dpq_up 0`.

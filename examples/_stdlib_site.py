@@ -8,7 +8,8 @@ with Retry-After, in whole seconds. Until then the host is closed, and a request
 makes the closing twice as long, as hosts do. `GET /` costs nothing: it is there to measure the way.
 
 One host has the modules of the top level, the other one the submodules; imports lead to both.
-`python _stdlib_site.py` serves all of them on one host, until Ctrl-C: it is `dpq demo --serve`.
+`python _stdlib_site.py` serves all of them on one host, until Ctrl-C: so does
+`python -m dpq.demo --serve`.
 """
 
 import argparse

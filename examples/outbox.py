@@ -16,10 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from dpq import DPQ, Push, TaskNotFoundError
+from dpq import DPQ, ConfigurationError, PayloadError, Push, TaskNotFoundError
 
 TEN_YEARS = 315_360_000  # seconds: a pushed task is held until its row says that it was pushed
 BATCH = 100
+ASIDE = 2  # `held` of a row that no queue takes; its error stands beside it
+OWN = {"key", "delay", "at", "every", "cron", "expires_in", "on_duplicate"}
 
 
 class Outbox:
@@ -31,7 +33,7 @@ class Outbox:
         serial = "SERIAL PRIMARY KEY" if postgres else "INTEGER PRIMARY KEY AUTOINCREMENT"
         self.run(
             f"CREATE TABLE IF NOT EXISTS outbox (number {serial}, id TEXT NOT NULL UNIQUE, "
-            "push TEXT NOT NULL, held INTEGER NOT NULL DEFAULT 0)"
+            "push TEXT NOT NULL, held INTEGER NOT NULL DEFAULT 0, error TEXT)"
         )
 
     def run(self, sql: str, *values: object) -> Any:
@@ -52,6 +54,8 @@ class Outbox:
 
     def add(self, payload: object, **options: object) -> str:
         """Add a task within the caller's transaction; the options are those of `push`."""
+        if wrong := set(options) - (set(Push._fields) - OWN):
+            raise ConfigurationError(f"a row of the outbox has no {', '.join(sorted(wrong))}")
         key = str(uuid.uuid4())
         text = json.dumps({"payload": payload, **options})
         self.run("INSERT INTO outbox (id, push) VALUES (?, ?)", key, text)
@@ -61,19 +65,33 @@ class Outbox:
         """Push up to 100 rows, the oldest first; return their number. Call it until that is 0."""
         with self.transaction():
             rows = self._rows(0)
-            pushes = [(key, json.loads(text)) for key, text in rows]
-            q.push_many([Push[Any](**push, key=key, delay=TEN_YEARS) for key, push in pushes])
-            for key, _ in rows:
-                self.run("UPDATE outbox SET held = 1 WHERE id = ?", key)
+            self._push(q, rows)
         rows = self._rows(1)
         for key, _ in rows:
-            with suppress(TaskNotFoundError):  # an earlier relay has let it go, and it is done
+            # Another relay has let it go, and it is done or runs.
+            with suppress(TaskNotFoundError, ConfigurationError):
                 task = q.get(key=key)
                 if task.deliveries == 0:
                     q.update(task.id, delay=0)
         for key, _ in rows:
             self.run("DELETE FROM outbox WHERE id = ?", key)
         return len(rows)
+
+    def _push(self, q: DPQ[Any], rows: list[tuple[str, str]]) -> None:
+        """Push rows and mark them; a row that the queue refuses is put aside with its error."""
+        named = [Push[Any](**json.loads(text), key=key, delay=TEN_YEARS) for key, text in rows]
+        try:
+            q.push_many(named)
+        except (ConfigurationError, PayloadError) as error:
+            if len(rows) > 1:
+                for row in rows:
+                    self._push(q, [row])
+                return
+            sql = "UPDATE outbox SET held = ?, error = ? WHERE id = ?"
+            self.run(sql, ASIDE, str(error), rows[0][0])
+            return
+        for key, _ in rows:
+            self.run("UPDATE outbox SET held = 1 WHERE id = ?", key)
 
     def _rows(self, held: int) -> list[tuple[str, str]]:
         sql = "SELECT id, push FROM outbox WHERE held = ? ORDER BY number LIMIT ?"

@@ -69,7 +69,7 @@ SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_partitions", "test_otel"),
-    *("test_limits_exact", "test_forecast", "test_arithmetic", "test_vendors", "test_web_cli"),
+    *("test_limits_exact", "test_arithmetic", "test_vendors", "test_web_cli"),
     "test_web_chromium",
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
     *("test_web_history", "test_web_limits", "test_web_many", "test_web_server", "test_web_task"),
@@ -159,7 +159,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
-    """Count the tests by the server that they ask: what docs/engines.md says is read off here."""
+    """Count the tests by the server that they ask."""
     count: Counter[str] = Counter()
     for item in items:
         call = getattr(item, "callspec", None)

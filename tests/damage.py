@@ -188,39 +188,18 @@ def fill_settings(probe: Any, clock: Any) -> dict[str, str]:
     return {"waiting": task_id}
 
 
-LACKING = ("limits not in force", "limited")
-"""There are fewer limits than were set."""
-
-
 def setting_lost(name: str) -> Callable:
     def plant(probe, ids) -> set[Found]:
         probe.redis.hdel(probe.key("stats" if name == "pushed" else "conf"), name)
-        if name == "queue_rules":
-            return {("limits not in force", ""), LACKING}
         return {("limits not in force" if name == "gated" else "settings lost", name)}
 
     plant.__name__ = f"lost_{name}"
     return plant
 
 
-KEPT = ("format", "order", "aging", "aging_since", "dead_max_tasks", "limited", "paused_until")
-
-
 def all_settings_lost(probe, ids) -> set[Found]:
     probe.redis.delete(probe.key("conf"))
-    return {("settings lost", name) for name in KEPT} | {
-        ("limits not in force", name) for name in ("", "gated")
-    }
-
-
-def limits_lost(probe, ids) -> set[Found]:
-    probe.redis.delete(probe.key("limits"))
-    return {("limits not in force", "*"), ("limits not in force", "g"), LACKING}
-
-
-def one_limit_lost(probe, ids) -> set[Found]:
-    probe.redis.hdel(probe.key("limits"), "group:g")
-    return {("limits not in force", "g"), LACKING}
+    return {("settings lost", "format"), ("limits not in force", "gated")}
 
 
 def unreadable(field: str, text: str) -> Callable:
@@ -236,10 +215,8 @@ def unreadable(field: str, text: str) -> Callable:
 
 
 SETTINGS_DAMAGES = [
-    *map(setting_lost, [*KEPT, "queue_rules", "gated", "pushed"]),
+    *map(setting_lost, ["format", "gated", "pushed"]),
     all_settings_lost,
-    limits_lost,
-    one_limit_lost,
     unreadable("queue_rules", "junk"),
     unreadable("groups", "0"),
     unreadable("group:g", "0|nan 1000 1"),

@@ -42,10 +42,8 @@ KEYS = ("key-berlin", "key-lisbon", "key-oslo")
 WORDS = ("heapq", "asyncio", "Dijkstra", "queueing", "sqlite3", "backoff", "Erlang", "priority")
 
 PAGES = {
-    "next": ("q/research/next", "#lanes"),
     "limits": ("q/research/limits", "#whole"),
     "limit": ("q/research/limit?group=llm", "#state"),
-    "queue": ("q/research", "#history"),
     "overview": ("", "header"),
 }
 """Path of each picture, and the element at its top."""

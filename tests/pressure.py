@@ -171,13 +171,13 @@ class _Confirmed:
     def __init__(self, queue: DPQ[Any], replicas: int) -> None:
         self._queue = queue
         self._replicas = replicas
-        self._resend = queue._session.connections.resend
-        queue._session.connections.resend = self._elsewhere  # type: ignore[method-assign]
+        self._again = queue._session.connections._again
+        queue._session.connections._again = self._elsewhere  # type: ignore[method-assign]
         self._direct = True
 
     def _elsewhere(self, command: Any, reply: Any) -> Any:
         self._direct = False
-        return self._resend(command, reply)
+        return self._again(command, reply)
 
     def push(self) -> tuple[str, bool]:
         """Push a task: its id, and whether it is known that the replicas have it."""
@@ -187,7 +187,7 @@ class _Confirmed:
         node = link.nodes.of(key_of(self._queue.queue_name, "ready"))
         if not (self._direct and node):
             return task_id, False
-        connection = link._endpoint(node)._idle.kept[-1]
+        connection = link._idle[node.name][-1]
         connection.send_command("WAIT", self._replicas, round(REPLICA_S * 1000))
         try:
             return task_id, int(connection.read_response()) >= self._replicas

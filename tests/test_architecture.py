@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -25,7 +26,6 @@ from dpq import DPQ, NO_RESULT, Push, Task, TaskState, WorkerInfo
 from dpq.model.filter import Filter
 from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
-from dpq.protocol.command import once, same
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.registry.names import Sieve, glance
@@ -48,11 +48,11 @@ ROOMS = [
     {"worker", "registry"},
     {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp", "scrapy"},
     {""},  # dpq itself: the public names
-    {"views", "batch", "bench"},
+    {"views", "batch"},
     {"metrics"},
-    {"web", "otel", "fastapi", "django", "crawlee"},
+    {"web", "otel", "fastapi", "django"},
     {"cli"},
-    {"__main__", "pytest_plugin"},
+    {"__main__", "demo", "pytest_plugin"},
 ]
 """A room imports from those above it in this list, and from itself."""
 
@@ -305,6 +305,8 @@ class Function(NamedTuple):
     reads: set[str]
     writes: set[str]
     scopes: list[tuple[str, int, int]]  # a local and the instructions in which it lives
+    code: tuple[int, ...]
+    constants: tuple[str, ...]
 
 
 class Bytecode:
@@ -351,12 +353,25 @@ class Bytecode:
         names = {
             op: {constants[word >> 14] for word in code if word & 63 == op} for op in (get, put)
         }
-        self.functions.append(Function(names[get], names[put], scopes))
+        self.functions.append(
+            Function(names[get], names[put], scopes, tuple(code), tuple(constants))
+        )
 
 
 ALLOWED = {
     *("redis", "KEYS", "ARGV", "string", "table", "math"),
-    *("tonumber", "ipairs", "pairs", "next", "unpack", "rawset", "setmetatable", "type", "cjson"),
+    *(
+        "tonumber",
+        "ipairs",
+        "pairs",
+        "next",
+        "unpack",
+        "rawget",
+        "rawset",
+        "setmetatable",
+        "type",
+        "cjson",
+    ),
 }
 
 
@@ -376,6 +391,31 @@ def test_no_local_hides_another(name):
         for i, (inner, start, _) in enumerate(scopes):
             hidden = [s for s in scopes[:i] if s[0] == inner and s[1] <= start < s[2]]
             assert not hidden, f"{inner} is declared twice"
+
+
+@each("path", LUA_FILES)
+def test_no_local_hides_what_is_needed(path):
+    """No local has the name of what another file gives: the assembly replaces such names."""
+    needs = set(needs_of(path.read_text()))
+    foreign = {name for name, giver in GIVEN_BY.items() if giver.stem in needs}
+    for function in Bytecode(path.read_text()).functions:
+        assert not foreign & {scope[0] for scope in function.scopes}
+
+
+HOT = {"push_plain", "pop_plain", "ack_plain"}
+"""The scripts that serve most calls."""
+
+
+@each("name", SCRIPTS)
+def test_sent_once(name):
+    """No function of some length stands twice in a script, and no script is large."""
+    bodies = Counter(
+        (function.code, function.constants)
+        for function in Bytecode(script(name).text).functions
+        if len(function.code) > 12
+    )
+    assert not [constants for (_, constants), times in bodies.items() if times > 1]
+    assert len(script(name).text) <= (60_000 if name in HOT else 200_000)
 
 
 @cache
@@ -401,8 +441,8 @@ GIVEN_BY = {name: path for path in SHARED for name in given_by(path)}
 KEY_NAMES = {*PARTS, "queues", "queues_tick", "shared", "copies", "kin", "theirs"}
 
 NEEDED_BY = {
-    "pop": {"pop", "acquire", "grant"},  # a permit is charged as a task is
-    "push": {"push"},
+    "pop": {"pop", "pop_plain", "acquire", "grant"},  # a permit is charged as a task is
+    "push": {"push", "push_plain"},
     "repair": {"check", "check_limits", "types"},
 }
 """The folders that are not for everybody, and the operations that need their files."""
@@ -486,7 +526,7 @@ def test_commands_exist(server, redis):
     """Every server, the oldest too, knows each Redis command that a script calls."""
     called = set()
     for path in LUA_FILES:
-        for first in re.findall(r"redis\.call\(([^,)]*)", path.read_text()):
+        for first in re.findall(r"(?:redis\.call|scan)\(([^,)]*)", path.read_text()):
             called |= set(re.findall(r"'(\w+)'", first))
     assert {"ZADD", "ZSCAN", "HSCAN", "TIME"} <= called
     known = redis.execute_command("COMMAND INFO", *sorted(called))
@@ -601,9 +641,6 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "batch": (q.push("x", batch="b"), q.batch("b")),
         "seal_batch": (q.seal_batch("c"), q.seal_batch("b", on_finish=Push("end"))),
         "batches": q.batches(),
-        "mend": q._session.run(
-            once, q._operations._command("mend_batch", ["", "c", "", 0, 0], same)
-        ),
         "size": q.size(),
         "stats": q.stats(),
         "pause": q.pause(),
@@ -620,7 +657,6 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "groups": q.groups(),
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
-        "forecast": q.forecast(),
         "history": q.history(),
         "events": q.events(),
         "drain": q.drain(),
@@ -646,7 +682,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     with q.lease():
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")
     clock.advance(100)
-    done |= {"lease": None, "promote": q.promote(), "check": q.check(), "repair": q.repair()}
+    done |= {"lease": None, "promote": q.promote(), "check": q.check()}
     clock.advance(100)
     q.pop(timeout=0.01)
     q.dead.list()

@@ -84,6 +84,9 @@ def test_a_renamed_function_is_noticed():
     assert not is_there(Arrow("transport", "server", "pop", "protocol/lua/push.lua"))
 
 
+MOST_CALLS, MOST_FILES = 16, 8
+"""Of a warm push. More would be slower, and harder to follow."""
+
 Calls = list[tuple[str, str]]  # functions, and their files below dpq/
 
 
@@ -157,6 +160,17 @@ def test_the_pictures_show_what_is_called(server, queue_name):
         missing = first_missing(PICTURES[name], calls)
         assert missing is None, f"{name} does not call {missing} there: mend the page"
     assert first_missing(PICTURES["push"][::-1], pushed)  # the order counts
+
+
+def test_a_push_is_a_short_way(server, queue_name):
+    """A warm push, from `push` to the socket and back: at most 16 calls in 8 files of DPQ."""
+    with DPQ.from_url(server.url, queue_name) as q:
+        for _ in range(3):
+            q.push("text")
+        _, calls = calls_of(lambda: q.push("text"))
+        q.drop()
+    assert len(calls) <= MOST_CALLS, calls
+    assert len({file for _, file in calls}) <= MOST_FILES, calls
 
 
 def test_the_picture_of_a_worker_shows_what_is_called(server, queue_name):

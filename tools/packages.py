@@ -6,6 +6,9 @@ runs `package_check.py`. It prints a table, and exits with 1 if anything has fai
 
 `make newest` does something else (`--newest`): it drops the upper bounds of all dependencies,
 installs the newest of each, and runs a part of the tests. It only warns: its exit code is 0.
+
+`make redis-versions` (`--redis`) puts each supported version of redis-py before the packages of
+this environment, and runs the core of the tests. It exits with 1 if any has failed.
 """
 
 import argparse
@@ -30,6 +33,11 @@ AT_ONCE = 2
 PATIENCE_S = 1200
 QUICK = ("tests/unit", "tests/contract/test_api.py")
 """The tests of `--newest`, unless others are named: they touch each dependency."""
+
+REDIS_VERSIONS = ("6.4", "7.4", "8.1")
+"""The versions of redis-py that the core of the tests runs on, from the oldest supported one."""
+
+CORE = ("tests/lua", "tests/contract", "tests/cluster", "tests/sentinel")
 
 Environment = dict[str, str]
 
@@ -195,13 +203,35 @@ def check_newest(tests: list[str]) -> int:
     return 0
 
 
+def check_redis(versions: list[str]) -> int:
+    """Run the core of the tests on versions of redis-py. Returns the exit code."""
+    failed = 0
+    for version in versions or REDIS_VERSIONS:
+        with tempfile.TemporaryDirectory(prefix="dpq-") as place:
+            inside, pip = environment(Path(place) / "venv", Path(sys.executable))
+            run(*pip, "install", "--quiet", "--no-deps", f"redis=={version}.*")
+            (site,) = Path(place).glob("venv/lib/python*/site-packages")
+            paths = [str(ROOT), *(path for path in sys.path if path.endswith("-packages"))]
+            (site / "others.pth").write_text("\n".join(paths))
+            words = ("-q", "-n", "2", "--dist", "worksteal", *CORE)
+            done = subprocess.run(
+                [inside, "-m", "pytest", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            )
+        print(f"redis-py {version}: {done.stdout.splitlines()[-1]}", flush=True)
+        failed |= done.returncode
+    return failed
+
+
 def main() -> int:
     """Read the arguments. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--python", action="append", default=[], help="a version, such as 3.12")
     parser.add_argument("--newest", action="store_true", help="test without upper bounds; warn")
-    parser.add_argument("names", nargs="*", help="extras; with --newest: tests")
+    parser.add_argument("--redis", action="store_true", help="test on versions of redis-py")
+    parser.add_argument("names", nargs="*", help="extras; with --newest: tests, --redis: versions")
     given = parser.parse_args()
+    if given.redis:
+        return check_redis(given.names)
     if given.newest:
         return check_newest(given.names)
     if unknown := set(given.names) - set(extras()):

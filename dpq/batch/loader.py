@@ -20,7 +20,6 @@ from redis.exceptions import NoPermissionError
 
 from dpq import (
     AsyncDPQ,
-    ConfigurationError,
     LeaseLostError,
     Push,
     Release,
@@ -61,8 +60,7 @@ class Loader:
     ) -> None:
         self._job, self._reader, self._batch, self._results = job, reader, batch, results
         self._queue, self._progress = queue, progress
-        name = job.queue.replace("{", "").replace("}", ".")  # in no family: its keys expire
-        self._marks = AsyncDPQ[Any](queue.redis, f"{name}.batch")
+        self._marks = AsyncDPQ[Any](queue.redis, f"{job.queue}.batch")
         self._owns = False  # nothing of the queue was stored before this batch
 
     async def load(self) -> None:
@@ -118,8 +116,7 @@ class Loader:
 
     async def _remove(self, missing: int) -> None:
         if self._owns:
-            with suppress(ConfigurationError):  # other queues of its family follow its limits
-                await self._queue.drop()
+            await self._queue.drop()
         if self._job.is_private and not missing:
             await self._marks.drop()
         else:

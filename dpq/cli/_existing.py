@@ -1,19 +1,27 @@
-"""Queues that must exist: a misspelt name is refused, with the nearest one.
+"""Queues of commands: `on_queue` makes a command of a function that takes a queue.
 
-Commands that look at a queue, or change its tasks, open it here. Commands that may come before the
-first push (`push`, `pop`, `worker`, `pause`, `limit set`, ...) do not.
+    @on_queue
+    def pause(q: DPQ[Any], seconds: float | None = None) -> None: ...
+
+The command has the options `--url` and `--queue` as well. `on_queue` refuses a misspelt name, with
+the nearest one; `on_new_queue` takes any name, for what may come before the first push.
 """
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from dpq import DPQ, Verdict
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Queue, Url
 from dpq.cli._terminal import Failed, server_away_by, talk
 from dpq.queue.looking import looking
 from dpq.registry.all_queues import missing_queue
+
+Command = Callable[..., None]
 
 
 def judged(url: str, queue: str) -> Verdict:
@@ -46,3 +54,32 @@ def existing(url: str, queue: str, *, awaited: bool = False) -> Iterator[DPQ[Any
         if missing:
             talk(missing)
         yield q
+
+
+def on_queue(function: Command) -> Command:
+    """Make a command that opens an existing queue for a function."""
+    return _command(function, existing)
+
+
+def on_new_queue(function: Command) -> Command:
+    """Make a command that opens a queue for a function, whether it exists or not."""
+    return _command(function, DPQ[Any].from_url)
+
+
+def _command(function: Command, opened: Callable[[str, str], Any]) -> Command:
+    @wraps(function)
+    def command(*, url: str, queue: str, **given: Any) -> None:
+        with opened(url, queue) as q:
+            function(q, **given)
+
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    where = [
+        inspect.Parameter("url", kind, default=DEFAULT_URL, annotation=Url),
+        inspect.Parameter("queue", kind, default=DEFAULT_QUEUE, annotation=Queue),
+    ]
+    shown = [*(each.replace(kind=kind) for each in own), *where]
+    vars(command)["__signature__"] = inspect.Signature(shown)
+    del vars(command)["__wrapped__"]
+    command.__annotations__ = {each.name: each.annotation for each in shown}
+    return command

@@ -46,6 +46,15 @@ def named(ctx: Any, name: str) -> bool:
     return any(source and source.name in ("COMMANDLINE", "ENVIRONMENT") for source in sources)
 
 
+def named_queues(ctx: Any, queue: list[str] | None, *, also: bool = True) -> list[str]:
+    """List the queues that are named, each once; with `also` DPQ_QUEUE counts, too."""
+    root = ctx.find_root()
+    if queue:
+        return list(dict.fromkeys(queue))
+    before = named(root, "queue") if also else given(root, "queue")
+    return [str(root.params["queue"])] if before else []
+
+
 def word(read: Callable[[str], T]) -> Callable[[str], T]:
     """Make a reader of `dpq.model.limit_words` a parser of an option: its error is wrong usage."""
 
@@ -147,6 +156,18 @@ Queue = Annotated[
         envvar="DPQ_QUEUE",
         callback=_inherit,
         autocompletion=complete_queue,
+        rich_help_panel="Where",
+    ),
+]
+Queues = Annotated[
+    list[str] | None,
+    option(
+        "NAME",
+        "A queue; repeat it for more.",
+        "--queue",
+        unset="",
+        autocompletion=complete_queue,
+        envvar="DPQ_QUEUES",
         rich_help_panel="Where",
     ),
 ]

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -26,7 +27,6 @@ from dpq import (
     Task,
     Times,
 )
-from dpq.bench.rows import Latency, Memory, Throughput
 from dpq.model.display import attempt_of, shown
 from dpq.model.limit_words import write_word
 from dpq.model.limits import EVERY_GROUP
@@ -38,6 +38,7 @@ from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent
 from dpq.views.schedule_text import say_schedule
 from dpq.views.verdict import say_drain
+from dpq.views.words import batch_counts
 from dpq.views.workers import Working, say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
@@ -291,17 +292,12 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
     return made
 
 
-def batches_table(title: str, batches: Sequence[BatchState]) -> Table:
-    """Make a table of batches, one on each line."""
-    numbers = ("left", "done", "dead", "removed")
-    goes = ("removed", "changed (UTC)", "dead", "done")
-    columns = ("batch", *numbers, "state", "changed (UTC)")
-    made = _table(title, *columns, numbers=numbers, wraps=("batch",), goes=goes)
-    for each in batches:
-        state = "finished" if each.finished else "sealed" if each.sealed else "open"
-        counted = (getattr(each, name) for name in numbers)
-        made.add_row(*_cells([each.name, *counted, state, each.changed_at]))
-    return made
+def batch_bar(state: BatchState) -> Group:
+    """Make a bar of a batch, with its counts."""
+    total, over = max(state.pushed, 1), state.pushed - state.left
+    line = Table.grid(padding=(0, 1))
+    line.add_row(ProgressBar(total=total, completed=over, width=50), batch_counts(state))
+    return Group(Text(shown(state.name)), line)
 
 
 def workers_table(workers: Sequence[Working]) -> Table:
@@ -480,39 +476,3 @@ def _state(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str
 
 def _until(when: datetime) -> str:
     return say_moment(when, datetime.now(UTC))
-
-
-def bench_throughput(rows: Sequence[Throughput]) -> Table:
-    """Make a table of tasks per second, beside those of raw commands."""
-    numbers = ("tasks/s", "raw/s", "ratio")
-    goes = ("spread", "raw/s", "raw commands")
-    columns = ("calls", "tasks/s", "spread", "raw commands", "raw/s", "ratio")
-    made = _table("throughput", *columns, numbers=numbers, goes=goes)
-    for row in rows:
-        spread = f"{row.least:,.0f} - {row.most:,.0f}"
-        speeds = (f"{row.per_second:,.0f}", spread, row.raw, f"{row.raw_per_second:,.0f}")
-        made.add_row(row.measure, *speeds, f"{row.ratio:.2f}")
-    return made
-
-
-def bench_latency(rows: Sequence[Latency]) -> Table:
-    """Make a table of milliseconds, beside those of a PING."""
-    numbers = ("p50 ms", "p95 ms", "p99 ms", "p50 / PING", "measured")
-    made = _table("latency", "call", *numbers, numbers=numbers, goes=("measured", "p95 ms"))
-    for row in rows:
-        times = (f"{ms:.3f}" for ms in (row.p50, row.p95, row.p99))
-        made.add_row(row.measure, *times, f"{row.ratio:.1f} x", str(row.calls))
-    return made
-
-
-def bench_memory(rows: Sequence[Memory]) -> Table:
-    """Make a table of the bytes of a task, beside those of raw commands."""
-    numbers = ("bytes", "raw bytes", "ratio", "tasks")
-    columns = ("stored", "bytes", "raw commands", "raw bytes", "ratio", "tasks")
-    made = _table("memory of the server", *columns, numbers=numbers, goes=("tasks",))
-    for row in rows:
-        raw = (row.raw, f"{row.raw_bytes_per_task:.0f}")
-        made.add_row(
-            row.measure, f"{row.bytes_per_task:.0f}", *raw, f"{row.ratio:.1f} x", str(row.tasks)
-        )
-    return made

@@ -11,8 +11,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 from pydantic_core import to_json
@@ -28,6 +29,9 @@ from dpq.model.masking import mask
 
 if TYPE_CHECKING:
     from dpq.model.verdict import Verdict
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -80,14 +84,14 @@ def say(*texts: object) -> None:
     print(*map(shown, texts), sep="\t")
 
 
-def emit(value: Any) -> None:
-    """Write one value as one line of JSON; NaN and the infinities as the queue stores them.
+def emit(value: Any, *, indent: int | None = None) -> None:
+    """Write one value as a line of JSON, or indented; NaN and infinities as the queue stores them.
 
     At a terminal, characters that would control it are escaped; the JSON means the same.
     """
-    line = to_json(value, inf_nan_mode="constants")
+    line = to_json(value, inf_nan_mode="constants", indent=indent)
     if at_terminal():
-        line = shown_json(line.decode()).encode()
+        line = "\n".join(map(shown_json, line.decode().split("\n"))).encode()
     sys.stdout.buffer.write(line + b"\n")
 
 
@@ -116,12 +120,24 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     ctx.call_on_close(lambda: logger.setLevel(before))
 
 
-def tell_warnings(ctx: typer.Context, *, of_servers: bool) -> None:
-    """Write each warning in one line, until the program ends; those of servers if `of_servers`."""
+def tell_warnings(ctx: typer.Context) -> None:
+    """Write each warning in one line, until the program ends; none of the server."""
     ctx.with_resource(warnings.catch_warnings())
-    if not of_servers:
-        warnings.simplefilter("ignore", ServerWarning)
+    warnings.simplefilter("ignore", ServerWarning)
     warnings.showwarning = lambda message, *_: talk(f"warning: {message}")
+
+
+def for_long(command: Callable[P, T]) -> Callable[P, T]:
+    """Let a command that runs for long log what it does without `-v`, and warn of the server."""
+
+    @wraps(command)
+    def run(*args: P.args, **given: P.kwargs) -> T:
+        logger = logging.getLogger("dpq")
+        logger.setLevel(logging.DEBUG if logger.level < logging.WARNING else logging.INFO)
+        warnings.simplefilter("default", ServerWarning)
+        return command(*args, **given)
+
+    return run
 
 
 class Program(TyperGroup):

@@ -1,15 +1,15 @@
-"""`dpq bulk`: an action on all tasks that pass a filter, with its progress."""
+"""`dpq admin bulk`: an action on all tasks that pass a filter, with its progress."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, TextColumn
 
-from dpq import BulkProgress, Filter, TaskState
+from dpq import DPQ, BulkProgress, Filter, TaskState
+from dpq.cli import _terminal
 from dpq.cli._existing import existing
 from dpq.cli._options import (
     DEFAULT_QUEUE,
@@ -24,24 +24,18 @@ from dpq.cli._options import (
 )
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
-from dpq.cli.change import confirm
+from dpq.model.display import shown
+from dpq.model.filter import ANY
 from dpq.operations.bulk import BURIED, OF_STATES
+from dpq.operations.workers import MOST_NAMED, RELEASED_AT_ONCE
 from dpq.views.words import this_user
 
-DESTROYS = ("cancel", "bury", "purge")
+DESTROYS = ("cancel", "bury", "purge", "drop")
 """Actions that need --yes."""
 
+MOST_LEASES = 10**9
 
-class Action(StrEnum):
-    """The actions; typer needs an enum."""
-
-    CANCEL = "cancel"
-    UPDATE = "update"
-    RUN = "run"
-    RELEASE = "release"
-    BURY = "bury"
-    REPLAY = "replay"
-    PURGE = "purge"
+Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
 
 
 def bulk(
@@ -49,7 +43,7 @@ def bulk(
         Action,
         typer.Argument(
             help="cancel or update live tasks, run delayed ones now, release or bury running ones, "
-            "replay or purge dead ones."
+            "replay or purge dead ones; or drop the queue: tasks, settings, totals and name."
         ),
     ],
     state: Annotated[
@@ -57,25 +51,43 @@ def bulk(
         option("STATE", "ready, delayed, invisible, waiting or dead.", unset="any"),
     ] = None,
     group: OfGroup = None,
-    key_prefix: Annotated[str, option("TEXT", "Only tasks whose key begins so.", unset="any")] = "",
+    key_prefix: Annotated[
+        str | None,
+        option("TEXT", "Only keys that begin with this.", unset="any", seldom=True),
+    ] = None,
     least: Annotated[
-        float | None, option("NUMBER", "Only from this priority on.", unset="any")
+        float | None, option("NUMBER", "Only from this priority on.", unset="any", seldom=True)
     ] = None,
     most: Annotated[
-        float | None, option("NUMBER", "Only up to this priority.", unset="any")
+        float | None, option("NUMBER", "Only up to this priority.", unset="any", seldom=True)
     ] = None,
     older_than: Annotated[
         float | None,
-        option("SECONDS", "Only tasks that were pushed, or died, so long ago.", unset="any"),
+        option("SECONDS", "Only tasks that were pushed, or died, this long ago.", unset="any"),
     ] = None,
     text: Annotated[
-        str, option("TEXT", "Only with this in group, key, error or payload.", unset="any")
-    ] = "",
+        str | None,
+        option(
+            "TEXT",
+            "Only with this in group, key, error or payload; or an id.",
+            unset="any",
+            seldom=True,
+        ),
+    ] = None,
     reason: OfReason = None,
     priority: NewPriority = None,
-    because: Annotated[str | None, option("TEXT", "The reason of bury.", unset=BURIED)] = None,
+    because: Annotated[
+        str | None, option("TEXT", "The reason of bury.", unset=BURIED, seldom=True)
+    ] = None,
     rate: Annotated[
-        float | None, option("NUMBER", "Of replay: tasks per second.", unset="all at once")
+        float | None,
+        option("NUMBER", "Of replay: tasks per second.", unset="all at once", seldom=True),
+    ] = None,
+    worker: Annotated[
+        str | None, option("NAME", "Of release: what this worker holds.", unset="any")
+    ] = None,
+    held_for: Annotated[
+        float | None, option("SECONDS", "Of release: what is held this long.", unset="any", min=0)
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count the tasks, and print their number.")
@@ -86,41 +98,87 @@ def bulk(
 ) -> None:
     """Act on all tasks that pass the filters, in steps; prints how many were changed.
 
-    They are counted first, and no more are changed. Ctrl-C stops after the step that is running.
+    \b
+      dpq admin bulk cancel --group example.org --yes
+      dpq admin bulk release --worker web-1:77      what a dead worker holds
+      dpq admin bulk purge --reason expired --yes
+
+    Tasks that come meanwhile are left alone. Ctrl-C stops after the step that is running.
     """
-    if (priority is not None) != (action is Action.UPDATE):
+    if (priority is not None) != (action == "update"):
         raise typer.BadParameter("update needs a --priority, and no other action has one")
+    leases = worker is not None or held_for is not None
+    if leases and action != "release":
+        raise typer.BadParameter("--worker and --held-for go with release")
     chosen = Filter(
         state,
-        group or "",
+        ANY if group is None else group,
         least,
-        text,
-        reason or "",
+        ANY if text is None else text,
+        ANY if reason is None else reason,
         most=most,
-        key_prefix=key_prefix,
+        key_prefix=ANY if key_prefix is None else key_prefix,
         older_than=older_than,
     )
-    if action in DESTROYS and not dry_run:
-        confirm(yes, f"{action}s tasks of {queue!r}")
+    if (action == "drop" or leases) and (chosen != Filter() or dry_run):
+        raise typer.BadParameter("drop, --worker and --held-for go with no filter")
+    if action in DESTROYS and not (dry_run or yes):
+        what = f"drops {queue!r}" if action == "drop" else f"{action}s tasks of {queue!r}"
+        raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
     with existing(url, queue) as q:
-        if dry_run:
+        if action == "drop":
+            stats = q.stats()
+            q.drop()
+            print(sum(getattr(stats, each) for each in TaskState))
+        elif leases:
+            _release_held(q, worker, held_for, yes)
+        elif dry_run:
             states = [each for each in OF_STATES[action] if state in (None, each)]
             print(sum(q.count(chosen.of(each)) for each in states))
-            return
-        with _shown() as shown:
-            made = q.bulk(
-                *(action.value, chosen),
-                priority=priority,
-                reason=because,
-                rate=rate,
-                progress=shown,
-                by=this_user("dpq bulk"),
-            )
+        else:
+            with _shown() as bar:
+                made = q.bulk(
+                    *(action, chosen),
+                    priority=priority,
+                    reason=because,
+                    rate=rate,
+                    progress=bar,
+                    by=this_user("dpq admin bulk"),
+                )
+            _tell(made)
+
+
+def _tell(made: BulkProgress) -> None:
     print(made.done)
     if made.missed:
         talk(f"{made.missed} tasks had changed meanwhile, and were left")
     if made.stopped:
         raise Failed(f"stopped: {made.done} of {made.count} tasks were changed")
+
+
+def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: bool) -> None:
+    """Give back all leases of a worker or of an age, in steps; ask before."""
+    found = q.held(MOST_LEASES, worker=worker, older_than=held_for)
+    told = [each for each in q.workers() if worker in (each.name, each.id)]
+    if not found:
+        talk(f"nothing to give back in {q.queue_name!r}")
+    elif _agreed(f"gives back {len(found)} running tasks of {q.queue_name!r}", yes):
+        step, done = 10 * RELEASED_AT_ONCE, 0
+        for first in range(0, len(found), step):
+            done += q.release_held(found[first : first + step])
+            if len(found) > step:
+                talk(f"gave back {done}, looked at {min(first + step, len(found))} of {len(found)}")
+        talk(f"gave back {done}; {len(found) - done} had ended meanwhile")
+        print(done)
+    if more := sum(max(0, each.holds - MOST_NAMED) for each in told):
+        talk(f"it holds {more} more: a heartbeat names {MOST_NAMED}. Do it again in 10 s")
+
+
+def _agreed(what: str, yes: bool) -> bool:
+    """Ask at a terminal; elsewhere demand `--yes`."""
+    if not yes and not _terminal.asks():
+        raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
+    return yes or typer.confirm(shown(f"This {what}; they may run again at once. Do it?"), err=True)
 
 
 class _Shown:

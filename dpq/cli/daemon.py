@@ -1,14 +1,14 @@
-"""`dpq scheduler`: the daemon that does the upkeep while no consumer pops."""
+"""`dpq admin scheduler`: the daemon that does the upkeep while no consumer pops."""
 
 import logging
 from contextlib import ExitStack
-from typing import Annotated
 
 import typer
 
 from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._log import Log
-from dpq.cli._options import DEFAULT_URL, Url, given, option
+from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues
+from dpq.cli._terminal import for_long
 from dpq.cli.metrics import MetricsHost, MetricsPort, ServerName, serve_metrics
 from dpq.scheduler import Scheduler, run_daemon
 from dpq.transport.connect import open_url
@@ -16,18 +16,10 @@ from dpq.transport.connect import open_url
 logger = logging.getLogger(__name__)
 
 
+@for_long
 def scheduler(
     ctx: typer.Context,
-    queue: Annotated[
-        list[str] | None,
-        option(
-            "NAME",
-            "A queue to serve; repeat it for more. Variable: names with spaces between.",
-            unset="all known queues",
-            envvar="DPQ_QUEUES",
-            rich_help_panel="Where",
-        ),
-    ] = None,
+    queue: Queues = None,
     log: Log = "text",
     health_port: HealthPort = None,
     health_host: HealthHost = LOCAL,
@@ -40,8 +32,7 @@ def scheduler(
 
     It is optional, since each pop does the same. Several may run at once.
     """
-    root = ctx.find_root()
-    before = [str(root.params["queue"])] if given(root, "queue") else None
+    names = named_queues(ctx, queue, also=False) or None
     source = health_source(health_port, health_host)
 
     def watch(daemon: Scheduler) -> None:
@@ -51,7 +42,6 @@ def scheduler(
         if metrics_port is not None:
             opened = open_url(url)  # scrapes have their own client, so that none delays the upkeep
             stack.callback(opened.close)
-            names = queue or before
             served = serve_metrics(opened, names, metrics_host, metrics_port, server_name)
             logger.info("metrics: %s/metrics", served.url)
-        run_daemon(url, queue or before, watch)
+        run_daemon(url, names, watch)

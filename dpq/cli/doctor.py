@@ -1,46 +1,93 @@
-"""`dpq doctor`: problems of the server and of a queue, their meaning, and the repair."""
+"""`dpq doctor`: problems of the server and of a queue, their meaning, and the way out."""
 
+import socket
 import time
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, DPQError, Problem, Verdict
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
-from dpq.cli._terminal import Failed, emit, say, talk
+from dpq.cli._health import WITHIN_SECONDS, Limits, show_health
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queues, Url, named_queues, option
+from dpq.cli._terminal import Failed, at_terminal, emit, say, talk
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server, missing_queue
+from dpq.transport.connect import open_url
+from dpq.transport.script_loading import load_scripts as load_all
 
 
 def doctor(
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend the queue. It loses no task.")
+    ctx: typer.Context,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Only see that the server answers: for alarms, containers."),
+    ] = False,
+    worker: Annotated[
+        float | None,
+        option(
+            "SECONDS",
+            "With --quick: each queue has a worker on this host with a younger heartbeat. Workers "
+            "send one every 10 s.",
+            unset="not checked",
+            min=0,
+        ),
+    ] = None,
+    host: Annotated[str | None, option("NAME", "The host for --worker.", unset="this one")] = None,
+    oldest: Annotated[
+        float | None,
+        option(
+            "SECONDS",
+            "With --quick: the oldest ready task of each queue is due for less than this.",
+            unset="not checked",
+            min=0,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, option("SECONDS", "With --quick: the server answers within this.", min=0.001)
+    ] = WITHIN_SECONDS,
+    load_scripts: Annotated[
+        bool,
+        typer.Option(
+            "--load-scripts",
+            help="Only load all scripts into the server, for users without EVAL; prints how many.",
+        ),
     ] = False,
     json: Json = False,
+    queue: Queues = None,
     url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Check the server and all that the queue stores; explain each problem and its way out.
 
     It also judges the queue, as `dpq why` does. The exit code is 1 if there are problems, or if the
-    queue does not go on by itself; with --repair, if some are left. It is safe while the queue is
-    in use, and safe to repeat.
+    queue does not go on by itself. It changes nothing, and is safe while the queue is in use.
     """
+    names = named_queues(ctx, queue) or [DEFAULT_QUEUE]
+    if load_scripts:
+        with closing(open_url(url)) as opened:
+            print(load_all(opened.client))
+    elif quick:
+        limits = Limits(worker, host or socket.gethostname(), oldest)
+        show_health(url, names, timeout, limits, json)
+    else:
+        _examine(url, names, json)
+
+
+def _examine(url: str, names: list[str], json: bool) -> None:
+    if len(names) != 1:
+        raise typer.BadParameter("without --quick it takes one", param_hint="--queue")
+    queue = names[0]
     with DPQ[Any].from_url(url, queue) as q:
-        mended = q.repair() if repair else []
-        left = q.check()
+        talk(f"checking {queue!r}; with many tasks this takes a while") if at_terminal() else None
+        found = q.check()
         of_server, missing = inspect_server(q)
         unknown = missing_queue(q)
-        left += of_server
-        verdict = _judge(q, left)
-    for problem in mended:
-        _tell(problem, json, mended=True)
-    for problem in left:
-        _tell(problem, json, mended=False)
-    if mended:
-        talk(f"mended {len(mended)} problems of {queue!r}")
+        found += of_server
+        verdict = _judge(q, found)
+    for problem in found:
+        _tell(problem, json)
     where = f"{queue!r}{'' if missing else ' and its server'}"
     if missing:
         seen = "" if "+info" in missing else " in full"
@@ -50,9 +97,9 @@ def doctor(
         _tell_verdict(verdict, json)
     elif verdict and not unknown:
         talk(str(verdict))
-    if left or stuck:
-        raise Failed(f"{len(left) + stuck} problems in {where}")
-    talk(unknown or f"no problems {'left ' if mended else ''}in {where}")
+    if found or stuck:
+        raise Failed(f"{len(found) + stuck} problems in {where}")
+    talk(unknown or f"no problems in {where}")
 
 
 def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:
@@ -68,19 +115,18 @@ def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:
 def _tell_verdict(verdict: Verdict, json: bool) -> None:
     if json:
         found = Problem(kind=verdict.state, subject=verdict.queue, detail=verdict.who)
-        told = {"meaning": str(verdict), "way_out": verdict.what_to_do, "mended": False}
+        told = {"meaning": str(verdict), "way_out": verdict.what_to_do}
         emit(found.model_dump() | told)
         return
     say(f"problem: {verdict}")
     say(f"  {verdict.what_to_do}")
 
 
-def _tell(problem: Problem, json: bool, *, mended: bool) -> None:
+def _tell(problem: Problem, json: bool) -> None:
     meaning, way_out = explain(problem)
     if json:
-        emit(problem.model_dump() | {"meaning": meaning, "way_out": way_out, "mended": mended})
+        emit(problem.model_dump() | {"meaning": meaning, "way_out": way_out})
         return
-    say(f"{'mended:' if mended else 'problem:'} {problem.kind} {problem.subject}")
+    say(f"problem: {problem.kind} {problem.subject}")
     say(f"  {meaning}")
-    if not mended:
-        say(f"  {way_out}")
+    say(f"  {way_out}")

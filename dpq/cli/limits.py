@@ -1,21 +1,19 @@
-"""`dpq limit`: limits of a queue and its groups, for all consumers together."""
+"""`dpq limit` and `dpq group`: limits of a queue and its groups, for all consumers together."""
 
 import getpass
 import socket
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, Adaptive, Quota, RateLimit, Reserve
+from dpq import DPQ, LimitState, RateLimit
 from dpq.cli import _terminal
-from dpq.cli._existing import existing
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url, option, word
-from dpq.cli._render import scope_name
-from dpq.cli._terminal import Failed, talk
-from dpq.cli.groups import show_limits
+from dpq.cli._existing import on_new_queue, on_queue
+from dpq.cli._options import SELDOM, Json, option, word
+from dpq.cli._render import group_sheet, limit_table, scope_name
+from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model import limit_words
 from dpq.model.display import shown
 from dpq.model.limit_rules import LimitRules
@@ -23,7 +21,7 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
 from dpq.operations.history import MAX_EVENTS
-from dpq.queue.inside import operations_of, process_name, session_of
+from dpq.queue.inside import process_name
 from dpq.transport.cluster import forbidden
 from dpq.views import limit_change
 
@@ -31,6 +29,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Set, list, clear or undo limits of the queue and of groups.",
+)
+group_app = typer.Typer(
+    no_args_is_help=True, help="Close or open a group for all consumers; `limit list` shows them."
 )
 
 OfGroup = Annotated[
@@ -45,20 +46,6 @@ Sure = Annotated[
 ]
 
 
-_ONE_RATE = (
-    "--burst, --reserve, --adaptive, --slack and --estimate go with exactly one RATE; with "
-    "several, write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
-)
-
-
-def _with_options(rates: list[RateLimit | Quota], **options: Any) -> list[RateLimit | Quota]:
-    """Add options to the only rate, beside quotas; an option that is None was not given."""
-    said = {name: value for name, value in options.items() if value is not None}
-    if said and sum(isinstance(one, RateLimit) for one in rates) != 1:
-        raise typer.BadParameter(_ONE_RATE)
-    return [replace(one, **said) if isinstance(one, RateLimit) else one for one in rates]
-
-
 def _scope(group: str | None, every_group: bool) -> str | None:
     if group is not None and every_group:
         raise typer.BadParameter("give --group NAME or --every-group, not both")
@@ -66,16 +53,20 @@ def _scope(group: str | None, every_group: bool) -> str | None:
 
 
 @app.command("set")
+@on_new_queue
 def set_limit(
+    q: DPQ[Any],
     rates: Annotated[
         list[RateLimit] | None,  # quotas too, but typer takes no union
         typer.Argument(
             metavar="RATE",
             parser=word(limit_words.read_word),
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
-            "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10, and "
-            "300/15m,moving for never more than 300 in any 15 minutes, at whatever speed. A "
-            "quota of a calendar period (hour, day, week, month) names its time zone: "
+            "hold together. Options follow: burst=N units at once after a pause; "
+            "reserve=UNITS:PRIORITY of the burst for this priority or a better one; moving: never "
+            "more in any such time; adaptive=FLOOR:CEILING[:STEP] learns the rate; slack=SECONDS "
+            "for delays of the network; estimate=UNITS for a task that names no cost. A quota of "
+            "a calendar period (hour, day, week, month) names its time zone: "
             "10000/day@America/Los_Angeles, tokens=5000000/month@UTC,spread,reserve=100:10",
             show_default=False,
         ),
@@ -92,46 +83,6 @@ def set_limit(
             help="One task at a time; a retry holds up the rest.",
         ),
     ] = False,
-    burst: Annotated[
-        int | None,
-        option(
-            "N",
-            "Units that may go at once after a pause; with one RATE only.",
-            unset="1: evenly",
-            parser=word(limit_words.burst),
-        ),
-    ] = None,
-    reserve: Annotated[
-        Reserve | None,
-        option(
-            "UNITS:PRIORITY",
-            "Keep so many units of the burst for tasks of this priority or a better one.",
-            unset="",
-            seldom=True,
-            parser=word(limit_words.reserve),
-        ),
-    ] = None,
-    adaptive: Annotated[
-        Adaptive | None,
-        option(
-            "FLOOR:CEILING[:STEP]",
-            "Learn the rate, starting at RATE, in units of its window. Until the first 429, "
-            "STEP more (default 1) after each window that was used; then by where the 429s came.",
-            unset="",
-            seldom=True,
-            parser=word(limit_words.adaptive),
-        ),
-    ] = None,
-    slack: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "Make the window of the one RATE so much longer, for delays of the network.",
-            unset="learned from 429s",
-            seldom=True,
-            parser=word(limit_words.slack),
-        ),
-    ] = None,
     member: Annotated[
         list[str] | None,
         option(
@@ -150,16 +101,17 @@ def set_limit(
             seldom=True,
         ),
     ] = None,
-    estimate: Annotated[
+    max_tasks: Annotated[
         int | None,
-        option(
-            "UNITS",
-            "Reserve so many units of the one RATE for a task that names no cost, until tasks "
-            "have told what they spent.",
-            unset="0",
-            seldom=True,
-            parser=word(limit_words.estimate),
-        ),
+        option("N", "The most live tasks of the queue; 0: no bound.", unset="", seldom=True),
+    ] = None,
+    max_waiting: Annotated[
+        int | None,
+        option("N", "The most waiting tasks of each group; 0: no bound.", unset="", seldom=True),
+    ] = None,
+    when_full: Annotated[
+        Literal["refuse", "drop_worst"] | None,
+        option("MODE", "In a full group: refuse, or drop_worst of it.", unset="", seldom=True),
     ] = None,
     reset: Annotated[
         bool,
@@ -170,8 +122,6 @@ def set_limit(
         ),
     ] = False,
     yes: Sure = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
@@ -183,9 +133,9 @@ def set_limit(
     dpq limit set 10/s 5000/h,moving           the queue; both rates hold
     dpq limit set 2.5/min --every-group        each group with no own limit
     dpq limit set 300/15m,moving               300 in any 15 minutes, at any speed
-    dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a pause
+    dpq limit set 10/s,burst=5 --group api     one group; 5 at once after a pause
     dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
-    dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
+    dpq limit set 5/s,adaptive=1:20            a learned rate, from 1/s to 20/s
     dpq limit set 500/m tokens=200000/m        push --cost tokens=1800 counts both
     dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 between midnights
     dpq limit set tokens=200000/m,burst=9000,estimate=2000
@@ -194,18 +144,14 @@ def set_limit(
     dpq limit set --weight 3 --group big       three turns where others get one
     dpq limit set --in-order --every-group     one task of a group at a time
     """
-    words: list[RateLimit | Quota] = [*(rates or [])]
-    windows = _with_options(
-        words,
-        burst=burst,
-        reserve=reserve,
-        adaptive=adaptive,
-        slack=slack,
-        estimate=estimate,
-    )
+    if bounds := (max_tasks, max_waiting, when_full) != (None, None, None):
+        q.set_bounds(max_tasks=max_tasks, max_waiting=max_waiting, when_full=when_full)
+        talk(f"bounded {q.queue_name!r}: {_bounds(q)}")
+    if bounds and not rates and not (concurrency or member or weight or in_order or reset):
+        return
     scope = _scope(group, every_group)
     rules = LimitRules.checked(
-        windows,
+        [*(rates or [])],
         group=scope,
         concurrency=concurrency,
         members=member,
@@ -213,15 +159,13 @@ def set_limit(
         reset=reset,
         in_order=in_order,
     )
-    with DPQ[Any].from_url(url, queue) as q:
-        _change(q, scope, rules, yes)
+    _change(q, scope, rules, yes)
 
 
 def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool) -> None:
     """Show a change of a limit, ask at a terminal, and make the change; None removes the limit."""
     what = f"the limit of {scope_name(scope)} of {q.queue_name!r}"
     stands = None
-    _say_family(q)
     try:
         change = limit_change.look_at(q, scope, rules)
     except ResponseError as error:
@@ -252,12 +196,6 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
 
 
-def _say_family(q: DPQ[Any]) -> None:
-    """Say whose limits these are, if other queues follow them."""
-    if family := session_of(q).run(operations_of(q).family):
-        talk(f"all queues of this family follow these limits: {', '.join(map(repr, family))}")
-
-
 def _forgotten(q: DPQ[Any], scope: str | None) -> str:
     """Say what a reset forgets of a limit."""
     said = ["what was granted and counted so far"]
@@ -280,50 +218,110 @@ def _user() -> str:
         return process_name()
 
 
+def _bounds(q: DPQ[Any]) -> str:
+    most, waiting, how = q.bounds()
+    tasks = f"{q.size()} of at most {most} tasks" if most else "any number of tasks"
+    each = f"{waiting} waiting tasks, then {how}" if waiting else "any number"
+    return f"{tasks}; each group: {each}"
+
+
+def _all_states(q: DPQ[Any]) -> list[LimitState]:
+    """List the scopes with a limit, and the groups that are closed without one."""
+    states = q.limits()
+    known = {each.group for each in states}
+    return states + [each for each in q.groups() if each.group not in known]
+
+
 @app.command("list")
-def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+@on_queue
+def list_limits(
+    q: DPQ[Any],
+    group: Annotated[
+        str | None, option("NAME", "Only this group, with all its values.", unset="all")
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
-    with existing(url, queue) as q:
-        _say_family(q)
-        show_limits(f"limits of {queue}", queue, q.limits(), json)
+    states = _all_states(q) if group is None else [q.group(group)]
+    for state in states if json else ():
+        emit({"queue": q.queue_name, **state.model_dump()})
+    if json:
+        return
+    if group is None:
+        tables().print(limit_table(f"limits of {q.queue_name}", states))
+        if any(q.bounds()[:2]):
+            talk(_bounds(q))
+    else:
+        tables().print(group_sheet(f"group {group} of {q.queue_name}", states[0]))
 
 
 @app.command("clear")
+@on_new_queue
 def clear_limit(
-    group: OfGroup = None,
-    every_group: OfEveryGroup = False,
-    yes: Sure = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
+    q: DPQ[Any], group: OfGroup = None, every_group: OfEveryGroup = False, yes: Sure = False
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
-    scope = _scope(group, every_group)
-    with DPQ[Any].from_url(url, queue) as q:
-        _change(q, scope, None, yes)
+    _change(q, _scope(group, every_group), None, yes)
 
 
 @app.command("undo")
+@on_queue
 def undo_limit(
+    q: DPQ[Any],
     group: OfGroup = None,
     every_group: OfEveryGroup = False,
     event: Annotated[
         str | None,
-        option("ID", "Undo this change; `dpq events --json` has its id.", unset="the last change"),
+        option("ID", "Undo this change: an id of `admin events --json`.", unset="the last one"),
     ] = None,
     yes: Sure = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Put back the limit that stood before the last change. Twice: the change is there again."""
+    """Put back the limit that stood before the last change. A second undo undoes the first."""
     scope = _scope(group, every_group)
-    with existing(url, queue) as q:
-        found = limit_change.changes_of(q.events(limit=MAX_EVENTS), scope)
-        chosen = next((each for each in found if event in (None, each.id)), None)
-        if chosen is None:
-            raise Failed(
-                f"the events of {queue!r} have no {'such change' if event else 'change'} of the "
-                f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
-            )
-        at = say_moment(chosen.at, datetime.now(UTC))
-        talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
-        _change(q, scope, limit_change.rules_before(chosen), yes)
+    found = limit_change.changes_of(q.events(limit=MAX_EVENTS), scope)
+    chosen = next((each for each in found if event in (None, each.id)), None)
+    if chosen is None:
+        raise Failed(
+            f"the events of {q.queue_name!r} have no {'such change' if event else 'change'} of the "
+            f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
+        )
+    at = say_moment(chosen.at, datetime.now(UTC))
+    talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
+    _change(q, scope, limit_change.rules_before(chosen), yes)
+
+
+OneMember = Annotated[
+    str | None, option("NAME", "A member of its pool.", "--member", unset="the whole group")
+]
+GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
+
+
+@group_app.command("close")
+@on_new_queue
+def close_group(
+    q: DPQ[Any],
+    name: GroupName,
+    seconds: Annotated[
+        float | None,
+        typer.Argument(
+            metavar="[SECONDS]", help="Seconds from now.", show_default="until it is opened"
+        ),
+    ] = None,
+    member: OneMember = None,
+) -> None:
+    """Close a group, or one member of its pool: no consumer gets its tasks."""
+    q.delay_group(name, seconds, member=member)
+    how_long = "until it is opened" if seconds is None else f"for {seconds:g} s"
+    talk(f"closed {_named(name, member)} of {q.queue_name!r} {how_long}")
+
+
+@group_app.command("open")
+@on_new_queue
+def open_group(q: DPQ[Any], name: GroupName, member: OneMember = None) -> None:
+    """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
+    q.delay_group(name, 0, member=member)
+    talk(f"opened {_named(name, member)} of {q.queue_name!r}")
+
+
+def _named(group: str, member: str | None) -> str:
+    return f"group {group!r}" if member is None else f"member {member!r} of group {group!r}"

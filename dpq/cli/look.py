@@ -1,17 +1,18 @@
-"""Commands that look and change nothing: peek, get, why, stats, queues, check."""
+"""Commands that look and change nothing: peek, get, why, stats, queues."""
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
-from dpq import DPQ, Drain, TaskState, Verdict, VerdictState
-from dpq.cli._existing import existing, judged
+from dpq import DPQ, Drain, Task, TaskState, Verdict, VerdictState
+from dpq.cli._existing import existing, judged, on_queue
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -22,31 +23,33 @@ from dpq.cli._options import (
     Url,
     option,
 )
-from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
-from dpq.cli._terminal import FAILED, Failed, emit, say, tables, talk
+from dpq.cli._progress import Bar
+from dpq.cli._render import all_queues, batch_bar, counts, dead_tasks, live_tasks, slots_table
+from dpq.cli._terminal import FAILED, Failed, at_terminal, emit, say, tables, talk
+from dpq.model.display import attempt_of, shown
 from dpq.model.drain import MAX_OVER_SECONDS
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
+from dpq.queue.ends import follow
 from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 from dpq.views import words
 
 
+@on_queue
 def peek(
-    count: Annotated[int, option("COUNT", "Show at most so many tasks.", "-n")] = 10,
+    q: DPQ[Any],
+    count: Annotated[int, option("COUNT", "Tasks to show at most.", "-n")] = 10,
     state: Annotated[TaskState, typer.Option(help="The state of the tasks.")] = TaskState.READY,
     after: Annotated[
         str | None, option("ID", "Start after this task.", unset="from the first one")
     ] = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Show the first tasks of one state, without popping them; the best or soonest first."""
-    with existing(url, queue) as q:
-        tasks = q.peek(count, state, after=after)
-    show_tasks(queue, state, tasks, json)
+    tasks = q.peek(count, state, after=after)
+    show_tasks(q.queue_name, state, tasks, json)
     if tasks and len(tasks) == count:
         talk(f"more tasks: dpq peek -n {count} --state {state} --after={tasks[-1].id}")
 
@@ -63,15 +66,78 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
         talk(f"no task is {state} in {queue!r}")
 
 
+@on_queue
 def get(
+    q: DPQ[Any],
     task_id: AnyTaskId = None,
     key: Key = None,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
+    wait: Annotated[
+        float | None,
+        option(
+            "[SECONDS]",
+            "Print the result instead: wait this long for the task's end, without a number for "
+            "ever, and show its progress.",
+            unset="",
+            min=0,
+        ),
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Show one task, in any state, as one line of JSON."""
-    with existing(url, queue) as q:
-        emit(q.get(task_id, key=key).model_dump())
+    """Show one task, in any state, as JSON; or wait for its end, and print its result.
+
+    With --wait the exit code is 1 if the task is dead, if it has not ended in time, or if its
+    result is not known. A result is kept only if its worker or its ack has said so.
+    """
+    if wait is None:
+        emit(q.get(task_id, key=key).model_dump(), indent=2 if at_terminal() and not json else None)
+        return
+    if task_id is None:
+        raise typer.BadParameter("--wait needs the ID of the task")
+    if wait == float("inf"):
+        _follow(q, task_id)
+    emit(q.result(task_id, timeout=0 if wait == float("inf") else wait))
+
+
+def _follow(q: DPQ[Any], task_id: str) -> None:
+    """Show the state and the progress of a task until it has ended."""
+    said = ""
+    bar = Bar(
+        TextColumn("{task.fields[state]}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        lines=False,
+        state="",
+        text="",
+    )
+
+    def tell(task: Task[Any]) -> None:
+        nonlocal said
+        progress = task.progress
+        line = " ".join((task.id, _state(task), shown(str(progress or "")))).rstrip()
+        if line != said or bar.live:
+            bar.show(
+                line,
+                state=_state(task),
+                completed=progress.done if progress else 0,
+                total=progress.total if progress else None,
+                text=shown(progress.text) if progress else "",
+            )
+        said = line
+
+    try:
+        follow(q, task_id, tell, lambda: bar.seconds)
+    finally:
+        bar.stop()
+
+
+def _state(task: Task[Any]) -> str:
+    """Write the state, with the attempt of a running task, or the seconds until it is due."""
+    if task.state is TaskState.INVISIBLE:
+        return f"running (attempt {attempt_of(task.attempt, task.max_attempts)})"
+    if task.state is TaskState.DELAYED and task.visible_until:
+        return f"delayed ({max(0, round(task.visible_until.timestamp() - time.time()))} s)"
+    return str(task.state.value)
 
 
 def why(
@@ -114,7 +180,7 @@ Watch = Annotated[
     float | None,
     option(
         "[SECONDS]",
-        "Repeat every so many seconds (without a number: 1) until Ctrl-C.",
+        "Look again this often (without a number: each second) until Ctrl-C.",
         unset="show once",
         min=0.1,
     ),
@@ -123,56 +189,91 @@ Watch = Annotated[
 
 def stats(
     watch: Watch = None,
+    batch: Annotated[
+        str | None, option("NAME", "Show this batch instead: its tasks left and done.", unset="")
+    ] = None,
+    history: Annotated[
+        float | None,
+        option("SECONDS", "Show this much of the past instead, by minutes.", unset="", min=1),
+    ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Show how many tasks are in each state, the totals, and when the backlog is gone.
+    """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
 
-    Without --watch the limits alone say when; with it, also how many tasks come and end.
+    Without --watch the limits alone say when; with it, also how many tasks come and end. A batch is
+    watched until it is finished. Workers, the scheduler and the dashboard keep the history.
     """
+    if history is not None and (batch is not None or watch is not None):
+        raise typer.BadParameter("--history goes with neither --batch nor --watch")
     with existing(url, queue, awaited=watch is not None) as q:
-        if json:
-            _stats_lines(q, watch)
-        elif watch is None:
-            tables().print(counts(queue, q.stats(), None, 0, q.drain()))
-            say_verdict(q.why())
+        if history is not None:
+            _show_history(q, history, json)
+        elif batch is not None:
+            _show_batch(q, batch, watch, json)
+        elif json:
+            for drain in _drains(q, watch):
+                found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
+                emit({"queue": q.queue_name, **q.stats().model_dump(), **found})
+                sys.stdout.flush()
         else:
-            _stats_live(q, watch)
+            before = q.stats() if watch else None
+
+            def look(drain: Drain) -> Group:
+                nonlocal before
+                seen = q.stats()
+                table = counts(queue, seen, before, watch or 0, drain)
+                before = seen if watch else None
+                return Group(words.verdict(q.why()), table)
+
+            _redraw(map(look, _drains(q, watch)), live=watch is not None)
 
 
-def _stats_lines(q: DPQ[Any], watch: float | None) -> None:
-    drain = q.drain()
-    while True:
-        found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
-        emit({"queue": q.queue_name, **q.stats().model_dump(), **found})
-        if watch is None:
-            return
-        sys.stdout.flush()
-        drain = _measured(q, watch)
+def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
+    """Look at the drain once; or again and again, and measure meanwhile."""
+    yield q.drain()
+    while seconds is not None:
+        over = min(seconds, MAX_OVER_SECONDS)
+        time.sleep(seconds - over)
+        yield q.drain(over=over)
 
 
-def _measured(q: DPQ[Any], seconds: float) -> Drain:
-    """Wait so many seconds, and measure meanwhile."""
-    over = min(seconds, MAX_OVER_SECONDS)
-    time.sleep(seconds - over)
-    return q.drain(over=over)
+def _redraw(screens: Iterator[Any], *, live: bool) -> None:
+    """Show screens: at a terminal each in the place of the one before."""
+    console = tables()
+    if not (live and console.is_terminal):
+        for screen in screens:
+            console.print(screen)
+        return
+    with Live(console=console, auto_refresh=False) as shown:
+        for screen in screens:
+            shown.update(screen, refresh=True)
 
 
-def _stats_live(q: DPQ[Any], seconds: float) -> None:
-    console, before, drain = tables(), q.stats(), q.drain()
-    with Live(console=console, auto_refresh=False) as live:
+def _show_history(q: DPQ[Any], seconds: float, json: bool) -> None:
+    found = q.history(seconds)
+    for slot in found if json else ():
+        emit(slot)
+    if not found:
+        talk(f"no history of {q.queue_name!r}: workers, the scheduler and the dashboard keep it")
+    elif not json:
+        tables().print(slots_table(f"history of {q.queue_name}", found))
+
+
+def _show_batch(q: DPQ[Any], name: str, seconds: float | None, json: bool) -> None:
+    def looks() -> Iterator[Any]:
         while True:
-            seen = q.stats()
-            table = Group(
-                counts(q.queue_name, seen, before, seconds, drain), words.verdict(q.why())
-            )
-            if console.is_terminal:
-                live.update(table, refresh=True)
-            else:
-                console.print(table)
-            before = seen
-            drain = _measured(q, seconds)
+            yield (state := q.batch(name))
+            if seconds is None or state.finished:
+                return
+            time.sleep(seconds)
+
+    if json:
+        for state in looks():
+            emit({**state.model_dump(), "pushed": state.pushed, "finished": state.finished})
+    else:
+        _redraw(map(batch_bar, looks()), live=seconds is not None)
 
 
 def queues(
@@ -218,14 +319,3 @@ def _show_all(console: Console, found: Mapping[str, Any]) -> None:
     for name, answer in found.items():
         if not isinstance(answer, Exception):
             say(name, str(answer[1]))
-
-
-def check(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Check all that is stored for damage; the exit code is 1 if there is any. See also: doctor."""
-    with existing(url, queue) as q:
-        problems = q.check()
-    for problem in problems:
-        emit(problem) if json else say(problem.kind, problem.subject, problem.detail)
-    if problems:
-        raise Failed(f"{len(problems)} problems in {queue!r}")
-    talk(f"no problems in {queue!r}")

@@ -1,4 +1,4 @@
-"""`dpq metrics`: the metrics of queues for Prometheus, from a process of its own."""
+"""`dpq admin metrics`: the metrics of queues for Prometheus, from a process of its own."""
 
 import threading
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dpq.cli._options import DEFAULT_URL, Url, option
+from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
 from dpq.cli._port import Port
-from dpq.cli._terminal import Failed, talk
+from dpq.cli._terminal import Failed, for_long, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import server_name as server_name_of
 from dpq.transport.connect import Opened, open_url
@@ -21,7 +21,7 @@ MetricsPort = Annotated[
     int | None,
     option(
         "PORT",
-        "Answer scrapes of Prometheus on this port, as `dpq metrics` does; 0 takes a free "
+        "Answer scrapes of Prometheus on this port, as `dpq admin metrics` does; 0 takes a free "
         "one. It needs the extra `metrics`.",
         unset="none",
         min=0,
@@ -39,27 +39,26 @@ ServerName = Annotated[
 ]
 
 
+@for_long
 def metrics(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[QUEUE]...", help="The queues to read.", show_default="all known queues"
-        ),
-    ] = None,
+    ctx: typer.Context,
     listen: Annotated[
         str, option("HOST:PORT", "The address to listen on; port 0 takes a free one.")
     ] = LISTEN,
     server_name: ServerName = None,
+    queue: Queues = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Answer scrapes of Prometheus, until Ctrl-C: tasks, rates, limits, workers.
+    """Answer scrapes of Prometheus until Ctrl-C: tasks, rates, limits, workers.
 
-    It needs the package of the extra `metrics`. It changes nothing, and reads when it is asked,
-    once a second at most. `dpq web` and `dpq scheduler --metrics-port` tell the same.
+    It tells of the named queues, or of all that are known. It changes nothing, and reads once a
+    second at most. `dpq web` and `dpq admin scheduler --metrics-port` tell the same. It needs the
+    package of the extra `metrics`.
     """
     host, port = read_address(listen)
     opened = open_url(url)
-    with closing(opened), closing(serve_metrics(opened, queues, host, port, server_name)) as served:
+    names = named_queues(ctx, queue, also=False)
+    with closing(opened), closing(serve_metrics(opened, names, host, port, server_name)) as served:
         talk(f"{served.url}/metrics; Ctrl-C ends it")
         threading.Event().wait()
 

@@ -3,11 +3,10 @@
 import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 from pydantic_core import from_json
@@ -17,6 +16,7 @@ from dpq.cli._lines import push_lines
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
+    SELDOM,
     Delay,
     NewOrder,
     Priority,
@@ -29,23 +29,7 @@ from dpq.cli._options import (
 )
 from dpq.cli._terminal import talk
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
-
-
-class Dead(StrEnum):
-    """The fate of a task if one that it waits for dies; typer needs an enum."""
-
-    BURY = "bury"
-    RUN = "run"
-
-
-class Duplicate(StrEnum):
-    """The action of a push whose key is taken; typer needs an enum."""
-
-    KEEP = "keep"
-    UPDATE = "update"
-    RAISE_PRIORITY = "raise_priority"
-    RERUN = "rerun"
-    ERROR = "error"
+from dpq.views.words import batch_counts
 
 
 def push(
@@ -76,9 +60,9 @@ def push(
         str | None, option("NAME", "A name that only one stored task has.", unset="")
     ] = None,
     on_duplicate: Annotated[
-        Duplicate,
+        Literal["keep", "update", "raise_priority", "rerun", "error"],
         option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
-    ] = Duplicate.KEEP,
+    ] = "keep",
     max_attempts: Annotated[
         Any,
         option("N", "Failures until it is dead; inf: never.", seldom=True, parser=read_attempts),
@@ -91,7 +75,7 @@ def push(
         Any, option("UNITS", "Units it takes of limits, also tokens=1800.", parser=read_cost)
     ] = 1,
     every: Annotated[
-        float | None, option("SECONDS", "Run again every so many seconds.", unset="")
+        float | None, option("SECONDS", "Run again every that many seconds.", unset="")
     ] = None,
     cron: Annotated[
         str | None, option("EXPR", "Run again at the times of 'M H D M W'.", unset="")
@@ -111,8 +95,14 @@ def push(
     ] = None,
     batch: Annotated[
         str | None,
-        option("NAME", "Its batch, which `dpq batch` counts.", unset="", seldom=True),
+        option("NAME", "Its batch, which `dpq stats --batch` counts.", unset="", seldom=True),
     ] = None,
+    seal: Annotated[
+        bool,
+        typer.Option(
+            "--seal", help="No more tasks of --batch are to come.", rich_help_panel=SELDOM
+        ),
+    ] = False,
     unique_for: Annotated[
         float | None,
         option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.", unset=""),
@@ -122,8 +112,8 @@ def push(
         option("ID", "A task that must end before it; repeatable.", unset="", seldom=True),
     ] = None,
     on_dead: Annotated[
-        Dead, option("MODE", "If that one dies: bury or run.", seldom=True)
-    ] = Dead.BURY,
+        Literal["bury", "run"], option("MODE", "If that one dies: bury or run.", seldom=True)
+    ] = "bury",
     backoff: Annotated[
         Any,
         option(
@@ -155,14 +145,16 @@ def push(
 
     A bad line ends the command; the lines before it are pushed.
     """
+    if seal and batch is None:
+        raise typer.BadParameter("name the batch with --batch", param_hint="--seal")
     options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
-    options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
+    options |= {"on_duplicate": on_duplicate, "max_attempts": max_attempts}
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
     options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
     options |= {"unique_for": unique_for, "debounce": debounce, "debounce_max": debounce_max}
-    options |= {"after": after, "on_dead": on_dead.value}
+    options |= {"after": after, "on_dead": on_dead}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, order=order) as q,
@@ -171,6 +163,8 @@ def push(
             push_lines(q, stream, partial(_full_push if full else _push, options), timeout)
         else:
             print(q.push(json_value(payload), **options, timeout=timeout))
+        if seal:
+            talk(f"sealed batch {batch!r}: {batch_counts(q.seal_batch(str(batch)))}")
     _tell_of_throw_away(url)
 
 

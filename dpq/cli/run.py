@@ -2,14 +2,13 @@
 
 import os
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpq import Quota, RateLimit
+from dpq import RateLimit
 from dpq.batch import BatchJob, BatchOutcome, run_batch
 from dpq.cli._options import SELDOM, named, option, word
 from dpq.cli._run_meter import RunMeter, tell_outcome
@@ -39,17 +38,6 @@ def run(
             "--limit",
             unset="",
             parser=word(limit_words.read_word),
-        ),
-    ] = None,
-    slack: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "Make each --limit without a slack of its own so much longer, for delays of the "
-            "network.",
-            unset="learned from 429s",
-            seldom=True,
-            parser=word(limit_words.slack),
         ),
     ] = None,
     save: Annotated[
@@ -174,7 +162,7 @@ def run(
         file=file,
         url=url,
         save=save,
-        limits=_with_slack([*(limit or ())], slack),
+        limits=[*(limit or ())],
         headers=_headers(header or (), header_env or ()),
         server=redis or (str(root.params["url"]) if named(root, "url") else ""),
         queue=queue or (str(root.params["queue"]) if named(root, "queue") else ""),
@@ -202,18 +190,6 @@ def exit_code(outcome: BatchOutcome) -> int:
     # If the run did not begin idle, another process may save the missing answers.
     lost = outcome.missing and outcome.began_idle
     return FAILED if outcome.stopped or outcome.dead or lost else 0
-
-
-def _with_slack(limits: list[RateLimit | Quota], slack: float | None) -> list[RateLimit | Quota]:
-    """Give a slack to the windows that name none; None lets DPQ learn it."""
-    if slack is None:
-        return limits
-    if not limits:
-        raise typer.BadParameter("it widens a --limit, and there is none", param_hint="--slack")
-    return [
-        replace(each, slack=slack) if isinstance(each, RateLimit) and each.slack is None else each
-        for each in limits
-    ]
 
 
 def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`dpq export` and `dpq import`: a queue as lines of JSON, to stdout and from stdin."""
+"""`dpq admin export` and `dpq admin import`: a queue as lines of JSON, to stdout and from stdin."""
 
 import json
 import sys
@@ -12,18 +12,13 @@ import typer
 from rich.progress import TextColumn
 
 from dpq import DPQ
-from dpq.cli._existing import existing
+from dpq.cli._existing import on_queue
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 
 SHOWN = 5
 """Ids of damaged tasks that are named."""
-
-Name = Annotated[
-    str | None,
-    typer.Argument(metavar="[QUEUE]", help="The queue's name, as --queue.", show_default=False),
-]
 
 
 class _Counted:
@@ -54,8 +49,9 @@ class _Counted:
         self._lines.seek(place)
 
 
+@on_queue
 def export(
-    name: Name = None,
+    q: DPQ[Any],
     pause: Annotated[
         bool,
         typer.Option(
@@ -63,22 +59,18 @@ def export(
             help="Pause the queue meanwhile, and fail if it has changed: an exact copy.",
         ),
     ] = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Write a queue to stdout, as lines of JSON: settings, limits and all tasks.
 
-    Send stdout to a file. `dpq import` reads it. Without --pause it is no snapshot: tasks that move
-    meanwhile are written as they are at some moment, or not at all if they come or end.
+    Send stdout to a file; `dpq admin import` reads it. Without --pause it is no snapshot:
+    a task that moves meanwhile is written as it is at some moment, a new one perhaps not.
     """
-    queue = name or queue
-    line = "{}"
+    line, queue = "{}", q.queue_name
     damaged: list[str] = []
-    with existing(url, queue) as q:
-        for line in _Counted(q.export(pause=pause), "written"):
-            sys.stdout.write(line)
-            if line.startswith('{"damaged":') and len(damaged) < SHOWN:
-                damaged.append(ascii(json.loads(line)["damaged"])[1:-1])
+    for line in _Counted(q.export(pause=pause), "written"):
+        sys.stdout.write(line)
+        if line.startswith('{"damaged":') and len(damaged) < SHOWN:
+            damaged.append(ascii(json.loads(line)["damaged"])[1:-1])
     sys.stdout.flush()
     end = json.loads(line)
     talk(f"exported {end['tasks']} tasks and {end['limits']} limits of {queue!r}")
@@ -97,7 +89,6 @@ def export(
 
 
 def import_(
-    name: Name = None,
     file: Annotated[Path | None, option("PATH", "The export; - is stdin.", unset="stdin")] = None,
     follow: Annotated[
         bool,
@@ -120,7 +111,6 @@ def import_(
     A queue that does not exist gets the settings and limits of the export. After an error, give the
     same command again: it goes on where it was.
     """
-    queue = name or queue
     with (
         _source(file) as stream,
         DPQ[Any].from_url(url, queue, order=order) as q,
@@ -136,7 +126,7 @@ def import_(
         if count:
             talk(f"{count} tasks {why}")
     if paused:
-        talk(f"the queue is paused, as the exported one was: dpq resume --queue {queue}")
+        talk(f"the queue is paused, as the exported one was: dpq admin resume --queue {queue}")
 
 
 def _source(file: Path | None) -> AbstractContextManager[BinaryIO]:

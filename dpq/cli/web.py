@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._options import DEFAULT_URL, Url, option
-from dpq.cli._terminal import Failed, talk
+from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
+from dpq.cli._terminal import Failed, for_long, talk
 from dpq.model.errors import ConfigurationError
 from dpq.transport.connect import open_url
 
@@ -17,13 +17,9 @@ TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
+@for_long
 def web(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[QUEUE]...", help="The queues to show.", show_default="all known queues"
-        ),
-    ] = None,
+    ctx: typer.Context,
     host: Annotated[
         str, typer.Option(help="The address to listen on; others than 127.0.0.1 need a token.")
     ] = "127.0.0.1",
@@ -59,12 +55,16 @@ def web(
             unset="the URL without its password",
         ),
     ] = None,
+    queue: Queues = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show queues in a browser, until Ctrl-C: tasks, limits, dead letters, workers.
+    """Show queues in a browser until Ctrl-C: tasks, limits, dead letters, workers.
+
+    It shows the named queues, or all that are known.
 
     It needs the packages of the extra `web`. It listens on this machine only, and changes nothing,
-    unless you say so. Each action writes a line to the log.
+    unless you say so. Each action writes a line to the log. With a token of 32 characters in the
+    variable DPQ_PUSH_TOKEN, programs that send it may push tasks, and do nothing else.
     """
     try:
         import uvicorn
@@ -87,14 +87,16 @@ def web(
         )
     at = f"[{host}]" if ":" in host else host
     hosts = (*NAMES, at.lower(), *(each.lower() for each in name or ()))
-    access = Access(write=write, token=token, hosts=hosts, payloads=not no_payloads)
+    pushes = os.environ.get("DPQ_PUSH_TOKEN") or None
+    payloads = not no_payloads
+    access = Access(write=write, token=token, hosts=hosts, payloads=payloads, push_token=pushes)
     opened = open_url(url)
     with closing(opened):
         from dpq import DPQ
 
         known: Any = Known(opened.client)
-        if queues:
-            known = Named([DPQ(opened.client, each) for each in queues])
+        if names := named_queues(ctx, queue, also=False):
+            known = Named([DPQ(opened.client, each) for each in names])
         site = app(known, access=access, badge=badge, server=server_name or opened.label)
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -10,11 +10,22 @@ import typer
 from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._job import Job, work
 from dpq.cli._log import Log
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Url, named, option
+from dpq.cli._options import (
+    DEFAULT_QUEUE,
+    DEFAULT_URL,
+    SELDOM,
+    Json,
+    Queues,
+    Url,
+    named,
+    named_queues,
+    option,
+)
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
-from dpq.cli._render import workers_table
-from dpq.cli._terminal import Failed, emit, tables, talk
+from dpq.cli._render import leases_table, workers_table
+from dpq.cli._run_task import run_task
+from dpq.cli._terminal import Failed, emit, for_long, tables, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import WorkerInfo
 from dpq.model.survey import Overview
@@ -30,18 +41,8 @@ from dpq.worker.queue_order import QueueOrder
 
 MAX_PROCESSES = 256
 
-Queues = Annotated[
-    list[str] | None,
-    option(
-        "NAME",
-        "A queue; repeat it for more. Variable: names with spaces between.",
-        "--queue",
-        envvar="DPQ_QUEUES",
-        rich_help_panel="Where",
-    ),
-]
 
-
+@for_long
 def worker(
     ctx: typer.Context,
     target: Annotated[
@@ -79,7 +80,7 @@ def worker(
         float | None,
         option(
             "SECONDS",
-            "Keep what handlers return so long, for `dpq result`; a task may say otherwise.",
+            "Keep what handlers return this long, for `dpq get ID --wait`.",
             unset="drop it",
         ),
     ] = None,
@@ -90,7 +91,7 @@ def worker(
         int | None,
         option(
             "N",
-            "Run so many child processes; one that dies is started again.",
+            "Child processes; one that dies is started again.",
             unset="only this one",
             min=1,
             max=MAX_PROCESSES,
@@ -101,6 +102,13 @@ def worker(
     ] = False,
     drain: Annotated[
         bool, typer.Option("--drain", help="End when the queues are empty; shows the progress.")
+    ] = False,
+    task: Annotated[
+        str | None,
+        option("ID", "Run only this task, once, and print its error: to debug.", unset=""),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take the task of --task even if it is delayed.")
     ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, and log only warnings.")
@@ -120,6 +128,7 @@ def worker(
 
     The first signal lets handlers finish, the second gives their tasks back.
     Exit codes: 0 all handlers finished, 1 tasks were given back, 2 wrong usage.
+    With --task: 1 if the handler raised an error, or if the task may not run now.
     If the Tasks object has a queue, --queue and --url are not needed.
     """
     settings = {
@@ -131,7 +140,7 @@ def worker(
         "keep_result": keep_result,
         "grace": grace,
     }
-    names = _named_queues(ctx, queue)
+    names = named_queues(ctx, queue)
     source = health_source(health_port, health_host)
     on_beat = None if report_to is None else report_through(report_to, source)
     where = url if named(ctx, "url") else None
@@ -140,16 +149,12 @@ def worker(
         logging.getLogger("dpq").setLevel(logging.WARNING)
     if child_of is not None:
         end_with(child_of)
+    if task is not None:
+        run_task(job, task, force=force)
+        return
     several = processes is not None or reload
     code = _lead(job, ctx, processes or 1, reload) if several else work(job)
     raise typer.Exit(code)
-
-
-def _named_queues(ctx: typer.Context, queue: list[str] | None) -> list[str]:
-    root = ctx.find_root()
-    if queue:
-        return list(dict.fromkeys(queue))
-    return [str(root.params["queue"])] if named(root, "queue") else []
 
 
 def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
@@ -183,6 +188,17 @@ def workers(
     unquiet: Annotated[
         str | None, option("NAME", "Tell it to take tasks again.", unset="nobody")
     ] = None,
+    leases: Annotated[
+        bool, typer.Option("--leases", help="Show the running tasks, the longest held first.")
+    ] = False,
+    worker: Annotated[
+        str | None, option("NAME", "With --leases: only those of this worker.", unset="all")
+    ] = None,
+    older_than: Annotated[
+        float | None,
+        option("SECONDS", "With --leases: only those held this long.", unset="all", min=0),
+    ] = None,
+    count: Annotated[int, option("COUNT", "With --leases: of a queue at most.", "-n", min=1)] = 100,
     queue: Queues = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
@@ -194,21 +210,45 @@ def workers(
 
     A worker reports every 10 seconds. One that died is listed for up to a minute. "longest" is the
     handler that had run longest at the last report, and its task; "p99" is what 99 of 100 runs
-    take. A worker whose longest run is far longer HANGS, and comes first. If a queue cannot be
-    read, its error is shown, and the exit code is 1.
+    take. A worker whose longest run is far longer HANGS, and comes first. A lease without a worker
+    is younger than 10 seconds, or its holder is no worker, or its worker is gone.
+
+    If a queue cannot be read, its error is shown, and the exit code is 1.
     """
     if quiet and unquiet:
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
     opened = open_url(url)
     with closing(opened):
-        names = [name.encode() for name in _named_queues(ctx, queue)]
-        if not queue:
-            names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
+        names = [name.encode() for name in named_queues(ctx, queue, also=False)]
+        if not names:
+            names = [*dict.fromkeys([*all_names(opened.client), DEFAULT_QUEUE.encode()])]
+        if leases:
+            _show_leases(opened.client, names, (count, worker, older_than), json)
+            return
         answers = dict(ask_queues(opened.client, names, QueueOperations.overview))
         if told := quiet or unquiet:
             answers = _told(opened.client, answers, told, bool(quiet))
+    _show([each for each in answers.values() if not isinstance(each, Exception)], json)
+    _show_errors(answers, json)
+
+
+def _show_leases(client: Any, names: Sequence[bytes], which: tuple[Any, ...], json: bool) -> None:
+    answers = dict(ask_queues(client, names, lambda queue: queue.held(*which)))
+    found = {name: leases for name, leases in answers.items() if isinstance(leases, list)}
+    for name, leases in found.items():
+        for lease in leases if json else ():
+            emit({"queue": name, **lease.model_dump()})
+        if leases and not json:
+            tables().print(leases_table(f"leases in {name}", leases))
+            if len(leases) == which[0]:
+                talk(f"perhaps more: dpq workers --leases -n {10 * which[0]}")
+    if not any(found.values()):
+        talk("no such lease")
+    _show_errors(answers, json)
+
+
+def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
     errors = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
-    _show([answer for name, answer in answers.items() if name not in errors], json)
     for name, error in errors.items():
         said = {"queue": name, "error": one_line(error)}
         emit(said) if json else talk("queue {queue!r}: {error}".format(**said))

@@ -13,7 +13,10 @@ from dpq.model.reports import Problem
 CLOCK_SECONDS = 60.0
 """Seconds by which two clocks may differ: people see no difference on a screen."""
 
-REPAIR = "`dpq doctor --repair`"
+ANEW = (
+    "Export the queue, drop it and import the file: an import takes all that can be read, and says "
+    "what could not (docs/operations.md)."
+)
 
 EXPLAINED: dict[str, tuple[str, str]] = {
     # The server
@@ -46,158 +49,135 @@ EXPLAINED: dict[str, tuple[str, str]] = {
     "wrong type": (
         "The key {subject} is {detail}: another program wrote it. Calls that need it fail with "
         "WRONGTYPE. No other key of the queue was checked.",
-        "{repair} removes the key, since it holds no task, and then mends what is missing. "
-        "`DEL {subject}` removes it, too.",
+        "`DEL {subject}` removes it: it holds no task.",
     ),
     # Tasks
     "bad record": (
         "The record of task {subject} cannot be read: another program wrote into Redis.",
-        "{repair} moves its payload to the dead letters (`bad record`). Look there, and push again "
-        "what you want to keep.",
+        ANEW,
     ),
     "no record": (
         "Task {subject} is still {detail}, but its record is gone.",
-        "{repair} moves its payload, if it is still stored, to the dead letters (`bad record`), "
-        "and removes the rest.",
+        ANEW,
     ),
     "no payload": (
         "The payload of task {subject} is gone: nobody can run it.",
-        "{repair} moves it to the dead letters (`payload missing`). Its record says when it was "
-        "pushed, its group and its key.",
+        ANEW,
     ),
     "in 0 states": (
         "Task {subject} is stored, but it is in no state: it would never run.",
-        "{repair} makes it ready again. If its record says so, it becomes delayed or dead.",
+        ANEW,
     ),
     "in N states": (
         "Task {subject} is in several states at once ({detail}): it might run twice.",
-        "{repair} keeps it in the safest one: dead with a reason, then leased, then delayed.",
+        ANEW,
     ),
     "stale place": (
         "The order has an entry for task {subject} that does not fit the task's record.",
-        "{repair} removes this entry. The task keeps its right one.",
+        ANEW,
     ),
     "not the head": (
         "Task {subject} is ready, but another task is the head of its group {detail!r}.",
-        "{repair} puts it behind the head, or makes it the head.",
+        ANEW,
     ),
     "event not noticed": (
         "{subject} is {detail}, but no consumer would look at that time.",
-        "{repair} stores the time; so does `dpq scheduler` or `dpq promote`.",
+        "`dpq admin scheduler` stores the time; so does a pop.",
     ),
     "waits for nothing": (
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",
-        "{repair} lets the task run.",
+        "`dpq task run` or `update(id, delay=0)` lets the task run.",
     ),
     "end not noticed": (
         "Task {subject} waits for the end of task {detail}, but that end would not release it.",
-        "{repair} lets that end release it; if the other task has ended, at once.",
+        ANEW,
     ),
     # Batches
     "batch miscounted": (
         "Batch {subject!r} counts other tasks than it has: it {detail}.",
-        "{repair} counts them anew. Tasks that were done or removed cannot be counted again.",
+        ANEW,
     ),
     "batch not finished": (
         "Batch {subject!r} is sealed and nothing of it is left, but it is not finished.",
-        "{repair} finishes it, and releases the task that waits for it.",
+        ANEW,
     ),
     # Groups
     "head not ready": (
         "The head of group {subject!r} cannot be popped, so no task of the group runs.",
-        "{repair} makes the best of its waiting tasks the head.",
+        ANEW,
     ),
     "no head": (
         "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs.",
-        "{repair} makes the best of its waiting tasks the head.",
+        ANEW,
     ),
     "bad share": (
         "What group {subject!r} has spent cannot be read: {detail!r}. The group has begun anew.",
-        "{repair} removes the text.",
+        ANEW,
     ),
     # Keys
     "key lost": (
         "Task {subject} has the unique key {detail!r}, but a push with that key would not find it.",
-        "{repair} gives the key back to the task, unless another task has it by now.",
+        ANEW,
     ),
     "key of another task": (
         "The unique key {detail!r} is held for task {subject}, but that task has another key or "
         "none.",
-        "{repair} frees the key.",
+        ANEW,
     ),
     "bad seen key": (
         "The unique key {subject!r} stays taken after an ack, but nobody can read until when "
         "({detail!r}).",
-        "{repair} frees the key.",
+        ANEW,
     ),
     "seen key would stay": (
         "The unique key {subject!r} stays taken after an ack, and nothing would ever remove it.",
-        "{repair} notes when its time is over, at {detail} ms.",
+        ANEW,
     ),
     # Errors
     "errors not noted": (
         "Errors are kept for task {subject}, but its record does not say so: they would stay when "
         "the task is gone.",
-        "{repair} removes them.",
+        ANEW,
     ),
     # Settings
     "settings lost": (
         "The queue has lost its setting {subject} ({detail}): somebody has deleted it from `conf`, "
         "or all of `conf`.",
-        "{repair} restores it from its copy. If all settings are lost, the next pop or push does "
-        "so, too.",
+        ANEW,
     ),
     "limits not in force": (
         "A limit that was set is not where the scripts look for it ({subject}: {detail}).",
-        "{repair} restores it from its copy. If the copy is lost, too, first set the limit again: "
-        "nothing runs before, and a repair forgets the limit.",
+        ANEW,
     ),
     "limit cannot be read": (
         "The stored limit of {limited} cannot be read ({detail!r}). No task under this limit runs.",
-        "{repair} restores it from its copy. If there is no copy, set the limit again or clear it.",
+        "Set the limit again, or clear it.",
     ),
     # Leases that count
     "lease that has ended": (
         "A lease has ended, but still counts against a concurrency ({subject!r}): one task less "
         "can run.",
-        "{repair} stops counting it.",
+        ANEW,
     ),
     "lease not counted": (
-        "Task {subject} is running, but does not count against the concurrency of its group or "
-        "its family: one task too many could run.",
-        "{repair} counts it.",
-    ),
-    "not in its family": (
-        "The head of the family does not list this queue ({subject}). The other queues do not wake "
-        "its consumers when a limit opens.",
-        "{repair} lists it. So does the next pop.",
+        "Task {subject} is running, but does not count against the concurrency of its "
+        "group: one task too many could run.",
+        ANEW,
     ),
     "caller in no line": (
         "A caller of `acquire` waits for a permit ({subject!r}), but nothing calls it.",
-        "{repair} removes it from the line. The caller asks again by itself.",
+        ANEW,
     ),
 }
 """A kind of problem -> its meaning, and the way out."""
-
-SETTINGS = (
-    "The key {subject} is {detail}: another program wrote it. Calls that need it fail with "
-    "WRONGTYPE. It held the queue's settings and the number of partitions. A client that names no "
-    "number sees one partition. No other key of the queue was checked.",
-    "`dpq doctor --repair --partitions N` removes the key, and then mends what is missing. N is 1 "
-    "unless somebody has named another number for this queue. A wrong N hides tasks.",
-)
-"""The same for the key of the settings: its repair needs the number of partitions."""
 
 
 def explain(problem: Problem) -> tuple[str, str]:
     """Return the meaning of a problem, and the way out."""
     kind = re.sub(r"^in [1-9]\d* states$", "in N states", problem.kind)
     meaning, way_out = EXPLAINED.get(kind, ("{kind}: {subject} {detail}", ""))
-    if kind == "wrong type" and re.fullmatch(r"dpq:\{[^{}]*\}:conf", problem.subject):
-        meaning, way_out = SETTINGS  # the kind of a problem in the first partition
     groups = {"": "the queue", "*": "every group"}
     words = problem.model_dump() | {
-        "repair": REPAIR,
         "limited": groups.get(problem.subject, f"group {problem.subject!r}"),
     }
     meaning, way_out = meaning.format(**words), way_out.format(**words)

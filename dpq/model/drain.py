@@ -44,8 +44,8 @@ class Drain(BaseModel):
             is left.
         because: What is slowest, in words; for `none due`, when the next task is due.
         backlog: The tasks that are due and have not begun.
-        low: The least seconds until then, by the scatter of what came and ended, or in a family, if
-            the other queues take nothing; None if neither decides.
+        low: The least seconds until then, by the scatter of what came and ended; None if that does
+            not decide.
         high: The most seconds; None if they are not known.
     """
 
@@ -119,8 +119,6 @@ class DrainLook(NamedTuple):
         next_due: The time when the first of them is due; infinity without one.
         invisible: Tasks that consumers have.
         exists: Something of the queue is stored.
-        family: The keys `conf` of all queues of the family, as the head lists them, or "".
-        others: Looks at the other queues of the family, which follow the same limits.
     """
 
     now: float
@@ -133,8 +131,6 @@ class DrainLook(NamedTuple):
     next_due: float = math.inf
     invisible: int = 0
     exists: bool = True
-    family: str = ""
-    others: Sequence[DrainLook] = ()
 
 
 class Paper(NamedTuple):
@@ -197,10 +193,9 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
         return said(*_without_backlog(look))
     if look.paused_until == math.inf:
         return said("stalled", "the queue is paused")
-    alone, by_limits, slowest, known = _by_limits(look, [own] if own else look.scopes, backlog)
+    by_limits, slowest, known = _by_limits(look, [own] if own else look.scopes, backlog)
     if by_limits == math.inf:
         return said("stalled", slowest)
-    low = alone if by_limits > alone else None
     come, done = pace.come or 0.0, pace.done or 0.0
     if pace.kind != "counting" and (come or done or not known):
         rates = f"{come:.3g} tasks come and {done:.3g} end a second"
@@ -216,7 +211,7 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
     elif not known:
         return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
     because = slowest or "the limits let all of them start now"
-    return said("clears", because, by_limits, low, by_limits if low is not None else None)
+    return said("clears", because, by_limits)
 
 
 def _without_backlog(look: DrainLook) -> tuple[DrainState, str, float | None]:
@@ -242,16 +237,13 @@ def _without_backlog(look: DrainLook) -> tuple[DrainState, str, float | None]:
     return "none due", f"no task is due: {', '.join(left)}", 0.0
 
 
-def _by_limits(
-    look: DrainLook, scopes: Sequence[Scope], backlog: int
-) -> tuple[float, float, str, bool]:
+def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[float, str, bool]:
     """Compute what the limits allow, in seconds.
 
     Returns:
-        The seconds without, and with the tasks of other queues of the family; what is slowest;
-        False if limits alone do not say it.
+        The seconds; what is slowest; False if limits alone do not say it.
     """
-    alone = latest = max(look.now, look.paused_until if look.paused_until > look.now else 0.0)
+    latest = max(look.now, look.paused_until if look.paused_until > look.now else 0.0)
     slowest = "the queue is paused" if latest > look.now else ""
     held, covered, known = 0, not backlog, True
     for scope in scopes:
@@ -260,21 +252,16 @@ def _by_limits(
             continue
         if scope.unreadable or scope.opens >= UNTIL_OPENED_MS:
             reason = "its limit cannot be read" if scope.unreadable else "closed until it is opened"
-            return math.inf, math.inf, scope.words(reason), False
+            return math.inf, scope.words(reason), False
         held += scope.waiting if scope.rated and scope.group else 0
         if scope.busy:
             known = False
             if not scope.rated:
-                slowest = slowest or scope.words("as many tasks run as may, however long they do")
-        others = sum(
-            each.waiting for o in look.others for each in o.scopes if each.group == scope.group
-        )
-        at = look.now + (scope.clears - look.now) * (1 + others / scope.waiting)
-        alone = max(alone, scope.clears)
-        if at > latest:
-            latest, slowest = at, scope.because
-            if others:
-                slowest += f"; {others} tasks of other queues of its family wait for it as well"
+                in_order = LimitRules.read(scope.rules, scope.group or None).in_order
+                runs = "in order: one task runs, or waits for its retry," if in_order else ""
+                runs = runs or "as many tasks run as may,"
+                slowest = slowest or scope.words(f"{runs} however long they do")
+        if scope.clears > latest:
+            latest, slowest = scope.clears, scope.because
     covered = covered or held >= COVERED * backlog
-    alone, seconds = (alone - look.now) / 1000, (latest - look.now) / 1000
-    return alone, seconds, slowest, covered and known
+    return (latest - look.now) / 1000, slowest, covered and known

@@ -1,14 +1,38 @@
 """A choice of tasks: for actions on many at once, for searches, and for the dashboard.
 
-`DPQ.bulk`, `dpq bulk` and the pages of tasks take it. The server applies it: lua/search.lua.
+`DPQ.bulk`, `dpq admin bulk` and the pages of tasks take it. The server applies it: lua/search.lua.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import encode_priority
 from dpq.model.task_state import TaskState
-from dpq.model.validation import MAX_SECONDS, number
+from dpq.model.validation import MAX_SECONDS, label, number
+
+
+class _Any(str):
+    """The text of a filter that was not given. A text that is given may not be empty."""
+
+    __slots__ = ()
+
+
+ANY = _Any()
+
+
+def filter_text(name: str, value: Any) -> str:
+    """Check a text to look for: an empty one, as of an unset variable, would choose everything."""
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(
+            f"{name} is {value!r:.200}: it must be a text of 1 character or more; leave it out for "
+            "all tasks"
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name} is {value!r:.200}: it must be valid Unicode") from None
+    return value
 
 
 @dataclass(frozen=True)
@@ -17,31 +41,31 @@ class Filter:
 
     Attributes:
         state: Their state; None: every state that the action takes.
-        group: Their group; "" for any.
+        group: Their group; any unless given.
         least: Their smallest priority; None for any.
         text: A part of their group, key, error or payload, as it is stored, or the beginning of
-            their id, from 8 characters on; "" for any.
-        reason: The reason of dead tasks, with "#" for each number; "" for any.
+            their id, from 8 characters on; any unless given.
+        reason: The reason of dead tasks, with "#" for each number; any unless given.
         fault: The first 200 bytes of their last error, in the same way; None for any.
         recurring: Recurring tasks only.
         payloads: Look for the text in payloads, too. If a user may not see payloads, no search
             may look into them: many searches would find a payload letter by letter.
         most: Their biggest priority; None for any.
-        key_prefix: The beginning of their key; "" for any.
+        key_prefix: The beginning of their key; any unless given.
         older_than: Seconds since they were pushed, at least; of dead tasks, since they died. None
             for any.
     """
 
     state: TaskState | None = None
-    group: str = ""
+    group: str = ANY
     least: float | None = None
-    text: str = ""
-    reason: str = ""
+    text: str = ANY
+    reason: str = ANY
     fault: str | None = None
     recurring: bool = False
     payloads: bool = True
     most: float | None = None
-    key_prefix: str = ""
+    key_prefix: str = ANY
     older_than: float | None = None
 
     def __post_init__(self) -> None:
@@ -57,6 +81,13 @@ class Filter:
                 raise ConfigurationError(
                     f"state is {self.state!r}: it must be one of {', '.join(TaskState)}"
                 ) from None
+        for name in ("text", "reason", "key_prefix"):
+            if (value := getattr(self, name)) is not ANY:
+                filter_text(name, value)
+        if self.group is not ANY:
+            label("group", self.group)
+        if self.fault:
+            filter_text("fault", self.fault)
         for priority in (self.least, self.most):
             if priority is not None:
                 encode_priority(priority)

@@ -1,7 +1,7 @@
 """The memory of a queue: times of tasks, slots of its history, events. No I/O."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -88,12 +88,6 @@ class Times(BaseModel):
         pairs = zip(self.counts(), earlier.counts(), strict=True)
         added = [count - before for count, before in pairs]
         return Times.of(added) if min(added) >= 0 else self  # else the ring was made anew
-
-
-def joined(found: Sequence[Times | None]) -> Times | None:
-    """Add up the times of several partitions."""
-    known = [times.counts() for times in found if times]
-    return Times.of(map(sum, zip(*known, strict=True))) if known else None
 
 
 class Slot(BaseModel):

@@ -88,12 +88,6 @@ class Point(NamedTuple):
         totals = seen.pushed, seen.replayed, seen.acked, seen.buried, seen.deferred
         return cls(at, backlog, seen.delayed, *totals)
 
-    @classmethod
-    def joined(cls, parts: Sequence["Point"]) -> "Point":
-        """Add up the points that partitions have at about the same moment."""
-        at, *counts = map(sum, zip(*parts, strict=True))
-        return cls(at / len(parts), *counts)
-
     @property
     def came(self) -> int:
         """Return how many tasks have become due, from any number on: it shrinks with a retry."""

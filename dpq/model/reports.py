@@ -14,7 +14,8 @@ class QueueStats(BaseModel):
     """The number of tasks in each state, and running totals since the queue began.
 
     Attributes:
-        ready: Tasks that could be popped now (of each group, only the first).
+        ready: Tasks that could be popped now (of each group, only the first), and tasks that are
+            due and were not moved yet.
         delayed: Tasks that are not due yet.
         invisible: Tasks under a lease.
         waiting: Tasks behind the first of their group, or in a closed group.

@@ -136,14 +136,11 @@ def unit_name(name: str, value: Any) -> str:
 
 
 def queue_label(value: Any) -> str:
-    """Check the name of a queue: as a group's, and without braces, except those of a family.
-
-    `{api}crawl` is in the family of the queue `api`, and follows its limits.
-    """
-    if not re.fullmatch(r"(\{[^{}]+\})?[^{}]+", label("queue_name", value)):
+    """Check the name of a queue: as a group's, and without braces."""
+    if re.search("[{}]", label("queue_name", value)):
         raise ConfigurationError(
-            f"queue_name is {value!r}: braces are only for the family of a queue, before its name: "
-            "'{api}crawl' follows the limits of the queue 'api'"
+            f"queue_name is {value!r}: it must have no braces; DPQ puts them around the name, to "
+            "keep all keys of a queue in one slot of a cluster"
         )
     return str(value)
 

@@ -103,7 +103,7 @@ def server_away(queue: str, error: object, since_ms: float) -> Verdict:
         state=VerdictState.SERVER_AWAY,
         because=f"the server has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: {error}",
         since=since,
-        what_to_do=f"{what_to_do}. `dpq health` says when it answers again.",
+        what_to_do=f"{what_to_do}. `dpq doctor --quick` says when it answers again.",
         needs_person=True,
     )
 
@@ -125,22 +125,15 @@ def no_such_queue(name: str, names: Sequence[str]) -> str:
 # The rules, in the order of `VerdictState`
 
 
-def _settings_lost(facts: Facts) -> Finding | None:
-    lost = facts.survey.lost
+def _unreadable(facts: Facts) -> Finding | None:
     shut = next((held for held in facts.survey.held if held.state.reason == "unreadable"), None)
-    if not lost and not shut:
+    if not shut:
         return None
-    because = f"the queue has lost its setting {lost[0]!r}" if lost else ""
-    if shut:
-        because = (
-            f"the stored limit of {scope_name(shut)} cannot be read, so none of its tasks runs"
-        )
-    if lost and lost[0] in ("limits", "limited", "queue_rules"):
-        because = "limits of the queue are lost, and no task runs without them"
+    scope = scope_name(shut)
     return Finding(
-        VerdictState.SETTINGS_LOST,
-        because,
-        what_to_do=f"`dpq doctor --repair {with_queue(facts.queue)}` restores what has a copy.",
+        VerdictState.UNREADABLE,
+        f"the stored limit of {scope} cannot be read, so none of its tasks runs",
+        what_to_do=f"Set the limit of {scope} again, or clear it.",
         needs_person=True,
     )
 
@@ -161,7 +154,7 @@ def _paused(facts: Facts) -> Finding | None:
         since=pause.at_ms if pause else None,
         until=ends,
         who=by,
-        what_to_do=f"`dpq resume {with_queue(facts.queue)}` lets its tasks run.",
+        what_to_do=f"`dpq admin resume {with_queue(facts.queue)}` lets its tasks run.",
         needs_person=ends is None,
     )
 
@@ -242,8 +235,8 @@ def _handlers_busy(facts: Facts) -> Finding | None:
         because,
         since=facts.now - seconds * 1000,
         who=who,
-        what_to_do=f"Restart that process; `dpq release --worker {shlex.quote(slowest.name)} "
-        f"{with_queue(facts.queue)}` gives its tasks to other workers.",
+        what_to_do="Restart that process; `dpq admin bulk release --worker "
+        f"{shlex.quote(slowest.name)} {with_queue(facts.queue)}` gives its tasks to other workers.",
         needs_person=True,
     )
 
@@ -260,7 +253,7 @@ def _consumers_busy(facts: Facts) -> Finding | None:
         f"lease{'s' * (survey.leases > 1)} and ask for no more, the "
         f"longest for {span(seconds)}{facts.usual()}: task {survey.oldest}",
         since=survey.oldest_ms,
-        what_to_do=f"Restart that consumer; `dpq release --older-than {seconds:.0f} "
+        what_to_do=f"Restart that consumer; `dpq admin bulk release --held-for {seconds:.0f} "
         f"{with_queue(facts.queue)}` gives its tasks to others.",
         needs_person=True,
     )
@@ -334,7 +327,7 @@ def _empty(facts: Facts) -> Finding:
 
 
 RULES: tuple[Callable[[Facts], Finding | None], ...] = (
-    _settings_lost,
+    _unreadable,
     _paused,
     _all_quiet,
     _no_consumer,
@@ -348,7 +341,7 @@ RULES: tuple[Callable[[Facts], Finding | None], ...] = (
 )
 """The rules, in the order in which they are asked."""
 
-HOLDS = frozenset({VerdictState.SETTINGS_LOST, VerdictState.PAUSED, *HELD_STATES}) | {
+HOLDS = frozenset({VerdictState.UNREADABLE, VerdictState.PAUSED, *HELD_STATES}) | {
     *UNATTENDED,
     VerdictState.HANDLERS_BUSY,
 }

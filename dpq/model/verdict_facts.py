@@ -35,7 +35,7 @@ class VerdictState(StrEnum):
     """The states of a queue, in the order in which they are looked for: the first one decides."""
 
     SERVER_AWAY = "server away"
-    SETTINGS_LOST = "settings lost"
+    UNREADABLE = "limit unreadable"
     PAUSED = "paused"
     ALL_QUIET = "all workers quiet"
     NO_CONSUMER = "no consumer"

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable, Sequence
 
-from dpq.model.family import head_of
 from dpq.model.limit_states import LimitState, spent_quota
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
@@ -25,7 +24,7 @@ KINDS = {
     "concurrency": VerdictState.CONCURRENCY,
     "quota": VerdictState.QUOTA,
     "observed": VerdictState.QUOTA,
-    "unreadable": VerdictState.SETTINGS_LOST,
+    "unreadable": VerdictState.UNREADABLE,
 }
 """The state of each reason for which a limit lets no task run; all other reasons pace."""
 
@@ -84,8 +83,6 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
         because += f"; {tasks_are(facts.due)}"
-    if (head := head_of(facts.queue)) != facts.queue:
-        because += f"; the queues of the family of {head!r} share this limit"
     if kind is VerdictState.PACED and facts.flows:
         because += f"; {facts.pace.say}"
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
@@ -147,7 +144,7 @@ def _say_paced(facts: Facts, held: Held) -> Said:
     if state.reason == "in order":
         name, until = scope_name(held), until_text(facts, state)
         why = f"{name} keeps its order: task {held.holder} waits for its retry{until}"
-        todo = f"`dpq update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
+        todo = f"`dpq task update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
         return why, None, name, todo
     rates = ", ".join(
         per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
@@ -173,15 +170,14 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
         )
         return why, None, "callers of `acquire`", todo
     if not held.holder:
-        why += ", and tasks of other queues of its family hold it"
         todo = f"`dpq limit set --concurrency N {_scope_words(held)}{queue}` lets N of them run."
-        return why, None, "other queues of the family", todo
+        return why, None, "", todo
     seconds = facts.seconds_since(held.held_ms)
     holder = next((w for w in facts.workers if w.longest_task == held.holder), None)
     who = worker_name(holder) if holder else f"task {held.holder}"
     by = f" in {worker_name(holder)}" if holder else ""
     why += f", and task {held.holder}{by} has held it for {span(seconds)}{facts.usual()}"
-    todo = f"`dpq release {held.holder} {held.token} {queue}` gives its place to others."
+    todo = f"`dpq task release {held.holder} {held.token} {queue}` gives its place to others."
     return why, held.held_ms, who, todo
 
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from dpq.model.errors import ConfigurationError
 from dpq.model.task import P
 from dpq.operations.description import Description
 from dpq.operations.settings import agree
 from dpq.protocol.command import Command, CommandMaker, Steps, once, same
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
-from dpq.protocol.refusals import Code, read_settings, still_head
+from dpq.protocol.refusals import read_settings
 
 T = TypeVar("T")
 
@@ -66,30 +65,22 @@ class OperationsBase(CommandMaker, Generic[P]):
         self,
         *,
         create: bool = False,
-        limits: bool = False,
         named: dict[str, str] | None = None,
         replace: bool = False,
     ) -> Steps[dict[str, str]]:
         """Write the settings that this client names and no client has named before; read all.
 
-        With `limits`, restore lost limits as well. With `replace`, write the named ones anyway.
+        With `replace`, write the named ones anyway.
         """
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
-        mode = 3 if replace else 2 if limits else int(create)
+        mode = 2 if replace else int(create)
         args = [self._now(), STORAGE_FORMAT, mode, *flat]
         command = self._command("configure", args, read)
         # `Confirmation` confirms settings with the first task.
         settings: dict[str, str] = yield command._replace(needs_confirmation=False)
-        self.belong(settings.get("family", ""))
         return settings
-
-    def learn_kin(self, *, join: bool = False) -> Steps[None]:
-        """Learn which queues are in the family; with `join`, see that a stored queue is one."""
-        settings = yield from self.configure(named={})
-        if join and "format" in settings:
-            yield from self.configure(create=True, named={})
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""
@@ -114,33 +105,8 @@ class OperationsBase(CommandMaker, Generic[P]):
         return self._ask("unregister", [self.queue_name], same)
 
     def drop(self) -> Steps[None]:
-        """Remove all keys; in a family first many tasks that may hold its limits.
-
-        Raises:
-            ConfigurationError: It is the head of a family with other queues. Nothing changed.
-        """
-        while (reply := (yield self._command("drop", [self._now()], same))) == Code.AGAIN:
-            for state in ("invisible", "delayed"):
-                while (yield self._command("purge", [self._now(), state, PAGE, ""], same)):
-                    pass
-        if reply == Code.HEAD:
-            settings = yield from self.stored_settings()
-            raise still_head(self.queue_name, settings.get("family", ""))
-
-    def _restore(self, restored: bool) -> Steps[bool]:
-        """Restore lost settings and limits, before a task runs without them.
-
-        Raises:
-            ConfigurationError: Settings or limits were restored before, and are lost again.
-        """
-        if restored:
-            raise ConfigurationError(
-                f"limits of queue {self.queue_name!r} and their copies are lost, and no task runs "
-                "without them: set them again, then `dpq doctor --repair`"
-            )
-        yield from self.open(create=True)
-        yield from self.configure(create=True, limits=True)
-        return True
+        """Remove all keys."""
+        yield self._command("drop", [], same)
 
 
 def in_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -71,7 +71,7 @@ class BatchOperations(OperationsBase[P]):
 
     # Damage
 
-    def check_batches(self, *, mends: bool) -> Steps[list[Problem]]:
+    def check_batches(self) -> Steps[list[Problem]]:
         """Compare what batches count with their tasks.
 
         A batch is judged if its text is the same before and after its tasks are counted: then none
@@ -98,9 +98,6 @@ class BatchOperations(OperationsBase[P]):
                     unsure.add(name)
                     continue
                 problems.append(problem)
-                if mends:
-                    args = [self._now(), name, text, counts[name, "left"], counts[name, "dead"]]
-                    yield self._command("mend_batch", args, same)
             if not unsure:
                 break
             before, seen = after, found

@@ -20,7 +20,6 @@ from dpq.operations.limits import LimitOperations
 from dpq.operations.queue import QueueOperations
 from dpq.operations.survey import Explained
 from dpq.protocol.command import Steps
-from dpq.protocol.keys import key_of
 from dpq.protocol.records import stored_task
 from dpq.protocol.values import read_texts
 
@@ -103,12 +102,6 @@ class Browser(LimitOperations):
         super().__init__(description.name, description.clock)
         self._operations = operations
         self._codec = description.codec
-
-    def family(self) -> Steps[list[str]]:
-        """Name all queues that follow the same limits, the head of the family first; [] if none."""
-        names = yield from self._operations.family()
-        self.belong("\n".join(key_of(name, "conf") for name in names))
-        return names
 
     def granted(self) -> Steps[list[list[Granted]]]:
         """Read what limits had granted at each minute of the last hour."""
@@ -193,7 +186,6 @@ class Browser(LimitOperations):
         Returns:
             The states, those of the queue and of the default first.
         """
-        yield from self.family()
         scopes = [None, EVERY_GROUP, *groups]
         running, counted = yield from self._running(LEASES_COUNTED)
         names = ["" if group is None else group for group in scopes]

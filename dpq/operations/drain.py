@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpq.model.drain import DrainLook, Paper, Scope
 from dpq.model.limit_rules import LimitRules
 from dpq.operations.limits import limit_field
-from dpq.protocol.command import Steps, all_of
+from dpq.protocol.command import Steps
 from dpq.protocol.values import read_texts
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ def drain_look(part: QueueOperations[Any], *supposed: str) -> Steps[DrainLook]:
             as if they were set.
     """
     args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
-    look = yield from part.report("drain", args, read_drain)
-    part.belong(look.family)
-    if kin := part.report_of_kin("drain", args, read_drain):
-        look = look._replace(others=(yield from all_of(kin)))
-    return look
+    return part.report("drain", args, read_drain)
 
 
 def limit_on_paper(
@@ -50,9 +46,7 @@ def limit_on_paper(
 def read_drain(reply: Sequence[Any]) -> DrainLook:
     """Read the reply of drain."""
     settings, flat = reply
-    now, paused, backlog, came, ended, delayed, first, running, stored, family, _ = read_texts(
-        settings
-    )
+    now, paused, backlog, came, ended, delayed, first, running, stored, _ = read_texts(settings)
     texts = read_texts(flat)
     rows = zip(texts[::4], texts[1::4], texts[2::4], texts[3::4], strict=True)
     return DrainLook(
@@ -66,7 +60,6 @@ def read_drain(reply: Sequence[Any]) -> DrainLook:
         next_due=float(first or math.inf),
         invisible=int(running),
         exists=stored != "0",
-        family=family,
     )
 
 

@@ -202,7 +202,7 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
         return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"
 
     if found.state is None:
-        return "it stands nowhere, and nothing would run it: `dpq doctor --repair` mends that"
+        return "it stands nowhere, and nothing would run it: see `dpq doctor`"
     if found.state is TaskState.DEAD:
         return "it is in the dead letters, until it is replayed"
     if found.state is TaskState.INVISIBLE:
@@ -216,7 +216,7 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
         many = "the end of task" if len(found.after) == 1 else f"{len(found.after)} tasks to end:"
         return f"it waits for {many} {names}"
     if found.state is TaskState.DELAYED and found.until_ms >= UNTIL_OPENED_MS:
-        return "it waits for a batch that is not stored: `dpq doctor --repair` lets it run"
+        return "it waits for a batch that is not stored: see `dpq doctor`"
     if found.state is TaskState.DELAYED:
         return f"it is delayed: due in {within(found.until_ms)}"
     before = []
@@ -267,7 +267,7 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
 _CLOSED = {
     "rate limited": "rate limited by its host",
     "closed by hand": "by hand",
-    "unreadable": "its stored limit cannot be read: set it again, or repair the queue",
+    "unreadable": "its stored limit cannot be read: set it again, or clear it",
     "probe": "the first task after a rate limit is still running",
     "concurrency": "as many tasks run as may",
     "observed": "its host has said that no more is left",

@@ -58,18 +58,14 @@ class LimitOperations(CommandMaker):
     ) -> Steps[None]:
         more = more if expected is None else [*more, expected]
         costs: list[str] = []
-        makers: list[CommandMaker] = [self, *self._kin()]
-        for maker in makers:  # other queues of the family count their running tasks
-            walk, cursor = "set" if maker is self else "leases", "0"
-            while walk != "done":
-                args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
-                command = maker._command("set_limit", args, read_texts)
-                walk, cursor, *texts = yield command
-                costs = texts if maker is self else costs
-                if walk == "changed":
-                    from dpq.model.limit_words import rules_words
+        walk, cursor = "set", "0"
+        while walk != "done":
+            args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
+            walk, cursor, *costs = yield self._command("set_limit", args, read_texts)
+            if walk == "changed":
+                from dpq.model.limit_words import rules_words
 
-                    raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
+                raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
         warn_of_costs(self.queue_name, costs)
 
     def delay_group(
@@ -116,7 +112,7 @@ class LimitOperations(CommandMaker):
 
     def limits(self) -> Steps[list[LimitState]]:
         """Read the limits of the queue, of every group and of single groups."""
-        fields = yield from self._limited()
+        fields = yield from self._names("limits")
         states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
 
@@ -135,16 +131,10 @@ class LimitOperations(CommandMaker):
 
     def groups(self) -> Steps[list[LimitState]]:
         """Read the state of each group that is closed, or has a limit of its own, by name."""
-        named = _groups((yield from self._limited()))
+        named = _groups((yield from self._names("limits")))
         closed = filter(_is_group, (yield from self._names("closed")))
         states: list[LimitState] = yield from self._states(sorted(named.union(closed)))
         return states
-
-    def _limited(self) -> Steps[set[str]]:
-        """Read the fields of limits, also of lost limits, which are restored before a task runs."""
-        fields: set[str] = yield from self._names("limits")
-        fields |= yield from self._names("copies")
-        return fields
 
     def _names(self, part: str) -> Steps[set[str]]:
         names: set[str] = set()
@@ -168,16 +158,13 @@ class LimitOperations(CommandMaker):
 
     def _running(self, enough: int = sys.maxsize) -> Steps[tuple[Counter[str], bool]]:
         """Count leases by group and member; return False as well if there were `enough` of them."""
-        groups: dict[tuple[str, str], str] = {}  # by lease: two pages may name the same one
-        makers: list[CommandMaker] = [self, *self._kin()]
-        for maker in makers:
-            cursor = ""
-            while cursor != "0":
-                if len(groups) >= enough:
-                    return Counter(groups.values()), False
-                cursor, *page = yield maker._command("in_flight", [cursor or "0"], read_texts)
-                leases = zip(page[::2], page[1::2], strict=True)
-                groups |= {(maker.queue_name, id_): group for id_, group in leases}
+        groups: dict[str, str] = {}  # by lease: two pages may name the same one
+        cursor = ""
+        while cursor != "0":
+            if len(groups) >= enough:
+                return Counter(groups.values()), False
+            cursor, *page = yield self._command("in_flight", [cursor or "0"], read_texts)
+            groups.update(zip(page[::2], page[1::2], strict=True))
         return Counter(groups.values()), True
 
     def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:

@@ -11,10 +11,8 @@ from dpq.protocol.command import Steps, same
 from dpq.protocol.refusals import Code
 
 
-def read_permit(reply: list[Any]) -> PermitAnswer | None:
-    """Read the reply of acquire; None if settings are lost."""
-    if reply[0] == Code.SETTINGS_LOST:
-        return None
+def read_permit(reply: list[Any]) -> PermitAnswer:
+    """Read the reply of acquire."""
     if reply[0] == Code.NOT_FOUND:
         members = reply[1].decode().split("\t")[1:]
         return PermitAnswer(Code.NOT_FOUND, 0.0, members=tuple(members))
@@ -27,19 +25,15 @@ class PermitOperations(OperationsBase[P]):
 
     def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
         """Take units of a limit, or learn when they will be free; `now` is the caller's clock."""
-        request, left, restored = caller.request, caller.remaining(now), False
-        while True:
-            args = [
-                *(self._now(), caller.scope, request.cost, request.priority),
-                "" if left is None else milliseconds("timeout", left),
-                milliseconds("lease", request.lease),
-                *(caller.id, caller.moment, caller.place, caller.held, 1, caller.channel),
-                request.member,
-            ]
-            answer: PermitAnswer | None = yield self._command("acquire", args, read_permit)
-            if answer is not None:
-                return answer
-            restored = yield from self._restore(restored)
+        request, left = caller.request, caller.remaining(now)
+        args = [
+            *(self._now(), caller.scope, request.cost, request.priority),
+            "" if left is None else milliseconds("timeout", left),
+            milliseconds("lease", request.lease),
+            *(caller.id, caller.moment, caller.place, caller.held, caller.channel),
+            request.member,
+        ]
+        return self._ask("acquire", args, read_permit)
 
     def extend_permit(self, held: HeldPermit, seconds: float) -> Steps[bool]:
         """Keep the lease of a permit alive; False if it is lost."""

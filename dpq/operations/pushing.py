@@ -1,11 +1,9 @@
 """A push, checked once and written as the script push takes it. No I/O.
 
-`QueueOperations` checks each `Push` here, before anything is sent. `Partition` sends the result:
+`QueueOperations` checks each `Push` here, before anything is sent, and sends the result:
 
     Push("a", 5)           -> ("-5", b' 5\t\n"a"')                   a plain task: its score
     Push("a", 5, key="k")  -> ({"priority": "5", "key": "k"}, b'"a"')  any other: its options
-
-It must not know in which partition a task comes to stand.
 """
 
 import math

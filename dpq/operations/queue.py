@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from operator import itemgetter, not_
 from typing import Any, TypeVar, cast
 
 from pydantic_core import to_json
@@ -47,6 +48,7 @@ from dpq.model.validation import (
 from dpq.model.verdict import Verdict, VerdictState, verdict_of
 from dpq.model.verdict_facts import UNATTENDED
 from dpq.operations.base import BATCH_BYTES, in_batches
+from dpq.operations.checking import CheckOperations
 from dpq.operations.description import Description
 from dpq.operations.drain import drain_look, limit_on_paper
 from dpq.operations.history import HistoryOperations
@@ -54,7 +56,6 @@ from dpq.operations.limit_replies import changes_at, explain
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
 from dpq.operations.pushing import Checked, Options, PushChecker, needs_clock, with_ids, with_times
-from dpq.operations.repair import RepairOperations
 from dpq.operations.results import ResultOperations
 from dpq.operations.room import RoomOperations, bounds_of, named_bounds
 from dpq.operations.shortcut import Shortcut
@@ -84,6 +85,9 @@ UPKEEP_BATCH = 100
 """Tasks moved by one step of upkeep: 0.5 to 1 ms of server time. It is under 5 ms even if other
 processes use the server's core. Source: benchmarks/README.md, "A million tasks"."""
 
+_FIRST = itemgetter(0)
+"""The reader of push_plain: 0 if the tasks are stored, else the caller must use push."""
+
 MOST_COSTS = 10_000
 """Pairs of a group and a unit whose largest cost is remembered."""
 
@@ -110,7 +114,7 @@ class QueueOperations(
     PermitOperations[P],
     WorkerOperations,
     StoredOperations[P],
-    RepairOperations[P],
+    CheckOperations[P],
     RoomOperations[P],
     ResultOperations,
     HistoryOperations,
@@ -136,7 +140,6 @@ class QueueOperations(
         self._visibility_ms = description.visibility_ms
         self._read_batch = partial(replies.read_batch, description.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
-        self._short_push.expect(True)
         self._costs: dict[tuple[str, str], int] = {}  # the largest cost so far, by group and unit
 
     # Settings of the queue
@@ -148,10 +151,9 @@ class QueueOperations(
     def agree(self, settings: dict[str, str]) -> None:
         """Take over the stored settings."""
         self.settings = settings if "format" in settings else None
-        self.belong(settings.get("family", ""))
 
     def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
-        """Read the settings of the queue, write the named ones, and register a queue that exists."""
+        """Read the settings, write the named ones, and register a queue that exists."""
         settings = yield from self.configure(create=create)
         if "format" in settings:
             yield from self.enter()
@@ -170,11 +172,6 @@ class QueueOperations(
         """Read the bounds."""
         return bounds_of((yield from self.stored_settings()))
 
-    def family(self) -> Steps[list[str]]:
-        """Name all queues that follow the same limits, the head of the family first; [] if none."""
-        yield from self.learn_kin()
-        return self.known_family()
-
     def drop(self) -> Steps[None]:
         """Remove the whole queue, and its name in the registry."""
         yield from super().drop()
@@ -186,7 +183,17 @@ class QueueOperations(
 
     def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task; `trace` is the traceparent that it carries, or ""."""
-        return self._push_one(self._pushes.check(push, trace))
+        checked, short = self._pushes.check(push, trace), self._short_push
+        if not short.left and type(checked[0]) is str and checked[1].find(b"\t\n", 0, 40) > 0:
+            (id_,) = new_ids(1)
+            args: list[Any] = [self._clock() if self._clock else "", id_, *checked]
+            if (yield self._command("push_plain", args, _FIRST)) == 0:
+                if short.pause:
+                    short.expect(True)
+                return id_
+            short.refuse()
+            short.expect(True)  # try the short way again after a while
+        return (yield from self._push((checked,)))[0]
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks."""
@@ -203,10 +210,6 @@ class QueueOperations(
         if batch:
             ids += yield from self._push(batch, ids)
         return ids
-
-    def _push_one(self, checked: Checked) -> Steps[str]:
-        ids: list[str] = yield from self._push((checked,))
-        return ids[0]
 
     def _push(self, batch: Sequence[Checked], stored: Sequence[str] = ()) -> Steps[list[str]]:
         """Add a batch; `stored` are the ids of the batches of this call before it."""
@@ -231,10 +234,9 @@ class QueueOperations(
             else:
                 args += (id_, spec, body)
         if asks:
-            args.append("1?")
+            args.append("?")
         elif _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
-            code = yield self._command("push_plain", args, replies.first_of)
-            if code == 0:
+            if (yield self._command("push_plain", args, _FIRST)) == 0:
                 self._short_push.expect(True)
                 return ids
             self._short_push.refuse()
@@ -265,7 +267,7 @@ class QueueOperations(
         """Seal a batch; `on_finish` is the push of the task that waits for its end."""
         if on_finish is None:
             return (yield from self.seal(name))
-        yield from self._push_one(self._pushes.check_callback(name, on_finish, trace))
+        yield from self._push((self._pushes.check_callback(name, on_finish, trace),))
         return (yield from self.batch(name))
 
     # Taking
@@ -299,9 +301,8 @@ class QueueOperations(
         buried: list[tuple[str, str]] = []
         failed: Exception | None = None
         size = 0
-        restored = helped = False
         # A waiter that has watched means a nearly empty queue.
-        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted and not self._family
+        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted
         short = known and self._short_pop.is_open()
         while True:
             count = min(most - len(tasks), POP_BATCH)
@@ -309,7 +310,7 @@ class QueueOperations(
             room = max(most_bytes - size, 0)  # with no room, pop still gives the first task
             args: list[Any] = [self._now(), count, ms, room]
             if not short:
-                args += (UPKEEP_BATCH, who, 1, *wanted)
+                args += (UPKEEP_BATCH, who, *wanted)
             elif room == BATCH_BYTES:
                 args.pop()  # `room` has its usual value
             try:
@@ -342,26 +343,12 @@ class QueueOperations(
             if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
                 short = False  # pop may find more tasks, which pop_plain refuses
                 continue
-            if batch.joined:  # another queue has joined the family, or left it
-                yield from self.learn_kin(join=True)
-                continue
-            if batch.overdue and not tasks and not helped:
-                helped = True
-                for conf in batch.overdue:
-                    yield from self._promote_kin(conf)
-                continue
-            if batch.lost and not tasks:
-                restored = yield from self._restore(restored)
-            if batch.again or ((batch.lost or batch.unreadable) and not tasks):
+            if batch.again or (batch.unreadable and not tasks):
                 continue
             if len(batch.tasks) < count or len(tasks) == most or size >= most_bytes:
                 return batch._replace(
                     tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried
                 )
-
-    def _promote_kin(self, conf: bytes) -> Steps[None]:
-        """Do upkeep that is due in another queue of the family, whose consumers may be gone."""
-        yield self._kin_of(conf.decode())._command("promote", [self._now(), UPKEEP_BATCH, 0], same)
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
         """Check the arguments of a pop; return the ms of its leases."""
@@ -379,18 +366,20 @@ class QueueOperations(
         call names the next time after that.
         """
         later, told = None, write_spent(cost)
-        if not told and not result and self._short_ack.is_open():
-            args = [self._now(), leased(task).id, task.token]
-            if (yield self._command("ack_plain", args, replies.is_done)):
+        short = self._short_ack
+        goes = short.expected and not told and not result and _is_plain(leased(task))
+        if goes and (not short.left or short.is_open()):
+            args = [self._now(), task.id, task.token]
+            if (yield self._command("ack_plain", args, not_)):
                 return True
-            self._short_ack.refuse()
+            short.refuse()
         while True:
             args = [self._now(), leased(task).id, _claim(task, later, told)]
             if result:
                 args.append(f"{result}\n")
             done = yield self._command("ack", args, partial(replies.read_ack, task.id))
             if not isinstance(done, Later):
-                self._short_ack.expect(bool(done) and _is_plain(task))
+                short.expect(bool(done) and _is_plain(task))
                 return bool(done)
             later = done
 
@@ -408,12 +397,17 @@ class QueueOperations(
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
-        if len(given) == 1:
-            cost = None if costs is None else next(iter(costs))
-            line = "" if results is None else next(iter(results))
-            return [(yield from self.ack(given[0], cost, line))]
-        told = [""] * len(given) if costs is None else list(map(write_spent, costs))
+        spent = [None] * len(given) if costs is None else list(costs)
         lines = [""] * len(given) if results is None else list(results)
+        for name, entries in (("costs", spent), ("results", lines)):
+            if len(entries) != len(given):
+                raise ConfigurationError(
+                    f"{name} has {len(entries)} entries for {len(given)} tasks: give one for each, "
+                    "or None"
+                )
+        if len(given) == 1:
+            return [(yield from self.ack(given[0], spent[0], lines[0]))]
+        told = list(map(write_spent, spent))
         for some in _ack_batches(list(zip(given, told, lines, strict=True))):
             batch = [task for task, _, _ in some]
             codes: list[Any] = [None] * len(batch)
@@ -638,8 +632,7 @@ class QueueOperations(
 
     def promote(self) -> Steps[Promoted]:
         """Do one bounded step of upkeep."""
-        args = [self._now(), UPKEEP_BATCH, 1]
-        return self._ask("promote", args, replies.read_promoted)
+        return self._ask("promote", [self._now(), UPKEEP_BATCH], replies.read_promoted)
 
     def next_event(self) -> Steps[int | None]:
         """Return the ms until the next event."""
@@ -762,13 +755,13 @@ def _ack_batches(
 
 
 def _goes_short(push: Checked) -> bool:
-    """Return True if a push is plain, and has no group."""
-    return isinstance(push[0], str) and push[1].find(b"\t\n", 0, 40) > 0
+    """Return True if a push is plain."""
+    return isinstance(push[0], str)
 
 
 def _is_plain(task: Task[Any]) -> bool:
     """Return True if the short ways probably serve tasks like this one."""
-    return task.deliveries == 1 and task.group is None and task.key is None
+    return task.deliveries == 1 and task.key is None and task.cron is None and task.every is None
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:

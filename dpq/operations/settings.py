@@ -9,7 +9,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.queue_settings import spent_unit
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import MIN_FORMAT, STORAGE_FORMAT
-from dpq.protocol.refusals import no_member, other_format, other_partitions, read_settings
+from dpq.protocol.refusals import other_format, read_settings
 
 
 def aging_rate(settings: dict[str, str]) -> float:
@@ -37,10 +37,6 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     stored_format = settings.get("format", STORAGE_FORMAT)
     if stored_format not in (STORAGE_FORMAT, MIN_FORMAT):
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
-    if "family_refused" in settings:
-        raise no_member(queue_name, settings["family_refused"])
-    if settings.get("partition_count", "1") != "1":
-        raise other_partitions(queue_name, settings["partition_count"])
     ages = aging_rate({**named, **settings}) > 0
     for name, value in named.items():
         if settings.get(name, value) != value:

@@ -2,7 +2,7 @@
 
 If there is something to decide, such a script changes nothing, and answers "ask the whole script".
 That costs one more round trip. So a call goes the short way only if it could have answered the call
-before. After a refusal, the next calls do not try it.
+before, or is the first. After a refusal, the next calls do not try it.
 """
 
 LONGEST_PAUSE = 63
@@ -13,31 +13,37 @@ FORGIVEN_AFTER = 64
 
 
 class Shortcut:
-    """The decision whether the next call tries the short way; threads may share it."""
+    """The decision whether the next call tries the short way; threads may share it.
+
+    Attributes:
+        expected: A call has gone, or could have gone, the short way.
+        pause: The calls that did not try it after the last refusal; 0 if that is forgiven.
+        left: The calls that do not try it from now on.
+    """
 
     def __init__(self) -> None:
-        self._expected = False
-        self._pause = 0
-        self._left = 0
+        self.expected = True
+        self.pause = 0
+        self.left = 0
         self._in_a_row = 0
 
     def is_open(self) -> bool:
         """Return True if the next call is to try the short way."""
-        if self._left:
-            self._left -= 1
+        if self.left:
+            self.left -= 1
             return False
-        return self._expected
+        return self.expected
 
     def expect(self, plain: bool) -> None:
         """Note whether a call has gone, or could have gone, the short way."""
-        self._expected = plain
-        if self._pause and plain:
+        self.expected = plain
+        if self.pause and plain:
             self._in_a_row += 1
             if self._in_a_row > FORGIVEN_AFTER:
-                self._pause = 0
+                self.pause = 0
 
     def refuse(self) -> None:
         """Note that the short way was tried in vain."""
-        self._expected = False
+        self.expected = False
         self._in_a_row = 0
-        self._pause = self._left = min(2 * self._pause + 1, LONGEST_PAUSE)
+        self.pause = self.left = min(2 * self.pause + 1, LONGEST_PAUSE)

@@ -98,12 +98,6 @@ class StoredOperations(OperationsBase[P]):
         """Run a script that reports on the queue at one moment."""
         return self._ask(name, [self._now(), *args], read)
 
-    def report_of_kin(
-        self, name: str, args: Sequence[int | str], read: Callable[[Any], T]
-    ) -> list[Steps[T]]:
-        """Run such a script on each other queue of the family."""
-        return [kin._ask(name, [self._now(), *args], read) for kin in self._kin()]
-
     def server_time(self) -> Steps[int]:
         """Read the server's clock, ms."""
         ask = self._command("push", [self._now()], replies.read_time)

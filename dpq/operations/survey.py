@@ -35,9 +35,9 @@ class Explained(NamedTuple):
 def read_survey(reply: list[Any]) -> Survey:
     """Read the reply of the script survey ."""
     values, held, states, holders, events = map(read_texts, reply)
-    now, paused, closed, opens, limits, heads, due, order, fairness, _, version = values[:11]
-    stored, lost, overdue, leases, lapsed, asked, oldest, token, reason, fault = values[11:21]
-    most, most_waiting, live = values[21:]
+    now, paused, closed, opens, limits, heads, due, order, fairness, version = values[:10]
+    stored, overdue, leases, lapsed, asked, oldest, token, reason, fault = values[10:19]
+    most, most_waiting, live = values[19:]
     news = {
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
         for kind, group, at, detail in zip(*(events[i::4] for i in range(4)), strict=True)
@@ -55,7 +55,6 @@ def read_survey(reply: list[Any]) -> Survey:
         fairness,
         version,
         int(stored),
-        tuple(lost.split()),
         int(overdue),
         int(leases),
         int(lapsed),

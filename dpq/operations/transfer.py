@@ -25,6 +25,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 from dpq.model.errors import ConfigurationError, ExportFileError, ImportConflictError
@@ -332,7 +333,7 @@ class Import:
             raise ExportFileError(
                 head.number,
                 f"dpq_export is {version!r:.200}: the first line of an export has dpq_export "
-                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq export`",
+                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq admin export`",
             )
         try:
             self._named = _checked_settings(self.header.get("settings"))
@@ -375,22 +376,15 @@ class Import:
         return entry_of(read, options, line.fields), read
 
     def _require_no_circle(self) -> None:
-        """Find tasks that wait for each other: none of them would ever run."""
-        sound: set[str] = set()
-        for first in self._after:
-            way = [first]
-            while way:
-                ahead = self._after.get(way[-1], (0, []))[1]
-                further = next((id_ for id_ in ahead if id_ not in sound), None)
-                if further is None:
-                    sound.add(way.pop())
-                elif further in way:
-                    raise ExportFileError(
-                        self._after[further][0],
-                        f"after of task {further}: it waits for a task that waits for it in turn",
-                    )
-                else:
-                    way.append(further)
+        """Raise an error if tasks wait for each other: none of them would ever run."""
+        try:
+            TopologicalSorter({id_: ids for id_, (_, ids) in self._after.items()}).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            raise ExportFileError(
+                self._after[circle[0]][0],
+                f"after of task {circle[0]}: it waits for a task that waits for it in turn",
+            ) from None
 
     # Settings
 
@@ -507,7 +501,7 @@ class Import:
 
     def _other(self, line: Line) -> list[Any]:
         """Write a line as arguments of the script `import`; [] if it is left out."""
-        name, text = line.fields[line.kind], line.fields.get("text")
+        name, text = line.fields[line.kind], line.fields.get("text", "")
         if line.kind == "seen":
             name, _, text = seen_entry(line.fields)
         elif line.kind == "batch":  # it counts the tasks of the export, which may be no snapshot
@@ -525,7 +519,7 @@ class Import:
     def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
         queue = self._operations
         args: list[Any] = [queue.now(), self.header["export"], last, highest]
-        args += ["1" if self._keep else "", told, 1, *items]
+        args += ["1" if self._keep else "", told, *items]
         return queue.raw("import", args, same)
 
     def finish(self) -> Steps[None]:
@@ -583,7 +577,7 @@ def _require_text(kind: str, fields: Mapping[str, Any]) -> None:
     Raises:
         ValueError: It has no name, or no text of its kind.
     """
-    name, text = fields[kind], fields.get("text")
+    name, text = fields[kind], fields.get("text", 0)
     known = isinstance(name, str) and isinstance(text, str)
     if not known or (kind == "batch" and not read_batch_state(label("batch", name), text)):
         raise ValueError(f"{kind} is {name!r:.200}, and its text {text!r:.200}: this is none")
@@ -595,7 +589,7 @@ def _rules_of(line: Line) -> LimitRules:
     Raises:
         ExportFileError: It is none, or out of the bounds of `set_limit`.
     """
-    scope, rules = line.fields["limit"], line.fields.get("rules")
+    scope, rules = line.fields["limit"], line.fields.get("rules", "")
     known = isinstance(scope, str) and isinstance(rules, str) and rules
     if not known or not re.match(r"queue\Z|groups\Z|group:.", scope):
         raise ExportFileError(

@@ -1,14 +1,24 @@
-"""The setting `durability`: its values, its time, what it needs, and its error. No I/O.
+"""The setting `durability`: what it needs, how a change is confirmed, and its error. No I/O.
 
-The queue objects check the setting, and sessions check their server, with this module;
-`confirmation` says how a change is confirmed.
+A server answers before its replicas, and often before its disk, have a change. WAIT asks the
+replicas, and WAITAOF the disk, for all that one connection has written so far. So connections send
+them behind the scripts, over the same connection and in one round trip:
+
+    confirming(commands, durability, timeout)    HINCRBY, WAIT 1 2100
+    judged(commands, durability, replies)        those of the scripts, some `Unconfirmed`
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpq.model.errors import ConfigurationError, NotConfirmedError
+from dpq.protocol.keys import beside
+
+if TYPE_CHECKING:
+    from dpq.protocol.command import Command, PlainCommand
 
 Durability = Literal["async", "replica", "fsync"]
 """The places that have a change before its call returns: the server; a replica too; a disk too."""
@@ -20,6 +30,19 @@ SHARE_OF_TIMEOUT = 0.7
 """Share of the client's own timeout that a call waits at most: the timeout ends the connection."""
 
 WAITAOF_SINCE = (7, 2)
+
+CONFIRMED_SCRIPTS = frozenset(
+    {
+        *("push", "push_plain", "seal_batch", "update", "cancel", "purge", "drop", "replay"),
+        "forget",
+        *("ack", "ack_plain", "fail", "release", "set_visibility", "rate_limited", "bury"),
+        *("pause", "delay_group", "met_limit", "set_limit", "configure", "import"),
+    }
+)
+"""The scripts whose changes are confirmed. Not pop and extend: a lost lease costs another delivery,
+which may come anyway. Not upkeep either: it is done again."""
+
+BY_CLIENT = "its connection was cut or it was sent elsewhere, and the client has sent it again"
 
 
 class Unconfirmed(NamedTuple):
@@ -42,16 +65,6 @@ class Unconfirmed(NamedTuple):
         """Make the error that the caller gets instead of the result."""
         return NotConfirmedError(action, result, self.durability, self.confirmed, self.reason)
 
-    def mark(self, reply: Any) -> "Unconfirmed":
-        """Mark a reply as not confirmed, unless it is marked."""
-        return reply if isinstance(reply, Unconfirmed) else self._replace(reply=reply)
-
-
-def error_in(reply: Any) -> Exception | None:
-    """Return the error in a reply, also in an `Unconfirmed` reply; None if there is none."""
-    error = reply.reply if isinstance(reply, Unconfirmed) else reply
-    return error if isinstance(error, Exception) else None
-
 
 def named_durability(value: Any) -> Durability:
     """Check the setting `durability`."""
@@ -63,10 +76,51 @@ def named_durability(value: Any) -> Durability:
     return durability
 
 
-def wait_milliseconds(timeout: float | None) -> int:
-    """Return the milliseconds that WAIT may take, for a client with this timeout in seconds."""
+def needs_confirmation(command: Command[Any]) -> bool:
+    """Return True if a command changes something that is to be confirmed."""
+    return command.needs_confirmation and command.script.name in CONFIRMED_SCRIPTS
+
+
+def confirming(
+    commands: Sequence[Command[Any]], durability: Durability, timeout: float | None
+) -> list[PlainCommand]:
+    """Make the commands that confirm others: a write without effect, and WAIT; [] for none.
+
+    A newer server waits only for what this connection has written. If a repeated call finds its
+    work done, it writes nothing. So a write without effect is added, unless all is dropped.
+    """
+    changing = [command for command in commands if needs_confirmation(command)]
+    if not changing:
+        return []
     seconds = min(CONFIRM_SECONDS, SHARE_OF_TIMEOUT * (timeout or CONFIRM_SECONDS * 2))
-    return max(1, round(seconds * 1000))
+    ms = max(1, round(seconds * 1000))
+    stored = [command.keys[0] for command in changing if command.script.name != "drop"]
+    writes: list[PlainCommand] = [
+        ("HINCRBY", beside(key, "stats"), "pushed", 0) for key in stored[:1]
+    ]
+    return [*writes, ("WAIT", 1, ms) if durability == "replica" else ("WAITAOF", 1, 0, ms)]
+
+
+def judged(
+    commands: Sequence[Command[Any]], durability: Durability, replies: list[Any]
+) -> list[Any]:
+    """Return the replies of scripts; as `Unconfirmed` if the answers behind them say so."""
+    replies, answers = replies[: len(commands)], replies[len(commands) :]
+    refusals = [answer for answer in answers if isinstance(answer, Exception)]
+    if not refusals and int(answers[-1] if durability == "replica" else answers[-1][0]):
+        return replies
+    reason = str(refusals[0]) if refusals else ""
+    return [
+        unconfirmed(command, durability, reply, reason)
+        for command, reply in zip(commands, replies, strict=True)
+    ]
+
+
+def unconfirmed(command: Command[Any], durability: Durability, reply: Any, reason: str) -> Any:
+    """Mark the reply of a command as not confirmed, if it is one that needs a confirmation."""
+    if isinstance(reply, Exception) or not needs_confirmation(command):
+        return reply
+    return Unconfirmed(reply, durability, reason=reason)
 
 
 def require_direct(durability: Durability, direct: bool, client: Any) -> None:

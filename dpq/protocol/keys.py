@@ -1,7 +1,5 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
-from dpq.model.family import head_of
-
 STORAGE_FORMAT = "03"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
 A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
@@ -33,7 +31,7 @@ PARTS = (
     "dead",  # ZSET: id -> the time of death, ms
     "keys",  # HASH: unique key -> id
     "conf",  # HASH: settings
-    "stats",  # HASH: running totals, and copies of what people set
+    "stats",  # HASH: running totals
     "wake",  # ZSET: the marker that waiting consumers block on
     "tick",  # ZSET: the marker that daemons block on
     "limits",  # HASH: what is limited -> how
@@ -57,51 +55,20 @@ PARTS = (
 _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
 
 
-OF_FAMILY = frozenset({"limits", "gates", "tracked"})
-"""The parts that a queue of a family has in common with the head of the family."""
-
-MEMBER_PARTS = ("conf", "closed", "wake", "tick")
-"""The keys of each queue of a family that scripts get behind their own keys; lua/lib/family.lua
-reads them."""
-
-
-LEASE_PARTS = ("meta", "invisible", "delayed")
-"""The keys of each queue of a family that `check_limits` gets behind these, to know whose lease an
-entry of `tracked` is."""
-
-
-def family_keys(name: str, confs: str) -> tuple[str, ...]:
-    """Name the keys that scripts of a queue in a family get behind their own, if any.
-
-    `confs` has the keys `conf` of all queues of the family, as the head's `conf.family`.
-    """
-    if not confs and not name.startswith("{"):
-        return ()
-    head = head_of(name)
-    members = (
-        beside(conf, part) for conf in filter(None, confs.split("\n")) for part in MEMBER_PARTS
-    )
-    return (key_of(head, "conf"), key_of(head, "stats"), *members)
-
-
 def key_of(tag: str, part: str) -> str:
     """Name the key that a script's header calls `part`.
 
     The braces keep all keys of one queue in one cluster slot. They keep the two keys that all
-    queues share in another slot. The tag between the braces is the queue's name, or the tag of one
-    of its partitions.
+    queues share in another slot. The tag between the braces is the queue's name.
     """
     if part in _SHARED:
         return _SHARED[part]
-    if tag.startswith("{"):  # a queue of a family
-        return key_of(head_of(tag), part) if part in OF_FAMILY else f"dpq:{tag}:{part}"
     return f"dpq:{{{tag}}}:{part}"
 
 
 def queue_of(key: str) -> str:
-    """Return the name of the queue that a key belongs to, whatever its partition."""
-    head, _, member = key.removeprefix("dpq:{").rpartition(":")[0].partition("}")
-    return f"{{{head}}}{member}" if member else head.partition("{")[0]
+    """Return the name of the queue that a key belongs to."""
+    return key.removeprefix("dpq:{").rpartition(":")[0].removesuffix("}")
 
 
 def beside(key: str, part: str) -> str:

@@ -1,4 +1,4 @@
-"""Refusals of scripts: their codes, and the errors for a client that knows other settings.
+"""Refusals of scripts: their codes, and the error for a client that knows another format.
 
 `command` calls it for each reply. `protocol/lua/lib/refusal.lua` is the other side.
 """
@@ -8,7 +8,6 @@ from enum import IntEnum
 from typing import Any
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.family import head_of
 from dpq.protocol.keys import queue_of
 from dpq.protocol.values import read_texts
 
@@ -22,36 +21,18 @@ class Code(IntEnum):
     OTHER_GROUP = -4
     AGAIN = -5
     RUNNING = -6
-    OTHER_PARTITIONS = -7
     OTHER_FORMAT = -8
-    SETTINGS_LOST = -9
     BATCH_FINISHED = -10
     AFTER_RECURRING = -11
     AFTER_LATER = -12
     CANCELLED = -13
     QUEUE_FULL = -15
-    OTHER_FAMILY = -20
-    HEAD = -21
 
 
-_OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
-
-
-def require_same(reply: Any) -> None:
-    """Raise if a script refuses this client, since it knows other settings of the queue.
-
-    Every reply is checked before its reader is called, so no reader can forget the check.
-
-    Raises:
-        ConfigurationError: The queue has another storage format or number of partitions.
-    """
-    if not isinstance(reply, list) or not reply or reply[0] not in _OTHER:
-        return
-    code, stored, known, key = reply
-    name, text = queue_of(key.decode()), stored.decode("utf-8", "replace")
-    if code == Code.OTHER_FORMAT:
-        raise other_format(name, known.decode(), text)
-    raise other_partitions(name, text)
+def other_queue(reply: Any) -> ConfigurationError:
+    """Make the error for a refusal of this client: the queue has another storage format."""
+    _, stored, known, key = reply
+    return other_format(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
 
 
 def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
@@ -61,39 +42,6 @@ def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError
         "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
         '"Upgrades"'
     )
-
-
-def other_partitions(queue_name: str, stored: str) -> ConfigurationError:
-    """Make the error for a queue that an earlier DPQ has stored in several partitions."""
-    return ConfigurationError(
-        f"queue {queue_name!r} is stored in {stored} partitions, which this DPQ does not know: "
-        "export it with the DPQ that wrote it, drop() it, and import it (docs/operations.md)"
-    )
-
-
-def no_member(queue_name: str, reason: str) -> ConfigurationError:
-    """Make the error for a queue that cannot join its family; the reason is from configure."""
-    head = head_of(queue_name)
-    queues = _queues(reason)
-    return ConfigurationError(
-        f"queue {queue_name!r} cannot join the family of queue {head!r}, which has "
-        f"{len(queues)} queues, the most there can be: {', '.join(queues)}. drop() the queue that "
-        "is needed least, or push into one of them, with a group for each purpose"
-    )
-
-
-def still_head(queue_name: str, confs: str) -> ConfigurationError:
-    """Make the error for the drop of a head while its family has other queues."""
-    others = ", ".join(_queues(confs)[1:])
-    return ConfigurationError(
-        f"queue {queue_name!r} is the head of a family and has the limits of {others}: drop() "
-        "these first, or remove only its own tasks with purge()"
-    )
-
-
-def _queues(confs: str) -> list[str]:
-    """Name the queues of a family, as errors write them; `confs` is as `conf.family`."""
-    return [repr(queue_of(conf)) for conf in confs.split("\n")]
 
 
 def read_settings(reply: list[bytes]) -> dict[str, str]:

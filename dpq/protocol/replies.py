@@ -62,10 +62,6 @@ class Batch(NamedTuple, Generic[P]):
         now_ms: The server's clock, if no task was ready.
         buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
-        lost: Settings or limits are lost. The caller must restore them, and ask again.
-        joined: The queue's family has other queues than the client knows. It must read the
-            settings, and ask again.
-        overdue: The keys `conf` of other queues of the family whose upkeep is overdue.
         recheck_ms: The ms after which a waiter must look again at the latest; None if the queue
             does not exist. The time is shorter if an older DPQ may use the queue.
     """
@@ -78,9 +74,6 @@ class Batch(NamedTuple, Generic[P]):
     now_ms: float = 0
     refused: Sequence[tuple[Task[Any], Exception]] = ()
     failed: Exception | None = None
-    lost: bool = False
-    joined: bool = False
-    overdue: Sequence[bytes] = ()
     recheck_ms: float | None = None
     buried: Sequence[tuple[str, str]] = ()
 
@@ -132,20 +125,9 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
-    if reply[0] == Code.OTHER_FAMILY:
-        return Batch([], [], joined=True)
-    if reply[0] == Code.SETTINGS_LOST:
-        return Batch([], [], lost=True)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     recheck_ms = reply[3] if len(reply) > 3 else None
-    return Batch(
-        [],
-        [],
-        next_event_ms=wait_ms,
-        now_ms=reply[2] / 1000,
-        recheck_ms=recheck_ms,
-        overdue=reply[4:],
-    )
+    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000, recheck_ms=recheck_ms)
 
 
 def in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
@@ -216,16 +198,6 @@ def read_codes(ids: Sequence[str], reply: list[Any]) -> list[int | Later]:
     for index, code in zip(reply[::2], reply[1::2], strict=True):
         codes[index - 1] = code if isinstance(code, int) else read_later(code, ids[index - 1])
     return codes
-
-
-def first_of(reply: list[Any]) -> int:
-    """Read the reply of push_plain: 0 if the tasks are stored, else the caller must use push."""
-    return int(reply[0])
-
-
-def is_done(reply: list[Any]) -> bool:
-    """Read the reply of ack_plain: False if the caller must use ack."""
-    return not reply
 
 
 def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
@@ -342,7 +314,7 @@ class Glance(NamedTuple):
 
     Attributes:
         names: The number of names in the list of queues; -1 if they cannot be counted.
-        waits: For each partition the ms until its next event, -1 if nothing is to come, or UNKNOWN.
+        waits: For each queue the ms until its next event, -1 if nothing is to come, or UNKNOWN.
     """
 
     names: int

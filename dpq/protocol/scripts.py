@@ -1,30 +1,26 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
-An operation is a file of `lua/`. Files that many operations share are in folders of `lua/lib/`;
-files that a few share are in a folder of their name. A line `-- Needs: record, groups` is replaced
-by these files, each after the files that it needs itself. A file comes in once for each block.
-
-The header of an operation is its contract: `-- Keys: ready meta` names its keys for the script
-and for the commands. So a command can only send keys that are declared there.
+An operation is a file of `lua/`; what operations share stands in folders of `lua/lib/` or of their
+name. A line `-- Needs: record, groups` brings files in, each once. Those of the first line that is
+not indented are made at once; all others when a name that they give is read (`_made_later`).
 """
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from dpq.protocol.keys import LEASE_PARTS, MEMBER_PARTS
-
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
-_HEADER = re.compile(r"--(?! Needs: )")
-_OF_FAMILY = re.compile(r"\b(?:shared|copies|kin|theirs)\b")
-_COMMENT = re.compile("--.*")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 _GIVES = re.compile(r"^-- Gives: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
-_LOCAL = re.compile(r"^local (function )?([\w, ]+?)(?= *[=(\n])", re.MULTILINE)
+_LOCAL = re.compile(r"^local (?:(function) (\w+)|([\w, ]+?)(?= = (?!.*\bnil\b)))", re.MULTILINE)
+_STRING = r"'(?:[^'\\\n]|\\.)*'"
+_COMMENT = re.compile(rf"({_STRING})|--.*")
+_NAME = re.compile(rf"{_STRING}|[{{}}]|(?<![\w:])(?<!(?<!\.)\.)([A-Za-z_]\w*)(\s*=(?!=))?")
+_ARGUMENTS = re.compile(r"(?:local .*\b(?:KEYS|ARGV)\b.*\n)*")
 
 
 @dataclass(frozen=True, eq=False)  # each script has one object, compared by identity
@@ -35,16 +31,12 @@ class Script:
         name: The file's name without its ending.
         text: The source with all that it needs in its place.
         parts: The parts of a queue that it touches, in the order of KEYS.
-        in_family: True if queues of a family send more keys (`family_keys` of keys.py).
-        of_leases: True if they send the keys of each queue's leases as well (LEASE_PARTS there).
         sha: The hash by which EVALSHA finds it.
     """
 
     name: str
     text: str
     parts: tuple[str, ...]
-    in_family: bool = False
-    of_leases: bool = False
     sha: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,86 +47,129 @@ class Script:
 class Sources:
     """The texts of Lua files: of operations, and of what they share."""
 
-    def __init__(self, operations: dict[str, str], shared: dict[str, str]) -> None:
+    def __init__(self, operations: Mapping[str, str], shared: Mapping[str, str]) -> None:
         self.operations = operations
         self.shared = shared
         self._needs = {name: needs_of(text) for name, text in shared.items()}
-        self._enclosed = {name: enclosed(text) for name, text in shared.items()}
+        self._gives: dict[str, list[str]] = {}
+        self._code: dict[str, str] = {}
+        for name, text in shared.items():
+            self._code[name], self._gives[name] = _hoisted(text)
 
     def script(self, name: str) -> Script:
         """Put one operation together, with all that it needs.
 
         Raises:
-            ValueError: A needed file is missing, or needs itself.
+            ValueError: A needed file is missing.
         """
         source = self.operations[name]
         declared = _KEYS.search(source)
         if not declared:
             raise ValueError(f"{name} does not say which keys it touches")
-        parts = tuple(re.findall(r"\w+", declared[1]))
+        parts = tuple(_names(declared[1]))
         slots = ", ".join(f"KEYS[{i}]" for i in range(1, len(parts) + 1))
-        lines = source.splitlines(keepends=True)
-        top = next((i for i, line in enumerate(lines) if not _HEADER.match(line)), len(lines))
-        header, body = "".join(lines[:top]), "".join(self._resolved(name, "".join(lines[top:])))
-        used = set(_OF_FAMILY.findall(_COMMENT.sub("", body)))
-        of_leases = "theirs" in used
-        lines_of = family_lines(parts, of_leases=of_leases)
         keys = f"local {', '.join(parts)} = {slots}\n"
-        keys += "".join(line for name, line in lines_of.items() if name in used)
-        return Script(name, header + keys + body, parts, bool(used), of_leases)
+        return Script(name, keys + self._body(name, source), parts)
 
-    def _resolved(self, name: str, body: str) -> Iterator[str]:
-        """Put the files that each block needs into a text; blocks differ by their indentation."""
-        there: list[tuple[int, str]] = []  # the indentation and the name of each file
-        end = 0
-        for line in _NEEDS.finditer(body):
-            between, depth = body[end : line.start()], len(line[1])
-            end = line.end()
-            shallowest = min([depth, *(len(indent) for indent in _indents(between))])
-            there = [known for known in there if known[0] <= shallowest]
-            yield between
-            done = {known for _, known in there}
-            for need in self._in_order(_names(line[2]), (f"{name}.lua",), done):
-                there.append((depth, need))
-                yield self._enclosed[need]
-        yield body[end:]
+    def _body(self, name: str, source: str) -> str:
+        """Put what an operation needs behind the lines that name its arguments."""
+        files: dict[str, None] = {}
+        self._collect(needs_of(source), (f"{name}.lua",), files)
+        first = next((found for found in _NEEDS.finditer(source) if not found[1]), None)
+        at_once = _names(first[2]) if first else []
+        later = [file for file in files if file not in at_once]
+        slots: dict[str, str] = {}
+        firsts = []
+        for file in later:
+            firsts.append(len(slots) + 1)
+            slots |= {
+                given: f"lib[{len(slots) + i}]" for i, given in enumerate(self._gives[file], 1)
+            }
 
-    def _in_order(self, names: list[str], above: tuple[str, ...], done: set[str]) -> Iterator[str]:
-        """List files, each after the files that it needs; add them to `done`."""
+        def linked(code: str, needs: Iterable[str]) -> str:
+            given = {each for file in needs for each in self._gives[file]}
+            return _renamed(code, {each: slot for each, slot in slots.items() if each in given})
+
+        made = [
+            f"local {', '.join(self._gives[file])}\ndo\n"
+            f"{linked(self._code[file], self._needs[file])}end\n"
+            for file in files
+            if file in at_once
+        ]
+        if later:
+            texts = [linked(self._code[file], [file, *self._needs[file]]) for file in later]
+            made = ["local lib = {}\n", *made, _made_later(list(zip(firsts, texts, strict=True)))]
+        code = _stripped(source)
+        arguments = _ARGUMENTS.match(code)
+        start = arguments.end() if arguments else 0
+        return code[:start] + "".join(made) + linked(code[start:], needs_of(source))
+
+    def _collect(self, names: list[str], above: tuple[str, ...], files: dict[str, None]) -> None:
+        """Add files to `files`, each once, and behind most of the files that it needs."""
         for name in names:
             if name not in self.shared:
                 raise ValueError(f"{' -> '.join(above)} needs {name}, which is not there")
-            if name in above:
-                raise ValueError(f"a circle of needs: {' -> '.join((*above, name))}")
-            if name not in done:
-                yield from self._in_order(self._needs[name], (*above, name), done)
-                done.add(name)
-                yield name
+            if name not in files and name not in above:
+                self._collect(self._needs[name], (*above, name), files)
+                files[name] = None
 
 
-def family_lines(parts: tuple[str, ...], *, of_leases: bool = False) -> dict[str, str]:
-    """Write the lines that name the keys of a family, which its queues send behind their own.
+def _made_later(texts: list[tuple[int, str]]) -> str:
+    """Write what makes the functions of a file when the first of them is read from the table `lib`.
 
-    `shared` and `copies` are `conf` and `stats` of the family's head; without a family, those of
-    the queue. `kin` lists the keys of all queues of the family; without a family it is nil.
-    `theirs`, for scripts that want it, lists the keys of their leases, three for each queue.
+    Each text comes with the number of the first name that it gives. So a call only pays for what it
+    uses, and the script stays within 200 locals and 60 upvalues.
     """
-    more = len(parts) + 1
-    last = ""
-    if of_leases:
-        each, leases = len(MEMBER_PARTS), len(LEASE_PARTS)
-        last = f",{more + 1} + (#KEYS - {more + 1}) / {each + leases} * {each}"
-    conf, stats = (f" or {part}" if part in parts else "" for part in ("conf", "stats"))
-    return {
-        "shared": f"local shared = KEYS[{more}]{conf}\n",
-        "copies": f"local copies = KEYS[{more + 1}]{stats}\n",
-        "kin": f"local kin = KEYS[{more}] and {{ unpack(KEYS,{more + 2}{last}) }}\n",
-        "theirs": f"local theirs = kin and {{ unpack(KEYS,{more + 2} + #kin) }}\n",
-    }
+
+    def choice(texts: list[tuple[int, str]]) -> str:
+        middle = len(texts) // 2
+        if not middle:
+            return texts[0][1]
+        low, high = choice(texts[:middle]), choice(texts[middle:])
+        return f"if n < {texts[middle][0]} then\n{low}else\n{high}end\n"
+
+    made = choice(texts)
+    return f"setmetatable(lib, {{ __index = function(_, n)\n{made}return rawget(lib, n)\nend }})\n"
 
 
-def _indents(text: str) -> list[str]:
-    return re.findall(r"^( *)\S", text, re.MULTILINE)
+def _hoisted(source: str) -> tuple[str, list[str]]:
+    """Make the names that a shared file gives no locals of its own. Returns its code, and them.
+
+    A variable that may be nil stays a local: `lib` would make its file again.
+    """
+    gives = _GIVES.search(source)
+    public = set(_names(gives[1])) if gives else set[str]()
+    given: list[str] = []
+
+    def hoist(found: re.Match[str]) -> str:
+        names = _names(found[2] or found[3])
+        if not public.issuperset(names):
+            return found[0]
+        given.extend(names)
+        return f"{found[2]} = function" if found[1] else found[3]
+
+    return _stripped(_LOCAL.sub(hoist, source)), given
+
+
+def _stripped(source: str) -> str:
+    """Leave out comments, indentation and empty lines."""
+    code = _COMMENT.sub(lambda found: found[1] or "", source)
+    return "".join(f"{line.strip()}\n" for line in code.splitlines() if line.strip())
+
+
+def _renamed(code: str, names: Mapping[str, str]) -> str:
+    """Replace names; not those of fields and in strings."""
+    depth = 0
+
+    def rename(found: re.Match[str]) -> str:
+        nonlocal depth
+        depth += (found[0] == "{") - (found[0] == "}")
+        name, equals = found[1], found[2] or ""
+        if name not in names or (depth and equals):
+            return found[0]
+        return names[name] + equals
+
+    return _NAME.sub(rename, code)
 
 
 def _names(text: str) -> list[str]:
@@ -144,25 +179,6 @@ def _names(text: str) -> list[str]:
 def needs_of(source: str) -> list[str]:
     """List the files that the text of a Lua file needs."""
     return [name for line in _NEEDS.finditer(source) for name in _names(line[2])]
-
-
-def enclosed(text: str) -> str:
-    """Put a shared file into a block, so that only the names that it gives are seen behind it.
-
-    Lua allows 200 local variables in a function, and a script is one function.
-    """
-    gives = _GIVES.search(text)
-    given: list[str] = []
-
-    def hoist(found: re.Match[str]) -> str:
-        names = _names(found[2])
-        if not gives or not set(names) & set(_names(gives[1])):
-            return found[0]
-        given.extend(names)
-        return f"{found[1] or ''}{found[2]}"
-
-    body = _LOCAL.sub(hoist, text.rstrip() + "\n")
-    return f"local {', '.join(given)}\ndo\n{body}end\n" if given else body
 
 
 _LUA = resources.files("dpq.protocol").joinpath("lua")

@@ -1,7 +1,7 @@
 """Ids of tasks: the client makes them, so that a retried push is harmless. Knows no queue.
 
-`QueueOperations` calls it. It reads this machine's clock, so that a person can see the time in an id. The
-order of tasks comes from the server.
+It reads this machine's clock, so that a person can see the time in an id. The order of tasks comes
+from the server.
 
 The ids of one process sort in the order in which they were made, also within a millisecond: then
 the last part counts up, from a random number. Ids of several processes sort by their ms only.
@@ -37,18 +37,6 @@ class _Maker:
         self.lock = threading.RLock()
         self.last_ms = self.last = 0
 
-    def reserve(self, count: int) -> tuple[int, int, int]:
-        """Reserve numbers in one ms; return the ms, the number before the first, and the step."""
-        step = secrets.randbits(40) + 1
-        with self.lock:
-            now = time.time_ns() // 1_000_000
-            if not self.last_ms - BACK_MS <= now <= self.last_ms:
-                # Half of all numbers, so that 2^31 steps find room behind each.
-                self.last_ms, self.last = now, secrets.randbits(71)
-            before = self.last
-            self.last = before + count * step
-            return self.last_ms, before, step
-
 
 _maker = _Maker()
 
@@ -72,8 +60,15 @@ def new_ids(count: int) -> list[str]:
     Args:
         count: The number of ids.
     """
-    ms, number, step = _maker.reserve(count)
-    moment = ms.to_bytes(6, "big")
+    maker, step = _maker, int.from_bytes(os.urandom(5), "big") + 1
+    with maker.lock:
+        now = time.time_ns() // 1_000_000
+        if not maker.last_ms - BACK_MS <= now <= maker.last_ms:
+            # Half of all numbers, so that 2^31 steps find room behind each.
+            maker.last_ms, maker.last = now, secrets.randbits(71)
+        number = maker.last
+        maker.last = number + count * step
+        moment = maker.last_ms.to_bytes(6, "big")
     made = []
     for _ in range(count):
         number += step

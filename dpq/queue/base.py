@@ -135,7 +135,8 @@ class QueueBase(Generic[P]):
             dead_max_age: Seconds that a dead letter is kept; None follows the queue (a new queue:
                 90 days).
             trail_max_events: Keep about so many events (0 to 10 000 000) of what happens to each
-                task, for `trail()`: every push, delivery and end. None follows the queue (a new queue: 0, which costs nothing).
+                task, for `trail()`: every push, delivery and end. None follows the queue (a new
+                queue: 0, which costs nothing).
             seen_max_keys: The most keys that stay taken after their tasks' ack (`unique_for` of
                 `push`), 0 to 100 000 000. Beyond it, the
                 keys that would be free soonest are free. None follows the queue (a new queue:
@@ -212,7 +213,8 @@ class QueueBase(Generic[P]):
         """
         if batch.failed and not batch.tasks:
             raise batch.failed
-        log_refused(self.queue_name, batch)
+        if batch.failed or batch.buried:
+            log_refused(self.queue_name, batch)
         return batch.tasks
 
     def _refusal(self) -> str:

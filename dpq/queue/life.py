@@ -39,14 +39,13 @@ class QueueLife(QueueBase[P]):
     _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
 
     def _start(self) -> None:
-        from dpq.protocol.confirmation import confirmation_of
         from dpq.queue.lease_renewal import Keeper
         from dpq.transport.ahead import AheadSession
         from dpq.transport.connections import Connections
         from dpq.transport.listener import Listener
         from dpq.transport.waiter import Waiters, sleep
 
-        connections = Connections(self._redis, confirmation_of(self.durability))
+        connections = Connections(self._redis, self.durability)
         self._session = AheadSession(
             self._redis,
             connections,

@@ -50,7 +50,6 @@ class AsyncQueueLife(QueueBase[P]):
     _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[Kept]]]
 
     def _start(self) -> None:
-        from dpq.protocol.confirmation import confirmation_of
         from dpq.queue.lease_renewal_async import AsyncKeeper
         from dpq.transport.connections_async import AsyncConnections
         from dpq.transport.listener_async import AsyncListener
@@ -58,7 +57,7 @@ class AsyncQueueLife(QueueBase[P]):
         from dpq.transport.waiter_async import AsyncWaiters, sleep
 
         self._pid = os.getpid()
-        connections = AsyncConnections(self._redis, confirmation_of(self.durability))
+        connections = AsyncConnections(self._redis, self.durability)
         self._own_session = AsyncQueueSession(
             self._redis,
             connections,

@@ -68,7 +68,6 @@ def looking(queue: DPQ[P]) -> DPQ[P]:
         session.operations,
         durability="async",
         queue_name=queue.queue_name,
-        agreed=queue._watch_all,
     )
     seen._session.opened_label = session.opened_label
     return seen

@@ -363,7 +363,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Waiting".
         """
-        wanted = wanted_task(id, timeout, force=force)
+        wanted = wanted_task(id, timeout, force=force) if id is not None or force else None
         return self._popped(self._take(1, timeout, visibility, wanted))
 
     def pop_many(
@@ -390,7 +390,7 @@ class DPQ(QueueLife[P]):
             id_, force = wanted
             verb = self._operations.pop_task
             return self._readable(self._session.run(verb, id_, visibility, force=force))
-        if timeout is not None:
+        if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = self._session.run(self._operations.pop, most, visibility, who)
@@ -803,7 +803,7 @@ class DPQ(QueueLife[P]):
     def progress(
         self, task: Task[P], done: float, total: float | None = None, text: str = ""
     ) -> None:
-        """Tell how far the work on a task is: `get`, `dpq watch` and the task's page show it.
+        """Tell how far the work on a task is: `get`, `dpq get --wait` and the dashboard show it.
 
         The newest call counts. It is shown while this delivery is the live one. In a worker,
         `Context.progress` costs no round trip.
@@ -1153,12 +1153,7 @@ class DPQ(QueueLife[P]):
     def drop(self) -> None:
         """Remove the whole queue: tasks, settings, totals and its name in the registry.
 
-        Of a queue in a family the limits stay for the others. Units that tasks have taken stay
-        spent, and running tasks count no more. If many run or are delayed, they are removed first,
-        in steps; a drop that ended early leaves a queue with fewer tasks: drop it again.
-
-        Raises:
-            ConfigurationError: It is the head of a family with other queues. Nothing changed.
+        Units of limits that its tasks have taken are forgotten with the limits.
         """
         self._session.require_open()
         if not self._session.checked:
@@ -1256,7 +1251,8 @@ class DPQ(QueueLife[P]):
                 `"*"`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, the queue has another format. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, or the queue has another format.
+                Nothing changed.
 
         Source: docs/design.md, "Limits".
         """
@@ -1469,7 +1465,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: `over` is out of its bounds.
 
-        Source: docs/design.md, "Forecast".
+        Source: docs/design.md, "Drain time".
         """
         from dpq.model.drain import MAX_OVER_SECONDS, drain_of, point_of
         from dpq.model.pace import pace_of
@@ -1625,19 +1621,3 @@ class DPQ(QueueLife[P]):
         only that key is named: while it is there, the rest cannot be checked.
         """
         return self._session.run(self._operations.check)
-
-    def repair(self) -> list[Problem]:
-        """Repair what `check` finds, in bounded steps, while the queue is in use.
-
-        No task is lost. A task without its record or its payload becomes a dead letter, with the
-        reason `bad record` or `payload missing`. A task that is in no set is due again. Keys of
-        another type are removed. Safe to call twice, and
-        from several processes at once. If the reply of a repair is lost, the repair is done all the
-        same; the next one names less.
-
-        Returns:
-            The repaired problems, as `check` names them; one cause may have several names.
-
-        Source: docs/operations.md, "Repair".
-        """
-        return self._session.run(self._operations.repair)

@@ -52,7 +52,6 @@ _WAYS_OUT = {
     "requests": "`pip install 'requests>=2.32'`",
     "aiohttp": "`pip install 'aiohttp>=3.12'`",
     "scrapy": "`pip install 'scrapy>=2.13'`",
-    "crawlee": "`pip install 'crawlee>=1.11'`",
     "django": "`pip install 'django>=4.2'`",
     "fastapi": "`pip install 'fastapi>=0.115'`",
     "otel": "`pip install 'opentelemetry-api>=1.30'`",

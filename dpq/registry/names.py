@@ -46,8 +46,7 @@ def glance(queues: Sequence[QueueOperations[Any]], *, names: bool) -> Steps[Glan
     """
     confs = [queue.conf for queue in queues]
     keys = (REGISTRY if names else confs[0], *confs)
-    args = ["", *("1" for _ in confs)]
-    result: Glance = yield Command(script("glance"), keys, args, read_glance)
+    result: Glance = yield Command(script("glance"), keys, [""], read_glance)
     return result
 
 

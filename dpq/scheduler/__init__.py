@@ -1,9 +1,9 @@
 """The scheduler daemon: makes due tasks ready and takes expired leases back while no consumer pops.
 
-`dpq scheduler` and `delayed_tasks_scheduler.py` run it. A pop does the same upkeep, so a daemon is
-useful but not needed: it keeps the counts right, and wakes waiting consumers while no consumer
-pops. Any number of daemons may run at once, since the scripts decide what is right. It must not
-hold a lock or a task.
+`dpq admin scheduler` and `delayed_tasks_scheduler.py` run it. A pop does the same upkeep, so a
+daemon is useful but not needed: it keeps the counts right, and wakes waiting consumers while no
+consumer pops. Any number of daemons may run at once, since the scripts decide what is right. It
+must not hold a lock or a task.
 
 Each queue has a moment for its next step; its marker may make it earlier. On one server a glance
 reads the moments of many queues in one call, so a queue without work costs next to nothing. The

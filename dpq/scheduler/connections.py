@@ -25,10 +25,10 @@ class DaemonConnections(Connections):
         self._on_noscript = on_noscript
         self._away: dict[Node | None, Any] = {}
 
-    def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands, as `Connections.begin` does."""
+    def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Run commands in one round trip, as `Connections.call_all` does."""
         self._away = {}
-        return super().begin(commands)
+        return super().call_all(commands)
 
     def _again(self, command: Command[Any], reply: Any) -> Any:
         """Send a command again, as `Connections._again` does."""

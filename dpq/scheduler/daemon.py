@@ -83,7 +83,7 @@ class Scheduler:
         self._pace = Pace()
         self._may_load = True
         self._changed = False  # the list of names has changed since the walk over it began
-        self._heard: tuple[Any, ...] = ()  # the partitions with a marker that it blocks on
+        self._heard: tuple[Any, ...] = ()  # the queues with a marker that it blocks on
         self._deaf: dict[str, float] = {}  # keys of another type -> until when to ignore them
         self._stopping = False  # no Event: a signal handler that sets one may wait for its own lock
         self._running = False
@@ -103,8 +103,8 @@ class Scheduler:
     def run_once(self) -> int:
         """Do one bounded step for each queue; if one queue fails, the others go on.
 
-        A partitioned queue gets one step in each partition, all in one round trip. The call checks
-        about 1000 unknown names. If a master is away, only one of its queues is tried.
+        The call checks about 1000 unknown names. If a master is away, only one of its queues is
+        tried.
 
         Returns:
             The number of tasks and groups that moved; call again at once until it is 0.

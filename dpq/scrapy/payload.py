@@ -8,11 +8,14 @@ programs push payloads, too: `{"url": "https://a.example/"}` is one, and so is t
 
 import base64
 import binascii
+import inspect
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from types import FunctionType
+from typing import Any
+from urllib.parse import urlsplit
 
-from scrapy import Request, Spider
+from scrapy import Request, Spider, http
 from scrapy.utils.misc import load_object
 from scrapy.utils.request import request_from_dict
 
@@ -29,6 +32,13 @@ _BESIDE = frozenset({"url", "priority"})
 
 _NAMES = frozenset({*_BLANK, "_class"})
 
+_OF_SCRAPY = [
+    each for each in vars(http).values() if isinstance(each, type) and issubclass(each, Request)
+]
+
+_PRIVATE = frozenset({"_callback", "_errback", "_parse_sitemap"})
+"""The callbacks of Scrapy's CrawlSpider and SitemapSpider, which begin with an underscore."""
+
 
 def payload_of(request: Request, spider: Spider) -> dict[str, Any]:
     """Write a request as a payload.
@@ -42,6 +52,7 @@ def payload_of(request: Request, spider: Spider) -> dict[str, Any]:
         parts = request.to_dict(spider=spider)
     except ValueError as error:
         raise PayloadError(f"{error}: a queue keeps callbacks by the name of a method") from error
+    _allow(parts, spider)
     meta = {name: value for name, value in parts["meta"].items() if name != OURS}
     parts |= {
         "meta": meta,
@@ -129,7 +140,7 @@ def request_of(payload: Any, priority: float, spider: Spider) -> Request:
     if not isinstance(payload, dict) or not isinstance(payload.get("url"), str):
         raise PayloadError("the payload is no request: it has no 'url'")
     parts = dict(payload)
-    kind = _kind(parts.get("_class"))
+    kind = _allow(parts, spider)
     names = _NAMES.union(kind.attributes)
     if unknown := sorted(map(str, parts.keys() - names)):
         raise PayloadError(f"the payload has {', '.join(unknown)}: no request has that")
@@ -139,33 +150,44 @@ def request_of(payload: Any, priority: float, spider: Spider) -> Request:
             parts["body"] = base64.b64decode(body["base64"], validate=True)
         except (KeyError, TypeError, binascii.Error) as error:
             raise PayloadError("'body' is neither text nor {'base64': ...}") from error
-    for name in ("callback", "errback"):
-        method = parts.get(name)
-        if method is not None and not callable(getattr(spider, str(method), None)):
-            raise PayloadError(
-                f"{name} is {method!r}: the spider {spider.name!r} has no such method"
-            )
     parts["priority"] = math.trunc(priority)
     try:
         return request_from_dict(parts, spider=spider)
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        LookupError,
-    ) as error:  # a part of the wrong type or form
+    except (Exception, SystemExit) as error:  # a part of the wrong type or form
         raise PayloadError(f"the payload is no request: {error}") from error
 
 
-def _kind(path: Any) -> type[Request]:
-    """Return the class of a request by its path; raise PayloadError unless it is one."""
-    kind: Any = Request
-    try:
-        if path is not None:
-            kind = load_object(path)
-    except (ImportError, NameError, TypeError, ValueError) as error:
-        raise PayloadError(f"_class is {path!r}, which cannot be loaded: {error}") from error
-    is_request = isinstance(kind, type) and issubclass(kind, Request)
-    if not is_request:
-        raise PayloadError(f"_class is {path!r}: it must be a class of requests")
-    return cast("type[Request]", kind)
+def _allow(parts: Mapping[str, Any], spider: Spider) -> type[Request]:
+    """Return the class of a request whose class, callbacks and scheme the spider allows.
+
+    Nothing is imported for a payload: a class is one of Scrapy's or of DPQ_REQUEST_CLASSES.
+
+    Raises:
+        PayloadError: The spider does not allow a part. The text names it.
+    """
+    path, settings = parts.get("_class"), spider.settings
+    own = [load_object(each) for each in settings.getlist("DPQ_REQUEST_CLASSES")]
+    kinds = {f"{each.__module__}.{each.__name__}": each for each in (*_OF_SCRAPY, *own)}
+    kind = Request if path is None else kinds.get(str(path))
+    if kind is None:
+        raise PayloadError(f"_class is {path!r:.200}: DPQ_REQUEST_CLASSES does not name it")
+    for name in ("callback", "errback"):
+        method = parts.get(name)
+        if method is not None and not _is_callback(method, spider):
+            raise PayloadError(
+                f"{name} is {method!r:.200}: the spider {spider.name!r} has no such public method"
+            )
+    scheme = urlsplit(parts["url"].strip()).scheme.lower()
+    if scheme not in (allowed := settings.getlist("DPQ_SCHEMES", ["http", "https"])) and scheme:
+        raise PayloadError(
+            f"url is {parts['url']!r:.200}: DPQ_SCHEMES allows {', '.join(allowed)} alone"
+        )
+    return kind
+
+
+def _is_callback(name: Any, spider: Spider) -> bool:
+    """Return True for a public method of the spider's class, or a callback of Scrapy's spiders."""
+    method = inspect.getattr_static(type(spider), str(name), None)
+    if not isinstance(method, FunctionType) or (name in vars(Spider) and name != "parse"):
+        return False
+    return not str(name).startswith("_") or name in _PRIVATE

@@ -5,6 +5,8 @@ for the end of a request, so the scheduler hooks into the engine (`hooks`).
 """
 
 import asyncio
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from scrapy import Request, Spider, signals
+from scrapy.core.scheduler import Scheduler as ScrapyScheduler
 from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
@@ -39,12 +42,18 @@ class Scheduler:
     """
 
     @classmethod
-    def from_crawler(cls, crawler: Any) -> "Scheduler":
+    def from_crawler(cls, crawler: Any) -> Any:
         """Make the scheduler of a crawler, as Scrapy does.
+
+        `check`, `fetch`, `parse` and `bench` put a start of their own into the spider, and `shell`
+        crawls nothing: they are no part of the crawl, and get Scrapy's own scheduler.
 
         Raises:
             ConfigurationError: A setting is missing or wrong.
         """
+        start = getattr(crawler.spider.start, "__module__", "")
+        if not crawler.crawling or start.startswith("scrapy.commands."):
+            return ScrapyScheduler.from_crawler(crawler)
         return cls(crawler)
 
     def __init__(self, crawler: Any) -> None:
@@ -53,6 +62,7 @@ class Scheduler:
         self._options = read_options(crawler.settings, self._spider.name)
         self._held: dict[Request, Delivery] = {}
         self._link: Link | None = None
+        self._own = ScrapyScheduler.from_crawler(crawler)  # what JSON cannot say
         self._taken = 0
         self._seen = 0
 
@@ -72,6 +82,7 @@ class Scheduler:
                 '"twisted.internet.asyncioreactor.AsyncioSelectorReactor"'
             ) from error
         self._spider = spider
+        self._own.open(spider)
         return deferred_from_coro(self._open())
 
     async def _open(self) -> None:
@@ -102,20 +113,22 @@ class Scheduler:
         if self._seen and not self._taken:
             log.info(
                 "%s: nothing to do: all requests were seen before. DPQ_FLUSH_ON_START = True, "
-                "`dpq purge` or another DPQ_QUEUE begins a new crawl",
+                "`dpq admin bulk drop` or another DPQ_QUEUE begins a new crawl",
                 self._options.queue_name,
             )
         for delivery in self._held.values():  # the engine has ended none of them
             self._link.give_back(delivery)
         self._held.clear()
+        self._own.close(reason)
         return deferred_from_coro(self._link.close())
 
     def has_pending_requests(self) -> bool:
         """Return True while the queue has any live task, here or elsewhere."""
-        return self._link is not None and not self._link.drained
+        drained = self._link is None or self._link.drained
+        return self._own.has_pending_requests() or not drained
 
     def enqueue_request(self, request: Request) -> bool:
-        """Store a request soon; False if it cannot be stored.
+        """Store a request soon, or keep it in this spider; False if it was kept before.
 
         The request of a page that met a limit comes here, too: its task goes back by itself.
         """
@@ -126,14 +139,21 @@ class Scheduler:
             push = self._push_of(request)
             self._opened.check(push)
         except DPQError as error:
-            self._refuse(request, error)
-            return False
+            if not self._crawler.stats.get_value("scheduler/unserializable"):
+                log.warning(
+                    "%s: %s is kept in the memory of this spider, as all that are like it: %s",
+                    *(self._options.queue_name, request, error),
+                )
+            self._count("scheduler/unserializable")
+            return bool(self._own.enqueue_request(request))
         self._opened.push(push, request)
         return True
 
     def next_request(self) -> Request | None:
         """Return the best request that may run now; None if there is none yet."""
         link = self._opened
+        if (own := self._own.next_request()) is not None:
+            return own
         while link.waiting:
             delivery = link.waiting.popleft()
             task = delivery.task
@@ -171,21 +191,26 @@ class Scheduler:
         key: str = self._crawler.request_fingerprinter.fingerprint(request).hex()
         return key
 
-    def _push_of(self, request: Request, payload: Any = None) -> Push[Any]:
+    def _push_of(self, request: Request) -> Push[Any]:
         """Make the push of a request.
 
         A start request with `dont_filter`, which Scrapy itself sets, is stored once at a time:
-        several spiders start with the same. One that was seen before is fetched again.
+        several spiders start with the same. One that was seen before is fetched again. If it says
+        more than its address, its key is the whole payload: others may differ in a header alone.
         """
+        payload = payload_of(request, self._spider)
         more: dict[str, Any] = {}
         again = request.dont_filter
         begins = OURS not in request.meta and request.meta.get("is_start_request")
         if not again or begins:
             more = {"key": self._key(request), "unique_for": self._options.unique_for}
+            if again and payload != _plain_start(request.url):
+                whole = json.dumps(payload, sort_keys=True)
+                more["key"] = hashlib.sha256(whole.encode()).hexdigest()
             anew = again and not self._options.start_once
             more["on_duplicate"] = "update" if anew else "error"
         return Push(
-            payload_of(request, self._spider) if payload is None else payload,
+            payload,
             request.priority,
             group=self._group(request),
             **more,
@@ -345,3 +370,7 @@ class Scheduler:
         link = self._opened
         if not link.drained or time.monotonic() - link.drained_at < self._options.idle_seconds:
             raise DontCloseSpider
+
+
+def _plain_start(url: str) -> dict[str, Any]:
+    return {"url": url, "dont_filter": True, "meta": {"is_start_request": True}}

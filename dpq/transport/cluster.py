@@ -10,21 +10,19 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
-from redis.client import NEVER_DECODE
 from redis.crc import key_slot
 from redis.exceptions import (
     AskError,
     AuthenticationError,
     ClusterDownError,
     ClusterError,
-    MovedError,
     NoPermissionError,
     ReadOnlyError,
     RedisClusterException,
@@ -33,8 +31,10 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.maint_notifications import MaintNotificationsConfig
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import SentinelConnectionPool
+
+from dpq.transport import internals
 
 RIDE_OUT_SECONDS = 3.0
 """Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
@@ -43,6 +43,9 @@ two nodes. During a failover a cluster refuses every call. redis-py alone repeat
 _PAUSE_SECONDS = 0.1
 
 _FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGNORECASE)
+
+CUT = (RedisConnectionError, RedisTimeoutError)
+"""The errors that stand for a missing reply: the server may have run the command, or not."""
 
 MISSING = RedisConnectionError("the connection was cut")
 """The sign for a missing reply of a command that may be sent again."""
@@ -67,24 +70,17 @@ class Node:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of the client's connections."""
-        settings: dict[str, Any] = self._pool.connection_kwargs
+        settings: dict[str, Any] = internals.pool_of(self.client).connection_kwargs
         return settings
 
-    @property
-    def _pool(self) -> Any:
-        return getattr(self.client, "connection_pool", self.client)
-
     def connection(self, **changes: Any) -> Any:
-        """Make a connection outside of the pool; it speaks RESP2, so that only replies arrive."""
-        settings = {**self.settings, "protocol": 2, "decode_responses": False}
-        if "maint_notifications_config" in settings:  # these need RESP3 or hiredis
-            settings["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
-        return self._pool.connection_class(**{**settings, **self.changes, **changes})
-
-
-def own_connection(node: Node, **changes: Any) -> Any:
-    """Make a connection with a client's settings, outside of its pool."""
-    return node.connection(**changes)
+        """Make a connection with the client's settings, outside of its pool."""
+        settings = internals.without_notices(self.settings)
+        kind = internals.pool_of(self.client).connection_class
+        try:
+            return kind(**{**settings, **self.changes, **changes})
+        except OSError as error:  # no file descriptor is left: an outage, which loops wait out
+            raise RedisConnectionError(str(error)) from error
 
 
 def refused(error: object) -> bool:
@@ -141,7 +137,7 @@ def ask(client: Any, *command: Any) -> Any:
     while True:
         try:
             with reachable():
-                return client.execute_command(*command, **{NEVER_DECODE: True})
+                return client.execute_command(*command, **internals.RAW)
         except ClusterError:
             if time.monotonic() > give_up:
                 raise
@@ -154,7 +150,7 @@ async def ask_async(client: Any, *command: Any) -> Any:
     while True:
         try:
             with reachable():
-                return await client.execute_command(*command, **{NEVER_DECODE: True})
+                return await client.execute_command(*command, **internals.RAW)
         except ClusterError:
             if time.monotonic() > give_up:
                 raise
@@ -187,10 +183,11 @@ class Nodes:
         own = getattr(type(client), "execute_command", None)
         of_cluster = own is getattr(self._cluster, "execute_command")  # noqa: B009
         self.clustered = isinstance(client, self._cluster) and of_cluster
-        alone = getattr(client, "connection", None) or getattr(
-            client, "single_connection_client", 0
+        self.direct = self.clustered or (
+            type(client) is self._plain
+            and not getattr(client, "connection", None)
+            and not getattr(client, "single_connection_client", False)
         )
-        self.direct = self.clustered or (type(client) is self._plain and not alone)
         self.only = Node("", client, {})
         self.losses = 0
         self.unblocks = True
@@ -211,15 +208,14 @@ class Nodes:
 
     def _holder(self, key: str) -> Any:
         with reachable():
-            holders = self.client.nodes_manager.slots_cache.get(_slot(key))
-        return holders[0] if holders else None
+            return internals.holder_of(self.client, _slot(key))
 
     def _client_of(self, holder: Any) -> Any:
         return self.client.get_redis_connection(holder)
 
     def _changes(self) -> dict[str, Any]:
         """Take over the user's function for new connections, without redis-py's own READONLY."""
-        on_connect = self.client.user_on_connect_func
+        on_connect = internals.on_connect_of(self.client)
 
         def connected(connection: Any) -> None:
             connection.on_connect()
@@ -231,7 +227,7 @@ class Nodes:
     def label(self) -> str:
         """The name of the servers in errors: an address, or the known ones of a cluster."""
         if self.clustered:
-            return ",".join(self.client.nodes_manager.startup_nodes)
+            return internals.seeds_of(self.client)
         settings = getattr(getattr(self.client, "connection_pool", None), "connection_kwargs", {})
         return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
 
@@ -260,7 +256,7 @@ class Nodes:
         holder = self._holder(key) if self.clustered else None
         return {"target_nodes": holder} if holder else {}
 
-    @property
+    @cached_property
     def sends_once(self) -> bool:
         """True if the client has no retries: a call that may have run is never sent again."""
         holder = self.client if self.clustered else self.only.connection()
@@ -277,26 +273,24 @@ class Nodes:
         """True if another server may take over while this one is silent."""
         return self.clustered or self.finds_master
 
-    def learn(self, error: ResponseError) -> None:
-        """Tell the client the new node of a slot, which other nodes may not know yet."""
-        if self.clustered and isinstance(error, MovedError):
-            with suppress(KeyError):  # if no known node has the slot, the client learns it later
-                self.client.nodes_manager.move_slot(error)
-
     def unblocks_no_more(self, refusal: ResponseError) -> None:
         """Remember that the user may not call CLIENT UNBLOCK; raise any other refusal."""
         if not forbidden(refusal):
             raise refusal
         self.unblocks = False
 
-    def lost(self, node: Node) -> None:
-        """Look for the server that replaces a node which was cut off, or is silent."""
+    def learn(self) -> None:
+        """Make a cluster's client read the nodes anew, as far as it can."""
+        if self.clustered:
+            with suppress(RedisError, RedisClusterException):
+                internals.learn_nodes(self.client)
+
+    def lost(self) -> None:
+        """Look for the server that replaces one which was cut off, or is silent."""
         if self.finds_master:  # idle connections lead to the same node, and would fail too
             self.losses += 1
             self.client.connection_pool.disconnect(inuse_connections=False)
-        if self.clustered:
-            with suppress(RedisError, RedisClusterException):
-                self.client.nodes_manager.initialize(last_failed_node_name=node.name)
+        self.learn()
 
 
 class AsyncNodes(Nodes):
@@ -320,11 +314,15 @@ class AsyncNodes(Nodes):
     def _changes(self) -> dict[str, Any]:
         return {"redis_connect_func": None}
 
-    async def lost_async(self, node: Node) -> None:
+    async def learn_async(self) -> None:
+        """Async `learn`."""
+        if self.clustered:
+            with suppress(RedisError, RedisClusterException):
+                await internals.learn_nodes(self.client)
+
+    async def lost_async(self) -> None:
         """Async `lost`."""
         if self.finds_master:
             self.losses += 1
             await self.client.connection_pool.disconnect(inuse_connections=False)
-        if self.clustered:
-            with suppress(RedisError, RedisClusterException):
-                await self.client.nodes_manager.initialize(last_failed_node_name=node.name)
+        await self.learn_async()

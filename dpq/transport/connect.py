@@ -41,11 +41,12 @@ from redis.sentinel import (
 
 from dpq.model.masking import mask
 from dpq.transport.cluster import reachable
+from dpq.transport.internals import socket_of
 from dpq.transport.url import (
-    CONNECT_SLACK_S,
     CONNECT_TIMEOUT_S,
     Host,
     ParsedUrl,
+    connect_bound,
     explained,
     read_url,
 )
@@ -241,72 +242,58 @@ class LateCluster(RedisCluster):
 
 
 class _Bounded(AbstractConnection):
-    """A connection that connects within one time limit: all addresses, TLS, handshake, retries.
+    """A connection that connects within one time limit: all addresses, TLS, and the handshake.
 
-    redis-py gives the connect timeout to each address and the socket timeout to TLS and handshake,
-    and repeats all of it. If an address drops packets, that takes minutes.
+    redis-py gives the connect timeout to each address and the socket timeout to TLS and handshake.
+    If an address drops packets, that takes minutes. `BoundedRetry` bounds the retries.
     """
 
-    _give_up = float("inf")  # monotonic seconds
+    _give_up: float | None = None  # monotonic seconds, while it connects
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        self._patience = settings.get("socket_connect_timeout") or CONNECT_TIMEOUT_S
+        self._for_reply = settings.get("socket_timeout")
+        super().__init__(*args, **settings)
 
     @property
     def socket_connect_timeout(self) -> float:
         """Seconds for the next address."""
-        return max(0.001, min(self._patience, self._give_up - time.monotonic()))
+        return min(self._patience, self._left())
 
     @socket_connect_timeout.setter
     def socket_connect_timeout(self, value: float | None) -> None:
-        self._socket_connect_timeout = value
+        self._patience = value or CONNECT_TIMEOUT_S
 
     @property
-    def _patience(self) -> float:
-        return self._socket_connect_timeout or CONNECT_TIMEOUT_S
+    def socket_timeout(self) -> float | None:
+        """Seconds for a reply; for TLS while it connects."""
+        return self._for_reply if self._give_up is None else self._left()
 
-    def connect(self) -> None:
-        """Connect unless connected; retry if it fails fast, as at a restarting server."""
-        if not self.is_connected:
-            give_up = time.monotonic() + self._patience + CONNECT_SLACK_S
+    @socket_timeout.setter
+    def socket_timeout(self, value: float | None) -> None:
+        self._for_reply = value
 
-            def attempt() -> None:
-                self._locate()
-                self._attempt(give_up)
-
-            self.retry.call_with_retry(
-                attempt, self.disconnect, is_retryable=lambda _: time.monotonic() < give_up
-            )
-
-    def _locate(self) -> None:
-        """Find the address of the server now."""
+    def _left(self) -> float:
+        give_up = self._give_up
+        return float("inf") if give_up is None else max(0.001, give_up - time.monotonic())
 
     def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
     ) -> None:
-        """Reconnect in the middle of a command, once: the command has retries of its own."""
-        if not self.is_connected:
-            self._attempt(time.monotonic() + self._patience, check_health)
-
-    def _attempt(self, give_up: float, check_health: bool = True) -> None:
-        self._give_up = give_up
-        super().connect_check_health(check_health, retry_socket_connect=False)
-        self._allow(self.socket_timeout)
-
-    def _connect(self) -> Any:
-        reply_timeout = self.socket_timeout
-        self.socket_timeout = self.socket_connect_timeout  # the time limit of the TLS handshake
-        try:
-            # The next class of each combination below has a `_connect`.
-            return super()._connect()  # type: ignore[safe-super, no-untyped-call]
-        finally:
-            self.socket_timeout = reply_timeout
+        """Connect unless connected; redis-py calls it in the middle of a command, too."""
+        if socket_of(self) is None:
+            self._give_up = time.monotonic() + connect_bound(self._patience)
+            try:
+                super().connect_check_health(check_health, retry_socket_connect)
+            finally:
+                self._give_up = None
+            socket_of(self).settimeout(self.socket_timeout)
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
         """Do the handshake (HELLO, AUTH, SELECT) in the time that is left."""
-        self._allow(self.socket_connect_timeout)
+        socket_of(self).settimeout(self._left())
+        self._give_up = None  # the parser keeps the timeout that it finds
         super().on_connect_check_health(check_health)
-
-    def _allow(self, seconds: float | None) -> None:
-        if sock := self._get_socket():
-            sock.settimeout(seconds)
 
 
 class _BoundedTCP(_Bounded, Connection):
@@ -325,16 +312,14 @@ class _BoundedMaster(_Bounded):
     """A connection to the server that the Sentinels name as the master now."""
 
     connection_pool: Any
-
-    def _locate(self) -> None:
-        self.host, self.port = self.connection_pool.get_master_address()
+    connect = AbstractConnection.connect  # the next class would locate the master twice
 
     def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
     ) -> None:
-        """Reconnect in the middle of a command, to the server that is the master now."""
-        if not self.is_connected:
-            self._locate()
+        """Connect to the server that is the master now, unless connected."""
+        if socket_of(self) is None:
+            self.host, self.port = self.connection_pool.get_master_address()
             super().connect_check_health(check_health, retry_socket_connect)
 
     def connect_to(self, address: tuple[str, int]) -> None:
@@ -351,13 +336,13 @@ class _BoundedMasterTLS(_BoundedMaster, SentinelManagedSSLConnection):
     pass
 
 
-_BOUNDED = {
+_BOUNDED: dict[type, type[Any]] = {
     Connection: _BoundedTCP,
     SSLConnection: _BoundedTLS,
     UnixDomainSocketConnection: _BoundedUnix,
 }
 
-_MASTER = {
+_MASTER: dict[type, type[Any]] = {
     _BoundedTCP: _BoundedMasterTCP,
     _BoundedTLS: _BoundedMasterTLS,
 }

@@ -19,11 +19,9 @@ from dpq.transport.connect import SentinelFault, address_of, no_master, open_as,
 from dpq.transport.url import (
     BACKOFF_BASE_S,
     BACKOFF_CAP_S,
-    CONNECT_SLACK_S,
-    CONNECT_TIMEOUT_S,
-    LEAST_CONNECT_S,
     RETRIES,
     ParsedUrl,
+    connect_bound,
     explained,
     read_url,
 )
@@ -66,8 +64,8 @@ def _client(url: str, label: str) -> Any:
     with explained(label):
         parsed = read_url(url)
         kind = _BOUNDED[parsed.connection_class]
-        retry = Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES)
-        parsed.settings["retry"] = retry
+        backoff = ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S)
+        parsed.settings["retry"] = Retry(backoff, RETRIES)
         for settings in parsed.of_connections():
             kind(**settings)
         if parsed.kind == "cluster":
@@ -144,9 +142,7 @@ class _Bounded(aio.AbstractConnection):
             )
 
     async def _within_bound(self, connecting: Coroutine[Any, Any, None]) -> None:
-        patience = self.socket_connect_timeout or CONNECT_TIMEOUT_S
-        slack = max(CONNECT_SLACK_S * patience / CONNECT_TIMEOUT_S, LEAST_CONNECT_S)
-        give_up = patience + slack
+        give_up = connect_bound(self.socket_connect_timeout)
         try:
             async with asyncio.timeout(give_up):
                 await connecting

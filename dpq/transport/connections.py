@@ -6,25 +6,39 @@ client itself, with the client's retries and redirections. Of any other client (
 double) only `execute_command` is used. Must not know what a command means.
 """
 
+import os
+import select
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.protocol.command import Command
-from dpq.protocol.confirmation import Confirmation, judged
-from dpq.protocol.durability import require_direct
-from dpq.protocol.packing import Packer, pack_plain, script_call
-from dpq.transport.cluster import MISSING, Node, Nodes, ask, raise_if_demoted, refused
-from dpq.transport.idle import Idle
+from dpq.protocol.command import Command, Packer, pack_plain, script_call
+from dpq.protocol.durability import (
+    BY_CLIENT,
+    Durability,
+    confirming,
+    judged,
+    require_direct,
+    unconfirmed,
+)
+from dpq.transport.cluster import CUT, MISSING, Node, Nodes, ask, raise_if_demoted, refused
+from dpq.transport.internals import socket_of
 from dpq.transport.script_loading import load_instead, may_not_eval
 
-CUT = (RedisConnectionError, RedisTimeoutError)
-"""The errors that stand for a missing reply: the server may have run the command, or not."""
-
 Replies = Callable[[], list[Any]]
+
+
+class _Sent(NamedTuple):
+    """Commands on their way to a node."""
+
+    node: Node
+    connection: Any
+    commands: Sequence[Command[Any]]
+    replies: int
+    error: Exception | None = None
 
 
 class Connections:
@@ -34,21 +48,23 @@ class Connections:
         nodes: The servers.
     """
 
-    def __init__(self, client: Any, confirmation: Confirmation | None = None) -> None:
+    def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet.
 
         Args:
             client: The client of redis-py.
-            confirmation: The confirmation that changes wait for, if they wait for one.
+            durability: The confirmation that changes wait for.
         """
         self.nodes = Nodes(client)
-        self._client, self._confirmation = client, confirmation
+        self._client, self._durability = client, durability
         self._packer = Packer()
-        self._links: dict[str, _Link] = {}
-        alone = self.nodes.direct and not self.nodes.clustered and confirmation is None
-        self._only = self._link(self.nodes.only) if alone else None
-        if confirmation is not None:
-            require_direct(confirmation.durability, self.nodes.direct, client)
+        self._idle: defaultdict[str, list[Any]] = defaultdict(
+            list
+        )  # by node: open connections that no thread uses now
+        self._pid, self._losses = os.getpid(), 0
+        self._only = self.nodes.only if self.nodes.direct and not self.nodes.clustered else None
+        if durability != "async":
+            require_direct(durability, self.nodes.direct, client)
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Run commands in one round trip; one by one, if the client is not a direct one.
@@ -57,11 +73,9 @@ class Connections:
             For each command its raw reply or its RedisError; its `Unconfirmed`, if the script has
             run and was not confirmed.
         """
-        return self.begin(commands)()
-
-    def aimed(self, key: str) -> dict[str, Any]:
-        """Return the arguments that make a method of the client ask the node that holds a key."""
-        return self.nodes.aimed(key)
+        if self._only is None:
+            return self.begin(commands)()
+        return self._receive(self._send(self._only, commands))
 
     def begin(self, commands: Sequence[Command[Any]]) -> Replies:
         """Send commands; return a function that waits for their replies, and returns them.
@@ -69,141 +83,161 @@ class Connections:
         The commands for several nodes of a cluster are sent to all nodes before the first reply is
         read.
         """
-        if self._only:
-            receive = self._only.send(self._packer.pack_all(commands), len(commands))
-            return lambda: self._complete(commands, receive())
+        if self._only is not None:
+            sent = self._send(self._only, commands)
+            return lambda: self._receive(sent)
         try:
             parts = self.nodes.split(command.keys[0] for command in commands)
         except RedisError as error:
             unreachable: list[Any] = [error] * len(commands)
             return lambda: unreachable
-        sent = [
+        all_sent = [
             (positions, self._send(node, [commands[position] for position in positions]))
             for node, positions in parts.items()
+            if node is not None and self.nodes.direct
         ]
 
-        def receive_all() -> list[Any]:
-            replies: list[Any] = [MISSING] * len(commands)
-            for positions, receive in sent:
-                for position, reply in zip(positions, receive(), strict=True):
+        def receive() -> list[Any]:
+            replies: list[Any] = [None] * len(commands)
+            away = set(range(len(commands)))
+            for positions, sent in all_sent:
+                away.difference_update(positions)
+                for position, reply in zip(positions, self._receive(sent), strict=True):
                     replies[position] = reply
-            return self._complete(commands, replies)
+            for position in away:
+                replies[position] = self._again(commands[position], MISSING)
+            return replies
 
-        return receive_all
+        return receive
 
-    def _send(self, node: Node | None, commands: Sequence[Command[Any]]) -> Replies:
-        if node is None or not self.nodes.direct:
-            return lambda: [MISSING] * len(commands)
-        packed, link = self._packer.pack_all(commands), self._link(node)
-        confirmation = self._confirmation
-        if confirmation is None or not (behind := confirmation.behind(commands, node.settings)):
-            return link.send(packed, len(commands))
-        receive = link.send(packed + pack_plain(behind), len(commands) + len(behind))
-        return lambda: judged(confirmation.durability, commands, receive())
+    def aimed(self, key: str) -> dict[str, Any]:
+        """Return the arguments that make a method of the client ask the node that holds a key."""
+        return self.nodes.aimed(key)
 
-    def _link(self, node: Node) -> "_Link":
-        if node.name not in self._links:
-            self._links[node.name] = _Link(self.nodes, node)
-        return self._links[node.name]
+    def _send(
+        self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
+    ) -> _Sent:
+        """Write commands, and behind them those that confirm them, to a connection."""
+        count = len(commands)
+        if as_text:
+            packed = pack_plain(script_call(command, as_text=True) for command in commands)
+        else:
+            packed = self._packer.pack(commands)
+        if self._durability != "async":
+            timeout = node.settings.get("socket_timeout")
+            behind = confirming(commands, self._durability, timeout)
+            packed, count = packed + pack_plain(behind), count + len(behind)
+        if self._losses != self.nodes.losses or self._pid != os.getpid():
+            self._forget_idle()
+        connected = False
+        try:
+            connection = self._idle[node.name].pop()
+        except LookupError:  # all are in use; another thread may have taken the last one just now
+            connection = None
+        try:
+            if connection is not None:
+                if self.nodes.sends_once and select.select([socket_of(connection)], [], [], 0)[0]:
+                    connection.disconnect()  # the server has closed it: no reply is due
+                    connection.connect()
+            else:
+                connection = node.connection(health_check_interval=0)
+                connection.connect()
+            connected = True
+            connection.send_packed_command((packed,), check_health=False)
+        except BaseException as error:  # half of the commands may be on the wire
+            hopeless = not connected and isinstance(error, RedisTimeoutError)
+            fault = self._broken(node, connection, error, hopeless=hopeless)
+            return _Sent(node, None, commands, count, fault)
+        return _Sent(node, connection, commands, count)
 
-    def _complete(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
-        for position, reply in enumerate(replies):
-            if reply is MISSING or isinstance(reply, NoScriptError) or refused(reply):
-                replies[position] = self._again(commands[position], reply)
+    def _receive(self, sent: _Sent, *, last: bool = False) -> list[Any]:
+        """Read the replies; unless this is the last try, send again the commands that need it."""
+        node, connection, commands, count, broken = sent
+        replies: list[Any] = []
+        clean = broken is None
+        if broken is None:
+            try:
+                for _ in range(count):
+                    try:
+                        replies.append(connection.read_response(disable_decoding=True))
+                    except ResponseError as refusal:
+                        clean = False
+                        replies.append(raise_if_demoted(refusal))
+            except BaseException as error:  # replies may still come
+                clean, broken = False, self._broken(node, connection, error)
+            else:
+                self._idle[node.name].append(connection)
+        replies += [broken] * (count - len(replies))
+        if count > len(commands):
+            replies = judged(commands, self._durability, replies)
+        if not clean and not last:
+            replies = [
+                self._again(command, reply) if is_undone(reply) else reply
+                for command, reply in zip(commands, replies, strict=True)
+            ]
         return replies
 
+    def _broken(
+        self, node: Node, connection: Any, error: BaseException, *, hopeless: bool = False
+    ) -> Exception:
+        """Close a connection; return the sign of its missing replies, or raise the error.
+
+        `hopeless`: the server has taken no connection in time, and would take none of the client.
+        """
+        if connection is not None:
+            connection.disconnect()
+        if not isinstance(error, CUT):
+            raise error
+        self.nodes.lost()
+        final = self.nodes.sends_once or (hopeless and not self.nodes.fails_over)
+        return error if final else MISSING
+
     def _again(self, command: Command[Any], error: Any) -> Any:
-        """Send a command once more: the text of a script that the server does not know over the
-        same connections, all else through the client."""
-        if isinstance(error, NoScriptError) and self.nodes.direct:
-            node = self.nodes.of(command.keys[0])
-            packed = pack_plain([script_call(command, as_text=True)])
-            (error,) = self._link(node).send(packed, 1)() if node else (MISSING,)
-            if not isinstance(error, Exception):
-                return error
-            if not may_not_eval(error) and error is not MISSING and not refused(error):
-                return error
-        confirms = self._confirmation and self._confirmation.mark_of_client(command)
-        for as_text in (False, True):
+        """Send a command once more: over the same connections with the text of the script, if the
+        server does not know it, or if its keys have moved; else, or then, through the client."""
+        try:
+            if isinstance(error, NoScriptError | MovedError) and self.nodes.direct:
+                if isinstance(error, MovedError):
+                    self.nodes.learn()
+                if node := self.nodes.of(command.keys[0]):
+                    sent = self._send(node, (command,), as_text=True)
+                    (reply,) = self._receive(sent, last=True)
+                    if not is_undone(reply) and not may_not_eval(reply):
+                        return reply
             try:
-                reply = ask(self._client, *script_call(command, as_text=as_text))
-                return confirms.mark(reply) if confirms else reply
-            except RedisError as refusal:
-                error = refusal
-            if may_not_eval(error):
-                try:
-                    load_instead(self._client)
-                    return ask(self._client, *script_call(command, as_text=False))
-                except RedisError as refusal:
-                    return refusal
-            if not isinstance(error, NoScriptError):
-                break
-        return error
+                reply = ask(self._client, *script_call(command, as_text=False))
+            except NoScriptError:
+                reply = self._ask_with_text(command)
+        except RedisError as refusal:
+            return refusal
+        if self._durability != "async":
+            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
+        return reply
+
+    def _ask_with_text(self, command: Command[Any]) -> Any:
+        try:
+            return ask(self._client, *script_call(command, as_text=True))
+        except ResponseError as refusal:
+            if not may_not_eval(refusal):
+                raise
+        load_instead(self._client)
+        return ask(self._client, *script_call(command, as_text=False))
+
+    def _forget_idle(self) -> None:
+        """Close all idle connections; a forked child leaves those of its parent alone."""
+        if self._pid == os.getpid():
+            self._losses = self.nodes.losses
+            self.close()
+        else:  # pragma: no cover - a test does it in a child
+            self._idle, self._pid = defaultdict(list), os.getpid()
 
     def close(self) -> None:
         """Close the connections that no call uses now."""
-        for link in list(self._links.values()):
-            link.close()
+        for idle in list(self._idle.values()):
+            while idle:
+                idle.pop().disconnect()
 
 
-class _Link:
-    """The connections to one node, which its threads share."""
-
-    def __init__(self, nodes: Nodes, node: Node) -> None:
-        self._nodes, self._node = nodes, node
-        self._once = nodes.sends_once
-        self._idle: Idle[Any] = Idle(node.connection)
-        self._losses = 0
-
-    def send(self, packed: bytes, count: int) -> Replies:
-        """Send packed commands; return a function that waits for their replies."""
-        if self._losses != self._nodes.losses:
-            self._losses = self._nodes.losses
-            self.close()
-        connection = self._idle.take()
-        try:
-            if not connection.is_connected:
-                connection.connect()
-            elif self._once and _is_over(connection):
-                connection.disconnect()
-                connection.connect()
-            connection.send_packed_command([packed])
-        except BaseException as error:  # half of the command may be on the wire
-            replies = self._broken(connection, error, count)
-            return lambda: replies
-        return lambda: self._receive(connection, count)
-
-    def _receive(self, connection: Any, count: int) -> list[Any]:
-        replies: list[Any] = []
-        try:
-            for _ in range(count):
-                try:
-                    replies.append(connection.read_response(disable_decoding=True))
-                except ResponseError as refusal:
-                    self._nodes.learn(refusal)
-                    replies.append(raise_if_demoted(refusal))
-        except BaseException as error:  # replies may still come
-            return replies + self._broken(connection, error, count - len(replies))
-        self._idle.kept.append(connection)  # all replies are read: now others may use it
-        return replies
-
-    def _broken(self, connection: Any, error: BaseException, missing: int) -> list[Any]:
-        """Close a connection and keep it for the next call; return the signs of missing replies."""
-        connection.disconnect()
-        self._idle.kept.append(connection)
-        if not isinstance(error, CUT):
-            raise error
-        self._nodes.lost(self._node)
-        return [error if self._once else MISSING] * missing
-
-    def close(self) -> None:
-        while self._idle.kept:
-            self._idle.kept.pop().disconnect()
-
-
-def _is_over(connection: Any) -> bool:
-    """Return True if the server has closed a connection: no reply is due."""
-    try:
-        return bool(connection.can_read(timeout=0))
-    except CUT:
-        return True
+def is_undone(reply: Any) -> bool:
+    """Return True if a command is to be sent once more: no server has run it, or none may have."""
+    return reply is MISSING or isinstance(reply, NoScriptError) or refused(reply)

@@ -1,7 +1,8 @@
 """The asyncio connections: one to each server, shared by the calls of all asyncio tasks.
 
 As `connections`, but all calls of an event loop travel over one connection to each node, and one
-asyncio task reads the replies. Must not know what a command means.
+asyncio task reads the replies. Calls that are to be confirmed have others: WAIT would hold up all
+calls of a shared connection. Must not know what a command means.
 """
 
 import asyncio
@@ -14,12 +15,19 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.protocol.command import Command
-from dpq.protocol.confirmation import Confirmation, judged
-from dpq.protocol.durability import require_direct
-from dpq.protocol.packing import Packer, pack_plain, script_call
-from dpq.transport.cluster import MISSING, AsyncNodes, Node, ask_async, raise_if_demoted, refused
-from dpq.transport.connections import CUT
+from dpq.protocol.command import Command, Packer, pack_plain, script_call
+from dpq.protocol.durability import (
+    BY_CLIENT,
+    Durability,
+    confirming,
+    judged,
+    needs_confirmation,
+    require_direct,
+    unconfirmed,
+)
+from dpq.transport.cluster import CUT, MISSING, AsyncNodes, Node, ask_async, raise_if_demoted
+from dpq.transport.connections import is_undone
+from dpq.transport.internals import write
 from dpq.transport.script_loading import load_instead_async, may_not_eval
 from dpq.transport.shared_async import Shared
 
@@ -31,27 +39,38 @@ class AsyncConnections:
         nodes: The servers.
     """
 
-    def __init__(self, client: Any, confirmation: Confirmation | None = None) -> None:
+    def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections, as `Connections` does."""
         self.nodes = AsyncNodes(client)
-        self._client, self._confirmation = client, confirmation
+        self._client, self._durability = client, durability
         self._packer = Packer()
         self._links: dict[str, _Link] = {}
-        if confirmation is not None:
-            require_direct(confirmation.durability, self.nodes.direct, client)
+        self._batches: dict[str, _Batches] = {}
+        if durability != "async":
+            require_direct(durability, self.nodes.direct, client)
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Async `Connections.call_all`."""
+        if self.nodes.direct and not self.nodes.clustered:
+            return await self._exchange(self.nodes.only, commands)
         replies: list[Any] = [MISSING] * len(commands)
-        try:
-            if self.nodes.direct and not self.nodes.clustered:
-                replies = await self._exchange(self.nodes.only, commands)
-            elif self.nodes.direct:
-                await self._by_node(commands, replies)
-        except RedisError as error:
-            replies = [error] * len(commands)
+        if self.nodes.direct:
+            try:
+                await self.nodes.ready()
+                parts = self.nodes.split(command.keys[0] for command in commands)
+            except RedisError as error:
+                return [error] * len(commands)
+
+            async def exchange(node: Node, positions: list[int]) -> None:
+                some = [commands[position] for position in positions]
+                for position, reply in zip(
+                    positions, await self._exchange(node, some), strict=True
+                ):
+                    replies[position] = reply
+
+            await asyncio.gather(*(exchange(node, at) for node, at in parts.items() if node))
         for position, reply in enumerate(replies):
-            if reply is MISSING or isinstance(reply, NoScriptError) or refused(reply):
+            if reply is MISSING:  # no node of the cluster has the keys, or it is another client
                 replies[position] = await self._again(commands[position], reply)
         return replies
 
@@ -60,59 +79,53 @@ class AsyncConnections:
         await self.nodes.ready()
         return self.nodes.aimed(key)
 
-    async def _by_node(self, commands: Sequence[Command[Any]], replies: list[Any]) -> None:
-        """Send commands to all nodes that hold their keys, at the same time."""
-        await self.nodes.ready()
-
-        async def exchange(node: Node | None, positions: list[int]) -> None:
-            some = [commands[position] for position in positions]
-            for position, reply in zip(
-                positions, await self._exchange(node, some) if node else (), strict=node is not None
-            ):
-                replies[position] = reply
-
-        parts = self.nodes.split(command.keys[0] for command in commands)
-        await asyncio.gather(*(exchange(*part) for part in parts.items()))
-
-    async def _exchange(self, node: Node, commands: Sequence[Command[Any]]) -> list[Any]:
-        packed, confirmation = self._packer.pack_all(commands), self._confirmation
-        if confirmation is None or not (behind := confirmation.behind(commands, node.settings)):
-            return await self._link(node.name, node).exchange(packed, len(commands))
-        # WAIT would hold up all calls of the shared connection.
-        link = _Link(self.nodes, node)
-        try:
-            count = len(commands) + len(behind)
-            found = await link.exchange(packed + pack_plain(behind), count)
-        finally:
-            await link.aclose()
-        return judged(confirmation.durability, commands, found)
+    async def _exchange(
+        self, node: Node, commands: Sequence[Command[Any]], *, last: bool = False
+    ) -> list[Any]:
+        """Send commands to a node; with their texts, if this is the last try."""
+        if last:
+            packed = pack_plain(script_call(command, as_text=True) for command in commands)
+        else:
+            packed = self._packer.pack(commands)
+        if self._durability != "async" and any(map(needs_confirmation, commands)):
+            if node.name not in self._batches:
+                self._batches[node.name] = _Batches(_Link(self.nodes, node), self._durability)
+            replies = await self._batches[node.name].exchange(packed, commands)
+        else:
+            replies = await self._link(node).exchange(packed, len(commands))
+        for position, reply in enumerate(replies):
+            if isinstance(reply, Exception) and not last and is_undone(reply):
+                replies[position] = await self._again(commands[position], reply)
+        return replies
 
     async def _again(self, command: Command[Any], error: Any) -> Any:
         """Async `Connections._again`."""
-        if isinstance(error, NoScriptError) and self.nodes.direct:
-            node = self.nodes.of(command.keys[0])
-            packed = pack_plain([script_call(command, as_text=True)])
-            (error,) = await self._link(node.name, node).exchange(packed, 1) if node else (MISSING,)
-            if not isinstance(error, Exception):
-                return error
-            if not may_not_eval(error) and error is not MISSING and not refused(error):
-                return error
-        confirms = self._confirmation and self._confirmation.mark_of_client(command)
-        for as_text in (False, True):
+        try:
+            if isinstance(error, NoScriptError | MovedError) and self.nodes.direct:
+                if isinstance(error, MovedError):
+                    await self.nodes.learn_async()
+                if node := self.nodes.of(command.keys[0]):
+                    (reply,) = await self._exchange(node, (command,), last=True)
+                    if not is_undone(reply) and not may_not_eval(reply):
+                        return reply
             try:
-                reply = await ask_async(self._client, *script_call(command, as_text=as_text))
-                return confirms.mark(reply) if confirms else reply
-            except RedisError as refusal:
-                error = refusal
-            if may_not_eval(error):
-                try:
-                    await load_instead_async(self._client)
-                    return await ask_async(self._client, *script_call(command, as_text=False))
-                except RedisError as refusal:
-                    return refusal
-            if not isinstance(error, NoScriptError):
-                break
-        return error
+                reply = await ask_async(self._client, *script_call(command, as_text=False))
+            except NoScriptError:
+                reply = await self._ask_with_text(command)
+        except RedisError as refusal:
+            return refusal
+        if self._durability != "async":
+            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
+        return reply
+
+    async def _ask_with_text(self, command: Command[Any]) -> Any:
+        try:
+            return await ask_async(self._client, *script_call(command, as_text=True))
+        except ResponseError as refusal:
+            if not may_not_eval(refusal):
+                raise
+        await load_instead_async(self._client)
+        return await ask_async(self._client, *script_call(command, as_text=False))
 
     async def execute(self, target: Node | str, *command: Any) -> Any:
         """Send any command to a node, or to that of a key; return its raw reply.
@@ -125,66 +138,87 @@ class AsyncConnections:
         if self.nodes.direct and node:
             name, *args = command
             packed = pack_plain([(*name.split(), *args)])
-            (reply,) = await self._link(node.name, node).exchange(packed, 1)
+            (reply,) = await self._link(node).exchange(packed, 1)
             if not isinstance(reply, Exception):
                 return reply
-            if reply is not MISSING and not refused(reply):
+            if not is_undone(reply):
                 raise reply
         client = target.client if isinstance(target, Node) else self._client
         return await ask_async(client, *command)
 
-    def _link(self, name: str, node: Node) -> "_Link":
-        if name not in self._links:
-            self._links[name] = _Link(self.nodes, node)
-        return self._links[name]
+    def _link(self, node: Node) -> "_Link":
+        link = self._links.get(node.name)
+        if link is None:
+            link = self._links[node.name] = _Link(self.nodes, node)
+        return link
 
     async def aclose(self) -> None:
         """Close the connections; calls that lose theirs are sent again, or get an error."""
         for link in self._links.values():
             await link.aclose()
+        for batches in self._batches.values():
+            await batches.link.aclose()
 
 
 class _Link:
-    """The connection to one node; its calls get their replies in the order in which they write."""
+    """A connection to one node; its calls get their replies in the order in which they write."""
 
     def __init__(self, nodes: AsyncNodes, node: Node) -> None:
         self._nodes, self._node = nodes, node
-        self._once = nodes.sends_once
-        self._losses = 0
+        self._losses = nodes.losses
+        self._usable_again = False  # the connection that was lost last had been open
         self._opening = Shared(self._open)
         self._connection: Any = None
         self._reader: asyncio.Task[None] | None = None
         self._awaited: deque[_Exchange] = deque()
 
+    @property
+    def timeout(self) -> float | None:
+        """The client's own seconds for a reply."""
+        timeout: float | None = self._node.settings.get("socket_timeout")
+        return timeout
+
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands together; return a reply for each, which may be an error."""
-        if self._losses != self._nodes.losses:
-            self._losses = self._nodes.losses
-            await self.aclose()
+        """Send packed commands together; return a reply for each, which may be an error.
+
+        If the connection is cut, all calls go over the next one: the client would open one for
+        each. Where another server may take over, the client must find it.
+        """
+        replies = await self._exchange(packed, count)
+        if replies[0] is MISSING and self._usable_again:
+            replies = await self._exchange(packed, count)
+        return replies
+
+    async def _exchange(self, packed: bytes, count: int) -> list[Any]:
+        opened = False
         try:
-            if not self._usable():
+            if self._losses != self._nodes.losses:
+                self._losses = self._nodes.losses
+                await self.aclose()
+            loop, reader = asyncio.get_running_loop(), self._reader
+            if not (
+                reader
+                and not reader.done()
+                and reader.get_loop() is loop
+                and self._connection.is_connected
+            ):
                 await self._opening.get()
-            exchange = _Exchange(count)
+            opened = True
+            exchange = _Exchange(count, loop)
             self._awaited.append(exchange)
-            self._connection._writer.write(packed)
+            write(self._connection, packed)
         except (*CUT, OSError, RuntimeError) as error:
-            replies: list[Any] = [error] * count
+            fault = error if isinstance(error, RedisError) else RedisConnectionError(str(error))
+            replies: list[Any] = [fault] * count
         else:
             replies = await exchange.future
         if isinstance(replies[-1], CUT):
-            await self._nodes.lost_async(self._node)
-            if not self._once:
+            await self._nodes.lost_async()
+            self._usable_again = opened and not self._nodes.fails_over
+            hopeless = not opened and isinstance(replies[-1], RedisTimeoutError)
+            if not (self._nodes.sends_once or (hopeless and not self._nodes.fails_over)):
                 replies = [MISSING if isinstance(reply, CUT) else reply for reply in replies]
-        for reply in replies if self._nodes.clustered else ():
-            if isinstance(reply, MovedError):
-                with suppress(KeyError):
-                    await self._nodes.client.nodes_manager.move_slot(reply)
         return replies
-
-    def _usable(self) -> bool:
-        reader = self._reader
-        here = reader and reader.get_loop() is asyncio.get_running_loop()
-        return bool(here and reader and not reader.done() and self._connection.is_connected)
 
     async def _open(self) -> None:
         connection = self._node.connection(health_check_interval=0)
@@ -240,13 +274,48 @@ class _Link:
             await asyncio.wait((reader,))
 
 
+class _Batches:
+    """Confirmed calls to one node: those that come while others wait go together, with one WAIT.
+
+    Attributes:
+        link: Their connection.
+    """
+
+    def __init__(self, link: _Link, durability: Durability) -> None:
+        self.link, self._durability = link, durability
+        self._waiting: list[tuple[bytes, Sequence[Command[Any]], asyncio.Future[list[Any]]]] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def exchange(self, packed: bytes, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Send packed commands with the next batch; return a judged reply for each."""
+        loop, sending = asyncio.get_running_loop(), self._sending
+        if sending is None or sending.done() or sending.get_loop() is not loop:
+            self._waiting = []
+            self._sending = loop.create_task(self._send())
+        future: asyncio.Future[list[Any]] = loop.create_future()
+        self._waiting.append((packed, commands, future))
+        return await future
+
+    async def _send(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            commands = [command for _, some, _ in batch for command in some]
+            behind = confirming(commands, self._durability, self.link.timeout)
+            packed = b"".join(each for each, _, _ in batch) + pack_plain(behind)
+            replies = await self.link.exchange(packed, len(commands) + len(behind))
+            replies = judged(commands, self._durability, replies)
+            for _, some, future in batch:
+                if not future.done():  # the caller may have been cancelled
+                    future.set_result(replies[: len(some)])
+                replies = replies[len(some) :]
+
+
 class _Exchange:
     """Commands that are sent together, and their replies as they come."""
 
     __slots__ = ("began", "count", "future", "replies")
 
-    def __init__(self, count: int) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, count: int, loop: asyncio.AbstractEventLoop) -> None:
         self.count, self.replies, self.began = count, list[Any](), loop.time()
         self.future: asyncio.Future[list[Any]] = loop.create_future()
 
@@ -255,7 +324,8 @@ class _Exchange:
         self.replies.append(reply)
         if len(self.replies) == self.count:
             self.end(None)
-        return len(self.replies) == self.count
+            return True
+        return False
 
     def end(self, error: Exception | None) -> None:
         """Give the replies to the caller, with the error for each missing one."""

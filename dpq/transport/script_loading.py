@@ -2,7 +2,8 @@
 
 A server forgets its scripts when it starts, and a replica that takes over never had them. Then
 `connections` sends the text (EVAL). If the Redis user may not call EVAL, it loads all scripts. If
-it may not load them either, its calls are refused until `dpq scripts` or a scheduler loads them.
+it may not load them either, its calls are refused until `dpq doctor --load-scripts` or a scheduler
+loads them.
 """
 
 import re
@@ -17,8 +18,8 @@ _EVAL = re.compile("'eval' command", re.IGNORECASE)
 
 _WAY_OUT = (
     "the server does not know DPQ's scripts (it forgets them when it starts, and a replica that "
-    "takes over never had them), and this user may not load them: run `dpq --url URL scripts` as a "
-    "user with +script|load, or a `dpq scheduler` as one (docs/security.md)"
+    "takes over never had them), and this user may not load them: run `dpq doctor --load-scripts` "
+    "as a user with +script|load, or a scheduler as one (docs/security.md)"
 )
 
 

@@ -102,12 +102,11 @@ class Session:
 
     def send(self, steps: Steps[T]) -> T:
         """Run an operation without opening its queue before."""
-        operation = Operation(steps)
-        return self._finish(operation, operation.begin())
+        return self._finish(Operation(steps))
 
-    def _finish(self, operation: Operation[T], commands: Sequence[Command[Any]] | None) -> T:
-        while commands is not None:
-            commands = operation.go_on(self.connections.call_all(commands))
+    def _finish(self, operation: Operation[T]) -> T:
+        while operation.commands is not None:
+            operation.go_on(self.connections.call_all(operation.commands))
         return operation.result
 
     def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
@@ -185,29 +184,35 @@ class QueueSession(Session, Generic[Q]):
 
     def run(self, verb: Callable[A, Steps[T]], *args: A.args, **named: A.kwargs) -> T:
         """Run an operation: check its arguments, open the queue, send the commands."""
-        return self.run_after(None, verb, *args, **named)
+        operation = Operation(verb(*args, **named))
+        if self.operations.settings is None or self.refusal:
+            return self._run_first(operation)
+        while operation.commands is not None:
+            operation.go_on(self.connections.call_all(operation.commands))
+        return operation.result
 
     def run_after(
         self,
-        first: Callable[[], object] | None,
+        first: Callable[[], object],
         verb: Callable[A, Steps[T]],
         *args: A.args,
         **named: A.kwargs,
     ) -> T:
         """Run an operation as `run` does; call `first` once its arguments are checked."""
-        queue = self.operations
         operation = Operation(verb(*args, **named))
-        commands = operation.begin()
-        if first is not None:
-            first()
-        if self.refusal:
-            self.require_open()
-        if queue.settings is None:
-            self.ready(create=makes_queue(commands))
+        first()
+        if self.operations.settings is None or self.refusal:
+            return self._run_first(operation)
+        return self._finish(operation)
+
+    def _run_first(self, operation: Operation[T]) -> T:
+        """Run an operation that is perhaps the first one of its queue."""
+        self.require_open()
+        self.ready(create=makes_queue(operation.commands))
         try:
-            return self._finish(operation, commands)
+            return self._finish(operation)
         except TaskNotFoundError as error:
-            if queue.settings is None:
+            if self.operations.settings is None:
                 error.add_note(NO_QUEUE)
             raise
 

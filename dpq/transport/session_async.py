@@ -101,12 +101,11 @@ class AsyncSession:
 
     async def send(self, steps: Steps[T]) -> T:
         """Run an operation without opening its queue before."""
-        operation = Operation(steps)
-        return await self._finish(operation, operation.begin())
+        return await self._finish(Operation(steps))
 
-    async def _finish(self, operation: Operation[T], commands: Sequence[Command[Any]] | None) -> T:
-        while commands is not None:
-            commands = operation.go_on(await self.connections.call_all(commands))
+    async def _finish(self, operation: Operation[T]) -> T:
+        while operation.commands is not None:
+            operation.go_on(await self.connections.call_all(operation.commands))
         return operation.result
 
     async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
@@ -184,29 +183,35 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
 
     async def run(self, verb: Callable[A, Steps[T]], *args: A.args, **named: A.kwargs) -> T:
         """Run an operation: check its arguments, open the queue, send the commands."""
-        return await self.run_after(None, verb, *args, **named)
+        operation = Operation(verb(*args, **named))
+        if self.operations.settings is None or self.refusal:
+            return await self._run_first(operation)
+        while operation.commands is not None:
+            operation.go_on(await self.connections.call_all(operation.commands))
+        return operation.result
 
     async def run_after(
         self,
-        first: Callable[[], Awaitable[object]] | None,
+        first: Callable[[], Awaitable[object]],
         verb: Callable[A, Steps[T]],
         *args: A.args,
         **named: A.kwargs,
     ) -> T:
         """Run an operation as `run` does; call `first` once its arguments are checked."""
-        queue = self.operations
         operation = Operation(verb(*args, **named))
-        commands = operation.begin()
-        if first is not None:
-            await first()
-        if self.refusal:
-            self.require_open()
-        if queue.settings is None:
-            await self.ready(create=makes_queue(commands))
+        await first()
+        if self.operations.settings is None or self.refusal:
+            return await self._run_first(operation)
+        return await self._finish(operation)
+
+    async def _run_first(self, operation: Operation[T]) -> T:
+        """Run an operation that is perhaps the first one of its queue."""
+        self.require_open()
+        await self.ready(create=makes_queue(operation.commands))
         try:
-            return await self._finish(operation, commands)
+            return await self._finish(operation)
         except TaskNotFoundError as error:
-            if queue.settings is None:
+            if self.operations.settings is None:
                 error.add_note(NO_QUEUE)
             raise
 

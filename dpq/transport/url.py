@@ -10,6 +10,7 @@ user name, the Sentinels' own user and the parameters of TLS, and refuses IPv6 a
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -18,11 +19,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
 from redis.exceptions import RedisError
-from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import SCHEMES
+from dpq.transport.internals import no_notices
 from dpq.transport.tls import check_certificates
 
 # For one address. The kernel repeats a lost SYN after 1 s, so one SYN may be lost.
@@ -56,6 +57,35 @@ def explained(label: str) -> Iterator[None]:
         if isinstance(error, TypeError):
             why = " (it has a parameter that redis-py does not know)"
         raise ConfigurationError(f"cannot use the URL {label!r}{why}: use {SCHEMES}") from None
+
+
+def connect_bound(timeout: float | None) -> float:
+    """Return the seconds for all of a connect, from the client's timeout for one address."""
+    patience = timeout or CONNECT_TIMEOUT_S
+    return patience + max(CONNECT_SLACK_S * patience / CONNECT_TIMEOUT_S, LEAST_CONNECT_S)
+
+
+class BoundedRetry(Retry):
+    """The retries of DPQ's clients: none after an attempt that took as long as a connect may take.
+
+    redis-py repeats a command, and within it each connect, whatever time that takes.
+    """
+
+    def __init__(self, seconds: float, retries: int = RETRIES) -> None:
+        super().__init__(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), retries)
+        self._seconds = 0.9 * seconds
+
+    def call_with_retry(self, do: Any, fail: Any, *args: Any, **named: Any) -> Any:
+        """Call `do`, again if it fails soon; call `fail` after each failure."""
+        give_up = time.monotonic() + self._seconds
+
+        def failed(error: Exception, *more: Any) -> Any:
+            done = fail(error, *more)
+            if time.monotonic() >= give_up:
+                raise error
+            return done
+
+        return super().call_with_retry(do, failed, *args, **named)
 
 
 class Host(NamedTuple):
@@ -161,7 +191,6 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_timeout": reply_timeout,
         "health_check_interval": HEALTH_CHECK_S,
-        "retry": Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
         **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
         "decode_responses": False,
     }
@@ -174,7 +203,7 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
     else:
         # The relaxed timeouts of Redis Enterprise are off, so that the timeouts above hold. Only
         # then does the pool check whether an idle connection was closed meanwhile.
-        options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+        options.update(no_notices())
         options.setdefault("socket_keepalive", True)
     if options.get("connection_class") is SSLConnection:
         check_certificates(options)
@@ -183,4 +212,5 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
     for name in ("socket_connect_timeout", "socket_timeout"):
         if not 0 < options[name] < float("inf"):
             raise ConfigurationError(f"{name} must be seconds above 0")
+    options["retry"] = BoundedRetry(options["socket_connect_timeout"])
     return options

@@ -12,11 +12,10 @@ Must not decide anything about tasks.
 """
 
 import os
-import socket
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
@@ -27,8 +26,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from dpq.transport import watches
-from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
-from dpq.transport.idle import Idle
+from dpq.transport.cluster import CUT, Node, Nodes, ask, raise_if_demoted, refused
+from dpq.transport.internals import socket_of
 from dpq.transport.watches import Marker, Watch, time_left
 
 RECHECKS_OF_A_BLOCK = 3
@@ -49,10 +48,6 @@ REPLY_TIMEOUT = 2.0
 ANSWERED_SECONDS = 0.1
 """Seconds to wait for the answer to a block that the server does not know any more: the answer is
 under way, or the block was on another server."""
-
-HUNG_UP_SECONDS = 0.5
-"""Seconds to wait until the server ends a connection that this side has ended: one round trip. If a
-proxy does not pass the end on, that costs so long, and perhaps a wake-up."""
 
 PAUSE_AFTER_FAULT = 0.1
 """Seconds to wait after a failed connection; the next pop has retries of its own."""
@@ -100,7 +95,7 @@ class Waiter:
                     continue
                 if (reply := self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
-        except (RedisConnectionError, RedisTimeoutError):
+        except CUT:
             self._asked.lost()
             time.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
@@ -154,8 +149,7 @@ class _Block:
         """The keys, in the order in which a server looks at them."""
         self._node: Node | None = None
         self._connection: Any = None
-        self._client_id: int | None = None  # 0 if the Redis user may not call CLIENT UNBLOCK
-        self._hung_up = False
+        self._client_id = 0  # 0 if the Redis user may not call CLIENT UNBLOCK
         self.maybe_lost = False
         """True if the connection was ended without an answer: a marker may be lost with it."""
         self.until: float | None = None
@@ -173,9 +167,7 @@ class _Block:
                 raise RedisTimeoutError("a block did not end in time")
             return
         if self._connection is None:
-            self._connect()
-        if self._client_id is None:
-            # `connect` asks the Sentinels for the master; sending does not.
+            self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
             self._connection.connect()
             self._client_id = self._own_id() if self._nodes.unblocks else 0
         self._connection.send_command(*block_command(self.markers, seconds))
@@ -185,9 +177,6 @@ class _Block:
         """Put a marker last: a server looks at the markers in their order."""
         after = self.markers.index(marker) + 1
         self.markers = (*self.markers[after:], *self.markers[:after])
-
-    def _connect(self) -> None:
-        self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
 
     def _own_id(self) -> int:
         self._connection.send_command("CLIENT", "ID")
@@ -203,7 +192,7 @@ class _Block:
 
     def file(self) -> Any:
         """Return the socket, for a selector."""
-        return self._connection._get_socket()
+        return socket_of(self._connection)
 
     def read(self) -> Any:
         """Read the answer; None if the block ended without a marker.
@@ -211,51 +200,31 @@ class _Block:
         Raises:
             ConnectionError: The node does not hold the marker any more.
         """
-        hung_up = self._hung_up
         try:
             reply = self._connection.read_response(disable_decoding=True)
         except ResponseError as refusal:
             raise cut(refusal) from None
-        except RedisConnectionError:
-            if not hung_up:
-                raise
-            reply, self.maybe_lost = None, True
         self.until = None
-        if hung_up:
-            self.close()
         return reply
 
     def end(self) -> bool:
         """Make the server end the block; return True if there is an answer to read.
 
-        The result is False if there is no block, or if another server holds the markers now. Then
-        a task was popped at that server, and its lease runs. So the waiter does not wait for the
-        silent server.
+        If another server holds the markers now, the connection is closed, and so it is without
+        the right to end the block. Then a marker may be lost with it.
         """
         self.maybe_lost = False
         if self.until is None or self._node is None:
             return False
         if self._nodes.of(self.markers[0]) is self._node:
             blocked = self._unblock(self._node) if self._client_id else None
-            if blocked is None:
-                if self._hang_up():
-                    return True
-            elif blocked or not self._nodes.fails_over or self.can_read(ANSWERED_SECONDS):
+            if blocked or (blocked is not None and not self._nodes.fails_over):
                 return True
+            if blocked is not None and self.can_read(ANSWERED_SECONDS):
+                return True
+            self.maybe_lost = blocked is None
         self.close()
         return False
-
-    def _hang_up(self) -> bool:
-        """End this side of the connection; return True if there is an answer to read then."""
-        hang_up(self._connection._get_socket().fileno())
-        with suppress(
-            RedisConnectionError
-        ):  # the server's end comes with the answer, or as an error
-            if not self.can_read(HUNG_UP_SECONDS):
-                self.maybe_lost = True
-                return False
-        self._hung_up = True
-        return True
 
     def _unblock(self, node: Node) -> bool | None:
         """Ask the server to end the block: False if it has none, None if the user may not ask."""
@@ -269,15 +238,13 @@ class _Block:
         """Close the connection, and look for the node that holds the markers now."""
         self.close()
         if self._node:
-            self._nodes.lost(self._node)
+            self._nodes.lost()
 
     def close(self) -> None:
         """Drop the connection."""
-        self._client_id, self.until, self._hung_up = None, None, False
-        if self._connection is not None:
-            self._connection.disconnect()
-        if self._nodes.clustered:
-            self._connection = None
+        connection, self._connection, self.until = self._connection, None, None
+        if connection is not None:
+            connection.disconnect()
 
 
 def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
@@ -295,21 +262,7 @@ def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
     if node is None:
         raise RedisConnectionError(f"no node of the cluster serves {marker}")
     settings = {"health_check_interval": 0, "socket_timeout": REPLY_TIMEOUT}
-    return node, own_connection(node, retry=retry(NoBackoff(), 0), **settings)
-
-
-def hang_up(file: int) -> None:
-    """End this side of a connection: then the server ends it, too, after what it has sent before.
-
-    This ends a block without CLIENT UNBLOCK. It costs a new connection for the next wait. If no
-    answer comes, a marker may be lost: a server that sees the end drops the replies of the same
-    turn of its event loop.
-
-    Args:
-        file: The file number of the socket, which is the same for TLS and for event loops.
-    """
-    with socket.socket(fileno=os.dup(file)) as same, suppress(OSError):
-        same.shutdown(socket.SHUT_WR)
+    return node, node.connection(retry=retry(NoBackoff(), 0), **settings)
 
 
 def longest_block(nodes: Nodes) -> float:
@@ -373,7 +326,7 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
 
     Args:
         waiter: A waiter on the markers of the watches, in the same order.
-        watches: One for each partition that was found empty.
+        watches: One for each queue that was found empty.
         until: The end of the caller's patience, monotonic seconds.
     """
     if until <= time.monotonic():
@@ -393,21 +346,27 @@ class Waiters:
     """The waiters of one queue object: one for each waiting thread, kept for the next wait."""
 
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
-        self.markers = tuple(markers)
-        self._idle = Idle(partial(Waiter, nodes, self.markers))
+        self._nodes, self.markers = nodes, tuple(markers)
+        self._kept: deque[Waiter] = deque()
+        self._pid = os.getpid()
 
     @contextmanager
     def take(self) -> Iterator[Waiter]:
         """Lend a waiter for one wait; after an error it is closed, and not used again."""
-        waiter = self._idle.take()
+        if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
+            self._kept, self._pid = deque(), os.getpid()
+        try:
+            waiter = self._kept.pop()
+        except IndexError:
+            waiter = Waiter(self._nodes, self.markers)
         try:
             yield waiter
         except BaseException:
             waiter.close()
             raise
-        self._idle.kept.append(waiter)
+        self._kept.append(waiter)
 
     def close(self) -> None:
         """Close the waiters that no thread uses now."""
-        while self._idle.kept:
-            self._idle.kept.pop().close()
+        while self._kept:
+            self._kept.pop().close()

@@ -12,15 +12,13 @@ from functools import partial
 from typing import Any
 
 from redis.asyncio.retry import Retry
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.transport.cluster import Node
+from dpq.transport.cluster import CUT, Node
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.waiter import (
     ANSWERED_SECONDS,
-    HUNG_UP_SECONDS,
     MOST_BLOCKS,
     PAUSE_AFTER_FAULT,
     REPLY_TIMEOUT,
@@ -29,7 +27,6 @@ from dpq.transport.waiter import (
     connection_to,
     cut,
     handing_on,
-    hang_up,
     markers_maybe_lost,
     patience,
     read_marker,
@@ -80,7 +77,7 @@ class AsyncWaiter:
                 self._asked = answered[0]
                 if (reply := await self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
-        except (RedisConnectionError, RedisTimeoutError, OSError):
+        except (*CUT, OSError):
             await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
@@ -123,8 +120,7 @@ class _Block:
         self.markers = markers
         self._node: Node | None = None
         self._connection: Any = None
-        self._client_id: int | None = None
-        self._hung_up = False
+        self._client_id = 0
         self.maybe_lost = False
         self.until = 0.0
         self._reading: asyncio.Task[Any] | None = None
@@ -135,21 +131,16 @@ class _Block:
                 raise RedisTimeoutError("a block did not end in time")
             return self._reading
         if self._connection is None:
-            await self._connect()
-        if self._client_id is None:
-            self._connection.socket_timeout = REPLY_TIMEOUT
+            await self._nodes.ready()
+            self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
             await self._connection.connect()
             self._client_id = await self._own_id() if self._nodes.unblocks else 0
-            self._connection.socket_timeout = None  # see `_SharedConnection._read_one`
+            self._connection.socket_timeout = None  # `asyncio.wait` watches the time
         await self._connection.send_command(*block_command(self.markers, seconds))
         reading = self._connection.read_response(disable_decoding=True)
         self._reading = asyncio.create_task(reading)
         self.until = time.monotonic() + seconds + REPLY_TIMEOUT
         return self._reading
-
-    async def _connect(self) -> None:
-        await self._nodes.ready()
-        self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
 
     async def _own_id(self) -> int:
         await self._connection.send_command("CLIENT", "ID")
@@ -160,18 +151,11 @@ class _Block:
             return 0
 
     async def read(self) -> Any:
-        hung_up, (reading, self._reading) = self._hung_up, (self._reading, None)
+        reading, self._reading = self._reading, None
         try:
-            reply = reading and await reading
+            return reading and await reading
         except ResponseError as refusal:
             raise cut(refusal) from None
-        except (RedisConnectionError, OSError):
-            if not hung_up:
-                raise
-            reply, self.maybe_lost = None, True
-        if hung_up:
-            await self.aclose()
-        return reply
 
     async def end(self) -> bool:
         self.maybe_lost = False
@@ -179,25 +163,16 @@ class _Block:
             return False
         if self._nodes.of(self.markers[0]) is self._node:
             blocked = await self._unblock(self._node) if self._client_id else None
-            if blocked is None:
-                if self._reading.done():  # perhaps cut: then there is no connection to hang up
-                    return True
-                hang_up(self._connection._writer.get_extra_info("socket").fileno())
-                self._hung_up = await self._answered(HUNG_UP_SECONDS)
-                self.maybe_lost = not self._hung_up
-                if self._hung_up:
-                    return True
-            else:
-                late = self._nodes.fails_over and not blocked
-                if not late or await self._answered(ANSWERED_SECONDS):
-                    return True
+            if blocked or (blocked is not None and not self._nodes.fails_over):
+                return True
+            if (
+                blocked is not None
+                and (await asyncio.wait([self._reading], timeout=ANSWERED_SECONDS))[0]
+            ):
+                return True
+            self.maybe_lost = blocked is None
         await self.aclose()
         return False
-
-    async def _answered(self, seconds: float) -> bool:
-        reading = [self._reading] if self._reading else []
-        answered, _ = await asyncio.wait(reading, timeout=seconds)
-        return bool(answered)
 
     async def _unblock(self, node: Node) -> bool | None:
         try:
@@ -209,20 +184,18 @@ class _Block:
     async def lost(self) -> None:
         await self.aclose()
         if self._node:
-            await self._nodes.lost_async(self._node)
+            await self._nodes.lost_async()
 
     async def aclose(self) -> None:
         reading, self._reading = self._reading, None
-        self._client_id, self._hung_up = None, False
+        connection, self._connection = self._connection, None
         if reading is not None:
             reading.cancel()
             with suppress(asyncio.CancelledError, RedisError, OSError):
                 await reading
-        if self._connection is not None:
+        if connection is not None:
             with suppress(RedisError, OSError):
-                await self._connection.disconnect(nowait=True)
-        if self._nodes.clustered:
-            self._connection = None
+                await connection.disconnect(nowait=True)
 
 
 class AsyncWaiters:

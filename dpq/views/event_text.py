@@ -1,4 +1,4 @@
-"""Events as words: the dashboard, `dpq events`, `dpq trail` show the same words.
+"""Events as words: the dashboard and `dpq admin events` show the same words.
 
 The stream of events has numbers and the texts of limits as they are stored. It also has texts of
 other programs, which stay as they are. No I/O, no clock.

@@ -15,7 +15,7 @@ from dpq.views.limits import drain_ms
 from dpq.views.sampler import Snapshot
 from dpq.views.words import number
 
-Kind = Literal["running", "never", "unknown", "exact", "about", "earliest"]
+Kind = Literal["running", "never", "unknown", "about", "earliest"]
 
 STEPS_SHOWN = 40
 """Steps of a task's life on its page: the push, and the newest ones."""
@@ -32,7 +32,7 @@ class Begins(NamedTuple):
     """The moment when a task begins, as far as that is known.
 
     Attributes:
-        kind: "running" since `at_ms`; "exact", or "about" at `at_ms`; "earliest", not before it;
+        kind: "running" since `at_ms`; "about" at `at_ms`; "earliest", not before it;
             "unknown"; "never", as it stands.
         at_ms: The moment, by the server's clock; with "unknown", what limits allow, or None.
         latest_ms: The moment when all tasks that are due will have begun, if none comes and none
@@ -123,7 +123,6 @@ def begins(
         if by_rate > at + 1000:
             over = span(snapshot.pace.seconds)
             at, because = by_rate, f"{done:.3g} have ended in a second, over the last {over}"
-            kind = "about" if kind == "exact" else kind
     elif before and at <= why.now_ms:  # limits allow it, and nothing ends
         over = span(snapshot.pace.seconds)
         rate = "no rate is known yet" if done is None else f"nothing has ended in the last {over}"

@@ -53,7 +53,7 @@ def say_begun(drain: Drain, seconds: float, about: str) -> str:
 
 WORST_FIRST = (
     VerdictState.SERVER_AWAY,
-    VerdictState.SETTINGS_LOST,
+    VerdictState.UNREADABLE,
     VerdictState.HANDLERS_BUSY,
     VerdictState.NO_CONSUMER,
     VerdictState.CONCURRENCY,

@@ -42,8 +42,6 @@ def cut(name: str, most: int = 30) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
 
 
-
-
 def this_user(program: str) -> str:
     """Name the user, host and program that change a queue, for its events."""
     try:

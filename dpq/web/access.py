@@ -7,6 +7,7 @@ way.
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -29,6 +30,9 @@ SESSION_SECONDS = 12 * 3600
 """Seconds that a browser stays logged in: a working day."""
 
 COOKIE = "dpq_session"
+
+PUSH_PATH = re.compile(r"(?:^|/)api/queues/[^/:]+/tasks$")
+"""The path at which a program pushes; an application may mount the dashboard below another."""
 
 HEADERS = {
     "content-security-policy": (
@@ -75,6 +79,16 @@ def same_host(origin: str, host: str) -> bool:
     return named.removesuffix(usual) == host.lower().removesuffix(usual)
 
 
+def _bearer(request: Request) -> str:
+    """Return the token of the header Authorization, or an empty text."""
+    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    return given.strip() if kind.lower() == "bearer" else ""
+
+
+def _same(given: str, token: str | None) -> bool:
+    return token is not None and hmac.compare_digest(given.encode(), token.encode())
+
+
 class Refused(Exception):
     """A request that may not be answered: with a status, and what to do instead."""
 
@@ -98,6 +112,8 @@ class Access:
             the queue; it returns True if the action may go on. An application that mounts the
             dashboard checks its users here.
         user: Names the user of a request, for the audit log.
+        push_token: At least 32 characters with which a program may push tasks over the API, also
+            without `write`, and do nothing else. None: there is no such token.
     """
 
     write: bool = False
@@ -106,14 +122,15 @@ class Access:
     payloads: bool = True
     allow: Callable[[Request, str, str], bool] | None = None
     user: Callable[[Request], str] | None = None
+    push_token: str | None = None
 
     def __post_init__(self) -> None:
-        if self.token is not None and len(self.token) < TOKEN_LENGTH:
-            raise ConfigurationError(
-                f"the token has {len(self.token)} characters: it must have at least "
-                f"{TOKEN_LENGTH}, as `python -c 'import secrets; print(secrets.token_urlsafe())'` "
-                "prints them"
-            )
+        for token in (self.token, self.push_token):
+            if token is not None and len(token) < TOKEN_LENGTH:
+                raise ConfigurationError(
+                    f"the token has {len(token)} characters: it must have at least {TOKEN_LENGTH}, "
+                    "as `python -c 'import secrets; print(secrets.token_urlsafe())'` prints them"
+                )
 
 
 class Guard:
@@ -151,13 +168,16 @@ class Guard:
 
     def is_token(self, given: str) -> bool:
         """Compare a token with that of the dashboard, in constant time."""
-        token = self.access.token
-        return token is not None and hmac.compare_digest(given.encode(), token.encode())
+        return _same(given, self.access.token)
 
     def bears_token(self, request: Request) -> bool:
         """Return True for a program that sends the token with each request."""
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and self.is_token(given.strip())
+        return self.is_token(_bearer(request))
+
+    def only_pushes(self, request: Request) -> bool:
+        """Return True for a push by a program that bears the token for pushes."""
+        pushes = request.method == "POST" and PUSH_PATH.search(request.url.path)
+        return bool(pushes) and _same(_bearer(request), self.access.push_token)
 
     # Requests
 
@@ -176,7 +196,8 @@ class Guard:
             )
         if open_to_all or self.access.token is None:
             return
-        if not self.session_of(request) and not self.bears_token(request):
+        known = self.session_of(request) or self.bears_token(request) or self.only_pushes(request)
+        if not known:
             raise Refused(401, "log in with the token of the dashboard")
 
     def require_own_page(self, request: Request) -> None:
@@ -208,7 +229,7 @@ class Guard:
         Raises:
             Refused: 403.
         """
-        if self.bears_token(request):
+        if self.bears_token(request) or self.only_pushes(request):
             return
         self.require_own_page(request)
         session = self.session_of(request)
@@ -225,7 +246,7 @@ class Guard:
         Raises:
             Refused: 403.
         """
-        if not self.access.write:
+        if not self.access.write and not self.only_pushes(request):
             self._note(request, f"refused: {request.method} {request.url.path}")
             raise Refused(403, "this dashboard only shows: start `dpq web` with --write")
 
@@ -242,7 +263,8 @@ class Guard:
         """Return True if an action is allowed."""
         if action not in ACTIONS:
             return False
-        if not self.access.write and action != "check":
+        pushes = action == "push" and self.only_pushes(request)
+        if not (self.access.write or action == "check" or pushes):
             return False
         return self.access.allow is None or bool(self.access.allow(request, action, queue))
 

@@ -103,7 +103,7 @@ def queue(call: Call) -> Response:
 def tasks(call: Call) -> Response:
     """Find tasks of one state, or of all."""
     everywhere = call.query.get("state") == ALL
-    chosen = filter_of(call, call.query, "ready" if everywhere else None)
+    chosen = filter_of(call, call.query, "ready" if everywhere else None, lenient=True)
     most = read_whole(call.query.get("n", str(PAGE)), "n")
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")

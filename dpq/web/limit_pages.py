@@ -16,7 +16,6 @@ from dpq.model.limit_words import read_word, rules_words, write_word
 from dpq.model.limits import EVERY_GROUP, MAX_WINDOWS
 from dpq.model.quota import MAX_QUOTAS
 from dpq.views.limit_change import changes_of, look_at, rules_before
-from dpq.views.sampler import Snapshot
 from dpq.views.used import used_by
 from dpq.web.access import Refused
 from dpq.web.pages import PAGE, whole_of
@@ -77,13 +76,6 @@ def closed_first(groups: Sequence[LimitState]) -> list[LimitState]:
     return sorted(groups, key=rank)
 
 
-def family_of(call: Call) -> list[tuple[str, Snapshot | None]]:
-    """List the queues that follow the same limits, with what this dashboard may read of each."""
-    names = call.shared("family")
-    found = {name: snapshot for name, snapshot, _ in call.site.snapshots(names)}
-    return [(name, found.get(name)) for name in names]
-
-
 def limits(call: Call) -> Response:
     """Show the state of each scope: open or closed, why, until when, units left, tasks."""
     names, following = group_names(call)
@@ -104,7 +96,6 @@ def limits(call: Call) -> Response:
         following=following,
         now_ms=now_ms,
         names=names,
-        family=family_of(call),
     )
 
 
@@ -126,7 +117,6 @@ def limit(call: Call) -> Response:
         events=events,
         used=used_by(call.site.granted(call.name), state, now_ms),
         changes=changes_of(events, group or None)[:CHANGES],
-        family=family_of(call),
     )
 
 

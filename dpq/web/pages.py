@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from dpq import BatchState, LeaseInfo, TaskState
 from dpq.model.diagnosis import explain
-from dpq.model.filter import Filter
+from dpq.model.filter import ANY, Filter
 from dpq.model.task import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.operations.one_task import holders
@@ -79,8 +79,10 @@ def batches(call: Call) -> Response:
     return call.render("batches.html", batches=read_batches(call), batch_counts=batch_counts)
 
 
-def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
-    """Read a filter from a query, a form or JSON.
+def filter_of(
+    call: Call, values: Any, state: str | None = None, *, lenient: bool = False
+) -> Filter:
+    """Read a filter from a query, a form or JSON; `lenient` searches take an empty field as none.
 
     Raises:
         ConfigurationError: A value is out of its bounds.
@@ -90,23 +92,25 @@ def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
         value = values.get(name)
         return (value or [None])[0] if isinstance(value, list) else value
 
-    def text(name: str) -> str:
+    def text(name: str) -> Any:
         value = first(name)
-        return "" if value is None else str(value).strip()
+        if name not in values or (lenient and not str(value).strip()):
+            return ANY
+        return None if value is None else str(value).strip()
 
     least, most, older, fault = text("least"), text("most"), text("older_than"), first("fault")
     return Filter(
         task_state(state or text("state") or "ready"),
         group=text("group"),
-        least=None if least == "" else read_number(least, "priority"),
+        least=None if least is ANY or least is None else read_number(least, "priority"),
         text=text("text"),
         reason=text("reason"),
         fault=None if fault is None else str(fault),
         recurring=text("recurring") in ("1", "true", "True"),
         payloads=call.site.guard.access.payloads,
-        most=None if most == "" else read_number(most, "priority"),
+        most=None if most is ANY or most is None else read_number(most, "priority"),
         key_prefix=text("key_prefix"),
-        older_than=None if older == "" else read_number(older, "older_than"),
+        older_than=None if older is ANY or older is None else read_number(older, "older_than"),
     )
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
-from dpq.model.errors import LimitChangedError
+from dpq.model.errors import DuplicateTaskError, LimitChangedError, QueueFullError
 from dpq.model.validation import one_line
 from dpq.model.verdict import server_away
 from dpq.queue.inside import session_of
@@ -152,10 +152,8 @@ def app(
         Route("/login", _endpoint(site, _login_page, public=True), methods=["GET"]),
         Route("/login", _endpoint(site, forms.login, public=True), methods=["POST"]),
     ]
-    table += [
-        Route(path, _endpoint(site, view), methods=[method])
-        for method, path, view, *_ in [*PAGES, *API]
-    ]
+    rows = [*PAGES, *((method, path, view) for method, path, view, _ in API)]
+    table += [Route(path, _endpoint(site, view), methods=[method]) for method, path, view in rows]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
     return Starlette(routes=table, exception_handlers={405: _wrong_method})
 
@@ -259,7 +257,7 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
     elif isinstance(error, TaskNotFoundError):
         status, title = 404, "This task is gone"
         way_out = "It was finished, removed, or never there."
-    elif isinstance(error, LimitChangedError):
+    elif isinstance(error, LimitChangedError | QueueFullError | DuplicateTaskError):
         status, title = 409, "Not possible"
     elif isinstance(error, ConfigurationError):
         status, title, way_out = 400, "That does not fit", "Nothing was changed."

@@ -122,7 +122,7 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
             fields = {"action": "replay", "all": "1", "f.state": "dead"}
             found.append(Way("Replay the dead…", call.url("q", name, "tasks"), fields))
         found.append(Way("Look at the dead", call.url("q", name, "dead")))
-    if state is VerdictState.SETTINGS_LOST:
+    if state is VerdictState.UNREADABLE:
         found.append(Way("Check it", call.url("server")))
     return found
 

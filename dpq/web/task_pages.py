@@ -101,7 +101,7 @@ def tasks(call: Call) -> Response:
     if asked and asked != query.get("text"):
         return _go_to(call, asked, query)
     everywhere = query.get("state") == ALL
-    chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None)
+    chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None, lenient=True)
     hits = search(call, chosen, PAGE, everywhere=everywhere)
     states = STATES if everywhere else [chosen.of_state]
     return call.render(

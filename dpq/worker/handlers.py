@@ -97,7 +97,7 @@ class Context(Generic[Q]):
         self._tell = tell
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Tell how far the work is: `get`, `dpq watch` and the task's page show it.
+        """Tell how far the work is: `get`, `dpq get ID --wait` and the task's page show it.
 
         The call sends nothing, so it may come a thousand times a second, and is no coroutine in an
         `AsyncWorker` either. The newest call counts. The worker sends it within a second.

@@ -28,7 +28,7 @@ class WakeUps:
     """The wake-ups of a worker: one waiter on the markers of all its queues.
 
     Attributes:
-        watches: The watches of all partitions of all queues; empty while the worker does not wait.
+        watches: The watches of all queues; empty while the worker does not wait.
     """
 
     def __init__(self, nodes: Any, markers: Sequence[str]) -> None:

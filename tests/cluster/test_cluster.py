@@ -35,9 +35,6 @@ from dpq import (
     Task,
     TaskState,
 )
-from dpq.bench.measures import Plan
-from dpq.bench.rows import Latency, Memory, Throughput
-from dpq.bench.run import measured
 from dpq.cli import app
 from dpq.protocol.keys import key_of
 from dpq.registry.all_queues import known_queues
@@ -182,7 +179,7 @@ def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:
     for _ in range(2):  # then over open connections, too
         pops = [q._operations.pop(1, None, "") for q in queues]
         batches = first._session.run_all(pops)
-        assert len(first._session.connections._endpoints) == 3
+        assert len(first._session.connections._idle) == 3
         for q, batch in zip(queues, batches, strict=True):
             assert len(batch.tasks) == 1
             q.release(batch.tasks[0])
@@ -278,7 +275,7 @@ def test_the_registry_and_the_command_line(cluster: Cluster, queues: list[DPQ]) 
     assert mine <= set(known_queues(queues[0].redis))
     listed = [json.loads(line) for line in dpq("queues", "--json").splitlines()]
     assert mine <= {entry["queue"] for entry in listed}
-    assert int(dpq("scripts")) > 30
+    assert int(dpq("doctor", "--load-scripts")) > 30
     node = cluster.master_of(queues[1].queue_name)
     for setting in ("allkeys-lru", "noeviction"):
         node.redis.config_set("maxmemory-policy", setting)
@@ -329,10 +326,3 @@ def test_a_family_is_on_one_master(client: RedisCluster, names: list[str]) -> No
     for each in reversed(queues):
         each.drop()
         each.close()
-
-
-def test_a_cluster_is_measured(cluster: Cluster, client: RedisCluster) -> None:
-    """`dpq bench` asks the node of its queue, raw commands too, and leaves no key on any."""
-    rows = list(measured(cluster.url, Plan(0.1, 3, 100)))
-    assert {type(row) for row in rows} == {Throughput, Latency, Memory}
-    assert not list(client.scan_iter("dpq:{bench-*", count=1000))

@@ -1,7 +1,6 @@
 """`durability` on a cluster: who waits asks the replicas of the node that ran the script."""
 
 import asyncio
-import uuid
 
 import pytest
 from cluster.test_cluster_faults import migrate
@@ -57,5 +56,3 @@ def test_replicas_confirm(
     for q in queues:
         q.drop()
         q.close()
-
-

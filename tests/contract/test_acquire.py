@@ -10,7 +10,6 @@ import pytest
 from kit.awaited import asyncio_queue
 
 from dpq import (
-    DPQ,
     AsyncDPQ,
     AsyncPermit,
     ConfigurationError,
@@ -297,5 +296,3 @@ def test_who_has_slept_long_asks_again(live, monkeypatch):
     with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=5):
         pytest.fail("granted in a closed group")
     assert raised.value.retry_after > 20
-
-

@@ -1,14 +1,11 @@
 """The public face on a real server, in real time where time matters."""
 
 import asyncio
-import base64
-import json
 import logging
 import math
 import multiprocessing
 import os
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +20,6 @@ from dpq import (
     AsyncDPQ,
     ConfigurationError,
     LeaseLostError,
-    PayloadError,
     Push,
     RateLimit,
     RateLimited,
@@ -34,9 +30,7 @@ from dpq import (
     TaskNotFoundError,
 )
 from dpq.model.validation import error_line
-from dpq.operations.base import BATCH_BYTES
 from dpq.operations.queue import PUSH_BATCH
-from dpq.protocol.command import Command
 from dpq.protocol.keys import key_of
 from dpq.server import Server
 
@@ -49,8 +43,6 @@ class Page(BaseModel):
 
 
 EVERY_BYTE = bytes(range(256))
-
-
 
 
 class DeeperPage(BaseModel):
@@ -292,8 +284,6 @@ def test_many_pushes_go_in_bounded_batches(q: DPQ[Any], redis: Redis) -> None:
     assert len(set(ids)) == 2500
     assert [q.get(ids[n]).payload for n in (0, 1, 199, 200, 2499)] == [0, 1, 199, 200, 2499]
     assert [task.payload for task in q.pop_many(1000)] == list(range(1000))
-
-
 
 
 def test_ack_many_finishes_what_it_can(q: DPQ[Any], clock: Any) -> None:

@@ -207,7 +207,7 @@ async def test_a_killed_connection_with_calls_in_flight(
     calls = [asyncio.ensure_future(queue.push(n, key=str(n))) for n in range(50)]
     await until(
         "the calls to be sent",
-        lambda: not queue._session.connections._endpoints[""].connection._unsent,
+        lambda: len(queue._session.connections._links[""]._awaited) == 50,
     )
     kill_all(redis)
     redis.execute_command("CLIENT", "UNPAUSE")
@@ -223,9 +223,10 @@ async def test_an_idle_drop_is_no_error_without_retries(opened: Opened, redis: R
     """The reader sees the end of an idle connection, and the next call opens another one."""
     queue = opened(client=asyncio_client(redis, retry=Retry(NoBackoff(), 0)))
     await queue.push(1)
-    connection = queue._session.connections._endpoints[""].connection
+    reader = queue._session.connections._links[""]._reader
+    assert reader
     kill_all(redis)
-    await until("the end to be seen", lambda: not connection.usable())
+    await until("the end to be seen", reader.done)
     assert (await queue.pop()).task.payload == 1
 
 
@@ -425,7 +426,7 @@ async def test_a_restart_of_the_server_in_the_middle(
 async def test_a_cut_waiter_of_a_user_who_may_not_unblock(
     queue: Queue, redis: Redis, queue_name: str
 ) -> None:
-    """Its connection is lost before it stops waiting: there is nothing to hang up."""
+    """Its connection is lost before it stops waiting: that is no error."""
     connections = queue._session.connections
     connections.nodes.unblocks = False
     waiter = AsyncWaiter(connections, [key_of(queue_name, "wake")])
@@ -444,16 +445,16 @@ async def test_a_cut_waiter_of_a_user_who_may_not_unblock(
 async def test_a_connection_is_closed_before_it_was_used(queue: Queue) -> None:
     """As when Sentinels name another master meanwhile: nobody waits for ever, calls go on."""
     await queue.push("a")
-    endpoint = queue._session.connections._only
-    assert endpoint
-    await endpoint.aclose()
-    connection = await endpoint._open()  # its reader has not begun
+    link = queue._session.connections._links[""]
+    await link.aclose()
+    await link._open()
+    reader = link._reader  # it has not begun
+    assert reader
     call = asyncio.ensure_future(queue.size())
     async with asyncio.timeout(20):
-        await endpoint.aclose()
+        await link.aclose()
         assert await call == 1
-    assert connection._reader.done()
-    assert connection._writer.done()
+    assert reader.done()
 
 
 FORKS = """

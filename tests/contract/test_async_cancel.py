@@ -268,7 +268,8 @@ async def test_many_cancelled_at_once_lose_nothing(q: Queue) -> None:
 async def test_a_cancelled_call_does_not_disturb_the_others(q: Queue) -> None:
     """Calls that travel with a cancelled one are answered over the same connection."""
     await q.push("a" * 500_000)  # so long that sending one takes several turns
-    connection = q._session.connections._endpoints[""].connection
+    link = q._session.connections._links[""]
+    connection = link._connection
     for turns in range(30):
         calls = [asyncio.ensure_future(q.push("x" * 500_000)) for _ in range(8)]
         for _ in range(turns):
@@ -279,8 +280,8 @@ async def test_a_cancelled_call_does_not_disturb_the_others(q: Queue) -> None:
         stored = (await q.stats()).pushed
         await q.purge()
         assert stored <= 1 + 8 * (turns + 1)
-    assert q._session.connections._endpoints[""].connection is connection
-    assert connection.usable()
+    assert link._connection is connection
+    assert connection.is_connected
 
 
 async def test_a_push_that_waits_for_room(q: Queue, redis: Redis) -> None:

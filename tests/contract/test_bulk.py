@@ -55,8 +55,6 @@ CASES: list[tuple[Filter, Callable[[int], bool]]] = [
 ]
 
 
-
-
 def test_priorities_of_a_group(make, clock):
     """Update reaches ready, waiting, delayed and running tasks once each; a second call none."""
     q = make()
@@ -172,7 +170,7 @@ def test_the_command(live, redis):
     url = f"unix://{where['path']}"
 
     def run(*words: object, code: int = 0) -> Any:
-        common = ["bulk", *map(str, words), "--url", url, "--queue", live.queue_name]
+        common = ["admin", "bulk", *map(str, words), "--url", url, "--queue", live.queue_name]
         result = CliRunner().invoke(app, common)
         assert result.exit_code == code, result.stderr
         return result
@@ -185,3 +183,20 @@ def test_the_command(live, redis):
     assert run("update", "--least", 10, code=2).stdout == ""
     assert run("purge", "--dry-run").stdout == "0\n"
     assert live.count(Filter(most=-3)) == 6
+
+
+@pytest.mark.parametrize("name", ["group", "key_prefix", "text", "reason"])
+@pytest.mark.parametrize("value", ["", None, 7, "\ud800", b"a"])
+def test_a_filter_that_is_empty_or_no_text_is_refused(name, value):
+    """An unset variable may not choose every task."""
+    with pytest.raises(ConfigurationError, match=rf"{name} is .*must be"):
+        Filter(**{name: value})
+
+
+def test_dead_letters_take_no_empty_filter(make):
+    """Neither replay nor purge."""
+    q = make()
+    for call in (q.dead.replay, q.dead.purge):
+        for named in ({"group": ""}, {"reason": ""}, {"reason": 7}):
+            with pytest.raises(ConfigurationError, match="must be"):
+                call(**named)

@@ -717,37 +717,14 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     assert not exported & NOT_EXPORTED.keys()
 
 
-def test_a_queue_of_a_family(redis, queue_name, clock):
-    """Limits of groups, which the family shares, come with each queue; the head has its own."""
-    with QueueFactory(redis, clock) as factory:
-        head, q = factory(queue_name), factory(f"{{{queue_name}}}crawl")
-        head.set_limit(5, 60)
-        head.set_limit(2, 60, group="g")
-        q.push_many([Push(n, group="g") for n in range(4)])
-        q.ack(q.pop().task)
-        of_head, of_queue = lines_of(head), lines_of(q)
-        with (
-            QueueFactory(redis, clock) as others,
-            others(f"{queue_name}b") as new_head,
-            others(f"{{{queue_name}b}}crawl") as new,
-        ):
-            new_head.import_(of_head)
-            new.import_(of_queue)
-            assert body_of(lines_of(new)) == body_of(of_queue)
-            assert body_of(lines_of(new_head)) == body_of(of_head)
-            assert new.check() == new_head.check() == []
-            assert new.pop().task is None  # the group has its unit of this half minute
-
-
 def test_a_task_whose_record_is_lost(make, redis):
     """It cannot be written, so an error follows the last line; the rest can be imported."""
     q, other = make(), make("b")
     ids = [q.push(n) for n in range(3)]
     redis.hdel(key_of(q.queue_name, "meta"), ids[1])
-    lines = []
+    lines: list[str] = []
     with pytest.raises(ExportFileError, match="1 tasks that are stored are not in this export"):
-        for line in q.export():
-            lines.append(line)  # noqa: PERF402 - an error comes behind the last one
+        lines.extend(q.export())
     assert json.loads(lines[-1])["missing"] == 1
     assert other.import_(lines).added == 2
     q.drop()

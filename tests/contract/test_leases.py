@@ -11,7 +11,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from support import wait_for
 
-from dpq import DPQ, AsyncDPQ, Backoff, ConfigurationError, RateLimited, Retry
+from dpq import DPQ, AsyncDPQ, Backoff, ConfigurationError
 from dpq.server import Server
 
 engines = pytest.mark.fakeredis
@@ -133,8 +133,6 @@ def test_another_for_over_a_loop_acks_nothing_either(q: DPQ[Any]) -> None:
             assert (q.stats().acked, held(q)) == (0, 1)
     assert sorted(seen) == [("done", 1), ("left", 2)]
     assert q.stats().acked == 2
-
-
 
 
 @engines

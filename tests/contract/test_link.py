@@ -146,18 +146,34 @@ def test_the_heartbeat_outlives_a_fault(
     assert live.size() == 0
 
 
+def test_an_interrupted_call_spoils_nothing(
+    live: DPQ[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply that is under way then is read by no other call."""
+    live.push(1)
+    read = AbstractConnection.read_response
+
+    def interrupt(connection: Any, *args: Any, **named: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AbstractConnection, "read_response", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        live.push(2)
+    monkeypatch.setattr(AbstractConnection, "read_response", read)
+    assert live.size() == 2
+    assert [task.payload for task in live.pop_many(3)] == [1, 2]
 
 
 def test_what_is_leased_reaches_the_caller(live: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """When the second round trip of a pop_many fails, the tasks of the first are returned."""
     live.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
-    begin, calls = live._session.connections.begin, []
+    call_all, calls = live._session.connections.call_all, []
 
     def once(commands: Any) -> Any:
         calls.append(commands)
-        return begin(commands) if len(calls) == 1 else lambda: [RedisConnectionError("away")]
+        return call_all(commands) if len(calls) == 1 else [RedisConnectionError("away")]
 
-    monkeypatch.setattr(live._session.connections, "begin", once)
+    monkeypatch.setattr(live._session.connections, "call_all", once)
     assert [task.payload for task in live.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
     monkeypatch.undo()
     assert live.size() == POP_BATCH + 50

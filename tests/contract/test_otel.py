@@ -411,8 +411,6 @@ def test_a_lost_reply_is_one_push_with_one_context(
     assert telemetry.points(messaging_metrics.MESSAGING_CLIENT_SENT_MESSAGES)["push", ""].value == 1
 
 
-
-
 class Broken(SimpleSpanProcessor):
     """Fails whenever it is told something."""
 

@@ -107,8 +107,6 @@ def test_timeouts(three: list[DPQ[Any]]) -> None:
     assert pop_first(iter(three), 0.05, visibility=7) == (None, None)
 
 
-
-
 def test_arguments(three: list[DPQ[Any]], redis: Redis) -> None:
     """Wrong arguments are refused, and the error says the way out."""
     for wrong in ([], 7, ["q"], [three[0], None]):

@@ -241,8 +241,6 @@ def test_a_result_near_the_bounds(waiting: DPQ[Any]) -> None:
     assert len(waiting.results(waiting.results()[-1].id)) == 4
 
 
-
-
 def test_callers_come_and_go(
     waiting: DPQ[Any], redis: Redis, background: Callable[..., Any]
 ) -> None:

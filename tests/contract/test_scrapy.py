@@ -307,19 +307,127 @@ def test_a_page_is_asked_once_unless_the_spider_insists(crawls, caplog):
 class Unfit(Tree):
     def parse(self, response: Any) -> Any:
         yield response.follow("/13", lambda response: None)
-        yield response.follow("/14", meta={"socket": object()})
+        for _ in range(2):
+            yield response.follow("/14", meta={"socket": object()})
         yield response.follow("/12", priority=2**70)
         yield {"page": "0"}
 
 
-def test_a_request_that_is_no_json_is_refused_by_name(crawls, caplog):
-    """The log names the request and the part, and the crawl goes on."""
+def test_a_request_that_is_no_json_is_kept_by_its_spider(crawls, caplog):
+    """The log names the first request and the part; each is fetched, and once."""
     (stats,) = crawls.run(Unfit)
-    assert stats["scheduler/unserializable"] == 3
-    assert crawls.site.paths == ["0"]
-    told = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-    for text in ("a.example/14> refused: meta['socket'] is a object", "/13> refused: ", "priority"):
-        assert any(text in each for each in told), (text, told)
+    assert Counter(crawls.site.paths) == {"0": 1, "12": 1, "13": 1, "14": 1}
+    assert stats["scheduler/unserializable"] == 12  # four of each of the pages 0, 12 and 14
+    (told,) = [each for each in caplog.messages if "kept in the memory" in each]
+    assert "/13> is kept" in told
+    assert crawls.q.size() == 0
+    assert crawls.q.dead.list() == []
+
+
+class Loaded(scrapy.Request):
+    """A class that the settings name, or not."""
+
+
+class Open(Tree):
+    hidden = dict
+
+    def _secret(self, response: Any) -> Any:
+        yield {"page": "secret"}
+
+
+def test_a_payload_names_nothing_that_the_spider_does_not(crawls, tmp_path, monkeypatch):
+    """No module is imported, and only public methods are called; each is a dead letter."""
+    (tmp_path / "never_loaded.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    url = "http://a.example/14"
+    wrong: list[dict[str, Any]] = [
+        {"url": url, "_class": "never_loaded.x"},
+        {"url": url, "_class": ["never_loaded.x"]},
+        {"url": url, "_class": f"{__name__}.Loaded"},
+        *({"url": url, "callback": name} for name in ("_secret", "__init__", "hidden", "log", 7)),
+        {"url": url, "errback": "close"},
+        {"url": "file:///etc/passwd"},
+        {"url": " FILE:///etc/passwd"},
+        {"url": "data:,x"},
+    ]
+    for each in wrong:
+        crawls.q.push(each)
+    (stats,) = crawls.run(Open)
+    assert stats["finish_reason"] == "finished"
+    assert len(crawls.q.dead.list()) == len(wrong)
+    assert "never_loaded" not in sys.modules
+    assert "secret" not in crawls.items
+    crawls.q.dead.replay()
+    crawls.run(Open, DPQ_REQUEST_CLASSES=[Loaded], DPQ_START_ONCE=True)
+    assert len(crawls.q.dead.list()) == len(wrong) - 1
+
+
+class Sessions(Tree):
+    """Starts three times with one address, and differs in the rest."""
+
+    async def start(self) -> Any:
+        url = "http://a.example/14"
+        for meta in ({"cookiejar": 1}, {"cookiejar": 2}):
+            yield scrapy.Request(url, meta=meta, dont_filter=True)
+        yield scrapy.Request(url, self.other, dont_filter=True)
+
+    def other(self, response: Any) -> Any:
+        yield {"page": "other"}
+
+
+def test_start_requests_that_differ_are_as_many_tasks(crawls):
+    """Their key is the whole payload."""
+    crawls.run(Sessions)
+    assert sorted(crawls.items) == ["14", "14", "other"]
+
+
+BOOKS = """
+import scrapy
+
+class Books(scrapy.Spider):
+    name = "books"
+
+    def parse(self, response):
+        '''Read.
+
+        @url {url}
+        @returns items 1 1
+        '''
+        yield {{"page": 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check",
+        "parse --spider books {url}",
+        "fetch --spider books {url}",
+        "shell --spider books {url} -c response.status",
+        "shell {url} -c response.status",
+    ],
+)
+def test_a_command_that_is_no_crawl_leaves_the_queue_alone(live, server, tmp_path, command):
+    """It uses Scrapy's own scheduler."""
+    (tmp_path / "page.html").write_text("<p>page</p>")
+    url = (tmp_path / "page.html").as_uri()
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = shop")
+    (tmp_path / "shop.py").write_text(
+        "BOT_NAME = 'shop'\nSPIDER_MODULES = ['books']\nSCHEDULER = 'dpq.scrapy.Scheduler'\n"
+        f"DPQ_URL = {server.url!r}\nDPQ_QUEUE = {live.queue_name!r}\n"
+    )
+    (tmp_path / "books.py").write_text(BOOKS.format(url=url))
+    live.push({"url": "http://127.0.0.1:9/"})
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", *command.format(url=url).split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (live.stats().ready, live.stats().dead) == (1, 0)
 
 
 class Slow:

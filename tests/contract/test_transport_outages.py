@@ -293,8 +293,6 @@ class Interrupt(BaseException):
     """What a signal handler may raise."""
 
 
-
-
 @pytest.mark.parametrize("path", ["stream", "429", "left"])
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
 async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind, path):

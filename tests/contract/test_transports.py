@@ -233,7 +233,7 @@ async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, hos
     ("name", "library"),
     [
         *((name, name) for name in ("httpx", "httpx2", "requests", "aiohttp", "scrapy")),
-        *(("crawlee", "crawlee"), ("django", "django"), ("fastapi", "starlette")),
+        *(("django", "django"), ("fastapi", "starlette")),
         ("otel", "opentelemetry"),
     ],
 )

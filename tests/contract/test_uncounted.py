@@ -194,8 +194,6 @@ def test_a_budget_of_the_host_may_count_a_unit(q: DPQ[Any]) -> None:
     assert payloads(q) == [1]
 
 
-
-
 async def test_the_asyncio_face(redis: Redis, queue_name: str) -> None:
     """The same of AsyncDPQ, at the caller's line."""
     async with asyncio_queue(redis, queue_name) as q:

@@ -417,8 +417,6 @@ def test_the_looks_of_an_idle_waiter_cost_one_command_each(
     the_task(popped)
 
 
-
-
 # Producers that wait for room
 
 

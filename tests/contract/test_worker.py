@@ -470,8 +470,6 @@ def test_reject_buries(q: DPQ[Any]) -> None:
     assert dead.reason == "gone for good"
 
 
-
-
 @engines
 @pytest.mark.parametrize(
     ("settle", "state", "error_kept"),

@@ -26,17 +26,14 @@ from kit.awaited import (
 from kit.workers import PATIENCE, Make, Start, asked, queues, raising, threads_of_workers
 from redis import Redis
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import (
     AsyncDPQ,
     AsyncWorker,
-    Backoff,
     Context,
     Push,
     Task,
 )
-from dpq.protocol.keys import key_of
 from dpq.worker import runner_async
 
 engines = pytest.mark.fakeredis
@@ -264,8 +261,6 @@ async def run_once(q: Queue, error: BaseException, **options: Any) -> AsyncWorke
     worker = AsyncWorker(q, handler, **options)
     await worker.run()
     return worker
-
-
 
 
 @engines
@@ -505,8 +500,6 @@ async def test_a_fault_of_the_loop_is_raised(
     stats = await a.stats()
     assert (stats.ready, stats.invisible) == (2, 0)
     assert not a._leases._held
-
-
 
 
 def cut_at_commands(

@@ -178,8 +178,6 @@ def test_signals_are_given_back(q: DPQ[Any]) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
-
-
 def test_time_limits_of_the_program_leave_nothing_behind(
     q: DPQ[Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ def complete(private: Server) -> Complete:
 
 def test_commands_and_options(complete: Complete) -> None:
     """Words of the command line itself, also those of a group of commands."""
-    assert complete("hea") == ["health"]
+    assert complete("pee") == ["peek"]
     assert complete("limit", "s") == ["set"]
     assert complete("push", "--prio") == ["--priority"]
 
@@ -43,7 +43,7 @@ def test_queues(complete: Complete, q: DPQ) -> None:
     beginning = q.queue_name[:8]
     assert complete("stats", "--queue", beginning) == [q.queue_name]
     assert complete("--queue", beginning) == [q.queue_name]
-    assert complete("health", beginning) == [q.queue_name]
+    assert complete("doctor", "--quick", "--queue", beginning) == [q.queue_name]
     assert complete("stats", "--queue", f"{beginning}no") == []
     nowhere, here = "redis://127.0.0.1:1", q.redis.connection_pool.connection_kwargs["path"]
     for words in (("--url", f"unix://{here}", "stats"), ("stats", "--url", f"unix://{here}")):

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 from typer.testing import CliRunner, Result
 
-from dpq import DPQ, Push
+from dpq import DPQ
 from dpq.cli import app
 from dpq.protocol.keys import key_of
 from dpq.server import Server
@@ -117,10 +117,6 @@ def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, elsewhere
             redis.config_set("maxmemory-policy", "noeviction")
 
 
-
-
-
-
 def test_daemons_warn_of_the_server_and_other_commands_do_not(q: DPQ, elsewhere: Path) -> None:
     """A command that looks, pushes or pops says nothing of it; a daemon does once, at its start."""
     dpq = [sys.executable, "-m", "dpq", "--url", f"unix://{elsewhere}"]
@@ -131,7 +127,7 @@ def test_daemons_warn_of_the_server_and_other_commands_do_not(q: DPQ, elsewhere:
         )
         assert done.stderr == ""
     queue = ["--queue", q.queue_name]
-    for words in (["scheduler"], ["worker", "os.path:join", *queue]):
+    for words in (["admin", "scheduler"], ["worker", "os.path:join", *queue]):
         with subprocess.Popen([*dpq, *words], stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr
             warned = f"{elsewhere}: The server keeps nothing on disk"

@@ -1,4 +1,4 @@
-"""`dpq health`, `--health-port`, `--log json`, `dpq leases` and `dpq release` of many tasks."""
+"""`dpq doctor --quick`, `--health-port`, `--log json`, leases, and giving many of them back."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner, Result
 
 from dpq import DPQ, AsyncWorker, Worker
-from dpq.cli import _terminal, app, leases
+from dpq.cli import _terminal, app, bulk
 from dpq.operations.workers import MOST_NAMED, Doing
 from dpq.server import Server
 
@@ -65,14 +65,14 @@ def beat(q: DPQ, worker: str, *tasks: Any, host: str = "elsewhere", more: int = 
     q._session.run(q._operations.beat, worker, worker, host, 77, 1, 8, 4.0, doing)
 
 
-# dpq health
+# dpq doctor --quick
 
 
 def test_a_server_that_answers(run: Run, name: str) -> None:
     """Without questions, a server that answers is healthy: one short line."""
-    said = run("health").stdout
+    said = run("doctor", "--quick").stdout
     assert re.fullmatch(r"ok\tserver\t-\tanswers in [\d.]+ ms\n", said)
-    [check] = [json.loads(line) for line in run("health", "--json").stdout.splitlines()]
+    [check] = [json.loads(line) for line in run("doctor", "--quick", "--json").stdout.splitlines()]
     assert (check["check"], check["queue"], check["ok"]) == ("server", None, True)
 
 
@@ -80,7 +80,7 @@ def test_a_server_that_is_away(run: Run) -> None:
     """It is unhealthy, and the line says why, without the password."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    said = run("health", code=1, at=f"redis://:secret@127.0.0.1:{port}/0").stdout
+    said = run("doctor", "--quick", code=1, at=f"redis://:secret@127.0.0.1:{port}/0").stdout
     assert said.startswith("failed\tserver\t-\tserver away: the server has not answered since ")
     assert "secret" not in said
 
@@ -89,17 +89,20 @@ def test_a_server_that_is_silent(run: Run) -> None:
     """It is unhealthy after the time that was named, whatever the client would wait."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        said = run("health", "--timeout", 0.2, code=1, at=f"redis://127.0.0.1:{port}/0").stdout
+        said = run(
+            "doctor", "--quick", "--timeout", 0.2, code=1, at=f"redis://127.0.0.1:{port}/0"
+        ).stdout
     assert said == "failed\tserver\t-\tno answer within 0.2 s\n"
 
 
 def test_the_oldest_task(run: Run, q: DPQ, name: str) -> None:
     """A task that is due for too long makes its queue unhealthy, and only that check."""
-    run("health", "--oldest", 1)
+    run("doctor", "--quick", "--oldest", 1)
     q.push("x")
     wait_for(lambda: (q.stats().oldest_ready_seconds or 0) > 0.05, q.stats)
-    run("health", "--oldest", 1000)
-    said = run("health", name, f"{name}-other", "--oldest", 0.05, code=1).stdout.splitlines()
+    run("doctor", "--quick", "--oldest", 1000)
+    both = ("--queue", name, "--queue", f"{name}-other")
+    said = run("doctor", "--quick", *both, "--oldest", 0.05, code=1).stdout.splitlines()
     assert [line.split("\t")[:3] for line in said] == [
         ["ok", "server", "-"],
         ["failed", "oldest", name],
@@ -110,43 +113,43 @@ def test_the_oldest_task(run: Run, q: DPQ, name: str) -> None:
 def test_a_worker_of_this_host(run: Run, q: DPQ) -> None:
     """Only a young heartbeat from this host counts, or from the host that is named."""
     beat(q, "far")
-    said = run("health", "--worker", 30, code=1).stdout
+    said = run("doctor", "--quick", "--worker", 30, code=1).stdout
     assert f"no heartbeat of a worker on {socket.gethostname()}" in said
-    run("health", "--worker", 30, "--host", "elsewhere")
+    run("doctor", "--quick", "--worker", 30, "--host", "elsewhere")
     beat(q, "near", host=socket.gethostname())
-    assert "heartbeat of near" in run("health", "--worker", 30).stdout
-    assert "failed\tworker" in run("health", "--worker", 0, code=1).stdout
+    assert "heartbeat of near" in run("doctor", "--quick", "--worker", 30).stdout
+    assert "failed\tworker" in run("doctor", "--quick", "--worker", 0, code=1).stdout
 
 
 def test_a_queue_that_cannot_be_read(run: Run, q: DPQ, name: str) -> None:
     """Its error is a failed check of that queue."""
     q.redis.set(f"dpq:{{{name}}}:workers", "x")
-    said = run("health", code=1).stdout
+    said = run("doctor", "--quick", code=1).stdout
     assert f"failed\tqueue\t{name}\t" in said
     assert "WRONGTYPE" in said
     q.redis.delete(f"dpq:{{{name}}}:workers")
 
 
-# dpq leases, dpq release
+# Leases
 
 
-def test_leases(run: Run, q: DPQ, name: str) -> None:
-    """Who holds what since when, as a table or as JSON, also of a queue named as an argument."""
-    assert f"there is no queue {name!r}" in run("leases", code=1).stderr
+def test_leases(run: Run, q: DPQ) -> None:
+    """Who holds what since when, as a table or as JSON."""
     q.push("x", group="g\u2028")
-    assert "no such lease" in run("leases").stderr
+    assert "no such lease" in run("workers", "--leases").stderr
     q.push("y")
     a, b = q.pop_many(2)
     beat(q, "bee", a)
-    found = [json.loads(line) for line in run("leases", name, "--json").stdout.split("\n")[:-1]]
+    look = ("workers", "--leases")
+    found = [json.loads(line) for line in run(*look, "--json").stdout.split("\n")[:-1]]
     assert {each["id"]: each["worker"] for each in found} == {a.id: "bee", b.id: None}
     assert all(each["held_seconds"] >= 0 for each in found)
-    shown = run("leases").stdout
+    shown = run(*look).stdout
     assert a.id in shown
     assert r"g\u2028" in shown
-    assert json.loads(run("leases", "--worker", "bee", "--json").stdout)["id"] == a.id
-    assert run("leases", "--older-than", 1000, "--json").stdout == ""
-    assert "perhaps more" in run("leases", "-n", 1).stderr
+    assert json.loads(run(*look, "--worker", "bee", "--json").stdout)["id"] == a.id
+    assert run(*look, "--older-than", 1000, "--json").stdout == ""
+    assert "perhaps more" in run(*look, "-n", 1).stderr
 
 
 def test_workers_show_what_hangs(run: Run, q: DPQ, url: str) -> None:
@@ -160,21 +163,22 @@ def test_workers_show_what_hangs(run: Run, q: DPQ, url: str) -> None:
 
 def test_release_of_many(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
     """By worker, by age, or all: uncounted, in steps that are told, after `--yes`."""
-    monkeypatch.setattr(leases, "RELEASED_AT_ONCE", 1)
+    monkeypatch.setattr(bulk, "RELEASED_AT_ONCE", 1)
     for n in range(30):
         q.push(n)
     tasks = q.pop_many(30)
     beat(q, "bee", *tasks[:15])
-    refused = run("release", "--worker", "bee", code=2)
+    refused = run("admin", "bulk", "release", "--worker", "bee", code=2)
     assert "gives back 15 running tasks" in " ".join(refused.stderr.split())
     assert q.stats().invisible == 30
-    done = run("release", "--worker", "bee", "--yes")
+    done = run("admin", "bulk", "release", "--worker", "bee", "--yes")
     assert done.stdout == "15\n"
     assert "gave back 10, looked at 10 of 15" in done.stderr
     assert "gave back 15; 0 had ended meanwhile" in done.stderr
     assert q.stats().invisible == 15
-    assert "nothing to give back" in run("release", "--older-than", 1000, "--yes").stderr
-    assert run("release", "--all", "--yes").stdout == "15\n"
+    nothing = run("admin", "bulk", "release", "--held-for", 1000, "--yes").stderr
+    assert "nothing to give back" in nothing
+    assert run("admin", "bulk", "release").stdout == "15\n"
     assert (q.stats().invisible, q.stats().ready, q.stats().failed) == (0, 30, 0)
     assert {task.attempt for task in q.pop_many(30)} == {1}
 
@@ -183,7 +187,7 @@ def test_a_worker_that_holds_more_than_it_names(run: Run, q: DPQ) -> None:
     """The program says how many are left, and to do it again."""
     q.push("x")
     beat(q, "bee", q.pop().task, more=MOST_NAMED + 4)
-    said = run("release", "--worker", "bee", "--yes")
+    said = run("admin", "bulk", "release", "--worker", "bee", "--yes")
     assert said.stdout == "1\n"
     assert "it holds 5 more" in said.stderr
 
@@ -196,19 +200,9 @@ def test_release_asks_at_a_terminal(
     q.push("x")
     q.pop()
     monkeypatch.setattr(_terminal, "asks", lambda: True)
-    said = run("release", "--all", lines="y\n" if agreed else "n\n")
+    said = run("admin", "bulk", "release", "--held-for", 0, lines="y\n" if agreed else "n\n")
     assert "gives back 1 running tasks" in said.stderr
     assert q.stats().invisible == (0 if agreed else 1)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [(), ("id",), ("id", 1, "--all"), ("--all", "--delay", 5), ("--all", "--priority", 5)],
-    ids=str,
-)
-def test_release_of_one_or_of_many(run: Run, words: tuple[object, ...]) -> None:
-    """It is one task by id and token, or many by what they have in common: not both."""
-    run("release", *words, code=2)
 
 
 # The endpoint, and JSON, of real processes
@@ -280,7 +274,7 @@ def test_the_endpoint_of_a_worker(
 
 def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:
     """Ready once a server has answered; and then it ends as it is told."""
-    process, address, said = started("scheduler")
+    process, address, said = started("admin", "scheduler")
     wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
     assert ask(address, "live")[0] == 200
     process.send_signal(signal.SIGTERM)
@@ -292,7 +286,7 @@ def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:
 def test_a_scheduler_without_a_server(started: Any) -> None:
     """It is live, so that nobody restarts it for that, and not ready."""
     with Server.start() as server:
-        process, address, said = started("scheduler", DPQ_URL=server.url)
+        process, address, said = started("admin", "scheduler", DPQ_URL=server.url)
         wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
         os.kill(server.pid, signal.SIGKILL)
         wait_for(lambda: ask(address, "ready")[0] == 503, lambda: said)

@@ -79,14 +79,14 @@ def test_a_limit_that_stands_is_not_asked_for(run: Run, q: DPQ, at_terminal: Non
     assert "nothing was changed" in run("limit", "set", "10/s", "--reset", lines="n\n").stderr
     assert len(q.events()) == 1
     run("limit", "set", "10/s", "--reset", "--yes")
-    assert "10/s, begun anew, by " in run("events").stdout
+    assert "10/s, begun anew, by " in run("admin", "events").stdout
     assert "nothing to remove" in run("limit", "clear", "--every-group").stderr
 
 
 def test_a_reset_names_what_no_undo_brings_back(run: Run, q: DPQ, at_terminal: None) -> None:
     """Counts and learned values are gone after it, so the question before it names them."""
-    run("limit", "set", "10/s", "--adaptive", "1:20", "--group", "g", "--yes")
-    words = ("limit", "set", "10/s", "--adaptive", "1:20", "--reset")
+    run("limit", "set", "10/s,adaptive=1:20", "--group", "g", "--yes")
+    words = ("limit", "set", "10/s,adaptive=1:20", "--reset")
     said = run(*words, "--group", "g", lines="n\n").stderr
     gone = (
         "forgets  what was granted and counted so far, the learned rate of 10/s; `dpq limit undo`"
@@ -135,7 +135,7 @@ def test_undo(run: Run, q: DPQ, kind: str) -> None:
     run("limit", "set", "2/s", "--group", "g")
     changed = q.group("g")
     run("limit", "clear", "--group", "g")
-    first = json.loads(run("events", "--json").stdout.splitlines()[2])
+    first = json.loads(run("admin", "events", "--json").stdout.splitlines()[2])
     assert first["before"] == stood.rules
     run("limit", "undo", "--group", "g")
     assert q.group("g").rules == changed.rules

@@ -58,7 +58,6 @@ TABLES: dict[str, tuple[Callable[[DPQ[Any]], Table], str, str]] = {
     ),
     "dead": (lambda q: render.dead_tasks("dead", q.dead.list()), "id", "reason"),
     "tasks": (lambda q: render.live_tasks("ready", q.peek(9, TaskState.READY)), "id", "id"),
-    "forecast": (lambda q: render.forecast_table("next", q.forecast(9)), "id", "why then"),
     "workers": (_workers, "worker", "longest"),
     "leases": (lambda q: render.leases_table("leases", q.held()), "task", "worker"),
     "limits": (lambda q: render.limit_table("limits", q.limits()), "what", "state"),

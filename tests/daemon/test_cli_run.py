@@ -15,7 +15,6 @@ from typing import Any, cast
 import httpx
 import pytest
 from kit.programs import Start, programs
-from kit.terminals import ENVIRONMENT, Terminal
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
@@ -326,72 +325,21 @@ def test_a_spent_quota_is_waited_for(api, start, run, tmp_path, url, name):
 
 
 def test_limits_of_ours_avoid_429s(api, run, tmp_path, url, name):
-    """Under limits of the host's size, in requests and tokens, the host refuses nothing. A window
-    without a slack of its own has that of the command; a quota is a limit, too."""
+    """Under limits of the host's size, in requests and tokens, the host refuses nothing; a quota is
+    a limit, too."""
     file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
     host = api("--rpm", 600, "--quantum", 2)
-    limits = ("600/m", "tokens=60000/m,burst=1000,slack=0.1", "tokens=9000/day@UTC")
+    limits = ("600/m,slack=0.05", "tokens=60000/m,burst=1000,slack=0.1", "tokens=9000/day@UTC")
     words = [word for each in limits for word in ("--limit", each)]
     with DPQ.from_url(url, name) as queue:
         queue.register()  # so that it stays
-    code, _, err = run(file, "--url", host.url, *words, "--slack", 0.05, "--group", "api")
+    code, _, err = run(file, "--url", host.url, *words, "--group", "api")
     assert code == 0, err
     assert host.counts["limited"] == 0
     with DPQ.from_url(url, name) as queue:
         state = queue.group("api")
         assert [window.slack for window in state.windows] == [0.05, 0.1]
         assert [each.quota.amount for each in state.quotas] == [9000]
-
-
-def test_two_files_share_one_limit(api, start, tmp_path, url, name):
-    """Two runs whose queues are in one family stay within one limit together; their queues go, and
-    the limit stays with the head. The run of a head leaves it to the queues that follow it."""
-    host = api("--rpm", 600, "--quantum", 2)
-    parts = ["day", "night"]
-    queues = [f"{{{name}}}{part}" for part in parts]
-    limits = ("--url", host.url, "--limit", "600/m", "--slack", 0.05, "--workers", 4)
-    running = []
-    for part, queue in zip(parts, queues, strict=True):
-        file = write(tmp_path / f"{part}.jsonl", [body(n) for n in range(8)])
-        running.append(start(file, *limits, "--redis", url, "--queue", queue, where=False))
-    for process in running:
-        _, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, err
-    assert (host.counts["answered"], host.counts["limited"]) == (16, 0)
-    with DPQ.from_url(url, name) as head, DPQ.from_url(url, queues[0]) as follower:
-        assert {window.rate for state in head.limits() for window in state.windows} == {600}
-        assert not set(queues) & set(known_queues(head.redis))
-        assert not head.redis.keys(f"dpq:{queues[0]}:*")
-        for part in parts:
-            DPQ(head.redis, f"{name}.{part}.batch").drop()
-        head.drop()
-        slow = api(latency=1)
-        file = write(tmp_path / "head.jsonl", [body(0)])
-        process = start(file, "--url", slow.url)
-        wait_for(lambda: head.stats().invisible, head.stats)
-        follower.push("it follows the limits of a queue that a run has made")
-        _, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, err
-        assert head.redis.exists(f"dpq:{{{name}}}:conf")
-        follower.drop()
-
-
-def test_a_slack_widens_a_limit(tmp_path):
-    """Without a --limit it is a mistake, and said to be one before anything is opened."""
-    file = write(tmp_path / "asks.jsonl", [body(0)])
-    words = ["run", str(file), "--url", "http://127.0.0.1:9/", "--slack", "0.1"]
-    refused = CliRunner().invoke(app, words)
-    assert refused.exit_code == 2
-    assert "it widens a --limit, and there is none" in refused.output
-
-
-def test_what_the_host_says_is_left_avoids_429s(api, run, tmp_path):
-    """Without a limit of ours the headers of its good answers are enough."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(90)])
-    host = api("--rpm", 60, "--minute", 2, latency=0.3)
-    code, _, err = run(file, "--url", host.url, "--workers", 16)
-    assert code == 0, err
-    assert host.counts["limited"] <= 2  # without them 121; answers may overtake each other
 
 
 def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, name):
@@ -595,22 +543,6 @@ def test_an_interrupt_finishes_what_runs(api, start, run, tmp_path):
     assert host.counts["answered"] == host.counts["requests"] == len(results(saved)) < 40
     assert run(file, "--url", host.url)[0] == 0
     assert len(host.answered) == 40
-
-
-def test_a_terminal_shows_a_bar(api, start, tmp_path):
-    """On a terminal the counts stand behind a bar, drawn in place."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(20)])
-    host = api(latency=0.5)
-    with Terminal() as terminal:
-        streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.theirs)
-        process = start(file, "--url", host.url, "--workers", 4, **streams, env=ENVIRONMENT)
-        terminal.hand_over()
-        said = terminal.read_all()
-        assert process.wait(PATIENCE_S) == 0, said
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
-    assert re.search(r"\d+/20 .*/min, 429s 0, dead 0, (counting|done in)", plain), plain
-    assert "\x1b[" in said
-    assert "20 of 20 saved" in said
 
 
 def test_it_needs_no_server(api, run, tmp_path):

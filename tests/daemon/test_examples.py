@@ -77,9 +77,9 @@ def session(leader: int) -> list[str]:
 def running(name: str, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Run an example in a session of its own, of which nothing may be left at the end.
 
-    "demo" is `dpq demo`.
+    "demo" is `python -m dpq.demo`.
     """
-    program = ["-m", "dpq", name] if name == "demo" else [EXAMPLES / name]
+    program = ["-m", "dpq.demo"] if name == "demo" else [EXAMPLES / name]
     command = [sys.executable, *program, *arguments]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
     with subprocess.Popen(command, start_new_session=True, **options) as process:
@@ -159,8 +159,6 @@ def test_crawler_draws_in_place_on_a_terminal(
     assert f"The same as a picture: {png}" in words(plain)
     assert png.read_bytes().startswith(PNG)
     png.unlink()
-
-
 
 
 def test_producer_and_consumer(url: str) -> None:

@@ -5,15 +5,12 @@ The hosts are those of `examples/simulated_apis.py`, with numbers that take seco
 
 import asyncio
 import importlib
-import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -120,10 +117,8 @@ def run(code: str) -> DPQ:
     return queue
 
 
-PAGES = (
-    *("github.md", "shopify.md", "openai.md", "anthropic.md", "crawl.md", "proxies.md"),
-    *("two_teams.md", "from_tenacity.md"),
-)
+PAGES = ("api.md", "crawl.md", "../move/tenacity.md")
+GITHUB, SHOPIFY, PROXIES, TEAMS = programs("api.md")
 
 
 def test_commands(url: str, example: Callable[[str], Any]) -> None:
@@ -133,9 +128,9 @@ def test_commands(url: str, example: Callable[[str], Any]) -> None:
     started = re.findall(r"python examples/(simulated_\w+)\.py ([^`\n]+)", text)
     for program, words in started:
         (llm.read_options if program == "simulated_llm_api" else apis.read_host)(words.split())
-    assert {words.split()[0] for _, words in started} > set(apis.KINDS)
+    assert {words.split()[0] for _, words in started} >= {*apis.KINDS} - {"anthropic"}
     looks = re.findall(r"`dpq --url embedded:\./queue --queue (\S+) ([^`]+)`", text)
-    assert len(looks) == len(PAGES) - 1  # but for Anthropic's, which names OpenAI's
+    assert len(looks) == 2
     for name, words in looks:
         with DPQ.from_url(url, name.strip("'")) as q:
             q.push({}, group="a.example")
@@ -148,9 +143,8 @@ def test_commands(url: str, example: Callable[[str], Any]) -> None:
 def test_github(url: str, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     """Each page comes once. No request goes beyond the quota that the headers say. At
     a secondary limit only what was under way is refused. A second start asks for nothing."""
-    (code,) = programs("github.md")
     with serve("github", quota=12, hour=1, strict_at=5) as host:
-        code = fitted(code, host, url)
+        code = fitted(GITHUB, host, url)
         with run(code) as q:
             asked = [seen.request.target for seen in host.seen if seen.status == 200]
             lines = capsys.readouterr().out.splitlines()
@@ -167,9 +161,8 @@ def test_github(url: str, serve: Serve, capsys: pytest.CaptureFixture[str]) -> N
 def test_shopify(url: str, serve: Serve) -> None:
     """Queries ask for more than the bucket holds, and none is throttled: they are charged what they
     have really cost. If another program takes points, only what was under way is throttled."""
-    (code,) = programs("shopify.md")
     with serve("shopify", bucket=600, others_at=20, others=400, restore=300) as host:
-        code = fitted(code, host, url, **{"2000, 100": "600, 300"})
+        code = fitted(SHOPIFY, host, url, **{"2000, 100": "600, 300"})
         with run(code) as q:
             assert len(host.seen) - host.throttled == 60
             assert host.throttled <= 4
@@ -202,12 +195,11 @@ def test_crawl(url: str, serve: Serve) -> None:
 def test_proxies(url: str, serve: Serve) -> None:
     """Each page comes once, by proxies in turn. One that is away is closed at each host, and costs
     no attempt: nothing is lost."""
-    (code,) = programs("proxies.md")
     with serve("proxies", proxies=2, rate=5 + 4) as host, socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and never listens
         ports = {"8432": str(host.ports[1]), "8433": str(nobody.getsockname()[1])}
         changes = {f":{old}": f":{new}" for old, new in ports.items()} | {"range(20)": "range(12)"}
-        code = fitted(code, host, url, **changes)
+        code = fitted(PROXIES, host, url, **changes)
         with run(code) as q:
             asked = [seen.request.target for seen in host.seen if seen.status == 200]
             assert len(set(asked)) == len(asked) == len(host.seen) == 24
@@ -220,96 +212,10 @@ def test_proxies(url: str, serve: Serve) -> None:
             q.drop()
 
 
-def test_two_teams(
-    url: str,
-    serve: Serve,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Both together keep to one limit, and the one that comes later does not starve behind the
-    backlog of the other. The second block shows three turns for one."""
-    code, weights = programs("two_teams.md")
-    monkeypatch.setattr(sys, "argv", ["team.py", "web", "30"])
-    with serve("plain", rate=40 + 4) as host:
-        code = fitted(code, host, url, **{"RateLimit(16,": "RateLimit(36,"})
-        file = tmp_path / "team.py"
-        file.write_text(code)
-        with subprocess.Popen([sys.executable, file, "crawl", "300"], env=ENVIRONMENT) as crawl:
-            wait_for(lambda: len(host.seen) >= 5, lambda: host.counts())
-            names = run_names(code)
-            crawl.send_signal(signal.SIGTERM)  # the web's pages came; the crawl has many left
-            assert crawl.wait(PATIENCE_S) == 0
-        asked = [seen.request.target.split("/")[1] for seen in host.seen]
-        assert {seen.status for seen in host.seen} == {200}
-        assert asked.count("web") == 30
-        turns = asked[asked.index("web") : len(asked) - asked[::-1].index("web")]
-        assert 15 < turns.count("crawl") < 60  # in turn, more or less
-        assert asked.count("crawl") < 300
-        with names["q"] as q:
-            capsys.readouterr()
-            exec(weights, names)  # noqa: S102 - our own documents
-            assert capsys.readouterr().out == f"{(['crawl'] * 3 + ['web']) * 2}\n"
-            for queue in (names["shared"], DPQ(q.redis, "{api}crawl"), q, DPQ(q.redis, "api")):
-                queue.drop()
-
-
-def test_anthropic(url: str, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each answer is saved once. A 429 of the library is a limit, not a failed attempt; and what is
-    charged is what the answers say they have used."""
-    monkeypatch.chdir(tmp_path)
-    (code,) = programs("anthropic.md")
-    with serve("anthropic", strict_at=2) as host:
-        # No tokens come back by themselves; requests do, whose burst is gone after a 429.
-        changes = {"MOST = 60, ": "MOST = 86_400, ", "(50, MINUTE": "(50, 6"}
-        code = fitted(code, host, url, **changes)
-        with run(code) as q:
-            assert host.counts() == {"200": 3, "429": 1}
-            stats = q.stats()
-            assert (stats.acked, stats.failed, stats.deferred) == (3, 0, 1)
-            saved = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
-            assert sorted(each["key"] for each in saved) == ["Lima", "Oslo", "Paris"]
-            used = [host.buckets[unit].used for unit in ("input-tokens", "output-tokens")]
-            _, *left = q.group("messages").units_left
-            assert left == pytest.approx([3000 - used[0], 800 - used[1]], abs=20)
-            q.drop()
-
-
-def test_openai(
-    url: str, example: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each answer is kept, and what is charged is what the answers say they have used."""
-    (code,) = programs("openai.md")
-    api = example("simulated_llm_api")
-    host = api.Api(api.read_options(["--latency", "0.05"]))
-    servers: list[asyncio.Server] = []
-
-    async def start() -> list[asyncio.Server]:
-        servers.append(
-            await asyncio.start_server(lambda *pipes: api.talk(host, *pipes), "127.0.0.1", 0)
-        )
-        return servers
-
-    with beside(start):
-        changes = {
-            "http://127.0.0.1:8000/v1": api.url_of(servers[0]).removesuffix("/chat/completions")
-        }
-        for old, new in {**changes, QUEUE: url, "MOST = 60, ": "MOST = 86_400, "}.items():
-            assert code.count(old) == 1
-            code = code.replace(old, new)
-        with run(code) as q:
-            assert (q.stats().acked, q.stats().failed) == (3, 0)
-            assert len(re.findall("answer . to 'Describe ", capsys.readouterr().out)) == 3
-            used = host.counts()["tokens"]
-            _, left = q.group("chat").units_left
-            assert left == pytest.approx(20_000 - used, abs=50)
-            q.drop()
-
-
 def test_from_tenacity(url: str, serve: Serve, tmp_path: Path) -> None:
     """A process of the queue that is killed with a page in its hands loses none: another process
     fetches it when its lease ends. No request is refused."""
-    _, code = programs("from_tenacity.md")
+    _, code = programs("../move/tenacity.md")
     with serve("plain", rate=15 + 2, latency=0.02) as host:
         changes = {"set_limit(10,": "set_limit(15,", "visibility=10": "visibility=1"}
         changes["range(60)"] = "range(24)"
@@ -327,30 +233,32 @@ def test_from_tenacity(url: str, serve: Serve, tmp_path: Path) -> None:
             q.drop()
 
 
-@pytest.mark.skipif(not SOAK, reason="60 pages at 10 a second, twice")
-def test_a_loop_loses_what_the_queue_keeps(url: str, serve: Serve, tmp_path: Path) -> None:
-    """Of three processes one is killed after twelve pages. `-s` prints the figures of the page."""
-    lost, refused = {}, {}
-    for name, code in zip(("loop", "pages"), programs("from_tenacity.md"), strict=True):
-        with serve("plain") as host:
-            file = tmp_path / f"{name}.py"
-            file.write_text(
-                code.replace(HOST, f"http://127.0.0.1:{host.ports[0]}").replace(QUEUE, url)
-            )
-            began = time.monotonic()
-            command = [sys.executable, file]
-            pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            killed, *others = [
-                subprocess.Popen([*command, str(part), "3"], env=ENVIRONMENT, **pipes)
-                for part in range(3)
-            ]
-            wait_for(lambda: host.counts().get("200", 0) >= 12, host.counts)
-            killed.kill()
-            ends = [each.wait(PATIENCE_S) for each in (killed, *others)]
-            came = {seen.request.target for seen in host.seen if seen.status == 200}
-            lost[name], refused[name] = 60 - len(came), host.counts().get("429", 0)
-            print(name, lost[name], refused[name], ends, round(time.monotonic() - began), "s")
-    assert lost["pages"] == 0 < lost["loop"]
-    assert refused["pages"] <= 3  # the host takes ten in any second, to the millisecond
-    with DPQ.from_url(url, "pages") as q:
-        q.drop()
+def test_two_teams(url: str, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both keep to one limit, and while the web team has pages it has three turns of four."""
+    monkeypatch.setattr(sys, "argv", ["team.py", "web", "30"])
+    with serve("plain", rate=40 + 4) as host:
+        code = fitted(TEAMS, host, url, **{"q.set_limit(16,": "q.set_limit(36,"})
+        file = tmp_path / "team.py"
+        file.write_text(code)
+        with subprocess.Popen([sys.executable, file, "crawl", "60"], env=ENVIRONMENT) as crawl:
+            wait_for(lambda: len(host.seen) >= 5, lambda: host.counts())
+            run(code)
+            assert crawl.wait(PATIENCE_S) == 0
+        asked = [seen.request.target.split("/")[1] for seen in host.seen]
+        assert {seen.status for seen in host.seen} == {200}
+        assert Counter(asked) == {"crawl": 60, "web": 30}
+        turns = asked[asked.index("web") : len(asked) - asked[::-1].index("web")]
+        assert 5 <= turns.count("crawl") <= 20  # ten, more or less
+        with DPQ.from_url(url, "api") as q:
+            q.drop()
+
+
+def test_what_a_kill_costs() -> None:
+    """The program of README loses pages by the loop, and none by the queue, which refuses few."""
+    command = [sys.executable, ROOT / "examples" / "killed.py", "--pages", "36"]
+    done = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    (loop, queue) = re.findall(r"(\d+) lost +(\d+) refused", done.stdout)
+    assert int(loop[0]) > 0 == int(queue[0])
+    assert int(queue[1]) <= 3  # the host takes ten in any second, to the millisecond

@@ -125,7 +125,8 @@ def test_each_query_is_answered(first_server: Server, tmp_path: Path) -> None:
         done.ack(done.pop().task)
 
     work()
-    words = ["metrics", full.queue_name, done.queue_name, "--listen", "127.0.0.1:0"]
+    words = ["admin", "metrics", "--listen", "127.0.0.1:0"]
+    words += [f"--queue={each.queue_name}" for each in (full, done)]
     words += ["--url", first_server.url, "--server-name", "prod"]
     with program(sys.executable, "-m", "dpq", *words) as told:
         target = line_of(told, r"http://(127\.0\.0\.1:\d+)/metrics")

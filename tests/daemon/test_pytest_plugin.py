@@ -103,7 +103,7 @@ def test_who_does_not_use_the_plugin_does_not_load_dpq(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import sys\n"
         "def test_it():\n"
-        "    names = {'dpq', 'dpq.model', 'dpq.model.interrupts', 'dpq.model.display',\n"
+        "    names = {'dpq', 'dpq.model', 'dpq.model.display',\n"
         "             'dpq.model.log_fields'}\n"
         "    loaded = {name for name in sys.modules if name.split('.')[0] in "
         "{'dpq', 'redis', 'pydantic', 'pydantic_core', 'asyncio'}}\n"

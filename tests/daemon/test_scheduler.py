@@ -217,8 +217,6 @@ def test_a_master_that_is_away_hinders_no_queue_elsewhere(
     assert scheduler.run_once() == 3
 
 
-
-
 def test_a_master_that_is_away_is_not_the_server(
     double: FakeRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -521,7 +519,7 @@ def test_reconnects(
                 wait_for(lambda: queue.stats().ready == 1, queue.stats)
 
 
-COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]
+COMMAND, PROGRAM = ["-m", "dpq", "admin", "scheduler"], ["delayed_tasks_scheduler.py"]
 
 
 @pytest.mark.parametrize(

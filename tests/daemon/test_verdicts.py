@@ -73,28 +73,12 @@ def usual_runs(q: DPQ, clock: Clock) -> None:
         q.ack(task)
 
 
-def settings_lost(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
-    q.redis.delete(key_of(q.queue_name, "conf"))
-
-
-def limits_lost(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
-    q.set_limit(1, 60, group="api")
-    q.redis.delete(key_of(q.queue_name, "limits"))
-    q.redis.hdel(key_of(q.queue_name, "stats"), "kept.group:api")
-
-
 def unreadable(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
     q.set_limit(1, 60, group="api")
     q.delay_group("api", 9)
-    for part in ("limits", "stats"):
-        names = {"limits": "group:api", "stats": "kept.group:api"}
-        q.redis.hset(key_of(q.queue_name, part), names[part], "junk")
+    q.redis.hset(key_of(q.queue_name, "limits"), "group:api", "junk")
     q.delay_group("api", 0)
     q.pop()
 
@@ -387,9 +371,7 @@ class Planted(NamedTuple):
 
 
 PLANTED = [
-    Planted(settings_lost, S.SETTINGS_LOST, "has lost its setting 'format'", True),
-    Planted(limits_lost, S.SETTINGS_LOST, "limits of the queue are lost", True),
-    Planted(unreadable, S.SETTINGS_LOST, "the stored limit of group 'api' cannot be read", True),
+    Planted(unreadable, S.UNREADABLE, "the stored limit of group 'api' cannot be read", True),
     Planted(full_and_paused, S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True),
     Planted(full_and_moving, S.MOVING, "running; full: 4 of 3 tasks, so new tasks are refused"),
     Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
@@ -643,21 +625,8 @@ def test_a_group_in_order_opens_with_its_retry(q: DPQ, clock: Clock) -> None:
     in_order(q, clock)
     seen = q._session.run(q._operations.overview)
     assert (seen.survey.closed, seen.survey.opens_ms) == (1, clock() + 600_000)
-    assert re.fullmatch(r"`dpq update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do)
+    assert re.fullmatch(
+        r"`dpq task update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do
+    )
     q.delay_group("by hand", None)
     assert q._session.run(q._operations.survey).opens_ms is not None
-
-
-def test_a_queue_of_a_family_names_whose_limit_holds_it(url: str, name: str, clock: Clock) -> None:
-    """A change of that limit is one for all queues of the family."""
-    with DPQ.from_url(url, name) as head, DPQ.from_url(url, f"{{{name}}}crawl") as q:
-        head.set_limit(1, 60)
-        fill(q, 3, None)
-        q.ack(q.pop().task)
-        beat(q)
-        because = q.why().because
-        assert f"; the queues of the family of '{name}' share this limit" in because
-        q.drop()
-        head.drop()
-
-

@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -43,7 +43,6 @@ from dpq import (
 from dpq.protocol import durability as durability_module
 from dpq.protocol.scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
-from dpq.transport import batches_async
 from dpq.transport.cluster import Node as ServerNode
 from dpq.worker import fetcher, runner_async
 
@@ -133,7 +132,6 @@ def replica_away(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for a confirmation does so until the test is over."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
 
 
 @contextmanager
@@ -211,8 +209,6 @@ def test_what_changes_something_waits_for_a_replica(
     assert waits(pair) == before + (verb in VERBS)
 
 
-
-
 def test_what_is_not_confirmed_says_what_was_done(
     pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,8 +228,6 @@ def test_what_is_not_confirmed_says_what_was_done(
         assert waits(pair) == before
         assert unconfirmed(lambda: durable.ack_many(tasks)) == [True, True]
     assert durable.stats().acked == 2
-
-
 
 
 def test_what_finds_nothing_to_do_asks_all_the_same(

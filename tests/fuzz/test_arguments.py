@@ -176,8 +176,9 @@ def test_any_value(redis, values):
 
 
 SPOKEN = (
-    "push pop ack fail release rate-limited bury extend peek get why stats queues check update "
-    "cancel pause resume promote limit group dead set list clear show close open replay {} [] null "
+    "push pop task admin ack fail release rate-limited bury extend peek get why stats queues "
+    "update cancel pause resume bulk limit group dead set list clear undo close open replay "
+    "doctor {} [] null "
     "--priority --delay --group --key --json -n --state --cost 10/s 5/m 1 -1 1e9 nan inf "
     "--visibility --reason --rate --per --burst --help --yes"
 )
@@ -194,7 +195,7 @@ words = st.lists(
 @given(words, st.binary(max_size=60))
 def test_any_command_line(first_server, redis, line, stdin):
     """Any words after `dpq`, with any input: it ends with 0, 1 or 2, and without a traceback."""
-    if {"--wait", "--watch", "scheduler", "demo", "--url"} & set(line):
+    if {"--wait", "--watch", "scheduler", "metrics", "web", "--url"} & set(line):
         return
     where = ["--url", first_server.url, "--queue", NAME]
     result = CliRunner().invoke(app, [*where, *line], input=stdin)

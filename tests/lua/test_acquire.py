@@ -342,7 +342,6 @@ def test_dead_callers_are_forgotten(q, clock, probe):
     clock.advance(5.1)
     assert payloads(q) == [0]
     clock.advance(60)
-    q.repair()
     assert probe.count("tracked") == 1
 
 
@@ -395,22 +394,6 @@ def test_a_lost_reply_costs_no_turn(q, clock):
     holder.end()
     assert first.ask().code == 2
     clock.advance(1.001)
-    assert first.ask().code == 1
-
-
-@pytest.mark.damaged
-def test_a_line_without_its_gate(q, clock, redis, probe):
-    """If the gate is lost, nobody calls the callers: check says so, and a repair removes them."""
-    q.set_limit(concurrency=1, group="g")
-    holder, first = Asker(q), Asker(q)
-    holder.ask()
-    first.ask()
-    redis.delete(probe.key("gates"))
-    assert [problem.kind for problem in q.check()] == ["caller in no line"]
-    q.repair()
-    assert q.check() == []
-    assert first.ask().code == 2
-    holder.end()
     assert first.ask().code == 1
 
 
@@ -576,14 +559,6 @@ def test_the_slow_group_does_not_hold_the_queue(q, clock):
     assert asks(q, 1, "slow") == [0]
     assert Asker(q, "slow").ask().code == 0
     assert asks(q, 1, "quick")[0] <= 0.011
-
-
-def test_lost_limits(q, clock, redis, probe):
-    """Nothing is granted before lost limits are restored."""
-    q.set_limit(1, 2, group="g")
-    asks(q, 1)
-    redis.delete(probe.key("limits"))
-    assert asks(q, 1) == [2]
 
 
 def test_damaged_bookings_count_as_spent(q, clock, redis, probe):

@@ -440,8 +440,6 @@ def test_the_climb_is_kept_with_the_rate(q, clock, probe):
         assert steps == pytest.approx([16 * seen] * 2)
 
 
-
-
 def test_where_the_last_429_was_is_kept_with_the_rate(q, clock):
     """It is part of what is learned, also while the group is empty for some minutes."""
     host = Host(q, clock, 15, 16)

@@ -41,7 +41,7 @@ def test_page_is_bounded(q, probe, clock):
     """One call looks at about `count` entries and says where to go on."""
     for i in range(1000):
         q.push(i)
-    cursor, *found = probe.call("check", clock(), "meta", "0", 10, 0)
+    cursor, *found = probe.call("check", clock(), "meta", "0", 10)
     assert cursor != b"0"
     assert found == []
 

@@ -71,6 +71,6 @@ def test_page_is_bounded(server, q, clock, probe):
     q.push_many(Push(payload=i) for i in range(600))
     for _ in range(3):
         q.pop_many(200, visibility=LONG)
-    cursor, *found = probe.call("check_limits", clock(), "invisible", "0", 10, 0)
+    cursor, *found = probe.call("check_limits", clock(), "invisible", "0", 10)
     assert cursor != b"0"
     assert found == []

@@ -86,7 +86,7 @@ def test_lifo_with_aging(q, probe, first, second):
         open_queue(q, **first)
     with pytest.raises(ConfigurationError, match=r"lifo.*aging|aging.*lifo"):
         open_queue(q, **second)
-    named = set(probe.stored().get("conf", {})) - {b"format", b"partitions", b"aging_since"}
+    named = set(probe.stored().get("conf", {})) - {b"format", b"aging_since"}
     assert named == {name.encode() for name in first}
 
 
@@ -164,5 +164,4 @@ def test_reply(q, probe):
     reply = probe.call("configure", "", STORAGE_FORMAT, 0, "aging", "2.0")
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
     assert int(pairs.pop(b"aging_since")) > 0
-    assert pairs.pop(b"partitions") == b"(storage format 03)"
     assert pairs == {b"format": STORAGE_FORMAT.encode(), b"order": b"fifo", b"aging": b"2.0"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, Push
+from dpq import ConfigurationError, Push
 
 
 def push(q, payload, debounce=5, debounce_max=None, **options):
@@ -127,8 +127,6 @@ def test_push_many(q, clock, probe):
     assert len(set(ids)) == 1
     clock.advance(5)
     assert probe.drain() == [2]
-
-
 
 
 def test_refused(q):

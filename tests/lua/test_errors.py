@@ -191,33 +191,6 @@ def test_errors_outlive_a_new_start(q, probe, clock):
     assert probe.pop().attempt == 1
 
 
-@pytest.mark.damaged
-def test_repair(q, probe):
-    """Errors without a task, or without the note in its record, would stay for ever."""
-    task_id = q.push("x")
-    q.release(probe.pop())
-    probe.redis.hset(
-        probe.key("errors"), mapping={"gone": "1 1 f\t\tno\t", task_id: "1 1 f\t\tno\t"}
-    )
-    found = {(each.kind, each.subject) for each in q.check()}
-    assert found == {("no record", "gone"), ("errors not noted", task_id)}
-    assert len(kept(probe)) == 2
-    assert len(q.repair()) == 2
-    assert (q.check(), kept(probe), q.size()) == ([], {}, 1)
-
-
-@pytest.mark.damaged
-def test_a_record_that_cannot_be_read_keeps_its_errors(q, probe):
-    """A dead letter shows them, and they go with it."""
-    task_id = q.push("x")
-    q.fail(probe.pop(), "broken", delay=0)
-    probe.redis.hset(probe.key("meta"), task_id, "nonsense")
-    q.repair()
-    assert told(q, task_id) == [("failed", 1, "broken")]
-    q.dead.purge()
-    assert kept(probe) == {}
-
-
 def test_lapses_are_counted_apart(q, probe, clock):
     """A task that kills its worker dies of its lapses; failures of a handler count apart."""
     task_id = q.push("x", max_lapses=2, max_attempts=2)
@@ -325,8 +298,6 @@ def test_export_and_import(make, clock):
     assert other.check() == []
     other.ack_many(other.pop_many(2))
     assert (other.check(), other.size(), q.size()) == ([], 0, 2)
-
-
 
 
 def test_the_frames_of_a_reject(q, probe):

@@ -1,15 +1,14 @@
 """The storage format: another one is refused by every call, and one that is no number is lost."""
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import pytest
 from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
-from dpq.operations.repair import CHECKED_PARTS
-from dpq.protocol.keys import MIN_FORMAT, STORAGE_FORMAT, key_of
+from dpq.operations.checking import CHECKED_PARTS
+from dpq.protocol.keys import STORAGE_FORMAT
 
 pytestmark = pytest.mark.damaged
 
@@ -21,7 +20,6 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "waiting pop": lambda q: q.pop(timeout=1),
     "promote": lambda q: q.promote(),
     "check": lambda q: q.check(),
-    "repair": lambda q: q.repair(),
     "set_limit": lambda q: q.set_limit(3, 1, group="g"),
     "update": lambda q: q.update(key="k", priority=3),
     "update of no task": lambda q: q.update("unknown", priority=3),
@@ -50,14 +48,14 @@ def test_another_number_is_another_format(server, q, clock, probe, redis, text):
                 assert probe.stored() == before, name
 
 
-def test_each_step_of_a_repair_compares_the_format(q, probe, clock):
-    """Also when the queue is taken over in the middle of a repair."""
+def test_each_step_of_a_check_compares_the_format(q, probe, clock):
+    """Also when the queue is taken over in the middle of a check."""
     q.push("x")
     probe.redis.hset(probe.key("conf"), "format", "5")
     probe.redis.hset(probe.key("meta"), "new", "a record of another form")
     before = probe.stored()
     for name, part in CHECKED_PARTS:
-        assert probe.call(name, clock(), part, "0", 100, 1)[0] == -8
+        assert probe.call(name, clock(), part, "0", 100)[0] == -8
     assert probe.call("types", clock(), 1, 1)[0] == -8
     assert probe.stored() == before
 
@@ -117,52 +115,15 @@ end
 """What push, pop and promote of earlier programs compare, by their commits."""
 
 
-
-
-
-
-@pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("text", ["", "junk", "1.0", " 01", "01 ", "-1", "01\n", "٣", "²", "0x1"])
-def test_a_format_that_is_no_number_is_lost(server, q, clock, probe, redis, text, copy):
-    """For every reader: it is named, comes back, and opens no limit; nobody is refused."""
-
-    def damage():
-        probe.redis.hset(probe.key("conf"), "format", text)
-        if not copy:
-            probe.redis.hdel(probe.key("stats"), "kept.format")
-
+def test_a_format_that_is_no_number_is_lost(server, q, clock, probe, redis, text):
+    """For every reader: it is named, and opens no limit; nobody is refused."""
     q.set_limit(2, 60, 2, group="g")
     fill(q, 20)
-    damage()
+    probe.redis.hset(probe.key("conf"), "format", text)
     with DPQ(redis, q.queue_name, clock=clock) as late:
         assert late.stats().ready + late.stats().waiting == 20
         assert [(p.kind, p.subject) for p in late.check()] == [("settings lost", "format")]
         q.push("x", group="other")
-        damage()
         q.promote()
         assert sorted(task.group for task in late.pop_many(20)) == ["g", "g", "other"]
-        assert late.check() == []
-        damage()
-        assert [(p.kind, p.subject) for p in late.repair()] == [("settings lost", "format")]
-        assert late.check() == []
-    assert probe.redis.hget(probe.key("conf"), "format") == STORAGE_FORMAT.encode()
-
-
-@pytest.mark.parametrize("text", ["5", "junk"])
-def test_the_copy_of_another_format(q, clock, probe, redis, text):
-    """A lost format is what its copy says: another number is refused with both, damage is none."""
-    fill(q, 20)
-    probe.redis.hset(probe.key("stats"), "kept.format", text)
-    probe.redis.hdel(probe.key("conf"), "format")
-    with DPQ(redis, q.queue_name, clock=clock) as late:
-        for client in (q, late):
-            if text == "5":
-                told = "format 5, and this DPQ knows format 03"
-                with pytest.raises(ConfigurationError, match=told):
-                    client.pop()
-            else:
-                assert client.pop().task
-                probe.redis.hdel(probe.key("conf"), "format")
-    if text == "junk":
-        q.repair()
-        assert q.check() == []

@@ -175,19 +175,6 @@ def stale(q: DPQ[Any], clock: Clock) -> None:
     q.redis.hset(key_of(q.queue_name, "conf"), "next_event", "0")
 
 
-def broken(q: DPQ[Any], clock: Clock) -> None:
-    """Somebody has written into Redis."""
-    full(q, clock)
-    grouped(q, clock)
-    for part in ("tracked", "closed"):
-        q.redis.delete(key_of(q.queue_name, part))
-    q.redis.hdel(key_of(q.queue_name, "conf"), "next_event")
-    q.redis.hset(key_of(q.queue_name, "gates"), "a", "nonsense")
-    q.redis.hset(key_of(q.queue_name, "meta"), "x", "nonsense")
-    q.redis.zadd(key_of(q.queue_name, "waiting"), {"a\tnonsense": 0})
-    q.redis.hset(key_of(q.queue_name, "batches"), "b", "nonsense")
-
-
 WORLDS: list[Build] = [
     *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, stale),
     *(learned, lost, lazy, followed),
@@ -245,8 +232,8 @@ def waits_for_room(q: DPQ[Any]) -> list[bool]:
     q.set_bounds(max_tasks=1)
     producer = Producer(0, 0)
     producer.id = "producer"
-    operations = q._operations
-    return [q._session.run(ask, producer) for ask in (operations.await_room, operations.leave_line)]
+    ask = q._operations.await_room
+    return [q._session.run(ask, producer, leave=leave) for leave in (False, True)]
 
 
 GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
@@ -327,9 +314,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
     "forget": [lambda q: q.forget("seen"), lambda q: q.purge()],
-    "forget_results": [
-        lambda q: q._session.run(q._operations._ask, "forget_results", [9], int)
-    ],
+    "forget_results": [lambda q: q._session.run(q._operations._ask, "forget_results", [9], int)],
     "rate_limited": [
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
         for scope in ("group", "queue", "task")
@@ -341,9 +326,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.release(task)),
         each_held(lambda q, task: q.release(task, 5, priority=7)),
     ],
-    "check": [lambda q: q.check(), lambda q: q.repair()],
-    "check_limits": [lambda q: q.check(), lambda q: q.repair()],
-    "mend_batch": [lambda q: q.repair()],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),
@@ -357,7 +339,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.set_visibility(task, 50)),
         each_held(lambda q, task: q.set_visibility(task, 0)),
     ],
-    "types": [lambda q: q.repair()],
     "unregister": [lambda q: q._session.run(q._operations.unregister)],
     "update": [
         lambda q: tried(lambda: q.update(key="k", priority=-1)),
@@ -375,8 +356,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
 }
 """By script: whatever holds, ends or guards work, and whatever looks after it."""
 
-MENDS = {"check", "check_limits", "mend_batch", "types"}
-
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations._ask("absent", [], int)),
     "workers": lambda q: q.workers(),
@@ -385,13 +364,12 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
     "names": lambda q: q._session.run(q._operations.names) and None,
     "survey": lambda q: q._session.run(q._operations.survey).closed,
-    "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
+    "find_groups": lambda q: q._session.run(Browser(q._operations).groups_by, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
     "drain": lambda q: q.drain(),
     "history": lambda q: q.history(),
     "events": lambda q: q.events(),
     "export": lambda q: list(q.export())[1:],
-    "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "held": lambda q: len(q.held()),
     "in_flight": lambda q: len(q.limits()),
@@ -549,7 +527,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.mark.parametrize("name", GOES_ON)
 def test_goes_on(name: str, stage: Stage, used: set[str]) -> None:
     """At full memory each verb that holds, ends or guards work does what it does with memory."""
-    for build in [broken, *WORLDS] if name in MENDS else WORLDS:
+    for build in WORLDS:
         for call in GOES_ON[name]:
             plenty, short = stage.both(build, call)
             assert short == plenty, build.__name__

@@ -66,7 +66,7 @@ def test_only_a_step_can_tell(real: DPQ[Any], other: DPQ[Any], redis: Redis) -> 
     """A queue that is gone, of another format or number of partitions, or of another type."""
     conf = key_of(other.queue_name, "conf")
     assert glanced(real, other).waits == [-1, -1]
-    for field, stored in (("format", "99"), ("format", "x"), ("partition_count", "4")):
+    for field, stored in (("format", "99"), ("format", "x")):
         before = redis.hget(conf, field)
         redis.hset(conf, field, stored)
         assert glanced(real, other).waits == [-1, UNKNOWN], field
@@ -84,8 +84,6 @@ def test_names(real: DPQ[Any], redis: Redis) -> None:
     assert glanced(real).names == redis.scard(REGISTRY)
     assert glanced(real, names=False).names == -1
     redis.srem(REGISTRY, "a-name")
-
-
 
 
 def test_it_changes_nothing() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, LeaseInfo, Push
+from dpq import ConfigurationError, LeaseInfo, Push
 from dpq.operations.one_task import holder
 from dpq.operations.workers import MOST_NAMED, RELEASED_AT_ONCE, Doing
 
@@ -171,18 +171,6 @@ def test_bad_arguments(q, how):
         q.release_held(["id"])
 
 
-@pytest.mark.parametrize("damaged", ["", "no record", "1 2 3"])
-def test_a_damaged_record(q, probe, damaged):
-    """A lease whose record cannot be read is left out, the others come; `check` names it."""
-    q.push("good")
-    q.push("bad")
-    _, bad = q.pop_many(2)
-    probe.redis.hset(probe.key("meta"), bad.id, damaged)
-    assert len(q.held()) == 1
-    assert q.check()
-    q.repair()
-
-
 def test_bad_text_of_a_worker(q, clock, probe):
     """What another program wrote beside a worker is passed over."""
     q.push("x")
@@ -239,5 +227,3 @@ def test_release_held_goes_in_steps(q, probe):
     sent.clear()
     assert q.release_held(held) == RELEASED_AT_ONCE * 2 + 1
     assert sent == [RELEASED_AT_ONCE, RELEASED_AT_ONCE, 1]
-
-

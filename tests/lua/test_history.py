@@ -12,7 +12,7 @@ from dpq.protocol.keys import key_of
 from dpq.testing import Clock
 
 
-def remember(q: DPQ[Any]) -> list[int]:
+def remember(q: DPQ[Any]) -> int:
     return q._session.run(q._operations.remember)
 
 
@@ -46,14 +46,14 @@ def test_times(q: DPQ, clock: Clock) -> None:
 def test_history(q: DPQ, clock: Clock) -> None:
     """Each minute has a slot, each quarter one as well; both come to an end."""
     clock.ms = 1_700_000_000_000 // 900_000 * 900_000
-    assert remember(q) == [0]  # nothing of it is stored yet
+    assert remember(q) == 0  # nothing of it is stored yet
     q.push_many([Push(n, group="g") for n in range(3)])
-    assert remember(q) == [1]
-    assert remember(q) == [0]  # in the same minute
+    assert remember(q) == 1
+    assert remember(q) == 0  # in the same minute
     clock.advance(150)
     q.delay_group("g", 60)
     q.ack(q.pop().task) if q.peek(1) else None
-    assert remember(q) == [1]
+    assert remember(q) == 1
     first, last = q.history()
     assert (first.at, first.seconds) == (
         datetime.fromtimestamp((clock.ms - 150_000) / 1000, UTC),
@@ -190,8 +190,7 @@ def test_the_last_hour_of_each_limit(q: DPQ, clock: Clock, redis: Redis) -> None
     """For an hour each minute has what each limit had granted, of a pool each member."""
 
     def granted() -> list[Granted]:
-        part = q._session.run(q._operations.granted)
-        return part
+        return q._session.run(q._operations.granted)
 
     q.set_limit(100, 1, burst=10)
     q.set_limit([RateLimit(1, 2, burst=9), RateLimit(50, 60, burst=50, unit="tokens")], group="a b")
@@ -227,3 +226,15 @@ def test_the_last_hour_of_each_limit(q: DPQ, clock: Clock, redis: Redis) -> None
         key_of(q.queue_name, "history"), f"u{clock.ms // 60_000 % 60}", f"{clock.ms} ? \nx\t"
     )
     assert granted()[-1].totals == {}
+
+
+def test_due_tasks_count_as_ready_where_they_stand(q: DPQ, clock: Clock) -> None:
+    """While nobody pops, or the queue is paused, due tasks and ended leases are seen and aged."""
+    q.push_many([Push(n, delay=5) for n in range(5)])
+    q.push("leased")
+    assert q.pop(visibility=10).task
+    q.pause()
+    clock.advance(25)
+    stats = q.stats()
+    assert (stats.ready, stats.delayed, stats.invisible) == (6, 0, 0)
+    assert stats.oldest_ready_seconds == 20

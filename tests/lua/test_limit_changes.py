@@ -44,19 +44,6 @@ def test_only_what_was_seen_is_changed(q, probe, scope):
         change(q, scope, rules(scope, 7, 1), "0|5 1000 2")
 
 
-@pytest.mark.damaged
-@pytest.mark.parametrize("scope", SCOPES)
-def test_rules_that_are_lost_stand_by_their_copy(q, probe, scope):
-    """A change compares the copy, and its event keeps it."""
-    q.set_limit(10, 1, group=scope)
-    q.redis.delete(probe.key("limits"))
-    q.redis.hdel(probe.key("conf"), "queue_rules")
-    with pytest.raises(LimitChangedError, match="now it is 10/s"):
-        change(q, scope, rules(scope, 5, 1), "")
-    change(q, scope, rules(scope, 5, 1), "0|10 1000 1")
-    assert q.events()[-1].before == "0|10 1000 1"
-
-
 def test_the_event(q):
     """It has both rules and who; the same limit again is none, and a reset is one."""
     windows = [RateLimit(10, 1, 3), Quota(900, "day", "Europe/Berlin", reserve=Reserve(9, 5))]

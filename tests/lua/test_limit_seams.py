@@ -183,8 +183,6 @@ def test_a_429_of_a_permit_gives_back_units_whose_names_end_alike(q, clock):
     assert [round(each) for each in left] == [100, 80], "in the order of the names"
 
 
-
-
 def test_a_task_gives_back_nothing_that_lies_before_a_permit(q, clock):
     """Tokens of tasks run ahead of a clock that was set back, and permits come after them."""
     q.set_limit([RateLimit(1, 1, 8, unit="t", slack=0)], group="g")

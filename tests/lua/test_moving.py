@@ -282,8 +282,6 @@ def test_a_slot_is_a_64th_of_the_window(q: DPQ[Any], clock: Any, apart: float) -
     assert left(q) == 2
 
 
-
-
 def test_slots_before_a_booking(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     """What is granted while units are booked shares slots as ever, the booking's too."""
     q.set_limit([RateLimit(1000, 0.64, moving=True, slack=0)])

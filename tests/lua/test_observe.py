@@ -3,7 +3,7 @@
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Budget, LimitTimeoutError, Push, Quota, RateLimit
+from dpq import Budget, LimitTimeoutError, Push, Quota, RateLimit
 from dpq.model.permit import Caller, PermitRequest
 
 SCOPES = [None, "g"]
@@ -53,8 +53,6 @@ def run_all(q, clock, seconds=10):
             q.ack(task)
         clock.advance(0.25)
     return begun
-
-
 
 
 def test_the_newest_answer_of_such_a_host_counts(q, clock):
@@ -242,8 +240,6 @@ def test_an_unreadable_budget(q, redis, queue_name, clock, token):
     assert payloads(q) == [0]
 
 
-
-
 # The whole limit, window after window
 
 
@@ -340,8 +336,6 @@ def test_a_task_that_needs_more_than_the_whole_limit(q, clock):
     assert payloads(q) == ["later"]
 
 
-
-
 def test_a_gate_of_windows_is_kept_and_goes(q, redis, queue_name, clock):
     """Without a limit it stays for an hour after its last reset."""
     gates = f"dpq:{{{queue_name}}}:gates"
@@ -359,8 +353,6 @@ def test_a_gate_of_windows_is_kept_and_goes(q, redis, queue_name, clock):
     clock.advance(1)
     busy()
     assert redis.hlen(gates) == 0
-
-
 
 
 # Permits

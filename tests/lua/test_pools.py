@@ -445,47 +445,6 @@ def test_64_members(q, clock):
         q.set_limit(1, 60, group="g", members=[*names, "one more"])
 
 
-@pytest.mark.damaged
-def test_damage(q, clock, probe):
-    """Leases and rules of pools are checked and mended as all are; a bad gate counts as spent."""
-    q.set_limit(2, 60, concurrency=1, group="g", members=["a", "b"])
-    fill(q, 9)
-    task = take(q)
-    gates, tracked = probe.key("gates"), probe.key("tracked")
-    probe.redis.hset(gates, "g\ta", "- L:? 60000:1 ")
-    probe.redis.zrem(tracked, f"g\ta\t{task.id}")
-    probe.redis.zadd(tracked, {f"g\tb\t{task.id}": 0, "g\ta\tnobody": 0})
-    kinds = {"lease not counted", "lease that has ended"}
-    assert {problem.kind for problem in q.check()} == kinds
-    assert {problem.kind for problem in q.repair()} == kinds
-    assert q.check() == []
-    assert members(q) == ["b"]  # a counts as spent
-    q.ack(task)
-    assert member(q, "a").reason == "spent"
-    probe.redis.hset(probe.key("limits"), "group:g", "0|1 1 1\ta\ta")
-    probe.redis.hset(probe.key("stats"), "kept.group:g", "0|1 1 1\t\t")
-    assert [problem.kind for problem in q.check()] == ["limit cannot be read"]
-    assert (q.pop().task, q.group("g").reason) == (None, "unreadable")
-    for rules in ("0|1 1 1\t" + "\t".join(map(str, range(65))), "0|1 1 1\t" + "x" * 101):
-        probe.redis.hset(probe.key("limits"), "group:g", rules)
-        assert [problem.kind for problem in q.check()] == ["limit cannot be read"]
-
-
-@pytest.mark.damaged
-def test_lost_limits_of_a_pool(q, clock, probe):
-    """Nothing runs until they are restored, and what the members were granted counts then."""
-    q.set_limit(1, 60, group="g", members=["a", "b"])
-    fill(q, 9)
-    assert members(q) == ["a", "b"]
-    probe.redis.delete(probe.key("limits"))
-    for _ in range(9):
-        q.promote()
-    assert members(q) == []
-    clock.advance(60)
-    assert members(q) == ["a", "b"]
-    assert q.check() == []
-
-
 def test_foreign_pins(q, probe):
     """What is pushed by other means than DPQ keeps to the same bounds."""
     q.push(1)

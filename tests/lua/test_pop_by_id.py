@@ -130,8 +130,6 @@ def test_expired(q, clock):
     assert take(q, other) == "y"
 
 
-
-
 def test_arguments(q):
     """A timeout, and force without an id, are refused, and say the way out."""
     with pytest.raises(ConfigurationError, match="does not wait"):

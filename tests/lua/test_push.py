@@ -190,9 +190,13 @@ def test_free_key(q, mode):
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("group", [None, "h"])
 def test_other_group(q, clock, probe, mode, state, group):
-    """A push to a key whose holder is in another group is refused and changes nothing."""
+    """A push to a key whose holder is in another group changes nothing; `keep` is not refused."""
     holder = hold(q, clock, state)
     before = probe.stored()
+    if mode == "keep":
+        assert q.push("new", key="k", group=group) == holder
+        assert probe.stored() == before
+        return
     with pytest.raises(ConfigurationError, match=f"'k' belongs to task {holder} of another group"):
         q.push("new", key="k", group=group, on_duplicate=mode)
     assert probe.stored() == before
@@ -329,7 +333,7 @@ def test_raise_priority_makes_the_head(q, probe):
 
 
 def test_rerun_of_a_running_task(q, clock, probe):
-    """`rerun` leaves the lease of a running task alone and runs it once more after the ack."""
+    """`rerun` leaves the lease alone; what runs after the crash of the run is what was ordered."""
     holder = hold(q, clock, "invisible")
     until = q.get(holder).visible_until
     q.push("new", 9, key="k", group="g", on_duplicate="rerun")
@@ -339,8 +343,40 @@ def test_rerun_of_a_running_task(q, clock, probe):
     task = probe.pop()  # a crash in between does not lose the wish
     assert (task.payload, task.attempt) == ("newer", 2)
     q.ack(task)
-    assert probe.drain() == ["newer"]
-    assert (q.size(), q.stats().acked) == (0, 2)
+    assert (q.size(), q.stats().acked) == (0, 1)
+
+
+@pytest.mark.parametrize("end", ["bury", "spent", "lease", "fail", "release", "ack"])
+def test_rerun_outlives_the_run(q, clock, probe, end):
+    """However the run ends, what was ordered meanwhile runs once, and then the task is gone."""
+    q.push("old", key="k", max_attempts=3)
+    task = probe.pop()
+    q.push("new", key="k", on_duplicate="rerun", max_attempts=3 if end == "fail" else 1)
+    ends = {
+        "bury": lambda: q.bury(task, "no"),
+        "spent": lambda: q.fail(task, "no"),
+        "lease": lambda: clock.advance(31),
+        "fail": lambda: q.fail(task, "no", delay=0),
+        "release": lambda: q.release(task),
+        "ack": lambda: q.ack(task),
+    }
+    for _ in range(2):  # sent again after a lost reply, it changes nothing
+        ends[end]()
+    assert q.check() == []
+    again = probe.pop()
+    assert (again.payload, again.attempt) == ("new", 2 if end == "fail" else 1)
+    assert q.ack(again)
+    assert (q.size(), q.stats().dead) == (0, 0)
+
+
+def test_late_ack_of_a_dead_run(q, probe):
+    """The ack of a run that was buried does not take the task that was ordered meanwhile."""
+    q.push("old", key="k")
+    task = probe.pop()
+    q.push("new", key="k", on_duplicate="rerun")
+    q.bury(task, "no")
+    assert q.ack(task) is False
+    assert probe.drain() == ["new"]
 
 
 @pytest.mark.parametrize("mode", ["keep", "update", "raise_priority", "rerun"])
@@ -374,9 +410,12 @@ def test_key_twice_in_a_batch_in_two_groups(q, probe):
     """Two groups for one key in one batch refuse the whole batch."""
     q.push("before")
     before = probe.stored()
+    first = Push(payload=1, key="k", group="g")
     with pytest.raises(ConfigurationError, match="another group"):
-        q.push_many([Push(payload=1, key="k", group="g"), Push(payload=2, key="k", group="h")])
+        q.push_many([first, Push(payload=2, key="k", group="h", on_duplicate="update")])
     assert probe.stored() == before
+    ids = q.push_many([first, Push(payload=2, key="k", group="h"), Push(payload=3)])
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_wakes_only_with_news(q, probe):

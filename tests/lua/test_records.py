@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpq import DPQ, Push, TaskState
+from dpq import DPQ, Push
 from dpq.protocol.command import same
 
 SIZES = (0, 509, 510, 511, 5000)
@@ -411,40 +411,6 @@ def test_the_longest_group(q, probe, group, size):
 
 
 @pytest.mark.damaged
-@pytest.mark.parametrize("delivered", [False, True])
-@pytest.mark.parametrize("kind", ["q", "f"])
-@pytest.mark.parametrize(("length", "sound"), [(398, True), (399, True), (400, False)])
-def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, sound):
-    """What stands before its first TAB has at most 399 bytes, for all who read it.
-
-    A task that grows beyond that when it is popped, which none that DPQ writes does, is not lost.
-    """
-    counts = "1700000000000000 0 1 0 r 0 " if delivered else ""
-    before, behind, names = f"q{clock.ms:011x}000000000000001", "10 0", "\tg"
-    if kind == "f":
-        before, behind, names = f"f{clock.ms} 1000000000000001 ", "10 0 1 0 0 0", "\tg\t\t\t"
-    missing = length - len(counts + before + behind)
-    head = counts + before + "0" * missing + behind  # of max_attempts
-    assert len(head) == length
-    q.push("other", -1, group="g")
-    probe.redis.hset(probe.key("meta"), "a", head + names + '\n"x"')
-    q.repair()  # it is in no set: ready, or dead if nobody can read it
-    if sound:
-        assert q.check() == []
-        task = probe.pop()
-        assert task.id == "a"
-        assert q.get("a").state is TaskState.INVISIBLE
-        if delivered:
-            q.release(task)  # the end of its lease would make a short record longer
-        clock.advance(60)
-        assert probe.pop().payload == ("x" if delivered else "other")
-    if not (sound and delivered):
-        [letter] = q.dead.list()
-        assert (letter.id, letter.reason, letter.payload) == ("a", "bad record", "x")
-    assert q.check() == []
-
-
-@pytest.mark.damaged
 @pytest.mark.parametrize("kind", ["q", "f"])
 def test_too_long_a_record_is_found_by_pop(q, probe, kind):
     """pop knows the same bound, also of a record that it has not seen at first sight."""
@@ -513,5 +479,4 @@ def test_an_unreadable_setting_keeps_payloads_apart(q, probe):
     q.push("first")
     probe.redis.hset(probe.key("conf"), "payloads", "somewhere")
     assert stands(probe, q.push("x")) == "f+"
-    assert q.repair()
     assert probe.stored()["conf"][b"payloads"] == b"apart"

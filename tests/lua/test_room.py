@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from dpq import DPQ, Bounds, ConfigurationError, Push, QueueFullError
+from dpq import Bounds, ConfigurationError, Push, QueueFullError
 from dpq.model.producer import Producer
 
 
@@ -157,18 +157,6 @@ def test_bounds_are_set_anew(q):
             q.set_bounds(**wrong)
 
 
-def test_lost_bounds_come_back(q, probe):
-    """A repair restores bounds from their copies."""
-    q.set_bounds(max_tasks=5, when_full="drop_worst")
-    q.push("x")
-    q.redis.hdel(probe.key("conf"), "max_tasks", "when_full")
-    assert {(p.kind, p.subject) for p in q.repair()} == {
-        ("settings lost", "max_tasks"),
-        ("settings lost", "when_full"),
-    }
-    assert q.bounds() == Bounds(5, None, "drop_worst")
-
-
 ENDS = {
     "ack": lambda q, probe: q.ack(probe.pop()),
     "cancel": lambda q, probe: q.cancel(q.peek(1)[0].id),
@@ -224,7 +212,6 @@ def test_a_producer_that_died_is_passed_over(q, probe, clock):
     stand(q)
     clock.advance(3600)
     assert q.check() == []
-    q.repair()
     assert line(q, probe) == []
     dead = stand(q)
     clock.advance(3600)
@@ -252,7 +239,8 @@ def test_no_more_are_called_than_there_is_room_for(q, probe):
     assert sorted(before) == sorted(producers)
     q.ack(probe.pop())
     assert line(q, probe) == before[1:]
-    q._session.run(q._operations.leave_line, Producer(0, None))  # one leaves, and takes no room
+    leaver = Producer(0, None)
+    q._session.run(q._operations.await_room, leaver, leave=True)  # it takes no room
     assert line(q, probe) == before[2:]
     listener.close()
 
@@ -274,5 +262,3 @@ def test_a_producer_that_nobody_hears_takes_no_room(q, probe):
         assert q._session.run(q._operations.await_room, producer)
     q.ack(probe.pop())
     assert line(q, probe) == []
-
-

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, DuplicateTaskError, ExportFileError, Push
+from dpq import DPQ, ConfigurationError, DuplicateTaskError, Push
 
 
 def seen(q, key="k", seconds=10.0, **options):
@@ -183,38 +183,6 @@ def test_refused(q):
             q.push("x", **({"unique_for": 5} | options))
     with pytest.raises(ConfigurationError, match="key is ''"):
         q.forget("")
-
-
-@pytest.mark.damaged
-def test_damage(redis, q, clock, probe):
-    """A seen key that would stay for ever, or that nobody can read, is found and mended."""
-    task_id = seen(q, seconds=9)
-    assert q.check() == []
-    redis.delete(probe.key("recent"))
-    redis.hset(probe.key("keys"), "l", "id\tx")
-    kinds = {(problem.kind, problem.subject) for problem in q.check()}
-    assert kinds == {("seen key would stay", "k"), ("bad seen key", "l")}
-    q.repair()
-    assert q.check() == []
-    assert q.push("x", key="k") == task_id
-    clock.advance(9)
-    q.promote()
-    assert "keys" not in probe.stored()
-
-
-@pytest.mark.damaged
-def test_recent_of_another_type(redis, q, probe):
-    """An ack ends its task also if `recent` is of another type; a repair gives all back."""
-    redis.set(probe.key("recent"), "x")
-    task_id = seen(q)
-    assert [problem.kind for problem in q.check()] == ["wrong type"]
-    q.repair()
-    assert q.check() == []
-    assert q.push("x", key="k") == task_id
-
-
-
-
 
 
 def test_import_over_a_seen_key(redis, q, clock):

@@ -533,5 +533,3 @@ def test_a_reset_wakes_who_slept_by_the_old_units(q, clock):
     assert q.next_event() == pytest.approx(60)
     reset(q, "g", 1, 60)
     assert payloads(q) == [2]
-
-

@@ -367,20 +367,6 @@ def test_far_on(fair, probe):
     assert fair.check() == []
 
 
-@pytest.mark.damaged
-def test_damage(fair, probe):
-    """A text that cannot be read is a problem; the group begins anew, and a repair removes it."""
-    fill(fair, "a", 3, 10)
-    fill(fair, "b", 3, 10)
-    probe.redis.hset(probe.key("groups"), "\ta", "nan 1 10")
-    assert [(problem.kind, problem.subject) for problem in fair.check()] == [("bad share", "a")]
-    assert len(order(fair, 3)) == 3
-    probe.redis.hset(probe.key("groups"), "\tb", "")
-    fair.repair()
-    assert fair.check() == []
-    assert len(order(fair, 9)) == 3
-
-
 def test_purge(fair, probe):
     """Purging leaves no task of a head with a share behind."""
     fill(fair, "a", 3, 10)
@@ -403,8 +389,6 @@ def test_bounds(q, fairness, message):
     """The error names the value and what it may be."""
     with pytest.raises(ConfigurationError, match=message):
         DPQ(q.redis, q.queue_name, fairness=fairness)
-
-
 
 
 def test_another_unit_is_another_setting(fair):

@@ -2,16 +2,16 @@
 
 import pytest
 
-from dpq import DPQ, Push
+from dpq import DPQ, Push, RateLimit
 from dpq.operations.shortcut import FORGIVEN_AFTER, LONGEST_PAUSE, Shortcut
 
 REFUSED = [-5]
 
 
-def taken(probe, clock, name, most=3, max_bytes=10**6, partitions=0):
+def taken(probe, clock, name, most=3, max_bytes=10**6):
     """What a raw pop answers, and what is stored then."""
     args = [clock(), most, 30_000, max_bytes]
-    args += [partitions] if name == "pop_plain" else [100, "", partitions]
+    args += [] if name == "pop_plain" else [100, ""]
     return probe.call(name, *args), probe.stored()
 
 
@@ -36,6 +36,45 @@ def test_as_pop(plain, clock, probe, redis, most, max_bytes):
     assert len(long[0]) > 2 * min(most, 12)
 
 
+GROUPED = {
+    "groups": [],
+    "each group": [{"rate": [RateLimit(20, 10, 2)], "group": "*"}],
+    "closing": [{"rate": [RateLimit(1, 10)], "group": "*"}],
+    "concurrency": [{"rate": [RateLimit(50, 10, 50)], "group": "*", "concurrency": 2}],
+    "own": [{"rate": [RateLimit(3, 10)], "group": "g1"}],
+    "queue": [{"rate": [RateLimit(30, 10, 12)]}],
+    "all": [
+        {"rate": [RateLimit(30, 10, 12)]},
+        {"rate": [RateLimit(30, 10, 3)], "group": "*", "concurrency": 2},
+        {"rate": [RateLimit(3, 10)], "group": "g1"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_groups_as_pop(plain, clock, probe, redis, kind):
+    """With groups, windows and concurrency, it answers and stores what pop does, or refuses."""
+    for limit in GROUPED[kind]:
+        plain.set_limit(**limit)
+    plain.push_many([Push(i, group=f"g{i % 5}", priority=i % 9) for i in range(60)])
+    served = 0
+    for _ in range(12):
+        kept = {part: redis.dump(probe.key(part)) for part in probe.stored()}
+        short = taken(probe, clock, "pop_plain", 2)
+        redis.delete(*map(probe.key, probe.stored()))
+        for part, dump in kept.items():
+            redis.restore(probe.key(part), 0, dump)
+        long = taken(probe, clock, "pop", 2)
+        if short[0] == REFUSED:
+            continue
+        served += 1
+        if len(short[0]) == len(long[0]):
+            assert short == long
+        else:
+            assert short[0] == long[0][: len(short[0])]
+    assert served > 3
+
+
 def trail(q, clock, probe):
     DPQ(q.redis, q.queue_name, trail_max_events=5, clock=clock).stats()
 
@@ -43,12 +82,14 @@ def trail(q, clock, probe):
 REASONS = {
     "empty": lambda q, clock, probe: q.pop_many(99),
     "paused": lambda q, clock, probe: q.pause(),
-    "limit": lambda q, clock, probe: q.set_limit(99, 1, burst=99),
-    "lost limits": lambda q, clock, probe: [
-        q.set_limit(9, 1, group="*"),
-        q.redis.delete(probe.key("limits")),
+    "limit": lambda q, clock, probe: q.set_limit(concurrency=9),
+    "spent": lambda q, clock, probe: [q.set_limit(1, 99), q.pop()],
+    "costs": lambda q, clock, probe: [q.set_limit(9, 1, group="*"), q.push("g", cost=2)],
+    "own limit": lambda q, clock, probe: [
+        q.set_limit(concurrency=1, group="g"),
+        q.push("g", priority=9, group="g"),
     ],
-    "group": lambda q, clock, probe: q.push("g", priority=9, group="g"),
+    "many in groups": lambda q, clock, probe: q.push_many([Push(i, group="g") for i in range(9)]),
     "trail": trail,
     "upkeep": lambda q, clock, probe: clock.advance(20),
     "delivered": lambda q, clock, probe: q.release(q.pop().task),
@@ -57,10 +98,17 @@ REASONS = {
     "no event": lambda q, clock, probe: q.redis.hdel(probe.key("conf"), "next_event"),
     "sooner": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "next_event", "9e15"),
     "format": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "format", "1"),
-    "partitions": lambda q, clock, probe: None,
 }
 
 
+@pytest.mark.damaged
+@pytest.mark.parametrize("reason", REASONS)
+def test_refused(plain, clock, probe, reason):
+    """Whatever is not plain is left to pop, and nothing has changed."""
+    REASONS[reason](plain, clock, probe)
+    before = probe.stored()
+    most = 17 if reason == "many in groups" else 3
+    assert taken(probe, clock, "pop_plain", most) == (REFUSED, before)
 
 
 PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]
@@ -94,11 +142,11 @@ def test_as_push(q, clock, probe, redis, order):
 
 UNPUSHED = {
     "known": lambda probe: [probe.call("push", 0, *PUSHED[3:]), *PUSHED][1:],
-    "group": lambda probe: [*PUSHED, "c", "0", " 0\tg\n1"],
+    "group": lambda probe: [*PUSHED, "c", "0", f" 0\t{'g' * 201}\n1"],
     "full": lambda probe: [*PUSHED, "c", '{"priority":"0","max_attempts":9}', "1"],
     "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
     "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
-    "partitions": lambda probe: [*PUSHED, "2"],
+    "costs": lambda probe: [*PUSHED, "?"],
     "trail": lambda probe: [probe.redis.hset(probe.key("conf"), "trail_max_events", 5), *PUSHED][
         1:
     ],
@@ -110,7 +158,6 @@ UNPUSHED = {
         probe.redis.hset(probe.key("conf"), "fairness", "round_robin"),
         *PUSHED,
     ][1:],
-    "shut": lambda probe: [probe.redis.hset(probe.key("conf"), "shut_until", "9e12"), *PUSHED][1:],
     "format": lambda probe: [probe.redis.hset(probe.key("conf"), "format", "1"), *PUSHED][1:],
 }
 
@@ -158,16 +205,44 @@ def test_ack_refuses(plain, probe, clock):
 
 
 def test_ack_of_counted_leases(q, probe, clock):
-    """Where an end of a lease lets others run, or is told, ack is asked."""
-    q.set_limit(concurrency=1, group="g")
-    q.push_many([Push("g", group="g"), Push("x")])
-    for task in q.pop_many(2):
-        assert probe.call("ack_plain", clock(), task.id, task.token) == REFUSED
+    """It ends a lease that is counted; pop is asked where its end lets others run."""
+    q.set_limit(99, 1, burst=99, concurrency=2, group="*")
+    q.push_many([Push("g", group="g"), Push("g", group="g"), Push("x"), Push("h", group="h")])
+    tasks = q.pop_many(4)
+    answers = [probe.call("ack_plain", clock(), task.id, task.token) for task in tasks]
+    assert answers == [REFUSED, REFUSED, [], []]
+    assert redis_members(probe, "tracked") == [f"g\t{task.id}" for task in tasks[:2]]
+
+
+def redis_members(probe, part):
+    """The members of a sorted set, as text."""
+    return sorted(member.decode() for member in probe.redis.zrange(probe.key(part), 0, -1))
+
+
+@pytest.mark.parametrize("shut_until", [None, "9e12"])
+def test_groups_as_push(q, clock, probe, redis, shut_until):
+    """It stores tasks of groups as push does: heads, better ones, those of closed groups."""
+    q.push_many([Push("a", group="a", priority=2), Push("b", group="b"), Push("s", group="shut")])
+    q.delay_group("shut", 99)
+    if shut_until:
+        redis.hset(probe.key("conf"), "shut_until", shut_until)
+    tasks = ["x", "-3", " 3\ta\n1", "y", "-1", " 1\ta\n2", "z", "-9", " 9\tshut\n3", *PUSHED]
+    kept = {part: redis.dump(probe.key(part)) for part in probe.stored()}
+    found = []
+    for name in ("push", "push_plain"):
+        redis.delete(*map(probe.key, probe.stored()))
+        for part, dump in kept.items():
+            redis.restore(probe.key(part), 0, dump)
+        found.append((probe.call(name, clock(), *tasks), probe.stored()))
+    assert found[0] == found[1]
+    assert found[0][0] == [0]
 
 
 def test_when_the_short_way_is_tried():
     """It is tried when expected; after refusals less and less often, until all goes well."""
     way = Shortcut()
+    assert way.is_open()
+    way.expect(False)
     assert not way.is_open()
     pauses = []
     for _ in range(8):

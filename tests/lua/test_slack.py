@@ -131,8 +131,6 @@ def test_it_is_forgotten_slowly(q, clock, fill):
     assert interval(q, clock) == 0.1
 
 
-
-
 def test_it_stays_when_the_limit_is_said_again(q, clock, fill, probe):
     """Each process says its limit at its start: what was learned stays."""
     q.set_limit(10, 1, group="g")
@@ -162,8 +160,6 @@ def test_said_after_learned(q, clock, fill):
     assert q.group("g").slack == 0.05
     q.set_limit(10, 1, group="g", slack=0)
     assert q.group("g").slack == 0
-
-
 
 
 @pytest.mark.many_calls
@@ -301,7 +297,6 @@ def test_what_is_learned_is_sound(q, clock, fill):
     for scope in ("g", None):
         refuse(q, clock, scope)
     assert q.check() == []
-    q.repair()
     assert (learned(q), learned(q, None)) == (0.05, 0.05)
 
 

@@ -1,13 +1,10 @@
 """The trail: what happened to each task, of a queue that keeps it; nothing of any other queue."""
 
-import json
 from datetime import timedelta
 
 import pytest
-from typer.testing import CliRunner
 
 from dpq import DPQ, ConfigurationError, Event, Push
-from dpq.cli import app
 from dpq.operations.one_task import task_trail
 from dpq.testing import Clock
 
@@ -155,37 +152,6 @@ def test_a_lost_trail_begins_anew(traced, probe):
     probe.redis.delete(probe.key("conf"))
     traced.push("y")
     assert traced.trail()[-1].kind == "pushed"
-
-
-
-
-def test_the_command(traced, clock, probe, server):
-    """`dpq trail` prints a line for each event, or JSON; texts from afar steer no terminal."""
-    traced.push("x", group="g")
-    told = {
-        "kind": "dead",
-        "group": "",
-        "member": "",
-        "task": "T",
-        "detail": "\x1b[2J\n",
-        "at": clock(),
-    }
-    probe.redis.xadd(probe.key("trail"), told)
-    url = getattr(server, "url", None)
-    if url is None:
-        pytest.skip("a double has no address")
-    args = ["--url", url, "--queue", traced.queue_name, "trail"]
-    lines = CliRunner().invoke(app, args).stdout.splitlines()
-    assert [line.split(" ")[3:] for line in lines] == [
-        ["pushed", traced.trail()[0].task_id, "g", "priority", "0"],
-        ["dead", "T", r"\x1b[2J\n"],
-    ]
-    lines = CliRunner().invoke(app, [*args, "--json", "-n", "1"]).stdout.splitlines()
-    assert json.loads(lines[0])["detail"] == told["detail"]
-    lines = CliRunner().invoke(app, [*args, "T"]).stdout.splitlines()
-    assert [line.split(" ")[3:] for line in lines] == [["dead", "T", r"\x1b[2J\n"]]
-    assert "nothing of 'U' in the trail" in CliRunner().invoke(app, [*args, "U"]).stderr
-    assert CliRunner().invoke(app, [*args, "T", "--follow"]).exit_code == 2
 
 
 def test_the_trail_of_one_task(traced, redis, monkeypatch):

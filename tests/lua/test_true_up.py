@@ -242,7 +242,6 @@ def test_damaged_pairs_give_nothing_back(q: DPQ[Any], redis: Any, damage: str) -
     redis.hset(key_of(q.queue_name, "gates"), "g", f"{head}{damage} ")
     q.ack(task, cost={"tokens": 0})
     assert left(q, "g") <= 100
-    q.repair()
     assert q.check() == []
 
 

@@ -1,11 +1,9 @@
 """Weights: with round robin a group of weight 3 gets three turns where others get one."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from kit.limits import LONG, take
-from kit.waiting import wait_for
 
 from dpq import DPQ, ConfigurationError, Push
 
@@ -56,10 +54,6 @@ def are_of_the_past(q: DPQ[Any]) -> bool:
     seconds, us = q.redis.time()
     turns = [q.redis.hget(conf, "turns") or 0 for conf in q._operations.confs]
     return all(int(turn) < seconds * 100_000 + us // 10 for turn in turns)
-
-
-
-
 
 
 def test_a_group_that_was_idle_gains_no_credit(fair):

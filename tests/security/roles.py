@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dpq.model.family import head_of
 from redis import Redis
 from support import PATIENCE_S, wait_for
 
@@ -28,7 +29,6 @@ from dpq import (
     known_queues,
 )
 from dpq.metrics import Exporter
-from dpq.model.family import head_of
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.testing import Clock
 from dpq.transport.script_loading import load_scripts, scripts_there
@@ -273,7 +273,6 @@ def overview(stage: Stage) -> None:
         for task in _each(stage):
             assert q.why(task.id)
         assert q.why().because
-        assert q.forecast()
         assert q.drain().backlog
         assert q.history()
         assert q.events(after=q.events()[0].id)
@@ -433,7 +432,6 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "stats": lambda q, t: q.stats(),
     "limits": lambda q, t: q.limits(),
     "why": lambda q, t: q.why(t.id),
-    "forecast": lambda q, t: q.forecast(),
     "drain": lambda q, t: q.drain(),
     "history": lambda q, t: q.history(),
     "events": lambda q, t: q.events(after="0-1"),

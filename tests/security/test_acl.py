@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import roles
+from dpq.model.family import head_of
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
@@ -36,7 +37,6 @@ from typer.testing import CliRunner
 from dpq import DPQ, Scheduler, Task, known_queues
 from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
-from dpq.model.family import head_of
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
 from dpq.transport import waiter, waiter_async, watches
@@ -314,8 +314,6 @@ def test_what_all_queues_share(server, login, role, more):
     assert stage.root.zrange(REGISTRY_TICK, 0, -1) == [b"w"]
 
 
-
-
 @pytest.mark.parametrize("role", NAMES)
 def test_families(server, login, role):
     """With the patterns that the page gives for a family, a role can do the same in its queues."""
@@ -441,9 +439,9 @@ def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durab
 
     with pytest.raises(ResponseError, match=NOT_ALLOWED):
         stage.user.eval("return 1", 0)
-    with pytest.raises(NoPermissionError, match="run `dpq --url URL scripts`"):
+    with pytest.raises(NoPermissionError, match="run `dpq doctor --load-scripts`"):
         call()
-    result = CliRunner().invoke(app, ["--url", server.url, "scripts"])
+    result = CliRunner().invoke(app, ["--url", server.url, "doctor", "--load-scripts"])
     assert (result.exit_code, int(result.stdout) > 20) == (0, True)
     with suppress(NotConfirmedError):  # there is no replica
         call()

@@ -22,8 +22,8 @@ from soak.plan import (
     BACKLOG,
     BACKOFF,
     CONFIRMED,
+    GROUPED,
     LIMITED,
-    PARTED,
     POISON,
     PRODUCERS,
     QUEUES,
@@ -490,7 +490,7 @@ def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
 
 def schedule(plan: Plan, name: str) -> None:
     """The daemon, for the queues that go by the server's clock."""
-    run_daemon(plan.url, [STRICT, LIMITED, PARTED])
+    run_daemon(plan.url, [STRICT, LIMITED, GROUPED])
 
 
 ROLES: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {

@@ -394,16 +394,16 @@ class Conductor:
         for queue in self._queues.values():  # so that all is there that stays
             queue.push({"p": "conductor", "n": 0})
             queue.ack(queue.pop().task)
-        parted = self._queues[plan.PARTED]
-        parted.set_limit([plan.LANE_LIMIT], group=plan.LANE)
-        parted.set_limit(concurrency=plan.NARROW_SIZE, group=plan.NARROW)
-        for queue, number in ((self._queues[plan.STRICT], 1000), (parted, 60)):
+        grouped = self._queues[plan.GROUPED]
+        grouped.set_limit([plan.LANE_LIMIT], group=plan.LANE)
+        grouped.set_limit(concurrency=plan.NARROW_SIZE, group=plan.NARROW)
+        for queue, number in ((self._queues[plan.STRICT], 1000), (grouped, 60)):
             queue.push_many([Push({"p": "conductor", "n": 0})] * number)
             queue.ack_many(queue.pop_many(number))
 
     def _look_at_limits(self) -> None:
         with suppress(RedisError):
-            for queue in (plan.LIMITED, plan.STEPPED, plan.PARTED):
+            for queue in (plan.LIMITED, plan.STEPPED, plan.GROUPED):
                 for state in self._queues[queue].limits():
                     scope = plan.scope_of(queue, state.group)
                     self.outcome.looks[scope] += 1
@@ -466,7 +466,7 @@ class Conductor:
             outcome.problems[name] = queue.check()
             outcome.totals[name] = queue.stats().model_dump()
             queue.dead.purge()
-        tags = [*plan.QUEUES, *tags_of(plan.PARTED, plan.PARTITIONS)]
+        tags = plan.QUEUES
         allowed = {key_of(tag, part) for tag in tags for part in LEFT_BY_DESIGN}
         every = {key.decode() for key in self._pair.master.client.keys("*")}
         shared = {REGISTRY, REGISTRY_TICK, FENCE}

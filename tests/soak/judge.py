@@ -298,7 +298,7 @@ class Judge:
         seen: dict[tuple[tuple[str, int], int], Delivery] = {}
         for each in self._deliveries:
             self.verdict.checked["token twice"] += 1
-            key = (shelf(each.held), each.held.token)
+            key = (each.held.queue, each.held.token)
             other = seen.setdefault(key, each)
             if other is not each:
                 if other.exposed:
@@ -588,15 +588,15 @@ class Judge:
     def _order(self) -> None:
         """In the strict queue, no task is taken while a better one was ready for sure.
 
-        So it is in each partition of a queue that has several, but for tasks that a limit may hold
-        back. All moments are the server's own: a task's first due time is when it was pushed and
-        its delay, a delivery's is its lease's end less its length. Of a task that came back, the
-        moment is known when its holder gave it back and was told so.
+        So it is in the queue with groups, but for tasks that a limit may hold back. All moments are
+        the server's own: a task's first due time is when it was pushed and its delay, a delivery's
+        is its lease's end less its length. Of a task that came back, the moment is known when its
+        holder gave it back and was told so.
         """
         lives: dict[tuple[Any, int], list[Delivery]] = defaultdict(list)
         for each in self._deliveries:
-            if each.held.queue in (plan.STRICT, plan.PARTED) and not each.exposed:
-                lives[shelf(each.held), each.life].append(each)
+            if each.held.queue in (plan.STRICT, plan.GROUPED) and not each.exposed:
+                lives[each.held.queue, each.life].append(each)
         since = self._ready_since()
         for deliveries in lives.values():
             self._order_of_one_life(sorted(deliveries, key=lambda each: each.held.token), since)
@@ -605,8 +605,8 @@ class Judge:
         """By delivery (its identity), from which ms on the task was ready for sure."""
         since: dict[int, float] = {}
         for (queue, id_), deliveries in self._of_task.items():
-            limited = queue == plan.PARTED and deliveries[0].held.group in (plan.LANE, plan.NARROW)
-            if queue not in (plan.STRICT, plan.PARTED) or limited:
+            limited = queue == plan.GROUPED and deliveries[0].held.group in (plan.LANE, plan.NARROW)
+            if queue not in (plan.STRICT, plan.GROUPED) or limited:
                 continue
             push = self._pushes.get((queue, id_))
             before: Delivery | None = None
@@ -652,7 +652,7 @@ class Judge:
             (plan.scope_of(plan.LIMITED), [plan.QUEUE_LIMIT], [_grant(each) for each in limited]),
             (plan.scope_of(plan.STEPPED), [plan.STEPPED_LIMIT], list(self._stepped_grants())),
         ]
-        laned = [each for each in self._deliveries if each.held.queue == plan.PARTED]
+        laned = [each for each in self._deliveries if each.held.queue == plan.GROUPED]
         groups = [(limited, group, limits) for group, limits in plan.GROUP_LIMITS.items()]
         groups.append((laned, plan.LANE, [plan.LANE_LIMIT]))
         for deliveries, group, limits in groups:
@@ -717,7 +717,7 @@ class Judge:
     def _concurrency(self) -> None:
         """No more leases of a group at once than it may have, as far as they are sure."""
         self._concurrency_of(plan.LIMITED, plan.CREW, plan.CREW_SIZE)
-        self._concurrency_of(plan.PARTED, plan.NARROW, plan.NARROW_SIZE)
+        self._concurrency_of(plan.GROUPED, plan.NARROW, plan.NARROW_SIZE)
 
     def _concurrency_of(self, queue: str, group: str, size: int) -> None:
         events: list[tuple[float, int]] = []
@@ -750,11 +750,6 @@ class Judge:
                     self.verdict.recovery[fault.kind].append(
                         min(back for _, back in acks[first : first + 20]) - fault.begin
                     )
-
-
-def shelf(held: Held) -> tuple[str, int]:
-    """The queue of a delivery, and its partition there."""
-    return held.queue, partition_of(held.id, plan.PARTITIONS) if held.queue == plan.PARTED else 0
 
 
 def _back(end: End) -> float:

@@ -13,13 +13,13 @@ STRICT, LIMITED, STEPPED = "soak-strict", "soak-limited", "soak-stepped"
 """The order is judged in the first queue, limits in the second; the third has a clock that steps,
 and a limit."""
 
-PARTED, PARTITIONS = "soak-parted", 3
-"""A queue of several partitions: order is judged within each, limits within each group."""
+GROUPED = "soak-grouped"
+"""A queue with groups: order is judged, and limits within each group."""
 
 QUIET = "soak-quiet"
 """A queue with few tasks, whose consumers wait for each: wake-ups and lateness are judged here."""
 
-SHARES = {STRICT: 0.4, LIMITED: 0.2, STEPPED: 0.25, PARTED: 0.15}
+SHARES = {STRICT: 0.4, LIMITED: 0.2, STEPPED: 0.25, GROUPED: 0.15}
 """Of the pushes of the busy queues."""
 
 QUEUES = (*SHARES, QUIET)
@@ -43,7 +43,7 @@ and in workers 5 s; far more than what is too late (judge.py)."""
 BACKOFF = Backoff(base=0.3, factor=2, cap=2, jitter=0)
 """Without jitter, so that it is known when a failed task is due."""
 
-BACKLOG = {STRICT: 150, LIMITED: 60, STEPPED: 100, PARTED: 60}
+BACKLOG = {STRICT: 150, LIMITED: 60, STEPPED: 100, GROUPED: 60}
 """Producers wait while so many tasks are live: deep enough for an order, soon drained."""
 
 PRODUCERS = 2
@@ -66,8 +66,8 @@ CREW, CREW_SIZE = "crew", 2
 
 LANE, LANE_LIMIT = "lane", RateLimit(5, 1, burst=2)
 NARROW, NARROW_SIZE = "narrow", 1
-PARTED_GROUPS = {"": 0.4, "free": 0.2, LANE: 0.2, NARROW: 0.2}
-"""Groups of the queue with partitions, and their share of its pushes. Two of them have limits."""
+GROUP_SHARES = {"": 0.4, "free": 0.2, LANE: 0.2, NARROW: 0.2}
+"""Groups of the queue with groups, and their share of its pushes. Two of them have limits."""
 
 TIDE_S = 5
 TIDES = (
@@ -125,7 +125,7 @@ class Plan:
         """The groups of a queue, and their share of its pushes now."""
         if queue == LIMITED:
             return TIDES[self._tide() % len(TIDES)]
-        return PARTED_GROUPS if queue == PARTED else {"": 1.0}
+        return GROUP_SHARES if queue == GROUPED else {"": 1.0}
 
     def _tide(self) -> int:
         return int((time.time() - self.began) / TIDE_S)
@@ -138,7 +138,6 @@ class Plan:
         """The arguments of a queue object: nothing dies of faults, but in the quiet queue."""
         special: dict[str, dict[str, Any]] = {
             STEPPED: {"clock": self.clock()},
-            PARTED: {"partitions": PARTITIONS},
             QUIET: {"default_max_attempts": QUIET_ATTEMPTS},
         }
         return {

@@ -1,7 +1,7 @@
 """Faults that a soak must find: `python -m soak --plant NAME` runs with one of them.
 
 Each names the kinds of findings of which one at least must be there. They are faults of time,
-attempts, wake-ups, order, limits, partitions and conservation, one or more of each.
+attempts, wake-ups, order, limits and conservation, one or more of each.
 """
 
 import os
@@ -113,11 +113,6 @@ upkeep | a lease that ends takes its task with it | lost
 -         enter(id, task)
 -         records[
 +         records[
-
-# Partitions
-home_of | a group is in all partitions | over the limit, over the concurrency
-- return None if name is None else zlib.crc32(name.encode()) % count
-+ return None
 """
 
 PLANTS = [Plant(**change, finds=tuple(rest.split(", "))) for change, rest in read_changes(LISTED)]

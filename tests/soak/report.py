@@ -31,7 +31,7 @@ EXPECTED = {
     "deferrals counted wrong": "deliveries with another number of deferrals",
     "tried too often": "deliveries beyond the attempts of a task, in the quiet queue",
     "dead too soon": "tasks that died before their attempts were spent, in the quiet queue",
-    "out of order": "pops that passed over a better task, in the strict queue or in a partition",
+    "out of order": "pops that passed over a better task, where order is judged",
     "over the limit": "windows with more units than rate + burst - 1",
     "handed out though closed": "429s within whose closing something was handed out",
     "over the concurrency": "moments with more leases than a group may have",

@@ -16,10 +16,10 @@ from soak.judge import Judge, Verdict
 from soak.ledger import Books
 from soak.plan import (
     CREW,
+    GROUPED,
     LANE,
     LIMITED,
     NARROW,
-    PARTED,
     QUIET,
     QUIET_ATTEMPTS,
     STEPPED,
@@ -27,7 +27,6 @@ from soak.plan import (
     STRICT,
 )
 from support import processes
-
 
 TESTS = Path(__file__).parents[1]
 
@@ -61,7 +60,7 @@ def test_a_short_soak_is_sound(tmp_path: Path) -> None:
 
 
 def number_of(id_: str) -> int:
-    """The number in a made id: `t1`, or one of a partition."""
+    """The number in a made id: `t1`."""
     return int(id_.rpartition("t")[2])
 
 
@@ -375,30 +374,20 @@ def dead_too_soon(made: Made) -> None:
     made.dies("t2", QUIET_ATTEMPTS - 1)
 
 
-def id_in(partition: int, number: int) -> str:
-    """An id as the last one of that partition may have it; `push` reads its number."""
-    return f"{mark_of(partition)}t{number:011}"
-
-
-def out_of_order_in_a_partition(made: Made) -> None:
+def out_of_order_among_groups(made: Made) -> None:
     for number, (token, priority) in enumerate(((2, 5), (3, 2**62), (4, 2**62 + 1)), start=2):
         at = 3 + token
-        made.ran(id_in(1, number), token, at, at + 0.1, pushed=2, queue=PARTED, priority=priority)
+        made.ran(f"t{number}", token, at, at + 0.1, pushed=2, queue=GROUPED, priority=priority)
 
 
-def token_twice_in_a_partition(made: Made) -> None:
+def too_many_leases_of_a_group(made: Made) -> None:
     for number in (2, 3):
-        made.ran(id_in(1, number), 5, 3 + number, 4 + number, pushed=2, queue=PARTED)
+        made.ran(f"t{number}", number, 3, 4, pushed=2, queue=GROUPED, group=NARROW)
 
 
-def too_many_leases_of_a_partitioned_group(made: Made) -> None:
-    for number in (2, 3):
-        made.ran(id_in(number - 2, number), number, 3, 4, pushed=2, queue=PARTED, group=NARROW)
-
-
-def over_the_limit_of_a_partitioned_group(made: Made) -> None:
+def over_the_limit_of_a_group(made: Made) -> None:
     for number in range(2, 9):
-        made.ran(id_in(0, number), number, 1 + number / 10, 4, queue=PARTED, group=LANE)
+        made.ran(f"t{number}", number, 1 + number / 10, 4, queue=GROUPED, group=LANE)
 
 
 @pytest.mark.parametrize(
@@ -422,10 +411,9 @@ def over_the_limit_of_a_partitioned_group(made: Made) -> None:
         ("too late", late_after_a_return),
         ("tried too often", tried_too_often),
         ("dead too soon", dead_too_soon),
-        ("out of order", out_of_order_in_a_partition),
-        ("token twice", token_twice_in_a_partition),
-        ("over the concurrency", too_many_leases_of_a_partitioned_group),
-        ("over the limit", over_the_limit_of_a_partitioned_group),
+        ("out of order", out_of_order_among_groups),
+        ("over the concurrency", too_many_leases_of_a_group),
+        ("over the limit", over_the_limit_of_a_group),
         ("lost", lost),
         ("lost", killed_and_lost),
         ("lost", lost_by_a_restart),

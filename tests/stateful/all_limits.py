@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from string import ascii_letters, digits
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -33,7 +34,7 @@ from dpq import (
 )
 from dpq.model import permit
 from dpq.model.permit import Caller, PermitRequest
-from dpq.operations import partition
+from dpq.operations import queue
 from dpq.protocol.keys import key_of
 from dpq.testing import Clock
 
@@ -159,34 +160,31 @@ def repeatable(seed: int) -> Iterator[None]:
     chance = random.Random(seed)
 
     def text(length: int) -> str:
-        return "".join(chance.choices(DIGITS, k=length))
+        return "".join(chance.choices(ascii_letters + digits, k=length))
 
-    def new_ids(count: int, mark: str | None) -> list[str]:
-        return [(mark or "") + text(PLAIN_ID_LENGTH) for _ in range(count)]
+    def new_ids(count: int) -> list[str]:
+        return [text(20) for _ in range(count)]
 
     secrets = SimpleNamespace(token_urlsafe=lambda count: text(count * 4 // 3))
     with (
-        patch.object(partition, "new_ids", new_ids),
+        patch.object(queue, "new_ids", new_ids),
         patch.object(permit, "secrets", secrets),
     ):
         yield
 
 
 class World:
-    """A queue, its holders and callers, and a judge. With some seeds it has partitions."""
+    """A queue, its holders and callers, and a judge."""
 
-    def __init__(self, redis: Any, seed: int = 0, partitions: int | None = None) -> None:
+    def __init__(self, redis: Any, seed: int = 0) -> None:
         self.redis, self.seed = redis, seed
         self.clock, self.real = Clock(BEGIN), 0.0
         chance = random.Random(seed)
         fairness = chance.choice([None, "round_robin"])
         self.name = f"all-{uuid.uuid4().hex}"
-        self.partitions = partitions or (3 if seed % 5 == 4 else 0)
-        self.tags = tags_of(self.name, self.partitions or 1)
         self.q: DPQ[Any] = DPQ(
             redis,
             self.name,
-            partitions=self.partitions or None,
             clock=self.clock,
             fairness=fairness,
             backoff=Backoff(jitter=0),
@@ -224,15 +222,6 @@ class World:
                 self.judge()
             self.settle()
 
-    def key(self, part: str, group: str | None) -> str:
-        """The key of the partition of a group."""
-        home = home_of(group, None, self.partitions) if self.partitions else 0
-        return key_of(self.tags[home or 0], part)
-
-    def scope(self, group: str | None) -> str | None:
-        """A queue with partitions has no limit of the whole queue."""
-        return "a" if self.partitions and group is None else group
-
     def twice(self, b: int, call: Callable[[], Any]) -> Any:
         """Make a call; the answer may get lost, and then the client sends it again."""
         answer = call()
@@ -243,10 +232,8 @@ class World:
 
     def do_set_limit(self, a: int, b: int) -> None:
         self.move(1)  # quotas tell grants of before by their ms
-        scope = self.scope(SCOPES[a % len(SCOPES)])
+        scope = SCOPES[a % len(SCOPES)]
         limit = Limit.of(random.Random(a * 1000 + b), scope)
-        if self.partitions and limit.weight:
-            limit.weight = max(1, limit.weight)
         self.twice(
             b,
             lambda: self.q.set_limit(
@@ -330,8 +317,7 @@ class World:
 
     def reserved(self, task: Task[Any]) -> dict[str, int]:
         """What a record says of its delivery, with what nobody named."""
-        tag = self.tags[partition_of(task.id, self.partitions or 1)]
-        raw = self.redis.hget(key_of(tag, "meta"), task.id).decode()
+        raw = self.redis.hget(key_of(self.name, "meta"), task.id).decode()
         cost = re.match(r"[^\t\n]*f\d+ \d+ \d+ \S+ (\S+)", raw)
         units = {"": 1}
         for n, part in enumerate(cost[1].split(",") if cost else []):
@@ -513,7 +499,7 @@ class World:
     # Hosts
 
     def do_observe(self, a: int, b: int) -> None:
-        scope, unit = (self.scope(GROUPS[a % 5]), None), ["requests", "tokens"][0]
+        scope, unit = (GROUPS[a % 5], None), ["requests", "tokens"][0]
         left, seconds = b % 6, [1, 3, 20][b % 3]
         headers = {
             f"x-ratelimit-remaining-{unit}": str(left),
@@ -609,7 +595,7 @@ class World:
         caller, grant = self.permits.pop(a % len(self.permits))
         told = TOLD[b % len(TOLD)] if b % 3 else {}
         text = ",".join(f"{unit}={units}" for unit, units in told.items())
-        entries = self.redis.zrange(self.key("tracked", caller.request.group), 0, -1)
+        entries = self.redis.zrange(key_of(self.name, "tracked"), 0, -1)
         is_leased = caller.held and any(caller.held.encode() in each for each in entries)
         run, operations = self.q._session.run, self.q._operations
         if b % 4 == 0:
@@ -667,19 +653,18 @@ class World:
 
     def do_lose(self, a: int, b: int) -> None:
         """Rules are lost; a pop finds that, or a repair."""
-        group = NAMED[b % 3]
-        fields = self.redis.hkeys(self.key("limits", group))
+        fields = self.redis.hkeys(key_of(self.name, "limits"))
         if fields and a % 3:
-            self.redis.hdel(self.key("limits", group), fields[b % len(fields)])
+            self.redis.hdel(key_of(self.name, "limits"), fields[b % len(fields)])
         elif a % 3 == 0:
-            self.redis.hdel(self.key("conf", group), ["queue_rules", "limited", "gated"][b % 3])
+            self.redis.hdel(key_of(self.name, "conf"), ["queue_rules", "limited", "gated"][b % 3])
         if b % 2:
             self.q.repair()
         self.lost = not b % 2
 
     def do_damage(self, a: int, b: int) -> None:
         """A gate is cut; after the repair it grants no more than it may."""
-        gates = self.key("gates", NAMED[b % 3])
+        gates = key_of(self.name, "gates")
         names = self.redis.hkeys(gates)
         if names:
             name = sorted(names)[a % len(names)]
@@ -705,7 +690,6 @@ class World:
         assert (found := self.q.check()) == [], found
         for state in [*self.q.limits(), *self.q.groups()]:
             assert state.in_flight >= 0
-        self.q.forecast(5)
         self.q.drain()
 
     # Judging

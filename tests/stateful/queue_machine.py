@@ -134,7 +134,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     redis: Redis
     name_prefix: str
-    name_end: str = ""  # with "{" before the prefix: the queue of a family
     always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, recurring
 
     @initialize(
@@ -165,7 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.client = Twice(self.redis)
         self.q: DPQ[Any] = DPQ(
             self.client,
-            f"{self.name_prefix}-{uuid.uuid4().hex}{self.name_end}",
+            f"{self.name_prefix}-{uuid.uuid4().hex}",
             default_visibility=DEFAULT_VISIBILITY,
             default_max_attempts=DEFAULT_MAX_ATTEMPTS,
             backoff=BACKOFF,
@@ -187,7 +186,6 @@ class QueueMachine(RuleBasedStateMachine):
             max_tasks=bounds.get("max_tasks"),
             max_waiting=bounds.get("max_waiting"),
             drops="when_full" in bounds,
-            of_family=self.name_end != "",
         )
         if bounds:
             self.q.set_bounds(**bounds)
@@ -867,11 +865,11 @@ class QueueMachine(RuleBasedStateMachine):
                 other.import_(lines)
                 differing = {*[*other.export()][1:-1]} ^ {*lines[1:-1]}
                 assert not differing, differing
-                assert other.check() == []
+                assert (found := other.check()) == [], found
                 assert other.import_(lines).before == len(self.model.tasks)
                 self.see_all(other)
             finally:
-                self.drop(other)
+                other.drop()
 
     def see_all(self, other: DPQ[Any]) -> None:
         """The other queue has each task, and its groups in order are held as they were."""
@@ -901,7 +899,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.peek("ready", 100)
         self.peek(STATES[1 + self.steps % 4], 100)
         stats = self.eyes.stats()
-        assert {state: getattr(stats, state) for state in STATES} == self.model.counts()
+        assert {state: getattr(stats, state) for state in STATES} == self.model.counts(self.now)
         names = (*TOTALS, "dropped")
         assert {name: getattr(stats, name) for name in names} == {
             name: self.model.totals[name] for name in names
@@ -909,23 +907,16 @@ class QueueMachine(RuleBasedStateMachine):
         kept = [(result.task_id, result.value) for result in self.eyes.results()]
         assert kept == self.model.kept(self.now)
         ready = self.model.in_state("ready")
-        assert (stats.oldest_ready_seconds is None) is (not ready)
-        if ready:
+        assert (stats.oldest_ready_seconds is None) is (not stats.ready)
+        if ready and stats.ready == len(ready):
             assert 0 <= stats.oldest_ready_seconds <= self.longest_ready(ready)
 
     def longest_ready(self, ready: list[Entry]) -> float:
         return max(0, *(self.now - entry.first_due for entry in ready)) / 1000
 
-    def drop(self, q: DPQ[Any]) -> None:
-        """Remove a queue, and the head of its family."""
-        q.drop()
-        if self.name_end:
-            with DPQ(self.redis, q.queue_name[1:].partition("}")[0]) as head:
-                head.drop()
-
     def teardown(self) -> None:
         if hasattr(self, "q"):
-            self.drop(self.q)
+            self.q.drop()
             self.q.close()
             self.eyes.close()
             key = key_of(self.q.queue_name, "*")

@@ -118,7 +118,6 @@ class Model:
     max_tasks: int | None = None
     max_waiting: int | None = None
     drops: bool = False  # when_full="drop_worst"
-    of_family: bool = False  # its limits are those of the queue named in its braces
     tasks: dict[str, Entry] = field(default_factory=dict)
     results: list[tuple[str, Any, int]] = field(
         default_factory=list
@@ -308,10 +307,14 @@ class Model:
             return entry.state
         return "ready" if entry in self.in_state("ready") else "waiting"
 
-    def counts(self) -> dict[str, int]:
-        """How many tasks each public state has."""
+    def counts(self, now: int) -> dict[str, int]:
+        """How many tasks each public state has; what is due and was not moved counts as ready."""
         states = ("ready", "delayed", "invisible", "waiting", "dead")
-        return {state: len(self.in_state(state)) for state in states}
+        found = {state: len(self.in_state(state)) for state in states}
+        for state in (DELAYED, INVISIBLE):
+            due = sum(entry.until <= now for entry in self.in_state(state))
+            found[state], found["ready"] = found[state] - due, found["ready"] + due
+        return found
 
     def holder(self, key: str | None) -> Entry | None:
         """The task that holds a unique key."""
@@ -410,12 +413,12 @@ class Model:
                     f"{group!r} is closed, and has a head in ready"
                 )
             elif at <= now:
-                assert self.of_family or self.closed.get(group) == at, f"{group!r} could be open"
+                assert self.closed.get(group) == at, f"{group!r} could be open"
             elif not self.full(group):
                 moment = self.moment(group, head, now)
                 # A head does not know the cost of a task. A pop by id charges a closed group, whose
                 # moment stays: it is looked at once too often then.
-                early = (self.of_family or group in self.charged_closed) and at < moment
+                early = group in self.charged_closed and at < moment
                 assert early or at == moment, f"{group!r} opens at another moment"
                 if at == moment:
                     self.charged_closed.discard(group)
@@ -516,7 +519,13 @@ class Model:
         self.move(entry, *((DELAYED, now + wait) if wait else (FREE, 0)), lapsed=lapsed)
 
     def bury(self, entry: Entry, now: int, reason: str, lapsed: bool = False) -> None:
-        """Into the dead letters, under their caps."""
+        """Into the dead letters, under their caps; or anew, if it was pushed again meanwhile."""
+        if entry.rerun is not None and entry.state != DEAD:
+            token, settled = entry.token, entry.settled
+            error = entry.error if settled == "fail" else None
+            self.come_again(entry, now, error, lapsed)
+            entry.token, entry.settled = token, settled
+            return
         self.move(entry, DEAD, now, lapsed)
         entry.reason = reason
         self.totals["buried"] += 1
@@ -816,7 +825,9 @@ class Model:
                 break
 
     def grant(self, entry: Entry, now: int, visibility: int) -> None:
-        """A pop leases the task, and charges its limits."""
+        """Lease the task as a pop does, and charge its limits; it may be what a `rerun` ordered."""
+        if entry.rerun is not None and entry.rerun <= now:
+            entry.rerun = None
         own = entry.visibility
         self.take(entry, now + (visibility if own is None else round(own * 1000)))
         self.grants += 1
@@ -898,7 +909,7 @@ class Model:
         token, told = self.progress.get(task_id, (-1, 0))
         return "live", told if entry.state == INVISIBLE and token == entry.token else None
 
-    def come_again(self, entry: Entry, now: int, error: str | None) -> None:
+    def come_again(self, entry: Entry, now: int, error: str | None, lapsed: bool = False) -> None:
         """As a new task: at the moment that a `rerun` wanted, or at its next time."""
         if entry.rerun is not None:
             wait = max(entry.rerun - now, 0)
@@ -915,7 +926,7 @@ class Model:
             self.vacate(entry)
         entry.turn = self.turn
         entry.place, entry.first_due, entry.error = self.last_place, now + wait, error
-        self.put(entry, now, wait)
+        self.put(entry, now, wait, lapsed)
         self.totals["pushed"] += 1
 
     def extend(self, entry: Entry, now: int, lease: int) -> None:
@@ -991,7 +1002,7 @@ class Model:
             entry.attempts, entry.counted = entry.attempts + 1, True
         entry.settled, entry.error = "fail", error
         self.totals["failed"] += 1
-        if entry.attempts >= entry.max_attempts and entry.every:
+        if entry.attempts >= entry.max_attempts and entry.every and entry.rerun is None:
             token = entry.token
             self.come_again(entry, now, error)
             entry.token, entry.settled = token, "fail"

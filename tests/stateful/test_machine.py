@@ -4,7 +4,6 @@ from given_server import Given
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import machine_on
-from partition_machine import parted_on
 from pool_machine import pools_on
 from redis import Redis
 
@@ -23,15 +22,6 @@ def test_every_sequence_of_operations_agrees_with_the_model(
     )
 
 
-def test_a_queue_of_a_family_agrees_with_the_model(first_server: Server, queue_name: str) -> None:
-    """A queue of a family is as any other while the other queues of the family do nothing."""
-    with Redis.from_url(first_server.url) as redis:
-        run_state_machine_as_test(
-            machine_on(redis, f"{{{queue_name}", name_end="}a"),
-            settings=settings(max_examples=max(1, settings().max_examples // 8)),
-        )
-
-
 def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: str) -> None:
     """So it is when half of the tasks come back, and half of the updates change their periods."""
     always = {"limited": False, "kind": {}, "recurring": True}
@@ -40,8 +30,6 @@ def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: 
             machine_on(redis, queue_name, **always),
             settings=settings(max_examples=max(1, settings().max_examples // 2)),
         )
-
-
 
 
 def test_a_pool_agrees_with_its_model(first_server: Server, queue_name: str) -> None:

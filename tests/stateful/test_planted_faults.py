@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
@@ -10,13 +10,9 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import LEARNING, RESERVED, machine_on
 from mutants.mutant import ROOT, Change, read_changes
-from partition_machine import parted_on
 from redis import Redis
 
 from dpq import DPQError, RateLimit
-from dpq.operations import pop as pop_module
-from dpq.operations import queue as queue_module
-from dpq.operations.pop import PartitionPop
 from dpq.protocol import command
 from dpq.protocol.scripts import Script, Sources, script, script_names, sources
 from dpq.server import Server
@@ -50,24 +46,6 @@ class Fault(Change):
 
 class RareFault(Fault):
     """One that takes the machine 1 to 60 s to find: with `make test-all` only."""
-
-
-@dataclass(frozen=True)
-class Patch:
-    """A fault of the client."""
-
-    name: str
-    where: Any
-    attribute: str
-    instead: Any
-    always: ClassVar = {"limited": False}
-
-    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(self.where, self.attribute, self.instead)
-
-
-class RarePatch(Patch):
-    """One that takes as long as a `RareFault`."""
 
 
 LIMITED = {"limited": True}
@@ -256,7 +234,7 @@ delay_group.lua | opening by hand leaves the probe | rare PLAIN
 - gate.probe == 'p' and '-' or gate.probe
 + gate.probe
 lead | who was served keeps its turn | IN_TURN
-- turn = turn and turn ~= true and turn or next_turn(timed)
+- turn = turn and turn ~= true and turn or next_turn()
 + turn = turn and turn ~= true and turn or sequence_of(member)
 enter | a better task costs its group the turn | rare IN_TURN
 - best, turn = nil, shut(group)
@@ -275,53 +253,34 @@ drop_worst | the best waiting task is dropped | rare DROPPING
 + redis.call('ZRANGEBYLEX', waiting, to, from
 """)
 
-PARTED = faults(r"""
-draw | places of one moment are equal |
-- if timed and reached - count < math.floor(instant * 100) then
-+ if timed then
-close.lua | a 429 of the queue closes its own partition only | rare
-- opens = math.max(now + ms, tonumber(opens or 0) or 0)
-+ opens = tonumber(opens or 0) or 0
-pop.lua | a look shows nothing | rare
-- if first then
--     return first
-+ if false then
-+     return first
-enter | a better newcomer waits behind its group's head | rare
-- best and (score < best or score == best and member < first)
-+ false
-full | one lease too many of a group in one partition | rare LIMITED
-- return most <= out
-+ return most < out
-take | a popped head has no heir | rare
--         crown(group, frame, i, shared)
-""")
-"""Of a queue with partitions."""
-
-CLIENTS = [
-    Patch("a group is in all partitions", queue_module, "home_of", lambda *_: None),
-    RarePatch("any partition's head will do", pop_module, "_best", lambda f, _, n: sorted(f)[:n]),
-    RarePatch("not all are asked", PartitionPop, "_take_all", lambda *_, **__: iter(())),
-]
-"""Of a queue with partitions too."""
-
 
 def test_every_fault_can_be_planted() -> None:
     """What a fault changes stands in the scripts, also of those that are rarely looked for."""
-    assert all(fault.changed_scripts() for fault in (*FAULTS, *PARTED))
+    assert all(fault.changed_scripts() for fault in FAULTS)
 
 
-def sought(machine: Any, *faults: Any) -> list[Any]:
-    """Those that are looked for with these settings, each with the machine that is to find it."""
+def sought() -> list[Any]:
+    """The faults that are looked for with these settings."""
     every = settings.get_current_profile_name() == "soak"
-    kind = "" if machine is machine_on else "partitions: "
     return [
-        pytest.param(machine, fault, id=kind + fault.name)
-        for fault in faults
-        if every or not isinstance(fault, RareFault | RarePatch)
+        pytest.param(fault, id=fault.name)
+        for fault in FAULTS
+        if every or not isinstance(fault, RareFault)
     ]
 
 
+@pytest.mark.parametrize("fault", sought())
+def test_the_machine_finds_a_planted_fault(
+    fault: Fault, first_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script with this fault does not survive so many random sequences."""
+    fault.plant(monkeypatch)
+    with Redis.from_url(first_server.url) as redis:
+        try:
+            find(machine_on(redis, "planted", **fault.always))
+        finally:
+            if left := list(redis.scan_iter("dpq:{planted-*")):
+                redis.delete(*left)
 
 
 def find(machine: Any) -> None:

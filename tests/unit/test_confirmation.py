@@ -1,61 +1,48 @@
-"""What is sent to have changes confirmed, what the answers mean, and what is sent again."""
+"""What is sent to have changes confirmed, and what the answers mean."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis.exceptions import AskError, MovedError, NoPermissionError, NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
 from dpq.protocol.command import Command, same
-from dpq.protocol.confirmation import Confirmation, confirmation_of
-from dpq.protocol.durability import Unconfirmed
+from dpq.protocol.durability import BY_CLIENT, Unconfirmed, confirming, judged, unconfirmed
 from dpq.protocol.keys import key_of
 from dpq.protocol.scripts import script
 from dpq.transport.cluster import MISSING
-from dpq.transport.resending import Resending, Try
-
-UNKNOWN = NoScriptError("No matching script")
-NO_EVAL = NoPermissionError("this user has no permissions to run the 'eval' command")
-MARK = Unconfirmed(None, "replica", reason="by the client")
-LATE = Unconfirmed(None, "replica")
 
 
-def call(name: str, tag: str = "emails") -> Command[Any]:
+def call(name: str) -> Command[Any]:
     """A call of a script."""
     called = script(name)
-    return Command(called, tuple(key_of(tag, part) for part in called.parts), [], same)
-
-
-# What is sent, and what is answered
+    return Command(called, tuple(key_of("emails", part) for part in called.parts), [], same)
 
 
 @pytest.mark.parametrize(
-    ("names", "before", "behind"),
+    ("names", "behind"),
     [
-        (["push", "ack"], [], ["HINCRBY", "WAIT"]),
-        (["drop"], ["HINCRBY"], ["WAIT"]),
-        (["drop", "push"], ["HINCRBY"], ["HINCRBY", "WAIT"]),
-        (["pop", "push"], [], ["HINCRBY", "WAIT"]),
+        (["push", "ack"], ["HINCRBY", "WAIT"]),
+        (["pop", "push"], ["HINCRBY", "WAIT"]),
+        (["drop"], ["WAIT"]),
+        (["pop", "extend"], []),
     ],
 )
-def test_a_write_without_effect_goes_along(
-    names: list[str], before: list[str], behind: list[str]
-) -> None:
-    """It goes behind changes and before a drop, once for each; WAIT is the last of all."""
-    exchange = Confirmation("replica").exchange([call(name) for name in names], None)
-    assert [words[0] for words in exchange.before] == before
-    assert [words[0] for words in exchange.behind] == behind
-    assert exchange.size == len(names) + len(before) + len(behind)
+def test_a_write_without_effect_goes_along(names: list[str], behind: list[str]) -> None:
+    """It goes behind changes, but not where it would store something again; WAIT is the last."""
+    words = confirming([call(name) for name in names], "replica", None)
+    assert [command[0] for command in words] == behind
+
+
+def test_a_call_may_need_no_confirmation() -> None:
+    """A command that says so is not waited for."""
+    assert confirming([call("push")._replace(needs_confirmation=False)], "replica", None) == []
 
 
 @pytest.mark.parametrize(("timeout", "wait"), [(None, 3000), (10, 3000), (1, 700), (0.001, 1)])
 def test_it_waits_for_a_share_of_the_clients_timeout(timeout: float | None, wait: int) -> None:
     """The timeout would end the connection, and with it the confirmation."""
-    for durability, words in (("replica", ("WAIT", 1, wait)), ("fsync", ("WAITAOF", 1, 0, wait))):
-        confirmation = confirmation_of(durability)  # type: ignore[arg-type]
-        assert confirmation
-        assert confirmation.exchange([call("push")], timeout).behind[-1] == words
-    assert confirmation_of("async") is None
+    assert confirming([call("push")], "replica", timeout)[-1] == ("WAIT", 1, wait)
+    assert confirming([call("push")], "fsync", timeout)[-1] == ("WAITAOF", 1, 0, wait)
 
 
 @pytest.mark.parametrize(
@@ -69,67 +56,23 @@ def test_it_waits_for_a_share_of_the_clients_timeout(timeout: float | None, wait
 )
 def test_the_answers(answers: list[Any], reason: str | None) -> None:
     """All replies of changes are marked unless all answers are good; those of others never are."""
-    exchange = Confirmation("replica").exchange([call("push"), call("pop")], None)
-    pushed, popped = exchange.read([b"id", b"task", *answers])
+    commands = [call("push"), call("pop"), call("ack")]
+    refusal = ResponseError("OOM")
+    pushed, popped, acked = judged(commands, "replica", [b"id", b"task", refusal, *answers])
     assert popped == b"task"
-    assert pushed == (
-        b"id" if reason is None else Unconfirmed(b"id", "replica", confirmed=0, reason=reason)
-    )
+    assert acked is refusal
+    assert pushed == (b"id" if reason is None else Unconfirmed(b"id", "replica", reason=reason))
 
 
 def test_a_disk_answers_for_itself() -> None:
     """Of WAITAOF's two numbers that of the server's own disk counts."""
-    exchange = Confirmation("fsync").exchange([call("push")], None)
-    assert exchange.read([b"id", 0, [1, 0]]) == [b"id"]
-    assert exchange.read([b"id", 0, [0, 1]]) == [Unconfirmed(b"id", "fsync")]
+    commands = [call("push")]
+    assert judged(commands, "fsync", [b"id", 0, [1, 0]]) == [b"id"]
+    assert judged(commands, "fsync", [b"id", 0, [0, 1]]) == [Unconfirmed(b"id", "fsync")]
 
 
-SETTINGS_FOUND = [b"format", b"1"]
-
-
-def test_settings_are_read_until_they_are_confirmed() -> None:
-    """Beside a change in another than the first partition; once more when they may have changed."""
-    confirmation = Confirmation("replica")
-    elsewhere = [call("push", "emails{1")]
-
-    def sent(commands: list[Command[Any]]) -> tuple[int, Callable[[list[Any]], list[Any]]]:
-        every, judge = confirmation.with_settings(commands)
-        return len(every) - len(commands), judge
-
-    assert sent([call("push")])[0] == 0
-    assert sent([call("pop", "emails{1")])[0] == 0
-    for answer, marked in (
-        (LATE, True),
-        (ResponseError("no"), True),
-        (SETTINGS_FOUND, False),
-    ):
-        count, judge = sent(elsewhere)
-        assert count == 1
-        (reply,) = judge([b"id", answer])
-        assert isinstance(reply, Unconfirmed) is marked
-    assert sent(elsewhere)[0] == 0
-    sent([call("configure")])
-    assert sent(elsewhere)[0] == 1
-
-
-def test_an_error_of_a_change_is_not_hidden() -> None:
-    """A script that was refused stays so, whether or not the settings are confirmed."""
-    refusal = ResponseError("OOM")
-    _, judge = Confirmation("replica").with_settings([call("push", "emails{1")])
-    assert judge([refusal, LATE]) == [refusal]
-
-
-# What is sent again
-
-
-OWN, OWN_TEXT, OWN_LOADED = (
-    Try(own=True, as_text=False, load=False),
-    Try(own=True, as_text=True, load=False),
-    Try(own=True, as_text=False, load=True),
-)
-CLIENT, TEXT, LOADED = (each._replace(own=False) for each in (OWN, OWN_TEXT, OWN_LOADED))
-MOVED = MovedError("1 127.0.0.1:6379")
-ASK = AskError("1 127.0.0.1:6379")
-GOOD = b"reply"
-
-
+def test_what_the_client_sends_is_not_confirmed() -> None:
+    """A change is marked, a look is not."""
+    marked = Unconfirmed(b"id", "replica", reason=BY_CLIENT)
+    assert unconfirmed(call("push"), "replica", b"id", BY_CLIENT) == marked
+    assert unconfirmed(call("pop"), "replica", b"id", BY_CLIENT) == b"id"

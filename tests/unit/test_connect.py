@@ -24,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq import DPQ, AsyncDPQ
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask, server_name
-from dpq.transport.cluster import Node, own_connection
+from dpq.transport.cluster import Node
 from dpq.transport.connect import connect, open_url
 from dpq.transport.connect_async import open_url_async
 from dpq.transport.url import (
@@ -549,7 +549,7 @@ def test_no_file_for_a_connection_is_an_outage(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(client.connection_pool, "connection_class", fail)
     with pytest.raises(RedisConnectionError, match="Too many open files"):
-        own_connection(Node("", client, {}))
+        Node("", client, {}).connection()
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_a_plain_client_serves_without_hiredis(kind: Any, parser: Any) -> None:
     client = kind()
     client.connection_pool.connection_kwargs["parser_class"] = parser  # redis-py's own choice then
     assert client.connection_pool.connection_kwargs["maint_notifications_config"].enabled
-    connection = own_connection(Node("", client, {}))
+    connection = Node("", client, {}).connection()
     assert isinstance(connection._parser, parser)
 
 

@@ -40,8 +40,11 @@ SERIES = re.compile(r"(dpq_\w+|\bup\b)(?:\{([^}]*)\})?")
 
 def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
     """The command of some words and its parameters, as click reads them; nothing is run."""
-    command: Any = typer.main.get_command(app).commands[words[0]]
-    return words[0], command.make_context(words[0], words[1:]).params
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    return name, command.make_context(name, words).params
 
 
 def units() -> Iterator[tuple[str, list[str]]]:
@@ -104,7 +107,7 @@ def test_containers_start_what_the_command_line_takes() -> None:
         assert command == name
         if check := service.get("healthcheck"):
             assert check["test"][:2] == ["CMD", "dpq"]
-            assert parsed(check["test"][2:])[0] == "health"
+            assert parsed(check["test"][2:])[0] == "doctor"
         if command == "worker":
             assert params["grace"] + 5 <= seconds(service["stop_grace_period"])
             module = params["target"].partition(":")[0]
@@ -190,7 +193,7 @@ def image_faults(text: str) -> set[str]:
     faults |= {f"USER {each}" for each in of["USER"] if not each.isdecimal() or int(each) == 0}
     (check,) = re.findall(r"CMD (\[.*\])$", of["HEALTHCHECK"][0])
     program, *asked = json.loads(check)
-    faults |= {program} - {"dpq"} | {parsed(asked)[0]} - {"health"}
+    faults |= {program} - {"dpq"} | {parsed(asked)[0]} - {"doctor"}
     faults |= {each for each in of["ENTRYPOINT"] if json.loads(each) != ["dpq"]}
     known = {"PATH", "PYTHONUNBUFFERED", "DPQ_LOG"}  # a test of the worker reads the last one
     return faults | set(re.findall(r"(\w+)=", of["ENV"][0])) - known
@@ -198,7 +201,7 @@ def image_faults(text: str) -> set[str]:
 
 def test_the_image() -> None:
     """It copies what there is, and what the wheel needs; installs extras that there are; its user
-    is not root; it asks `dpq health`. No image is built here: compose.yaml names the file.
+    is not root; it asks `dpq doctor --quick`. No image is built here: compose.yaml names the file.
     """
     text = (DEPLOY / "Containerfile").read_text()
     assert image_faults(text) == set()
@@ -209,7 +212,7 @@ def test_the_image() -> None:
         ("COPY dpq dpq", "COPY dqp dqp"),
         ("fast,metrics", "fats,metrics"),
         ("USER 10001", "USER root"),
-        ('"health"', '"scheduler"'),
+        ('"doctor", "--quick"', '"stats"'),
         ("DPQ_LOG", "DPQ_LOGS"),
         ("3.12-slim AS", "2.7 AS"),
     ]:

@@ -46,8 +46,6 @@ def test_unknown_kind():
     assert explain(Problem(kind="new", subject="s", detail="d")) == ("New: s d", "")
 
 
-
-
 def test_queue_and_group():
     """What concerns the queue's own limit says so."""
     assert "the queue" in explain(Problem(kind="limit cannot be read", subject=""))[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpq import ConfigurationError, PayloadError, Push
+from dpq import ConfigurationError, Push
 from dpq.operations.description import Description
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
@@ -16,23 +16,16 @@ from dpq.transport.session_async import AsyncQueueSession
 
 
 class Server:
-    """Replies as a server does that has this queue, or none; notes what it is asked.
+    """Replies as a server does without this queue; notes what it is asked.
 
     Attributes:
         sent: The scripts of each exchange.
         stored: The settings of the queue.
     """
 
-    def __init__(self, partitions: int = 0) -> None:
+    def __init__(self) -> None:
         self.sent: list[list[str]] = []
         self.stored: list[bytes] = []
-        if partitions:
-            self.stored = [
-                b"format",
-                STORAGE_FORMAT.encode(),
-                b"partition_count",
-                b"%d" % partitions,
-            ]
 
     def reply(self, command: Command[Any]) -> Any:
         if command.script.name == "configure":
@@ -44,10 +37,6 @@ class Server:
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         self.sent.append([command.script.name for command in commands])
         return [self.reply(command) for command in commands]
-
-    def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        replies = self.call_all(commands)
-        return lambda: replies
 
 
 class AsyncServer(Server):
@@ -62,25 +51,17 @@ Run = Callable[..., Any]
 def session_of(request: pytest.FixtureRequest) -> Callable[..., tuple[Run, list[str], Any]]:
     """Make a session of an unknown queue on a server: how it runs, what happens, and itself."""
 
-    def make(
-        server: Server, operations: QueueOperations[Any], events: list[str] | None = None
-    ) -> tuple[Run, Any]:
-        happened = [] if events is None else events
+    def make(server: Server, operations: QueueOperations[Any]) -> tuple[Run, Any]:
         names: dict[str, Any] = {"durability": "async", "queue_name": "name"}
         if request.param == "blocking":
             fake: Any = server
-            blocking = QueueSession(
-                None, fake, operations, agreed=lambda: happened.append("agreed"), **names
-            )
+            blocking = QueueSession(None, fake, operations, **names)
             blocking.checked = True
             return blocking.run, blocking
 
-        async def agreed() -> None:
-            happened.append("agreed")
-
         server.__class__ = AsyncServer
         fake = server
-        session = AsyncQueueSession(None, fake, operations, agreed=agreed, **names)
+        session = AsyncQueueSession(None, fake, operations, **names)
         session.checked = True
         return lambda *args: asyncio.run(session.run(*args)), session
 
@@ -109,10 +90,6 @@ def test_what_only_looks_makes_no_queue(operations: QueueOperations[Any], sessio
     assert operations.settings is None
 
 
-
-
-
-
 def test_a_closed_session_sends_nothing(operations: QueueOperations[Any], session_of: Any) -> None:
     server = Server()
     run, session = session_of(server, operations)
@@ -128,9 +105,7 @@ def test_a_lease_is_let_go_once_the_arguments_are_checked(
     """Not when they are wrong; and before anything is sent."""
     server, events = Server(), list[str]()
     fake: Any = server
-    session = QueueSession(
-        None, fake, operations, durability="async", queue_name="name", agreed=lambda: None
-    )
+    session = QueueSession(None, fake, operations, durability="async", queue_name="name")
     session.checked = True
 
     def let_go() -> None:
@@ -141,5 +116,3 @@ def test_a_lease_is_let_go_once_the_arguments_are_checked(
     assert events == []
     session.run_after(let_go, operations.pause, 1)
     assert events == ["let go after 0 exchanges"]
-
-

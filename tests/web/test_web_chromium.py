@@ -167,7 +167,6 @@ def look_at(chromium: Browser, served: Served, q: DPQ, scheme: Any, width: int) 
     base = f"{served.url}/q/{q.queue_name}"
     pages = [
         "",
-        "/next",
         "/tasks",
         "/tasks?state=dead",
         "/limits",
@@ -447,8 +446,6 @@ TURNS = """() => {
   return found;
 }"""
 """Elements that let a text turn the direction of what stands beside them."""
-
-
 
 
 def test_charts_by_the_arrow_keys(chromium: Browser, q: DPQ, clock: Clock) -> None:

@@ -41,10 +41,10 @@ def serving(*words: str, **variables: str) -> Iterator[tuple[str, Any]]:
             process.terminate()
 
 
-def read(url: str, method: str = "GET", **headers: str) -> str:
+def read(url: str, method: str = "GET", body: bytes | None = None, **headers: str) -> str:
     """The text of a page, or the status of an error."""
     try:
-        asked = Request(url, method=method, headers=headers)  # noqa: S310 - http
+        asked = Request(url, body, method=method, headers=headers)  # noqa: S310 - http
         with urlopen(asked, timeout=60) as answer:  # noqa: S310
             return str(answer.read().decode())
     except HTTPError as error:

@@ -1,27 +1,23 @@
 """The pages that show: what they say, how they page, and what they share."""
 
 import re
-from datetime import UTC, datetime
 from functools import partial
 from html import unescape
 from typing import Any
 
 import pytest
 from kit.web import Browser, Open, furnish, rows
-from redis import Redis
 from support import wait_for
 
-from dpq import DPQ, Forecast, Push, TaskState
+from dpq import DPQ, Push, TaskState
 from dpq.model.rates import span
-from dpq.testing import Clock
-from dpq.views.lanes import LANES, lanes_of
 from dpq.views.sampler import Snapshot, Watch
 from dpq.views.shared import Shared
 from dpq.views.verdict import say_state
 from dpq.web.routes import API
 from dpq.web.routes import PAGES as ROUTES
 
-PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")
+PAGES = ("", "/tasks", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")
 
 
 def test_every_page_of_a_full_and_of_an_empty_queue(look: Browser, q: DPQ, path: str) -> None:
@@ -245,12 +241,6 @@ def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
     assert names == said[:50]
 
 
-
-
-
-
-
-
 def test_dead_letters_stand_by_reason_and_error(look: Browser, q: DPQ, path: str) -> None:
     """Errors that differ by numbers only are one kind; its link finds exactly those."""
     for n in range(3):
@@ -387,8 +377,6 @@ def test_a_huge_payload_is_cut(look: Browser, q: DPQ, path: str) -> None:
     assert len(look.page(f"{path}/tasks")) < 20_000
 
 
-
-
 # What tabs share
 
 
@@ -425,6 +413,7 @@ def test_a_page_that_is_the_same_is_not_sent_again(
     look: Browser, q: DPQ, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tab that asks again with the ETag gets 304, until something has changed."""
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 1e9)
     first = look.get(path)
     tag = {"if-none-match": first.headers["etag"]}
     again = look.get(path, headers=tag)
@@ -474,8 +463,6 @@ def test_pace_of_a_watch(q: DPQ) -> None:
     assert len(watch.read().samples) == 1
     now[0] += 25
     assert said(watch.read()) == "moving"  # a consumer has asked a moment ago
-
-
 
 
 def test_spans() -> None:

@@ -21,7 +21,7 @@ OWN = "http://127.0.0.1:8321"
 BROKEN = [b"{", b"[1]", b"null", b"\xff\xfe", b'{"a":"\xff"}', b'{"a":"\\ud800"}']
 BROKEN += [b"[" * 200_000, b'{"a":' * 200_000, b'{"a":%b}' % (b"9" * 5000)]
 AFTER = [b"[" * 30_000, b"[[%b,1]]" % (b"9" * 400), b'{"a":1}', b"[5]", b'[["x","\xff"]]']
-POSTS = [(method, path) for method, path, _ in [*PAGES, *API] if method != "GET"]
+POSTS = [(method, path) for method, path, *_ in [*PAGES, *API] if method != "GET"]
 
 
 def filled(path: str, q: DPQ) -> str:

@@ -3,7 +3,7 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers batches
 --
--- Returns 1 if no key of the queue's first partition is stored, else 0.
+-- Returns 1 if no key of the queue is stored, else 0.
 -- Lost reply: safe to send again.
 
 -- Needs: stored

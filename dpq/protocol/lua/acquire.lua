@@ -12,9 +12,8 @@
 -- ARGV[8]  booked     the moment that the last answer booked, ms; "" if there is none
 -- ARGV[9]  standing_at  the caller's place in the line, as the last answer said; "" if there is none
 -- ARGV[10] held       the lease that the last answer gave with its booking; "" if there is none
--- ARGV[11] partitions of the queue, as the client knows it; 0 before it does
--- ARGV[12] channel    on which the caller is called; "" if the caller has no channel
--- ARGV[13] pin        the member of the pool that the permit must have; "" for any; a TAB, which no member's name is,
+-- ARGV[11] channel    on which the caller is called; "" if the caller has no channel
+-- ARGV[12] pin        the member of the pool that the permit must have; "" for any; a TAB, which no member's name is,
 --                     refuses a pool
 --
 -- Returns one of:
@@ -29,34 +28,28 @@
 --   microseconds.
 -- * {-1, us}: the units are free in `us` microseconds, which is beyond the timeout; nothing is charged.
 -- * {-2, members}: the pool of the group has no such member; nothing is charged. `members` has a TAB before each name.
--- * {-7, ...}, {-8, ...}, {-9}: as pop.
+-- * {-8, ...}: as pop.
 -- Lost reply: if the permit was granted, the second call charges the units again, and the first lease stays until its
 -- end. Else the caller stands in the line twice, until its first place is forgotten, seconds later.
-local time, group, cost, priority, timeout, partitions = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[11]
+local time, group, cost, priority, timeout = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local lease, id, booked, standing_at, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10]
-local channel, pin = ARGV[12], ARGV[13]
+local channel, pin = ARGV[11], ARGV[12]
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
-local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'aging', 'aging_since', 'order')
-local common = redis.call('HMGET', shared, 'limited', 'gated', 'queue_rules', 'queue_gate', 'token')
-local refused, format = refusal(settings[1], settings[2], partitions)
+local settings = redis.call('HMGET', conf, 'format', 'aging', 'aging_since', 'order', 'queue_rules', 'queue_gate',
+  'token')
+local refused = refusal(settings[1])
 if refused then
   return refused
 end
-local noted = string.match(common[1] or '', '^q?%d+$') or string.match(common[2] or '', '^(q?%d+)=$')
-if not format and redis.call('EXISTS', meta) == 1
-  or noted and string.byte(noted) == 113 and not common[3]
-  or noted and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
-  return { -9 } -- what may run is unknown
-end
 go_on()
-seen.texts, seen.lacking = { common[3], common[4] }, {} -- nothing is lost, see above
+seen.texts = { settings[5], settings[6] }
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
-priority = settings[5] == 'min' and -priority or priority
-local score, place = place_in_line(standing_at, priority, id, settings[3], settings[4])
+priority = settings[4] == 'min' and -priority or priority
+local score, place = place_in_line(standing_at, priority, id, settings[2], settings[3])
 local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held, pin)
 if not scopes then
   return { -2, units }
@@ -134,7 +127,7 @@ if line then
   left[line] = timeout == '0' and left[line] or nil
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
-  granted = { grant(scopes, units, id, at, math.floor(at) + lease, common[5], tells) }
+  granted = { grant(scopes, units, id, at, math.floor(at) + lease, settings[7], tells) }
   changes = added and estimates().change(cost, added)
 end
 if next(left) then

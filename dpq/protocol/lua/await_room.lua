@@ -17,7 +17,7 @@ go_on()
 if not string.find(place, '\11', 1, true) then
   place = string.format('%013.0f\11', now) .. place
 end
-local mine = '\14' .. (shared == conf and group or conf .. ' ' .. group) .. '\14' .. place .. '\14'
+local mine = '\14' .. group .. '\14' .. place .. '\14'
 for _, entry in ipairs(redis.call('ZRANGEBYLEX', tracked, '[' .. mine, '(' .. mine .. '\127')) do
   redis.call('ZREM', tracked, entry)
 end

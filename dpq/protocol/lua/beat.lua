@@ -7,12 +7,11 @@
 -- ARGV[4]  about      running, concurrency, pid TAB host TAB name; "" when the worker ends
 -- ARGV[5]  forget     ms without a heartbeat after which a worker is removed
 -- ARGV[6]  doing      how many leases the worker holds, ms of its longest running handler (-1 for none), id of that
---                     task ("-" for none), TAB, the tokens of its leases, each with ":" and its partition if that is
---                     not the first; "" when the worker holds no lease
+--                     task ("-" for none), TAB, the tokens of its leases; "" when the worker holds no lease
 -- ARGV[7]  quiet      "1" if the last answer that the worker has began with 1, else ""
 --
 -- Returns {quiet, token, ...}: 1 if the worker is to take no new tasks, else 0; then the tokens of its leases whose
--- tasks were cancelled; of several partitions, those of the first. A worker that was removed while it could not send
+-- tasks were cancelled. A worker that was removed while it could not send
 -- heartbeats, or whose queue was dropped, stays quiet: nothing has told it to go on. Each call checks a few other
 -- workers, chosen at random. All workers call equally often, so all get checked. If no worker is left to remove the
 -- last worker, the key expires by itself.

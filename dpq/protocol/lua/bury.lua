@@ -1,4 +1,4 @@
--- bury: make a task a dead letter now.
+-- bury: make a task a dead letter now. If it was pushed again with `rerun` while it ran, it begins anew instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events trail batches followers cancelled errors
@@ -18,7 +18,7 @@
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local priority, residual, source, told = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
--- Needs: now, rank, fence, place, bury, times, producers, event, keep_error
+-- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event, keep_error
 if id == '' then
   tell('by_hand', '', '', '', reason, 'by', told)
   return 1
@@ -37,7 +37,13 @@ count_time(token, 1000)
 store_times('f')
 keep_error(id, task, 'b', reason, source)
 task.delivery = 'b'
-bury(id, task, reason, told == '')
+local wait = run_again(task)
+if wait then
+  redis.call('HSET', meta, id, write(task))
+  back(id, task, wait, true)
+else
+  bury(id, task, reason, told == '')
+end
 admit()
 call_all({ [''] = true, [task.group] = true })
 return 1

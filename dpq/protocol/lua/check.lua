@@ -1,32 +1,25 @@
--- check: find broken invariants in a bounded part of the stored data, and mend them if a repair asks for that. A repair
--- loses no task: a task without its record or its payload becomes a dead letter. No other command runs meanwhile, so
--- each report is true.
+-- check: find broken invariants in a bounded part of the stored data. It changes nothing, and each report is true:
+-- no other command runs meanwhile.
 --
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches followers errors recent
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick events batches followers
+--       errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       a repair goes over them in this order: waiting, ready, groups, meta, payload, delayed, invisible,
---                     dead, keys, errors, followers, events (moments that next_event lacks)
+-- ARGV[2]  part       waiting, ready, groups, meta, payload, delayed, invisible, dead, keys, errors, followers, events
+--                     (moments that next_event lacks)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
--- ARGV[5]  mend       "1": mend each problem; else only look, and call no command that writes
 --
 -- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
 -- knows another format (refusal).
--- Lost reply: safe to send again; a mended problem is not named a second time.
-local time, part, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- Lost reply: safe to send again.
+local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, refusal
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
-local mends = mend == '1'
--- Needs: record, notice, groups, place, next, member, problem, diagnose, mend, regroup, go_on, page, waits,
---   notes, marks, seen_keys
-if mends then
-  go_on()
-end
+-- Needs: record, heads, member, problem, diagnose, page, waits, notes, marks, seen_keys
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
   reply[1] = '0'
@@ -40,23 +33,20 @@ if part == 'events' then
   if over and bound > now then
     problem('event not noticed', over, 'a task that has ended, and for which others wait')
   end
-  if mends and reply[2] then
-    notice(over and 0 or next_event() - now)
-  end
   return reply
 end
 local set, page = page_of(part, cursor, count)
-local torn = {} -- groups to begin anew
+
+local headless = {} -- groups that were reported
 
 -- Looks at an entry that leads to a task; the entry is of a set, of payload or of keys.
 local function look_at_entry(name, value)
   if set == keys and string.find(value, '\t', 1, true) then
-    return look_at_seen(name, value, mends)
+    return look_at_seen(name, value)
   end
   local id, order, group = split(set, set == keys and value or name)
   local raw = redis.call('HGET', meta, id)
   local task = raw and read(raw)
-  local stale = true
   if not raw then
     problem('no record', id ~= '' and id or name, 'in ' .. part)
   elseif set == keys and task and task.key ~= name then
@@ -65,19 +55,10 @@ local function look_at_entry(name, value)
     problem('stale place', id, name)
   elseif set == errors and task and string.byte(note_of(task, FAILURES) or '0') == 48 then
     problem('errors not noted', id)
-  else
-    stale = order and not task -- the walk through meta reports this record
-    if task and group and not torn[group] and redis.call('HEXISTS', groups, group) == 0
-      and not redis.call('ZSCORE', closed, group) then
-      problem('no head', id, group)
-      torn[group] = true
-    end
-  end
-  if mends and stale and set ~= payload then
-    redis.call((set == keys or set == errors) and 'HDEL' or 'ZREM', set, name)
-  end
-  if mends and not raw then
-    salvage(id)
+  elseif task and group and not headless[group] and redis.call('HEXISTS', groups, group) == 0
+    and not redis.call('ZSCORE', closed, group) then
+    problem('no head', id, group)
+    headless[group] = true
   end
 end
 
@@ -85,31 +66,26 @@ reply[1] = page[1]
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == meta then
-    look_at_task(name, value, mends, torn)
-    look_at_wait(name, value, mends)
+    local task = read(value)
+    if task then
+      diagnose(name, task)
+    else
+      problem('bad record', name, value)
+    end
+    look_at_wait(name, value)
   elseif set == followers then
-    look_at_follower(name, mends)
+    look_at_follower(name)
   elseif set == groups and string.byte(name) == 9 then -- what a group has spent (shares)
     if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S* ?[%d.e+-]*$') then
       problem('bad share', string.sub(name, 2), value)
-      if mends then
-        redis.call('HDEL', groups, name)
-      end
     end
   elseif set == groups then
     local _, _, shown = head_in(value)
     if not redis.call('ZSCORE', ready, shown or '') then
       problem('head not ready', name, value)
-      torn[name] = true
     end
   else
     look_at_entry(name, value)
   end
-end
-if mends then
-  for group in pairs(torn) do
-    regroup(group)
-  end
-  admit()
 end
 return reply

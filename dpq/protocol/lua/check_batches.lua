@@ -11,7 +11,7 @@
 local time, cursor, most = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: refusal, batches, scan
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end

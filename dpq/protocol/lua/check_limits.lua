@@ -1,75 +1,68 @@
--- check_limits: find broken invariants in a bounded part of the settings, the limits and the counted leases, and mend
--- them if a repair asks for that. After a repair no limit grants more than it may. A limit that cannot be read and has
--- no copy stays as it is, and lets no task run.
+-- check_limits: find broken invariants in a bounded part of the settings, the limits and the counted leases. It changes
+-- nothing.
 --
--- Keys: ready delayed invisible waiting groups closed payload meta dead conf wake tick limits gates tracked stats
+-- Keys: delayed invisible groups closed payload meta conf tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       settings, limits, kept (limits that have only a copy), tracked or invisible
+-- ARGV[2]  part       settings, limits, tracked or invisible
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
--- ARGV[5]  mend       "1": mend each problem; else only look, and call no command that writes
 --
 -- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
--- knows another format (refusal). {"-20"}: the family has other queues than the client knows: read the settings
--- (configure), and begin with this part again.
--- Lost reply: safe to send again; a mended problem is not named a second time.
-local time, part, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- knows another format (refusal).
+-- Lost reply: safe to send again.
+local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, refusal
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: kinship
-local listed = redis.call('HGET', shared, 'family') or redis.call('HGET', copies, 'kept.family')
-if part == 'tracked' and not knows_kin(listed) then -- else the leases of an unknown queue would look like damage
-  return { '-20' }
-end
-local mends = mend == '1'
--- Needs: record, problem, counted, open_or_close, place, noted, settings, stale, go_on, scan
-if mends then
-  go_on()
+-- Needs: record, problem, rules, counted, stale, scan
+
+local function look_at_rules(name, text)
+  if not parsed(text) then
+    problem('limit cannot be read', name, text)
+  end
 end
 
-local set = ({ limits = limits, kept = copies, tracked = tracked, invisible = invisible })[part]
+local function look_at_settings()
+  local format, gated, rules = unpack(redis.call('HMGET', conf, 'format', 'gated', 'queue_rules'))
+  local tasks = redis.call('HLEN', meta) + redis.call('HLEN', payload) > 0
+  if tasks and not string.match(format or '', '^%d+$') then
+    problem('settings lost', 'format', '')
+  end
+  if tasks and not redis.call('HGET', stats, 'pushed') then
+    problem('settings lost', 'pushed', 'the count of all pushes')
+  end
+  if not gated and redis.call('EXISTS', limits, gates) > 0 then
+    problem('limits not in force', 'gated', 'groups have limits or are closed')
+  end
+  if rules then
+    look_at_rules('', rules)
+  end
+end
+
+local set = ({ limits = limits, tracked = tracked, invisible = invisible })[part]
 local page = { '0', {} }
 if set then
-  page = scan((set == limits or set == copies) and 'HSCAN' or 'ZSCAN', set, cursor, count)
+  page = scan(set == limits and 'HSCAN' or 'ZSCAN', set, cursor, count)
 end
 reply[1] = page[1]
 if not set then
-  look_at_settings(mends)
-  if shared ~= conf and redis.call('HGET', conf, 'format') and not is_listed(listed) then
-    problem('not in its family', conf, 'in conf of the head')
-  end
+  look_at_settings()
 end
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == limits then
-    look_at_limit(name, value, mends)
-  elseif set == copies then
-    look_at_copy(name, value, mends)
+    look_at_rules(name == 'groups' and '*' or string.match(name, '^group:(.*)$') or name, value)
   elseif set == tracked then
-    if is_stale(name) and mends then
-      redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^\14?([^\t\11\12\14]*)')] = true -- a consumer may wait for the end of this lease
-    end
+    look_at_tracked(name)
   else
     local task = read(redis.call('HGET', meta, name) or '')
-    for _, member in ipairs(task and entries_of(name, task) or {}) do
-      if not redis.call('ZSCORE', tracked, member) then
-        problem('lease not counted', name, member == '\t' .. name and '' or task.group)
-        if mends then
-          redis.call('ZADD', tracked, '0', member)
-        end
-      end
+    local member = task and counted_as(name, task)
+    if member and not redis.call('ZSCORE', tracked, member) then
+      problem('lease not counted', name, task.group)
     end
   end
-end
-if mends then
-  if set == copies and page[1] == '0' then
-    note_limits(limits_there())
-  end
-  admit()
 end
 return reply

@@ -11,7 +11,7 @@
 --
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
--- many are leased; how many settings and limits are stored; `family` of the head's conf, or ""; `order`, or "".
+-- many are leased; how many settings and limits are stored; `order`, or "".
 -- Scopes, flat: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
 -- and the text `clears slowest opens why busy rated`: when all of these tasks will have started by this limit, ms
 -- (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds tasks
@@ -21,8 +21,8 @@
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, groups, rules, gate, bare, member, record, cost, booked, clears
-seen.copies, seen.count, seen.lacking = copies, 2, {} -- as view: lost rules count
+-- Needs: now, groups, rules, gate, bare, member, record, cost, clears
+seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
 local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
@@ -136,4 +136,4 @@ return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_unt
   string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
   redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '', string.format('%.0f', redis.call('ZCARD', invisible)),
   string.format('%.0f', redis.call('HLEN', conf) + redis.call('HLEN', limits)),
-  redis.call('HGET', shared, 'family') or '', redis.call('HGET', conf, 'order') or '' }, reply }
+  redis.call('HGET', conf, 'order') or '' }, reply }

@@ -1,5 +1,5 @@
 -- fail: count a failed attempt. The task comes back later. If its attempts are spent, it becomes a dead letter; a
--- recurring task waits for its next time instead.
+-- recurring task waits for its next time instead, and a task that was pushed again (`rerun`) begins anew.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events trail batches followers cancelled errors
@@ -29,7 +29,7 @@ if not task then
 end
 local counts = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended
 local spent, at, after = task.attempts + (counts and 1 or 0) >= tonumber(task.max), nil, nil
-if spent and task.schedule ~= '' then
+if spent and task.schedule ~= '' and task.again == '0' then
   at, after = next_due(task, claim)
   if not at then
     return after .. task.schedule
@@ -52,8 +52,11 @@ if at then
 elseif counts then
   task.attempts = task.attempts + 1
 end
+local wait = spent and run_again(task)
 task.delivery, task.error = 'f', message
-if spent and not at then
+if wait then
+  ms = wait
+elseif spent and not at then
   -- Needs: producers
   bury(id, task, 'attempts spent')
   admit()

@@ -8,8 +8,7 @@
 -- ARGV[4]  highest    the highest sequence number of these tasks: later pushes get higher ones
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
--- ARGV[7]  partitions that the client knows
--- ARGV[8..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held
+-- ARGV[7..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held
 --                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors
 --                     as they are stored, or "". A gate has the state "gate", its scope as its id ("" for the queue)
 --                     and its text as its record: it is stored if the scope has none. So has a batch, with its name: it
@@ -23,23 +22,23 @@
 -- queue has noted a later line, it keeps it. Refusals, which change nothing:
 -- * 1: the queue does not exist.
 -- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
--- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: it knows another format (refusal).
+-- * {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local told, partitions, args = ARGV[6], ARGV[7], ARGV
+local told, args = ARGV[6], ARGV
 
 -- Needs: now, refusal, record, turn, body, place, hold, notice, event, trail, marks, followed, others
-local settings = redis.call('HMGET', conf, 'format', 'partition_count', 'fairness', 'payloads', 'imported', 'order')
-local refused = not settings[1] and { 1 } or refusal(settings[1], settings[2], partitions)
+local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')
+local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then
   return refused
 end
-local noted, upto = string.match(settings[5] or '', '^(%S+) (%d+)$')
+local noted, upto = string.match(settings[4] or '', '^(%S+) (%d+)$')
 upto = noted == export and tonumber(upto) or 0
 
 local fresh, claimed, met, others = {}, {}, 0, {
   gate = true, batch = true, seen = true, ahead = true, sealed = true }
-for i = 8, #args, 7 do
+for i = 7, #args, 7 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
   if tonumber(line) > upto and others[state] then
     fresh[#fresh + 1] = { at = i }
@@ -58,7 +57,7 @@ for i = 8, #args, 7 do
       met = met + 1
     else
       claimed[id], fresh[#fresh + 1] = task, { at = i, task = task }
-      if settings[6] == 'min' then
+      if settings[5] == 'min' then
         local priority, residual = turned(task.priority, string.sub(task.order, 1, -16))
         task.priority, task.order = priority, residual .. string.sub(task.order, -15)
       end
@@ -103,7 +102,7 @@ if heavy_too then
   redis.call('HSET', conf, 'heavy', '1')
 end
 if added > 0 then -- every queue with tasks has `pushed`
-  local counted = not (settings[3] == 'round_robin' or settings[2])
+  local counted = settings[2] ~= 'round_robin'
   local pushed = redis.call('HINCRBY', stats, 'pushed', '0')
   local reached = tonumber(counted and pushed or redis.call('HGET', conf, 'turns') or '0') or 0
   if highest > reached then

@@ -21,15 +21,12 @@ if #scope > 301 then
 end
 
 -- Needs: now, refusal
-local refused, format = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: rules, gate, open_or_close, ended, place, go_on, mark, observed, held, booked
+-- Needs: gate, open_or_close, ended, place, go_on, mark, observed, held, booked
 go_on()
-if not format and redis.call('EXISTS', meta) == 0 then -- nothing is lost: no task was pushed yet
-  seen.lacking = {}
-end
 local gate = gate_of(scope)
 if gate.rest then -- no task runs in this scope: its gate stays as it is
   return 1

@@ -1,6 +1,6 @@
 -- pause: pause the queue, for a time or until it is resumed. Or resume it: end the pause, and the closing by a 429.
 --
--- Keys: conf stats wake tick events trail
+-- Keys: conf wake tick events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now until the end of the pause; "inf": until the queue is resumed; 0: resume it
 -- ARGV[3]  by         the person or program that does so, for the event; "" if it is not known
@@ -13,22 +13,15 @@ local time, ms, by = ARGV[1], ARGV[2], ARGV[3]
 go_on()
 by = by ~= '' and 'by ' .. by or ''
 if ms == '0' then
-  local paid = string.match(redis.call('HGET', shared, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
+  local paid = string.match(redis.call('HGET', conf, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
   if paid then -- a 429 has closed the queue
-    redis.call('HSET', shared, 'queue_gate', '0 - - ' .. paid)
+    redis.call('HSET', conf, 'queue_gate', '0 - - ' .. paid)
   end
   redis.call('HDEL', conf, 'paused_until', 'shut_until')
-  redis.pcall('HDEL', stats, 'kept.paused_until')
-  redis.pcall('HDEL', copies, 'kept.shut_until')
-  if kin then
-    -- Needs: family
-    family().tell(true)
-  end
   tell('resumed', '', '', '', by)
 else
   local until_ms = ms == 'inf' and ms or string.format('%.0f', now + ms)
   redis.call('HSET', conf, 'paused_until', until_ms)
-  redis.pcall('HSET', stats, 'kept.paused_until', until_ms)
   by = by ~= '' and by .. ', ' or ''
   tell('paused', '', '', '', by .. 'until ' .. (ms == 'inf' and 'it is resumed' or until_ms))
 end

@@ -9,37 +9,29 @@
 -- ARGV[5]  batch      steps of upkeep at most
 -- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
 --                     moment, ms with three digits, that it watches because a reply named it
--- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
--- ARGV[8]  wanted     the id of the only task to lease, whatever stands before it; or left out
--- ARGV[9]  forced     "1" if that task may be delayed, else ""; or left out
+-- ARGV[7]  wanted     the id of the only task to lease, whatever stands before it; or left out
+-- ARGV[8]  forced     "1" if that task may be delayed, else ""; or left out
 --
 -- Returns one of:
 -- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
 --   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
---   follows: ms after which the waiter asks again in any case (rest). Then the `conf` of each queue of the family whose
---   upkeep is overdue: call promote for it. For a wanted task `us` is -1: it is not ready, or a limit does not let it
---   run. Then nothing has changed.
+--   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1: it is not ready, or
+--   a limit does not let it run. Then nothing has changed.
 -- * {-5}: the upkeep is not done yet: call again at once.
--- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client does not know the format (refusal).
--- * {-20}: the family of the queue has other queues than the client knows: read the settings (configure), call again.
--- * {-9}: settings or limits are lost. Nothing runs until a client has restored them (configure).
+-- * {-8, ...}: the client does not know the format (refusal).
 -- Lost reply: the tasks stay leased, without a holder, until their leases run out. Each then counts as an attempt. The
 -- units that these tasks took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local batch, waiter, partitions, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local batch, waiter, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 
--- Needs: now, refusal, of_family
+-- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
-  'shut_until', 'token', 'partition_count', 'format', 'limited', 'trail_max_events', 'room_wanted', 'family')
-local strange = (kin or settings[13]) and of_family(settings)
+  'shut_until', 'token', 'format', 'trail_max_events', 'room_wanted')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
-local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
-  or settings[3] and string.match(settings[3], '^(q?%d+)=$')
-local refused, format = refusal(settings[9], settings[8], partitions)
-if refused or strange or not format and redis.call('EXISTS', meta) == 1
-  or noted and not settings[4] and string.byte(noted) == 113 then
-  return refused or strange or { -9 } -- what may run is unknown
+local refused, format = refusal(settings[8])
+if refused then
+  return refused
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   -- Needs: go_on, rest
@@ -57,14 +49,11 @@ end
 
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
 local grouped = there > 2 or wanted ~= nil -- the group of that task may have no head
-if noted and grouped and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
-  return { -9 }
-end
 local queue_limited, judge, crown, after_all, at_last = settings[4] or settings[5], nil, nil, nil, nil
-if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
+if queue_limited or grouped and (settings[3] or there % 3 > 0) then
   local function limit()
     -- Needs: rules, judge
-    seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, see above
+    seen.texts = moved == 0 and { settings[4], settings[5] } or nil
     local judge_queue, settle, finish
     judge_queue, at_last, settle, finish = queue_judge(most)
     if not grouped then
@@ -77,7 +66,7 @@ if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
     judge, crown, after_all = limit()
   else
     -- Needs: limited
-    judge, crown, after_all = free_judge(limit, noted)
+    judge, crown, after_all = free_judge(limit)
   end
 elseif grouped then
   -- Needs: step_up
@@ -116,7 +105,7 @@ if #metas > 0 then
     -- Needs: notice
     notice(least)
   end
-  if settings[11] then
+  if settings[9] then
     -- Needs: delivered
     note_deliveries(metas)
   end
@@ -129,7 +118,7 @@ if #rotten > 0 then
   -- Needs: discard
   discard(rotten)
 end
-if settings[12] then
+if settings[10] then
   -- Needs: make_room
   make_room(metas, rotten)
 end

@@ -5,18 +5,15 @@
 --       tracked workers history events trail batches followers errors recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
--- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns {moved, ms until the next event or -1}; call again while `moved` reaches `batch`. If it has removed gates,
 -- their number follows; more gates may remain to be removed. {0, -2}: no data of the queue is stored, and markers that
--- stood alone are removed. {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another
--- format (refusal).
+-- stood alone are removed. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; the second call moves what is due then.
-local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local time, batch = ARGV[1], tonumber(ARGV[2])
 
 -- Needs: now, refusal, go_on, trim, batch_list, next, prune, upkeep, remember
-local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partition_count'))
-local refused = refusal(format, stored, partitions)
+local refused, format = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 elseif not format then

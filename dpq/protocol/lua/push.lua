@@ -6,8 +6,7 @@
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     "max priority TAB group LF", without the max if it is 10. The spec of any other task is its
 --                     options as a JSON object: {"priority":"5","key":"a","delay":2000} (options). Without a task the
---                     call only reads the time. The last argument is the number of partitions that the client knows;
---                     it may be left out if it is 1. With a "?" behind it, the client asks about costs
+--                     call only reads the time. With a "?" as last argument, the client asks about costs
 --
 -- Returns {status, index, holder, ...}. Each index is the number of a task that met a holder of its key; the holder's
 -- id follows. If the client asks about costs, 0 stands for an index, too: then a text follows that names a cost that a
@@ -20,7 +19,7 @@
 -- * -11: task `index` is to wait for the task with the id that follows, which recurs: it never ends. -12: that task is
 --   the same task, or a later one of this push.
 -- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
--- * {-7, ...}: the client has a wrong number of partitions. {-8, ...}: the client knows another format (refusal).
+-- * {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
 -- update sets the same values again; a repeated rerun may run the task once more.
 local time, args = ARGV[1], ARGV
@@ -29,7 +28,7 @@ local time, args = ARGV[1], ARGV
 if #args == 1 then
   return { 2, stamp }
 end
-local partitions, asks = string.match(#args % 3 == 2 and table.remove(args) or '1', '^(.-)(%??)$')
+local asks = #args % 3 == 2 and table.remove(args)
 -- Needs: bounds, refusal
 local ids, group_of, others_too, wrong = bounded(args)
 local options, surplus, tied = {}, nil, false
@@ -38,8 +37,8 @@ if others_too then
   options, wrong, tied = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partition_count', 'payloads', 'trail_max_events')
-local refused = wrong or not settings[1] and { 1 } or refusal(settings[1], settings[7], partitions)
+  'bounded', 'payloads', 'trail_max_events')
+local refused = wrong or not settings[1] and { 1 } or refusal(settings[1])
 if refused then
   return refused
 end
@@ -68,7 +67,7 @@ if tied then
   refused = refused or find_waits(ids, options, known, holders)
 end
 fresh = fresh - met
-if settings[7] and fresh > 0 and not refused then -- a queue with bounds has `partition_count` (configure)
+if settings[7] and fresh > 0 and not refused then
   -- Needs: admission
   refused, surplus = no_room(ids, known, holders, options, group_of, fresh)
 end
@@ -108,22 +107,27 @@ if keyed then
     redis.call('HSET', keys, key, made.id)
   end
 end
-local led = others[1] and #delays == 0 and met == 0 and not kin and (settings[5] or 'none') == 'none'
-if led then
-  -- Needs: gather
-  led = gather(others)
+local led, left = 0, false
+if others[1] then
+  -- Needs: gather, groups, open_or_close
+  local shut_groups
+  led, shut_groups = gather(others, (settings[5] or 'none') ~= 'none' and lead_anew)
+  for _, group in ipairs(shut_groups and heavy() and shut_groups or {}) do
+    stirred[group], left = true, true -- a new task may run before those that wait already
+  end
 end
-if #delays > 0 or met > 0 or others[1] and not led then
-  -- Needs: notice, place, merge, gather_turns
-  gather_all(others)
-  if #delays > 0 then
-    redis.call('ZADD', delayed, unpack(delays))
-    notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
-  end
-  admit() -- store new tasks where a later push of this batch can find them
-  if met > 0 then
-    merge_all(args, options, holders, reply)
-  end
+if #delays > 0 then
+  -- Needs: notice
+  redis.call('ZADD', delayed, unpack(delays))
+  notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
+end
+if left then
+  -- Needs: place
+  admit()
+end
+if met > 0 then
+  -- Needs: merge
+  merge_all(args, options, holders, reply)
 end
 if tied then
   -- Needs: join, follow
@@ -138,11 +142,6 @@ if surplus then
   -- Needs: drop_worst
   drop_worst(surplus)
 end
-local ready_now = #plain > 0 or led and led > 0
-if ready_now and (tonumber(settings[6] or 0) or 0) <= instant then
-  redis.call('ZADD', wake, '0', 'w')
-elseif ready_now then -- the queue's limit lets no task run before that moment
-  -- Needs: notice
-  watch(tonumber(settings[6]))
-end
+-- Needs: rouse
+rouse(#plain + led, settings[6])
 return reply

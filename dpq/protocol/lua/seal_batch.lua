@@ -5,13 +5,12 @@
 -- ARGV[2]  name       of the batch; if it is unknown, it is empty, and finished at once
 --
 -- Returns {0, text} of the batch, as in the file batches in lib. {1}: the queue does not exist: configure it and call
--- again. {-7, ...}: the queue has partitions. {-8, ...}: the client knows another format (refusal).
+-- again. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a sealed batch stays sealed.
 local time, name = ARGV[1], ARGV[2]
 
 -- Needs: now, refusal, batches
-local format, partitions = unpack(redis.call('HMGET', conf, 'format', 'partition_count'))
-local refused = refusal(format, partitions, '1')
+local refused, format = refusal(redis.call('HGET', conf, 'format'))
 if refused or not format then
   return refused or { 1 }
 end

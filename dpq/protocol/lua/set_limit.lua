@@ -1,7 +1,6 @@
 -- set_limit: set or remove the limit of the queue, of a group, or of every group without a limit of its own.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
---       events trail
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/storage.md, "Rules"; "" removes them
@@ -30,7 +29,7 @@ if #field > 206 then
 end
 
 -- Needs: now, refusal, go_on
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
@@ -45,35 +44,22 @@ if walk == 'set' then
 end
 go_on()
 if walk == 'set' then
-  -- Needs: noted
-  local queue, count = limits_noted()
-  if not count then
-    queue, count = limits_there()
-  elseif hash == limits then -- lost limits that have a copy count, too
-    local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', copies, 'kept.' .. name) == 1
-    count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
-  end
   differs = before ~= rules
   counts_periods = differs and (counts_periods or string.find(before or '', '|%u')) -- else each count goes on
   if (counts_periods or differs and string.find(rules, ' m', 1, true)) and field == 'groups' then
     -- the gates of open groups see this moment when they are read
-    redis.call('HSET', shared, 'realigned', string.format('%.0f', now))
+    redis.call('HSET', conf, 'realigned', string.format('%.0f', now))
   end
   if rules == '' then
     redis.call('HDEL', hash, name)
-    redis.pcall('HDEL', copies, 'kept.' .. name)
   else
     redis.call('HSET', hash, name, rules)
-    redis.pcall('HSET', copies, 'kept.' .. name, rules)
   end
-  queue = hash == shared and (rules ~= '' and 'q' or '') or queue
-  if not note_limits(queue, math.max(count, redis.call('HLEN', limits))) then
-    if redis.call('EXISTS', gates) == 1 then
-      -- Needs: mark
-      mark()
-    else
-      redis.call('HDEL', shared, 'gated')
-    end
+  if redis.call('EXISTS', limits, gates) > 0 or redis.call('HEXISTS', conf, 'queue_rules') == 1 then
+    -- Needs: mark
+    mark()
+  else
+    redis.call('HDEL', conf, 'gated')
   end
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
@@ -85,7 +71,7 @@ if walk == 'set' then
   end
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter whose sleep follows the old limit
   redis.call('ZADD', wake, '0', 'w')
-  walk = string.match(rules, '^0') and 'gates' or (kin or field ~= 'queue') and 'leases' or 'gates'
+  walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'
 end
 -- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting, scan
 seen.realign = counts_periods
@@ -122,7 +108,6 @@ elseif walk == 'closed' then
   end
   walk = 'done'
 end
-stirred[''] = stirred[''] or kin and true -- all queues of the family look again
 admit()
 local group = string.match(field, '^group:(.*)$') or field == 'queue' and ''
 if walk == 'done' and rules ~= '' and group then

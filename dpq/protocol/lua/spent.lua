@@ -14,7 +14,7 @@
 local time, id, token, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, record, fence, place, true_up, refusal, go_on
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end

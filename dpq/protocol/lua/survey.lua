@@ -7,8 +7,8 @@
 -- Returns {values, held, states, holders, events}, five lists of texts:
 -- * now, ms; until when the queue is paused, "", "inf" or ms; how many groups are closed; when the first of them opens,
 --   ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the next delayed
---   task is due, ms, or ""; order; fairness; partitions; storage format; how many fields of settings, limits and totals
---   are stored; the names of lost settings; how many delayed tasks are due; how many leases last; how many leases have
+--   task is due, ms, or ""; order; fairness; storage format; how many fields of settings, limits and totals
+--   are stored; how many delayed tasks are due; how many leases last; how many leases have
 --   ended, but no upkeep has seen that; when a consumer has asked last, ms, or ""; id and token of the oldest of 100
 --   leases, or ""; reason and last error of the first dead letter; max_tasks and max_waiting, or ""; how many
 --   live tasks are stored.
@@ -22,35 +22,15 @@
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
--- Needs: now, past, lost, noted, holder
-local names = { 'paused_until', 'order', 'fairness', 'partition_count', 'format', 'token', 'asked', 'queue_rules',
-  'queue_gate', 'gated', 'limited', 'max_tasks', 'max_waiting' }
-local paused, sorting, turns_kind, parts_there, format, token, asked, rules_there, gate_there, gated, limited, most,
-  most_waiting =
+-- Needs: now, past, holder
+local names = { 'paused_until', 'order', 'fairness', 'format', 'token', 'asked', 'queue_rules',
+  'queue_gate', 'gated', 'max_tasks', 'max_waiting' }
+local paused, sorting, turns_kind, format, token, asked, rules_there, gate_there, gated, most, most_waiting =
   unpack(redis.call('HMGET', conf, unpack(names)))
-if shared ~= conf then
-  rules_there, gate_there, gated, limited = unpack(redis.call('HMGET', shared, 'queue_rules', 'queue_gate', 'gated',
-    'limited'))
-end
 local is_paused = paused == 'inf' or (tonumber(paused or '') or 0) > now
 
 local function whole(count)
   return string.format('%.0f', count)
-end
-
-local function lost_names()
-  local found, pairs_of = {}, settings_lost()
-  for i = 1, #pairs_of, 2 do
-    found[#found + 1] = pairs_of[i]
-  end
-  if not found[1] and not format and redis.call('HLEN', meta) > 0 then
-    found[1] = 'format'
-  end
-  local queue_noted, noted = limits_noted()
-  if not found[1] and noted and (redis.call('HLEN', limits) < noted or queue_noted == 'q' and not rules_there) then
-    found[1] = 'limits'
-  end
-  return table.concat(found, ' ')
 end
 
 local function first_death()
@@ -64,8 +44,8 @@ local lasting, reason, fault = redis.call('ZCARD', closed) - closings_over, firs
 local popped = math.floor((tonumber(token or '') or 0) / 1000)
 local values = { stamp, is_paused and paused or '', whole(lasting), '', whole(redis.call('HLEN', limits)),
   whole(redis.call('HLEN', groups)), redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '', sorting or 'fifo',
-  turns_kind or 'none', parts_there or '1', format or '',
-  whole(redis.call('HLEN', conf) + redis.call('HLEN', limits) + redis.call('HLEN', stats)), lost_names(),
+  turns_kind or 'none', format or '',
+  whole(redis.call('HLEN', conf) + redis.call('HLEN', limits) + redis.call('HLEN', stats)),
   whole(past(delayed)), whole(redis.call('ZCARD', invisible) - ended_leases), whole(ended_leases),
   whole(math.max(popped, tonumber(asked or '') or 0)), oldest, oldest_token, reason or '', fault or '',
   most or '', most_waiting or '', whole(redis.call('HLEN', meta) - redis.call('ZCARD', dead)) }
@@ -73,7 +53,7 @@ local held, states, holders, found = {}, {}, {}, {}
 if lasting > 0 then
   values[4] = redis.call('ZRANGE', closed, closings_over, closings_over, 'WITHSCORES')[2]
 end
-if lasting > 0 or rules_there or gate_there or gated or limited then
+if lasting > 0 or rules_there or gate_there or gated then
   -- Needs: held_back, view_of
   local scopes, due = held_back(closings_over)
   table.insert(scopes, 1, '')

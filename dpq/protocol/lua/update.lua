@@ -18,7 +18,7 @@ local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], A
 local key, cost = ARGV[6], ARGV[7]
 
 -- Needs: now, go_on, record, place, revise, begin, refusal, recost, trail, producers
-local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end

@@ -1,6 +1,6 @@
 -- view: read what limits, closings and probes allow now. It changes nothing.
 --
--- Keys: ready delayed invisible waiting groups closed conf limits gates tracked stats
+-- Keys: ready delayed invisible waiting groups closed conf limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --

@@ -1,6 +1,6 @@
 -- why: read what keeps a task from running.
 --
--- Keys: ready delayed invisible waiting groups meta dead conf limits gates tracked stats batches
+-- Keys: ready delayed invisible waiting groups meta dead conf limits gates tracked batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
@@ -14,7 +14,7 @@
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, score, rules, gate, opens, cost, notes, estimate, marks, batch_list
+-- Needs: now, record, groups, heads, score, gate, opens, cost, notes, estimate, marks, batch_list
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -39,7 +39,6 @@ if state == '' then
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
 end
-seen.copies = copies
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local queue, units = gate_of(''), weigh(task.cost)
 if queue.rules.units then

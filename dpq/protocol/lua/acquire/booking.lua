@@ -2,8 +2,8 @@
 -- five moments in ms: the last booked moment; until when callers may stand in its line; since when a free unit, or
 -- lease, is left to better tasks, or 0; when the last task took a unit while callers waited; and when the last lease of
 -- a permit ends. See docs/storage.md, "Permits".
--- Keys: tracked kin
--- Needs: now, pace, booked, line, moving, callers, budgets, queue_line
+-- Keys: tracked
+-- Needs: now, pace, booked, line, moving, callers, budgets
 -- Gives: place_in_line(text, priority, id, aging, since): the caller's score, aged as the score of a task, and its
 --          place; `text` is the place that it had, or "".
 --        leave_lines(gates, place): the caller leaves these gates' lines; the set of gates in whose line it stood.
@@ -77,7 +77,7 @@ end
 local function turn_of(gate, cost, at, place, last)
   local best = (last or not plenty(gate, cost)) and the_line().best_of(gate)
   local later = not best or best > string.sub(place, 1, 34)
-  if later and not (kin and queue_line().is_before(gate.scope, tonumber(string.sub(place, 19, 34)))) then
+  if later then
     return nil
   end
   gate.booked = gate.booked or { 0, 0, 0, 0, 0 }

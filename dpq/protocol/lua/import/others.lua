@@ -1,5 +1,5 @@
 -- others: add what an import has beside tasks.
--- Keys: batches gates keys shared meta dead
+-- Keys: batches gates keys conf meta dead
 -- Needs: now, batch_list, batches, mark, seen, record, notes, marks, followed
 -- Gives: key_holder(key), the id of the task that has a key, or nil;
 --        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name; and
@@ -11,7 +11,7 @@ end
 
 local function add_other(kind, name, text)
   if kind == 'gate' then
-    redis.call('HSETNX', name == '' and shared or gates, name == '' and 'queue_gate' or name, text)
+    redis.call('HSETNX', name == '' and conf or gates, name == '' and 'queue_gate' or name, text)
     mark()
   elseif kind == 'batch' then
     local batch = redis.call('HEXISTS', batches, name) == 0 and batch_list().parsed(text)

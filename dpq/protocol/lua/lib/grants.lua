@@ -1,5 +1,5 @@
 -- grants: read what limits have granted since they stand, and how many 429s their tasks met.
--- Keys: shared limits gates
+-- Keys: conf limits gates
 -- Gives: granted_lines(), a text for the ring of `history`, or nil if no limit has granted. It has a line for each
 --        scope, which is "" for the queue, a group, or a group TAB a member. A line has the 429s, then name and units
 --        of each window (gate), then TAB and the scope. Only the own limits of a queue with few of them are read, and
@@ -19,7 +19,7 @@ local function granted_lines()
   end
   local texts = scopes[1] and redis.pcall('HMGET', gates, unpack(scopes)) or {}
   table.insert(scopes, 1, '')
-  table.insert(texts, 1, redis.pcall('HGET', shared, 'queue_gate'))
+  table.insert(texts, 1, redis.pcall('HGET', conf, 'queue_gate'))
   for i, scope in ipairs(scopes) do
     local text = type(texts[i]) == 'string' and texts[i] or ''
     local line, rest = string.match(text, ' R:(%d+)( .*)$')

@@ -1,16 +1,15 @@
 -- producers: call the producers that wait for room (await_room). They stand in `tracked`, in a line for the queue and
 -- one for each group: "SO group SO place SO end channel", where SO is the shift-out character (14). The place is 13
 -- digits of ms, since when the producer waits, and its id. A producer whose end is over is dead.
--- Keys: tracked shared conf
+-- Keys: tracked
 -- Needs: now, room
 -- Gives: call_all(vacated), for a table whose keys are groups that may have room now: it calls call_producers for each;
 --        call_producers(group), which calls as many producers of a line as there is room for, at most 16, the first
 --        ones first; "" for the line of the queue. A called producer leaves the line, and pushes. If no client hears a
 --        call, another producer is called. A producer without a channel asks again by itself.
 local function call_producers(group)
-  local scope = shared == conf and group or conf .. ' ' .. group -- other queues of a family have lines of their own
-  local line = '\14' .. scope .. '\14'
-  local first = redis.call('ZRANGEBYLEX', tracked, '[' .. line, '(\14' .. scope .. '\15', 'LIMIT', '0', '16')
+  local line = '\14' .. group .. '\14'
+  local first = redis.call('ZRANGEBYLEX', tracked, '[' .. line, '(\14' .. group .. '\15', 'LIMIT', '0', '16')
   local free = first[1] and room_in(group) or 0
   for _, entry in ipairs(first) do
     local id, ends, channel = string.match(entry, '^%d+\11([^\14]*)\14(%d+) (.*)$', #line + 1)

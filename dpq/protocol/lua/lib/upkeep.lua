@@ -2,7 +2,7 @@
 --
 -- Keys: delayed invisible closed meta conf stats tracked trail
 -- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, followed, followers, next, prune,
---        notes, trail, marks, keep_error, run_time
+--        notes, trail, marks, keep_error, run_time, anew, back
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -51,7 +51,11 @@ local function upkeep(most, quiet)
         task.delivery = task.delivery == '-' and 'x' or 'X'
       end
       spent = spent or tonumber(task.attempts) >= tonumber(task.max) and 'lease expired'
-      if spent then
+      local wait = spent and run_again(task)
+      if wait then
+        redis.call('HSET', meta, id, write(task))
+        back(id, task, wait, true)
+      elseif spent then
         bury(id, task, spent)
       else
         enter(id, task)

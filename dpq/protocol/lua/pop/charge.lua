@@ -1,6 +1,6 @@
 -- charge: charge a limit for a task or a permit. If its lease counts for a concurrency, keep stores the lease.
 --py.
--- Keys: kin
+-- Keys:
 -- Needs: now, rules, pace, refunds, moving, booked, budgets
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now if it is nil.
 
@@ -39,7 +39,7 @@ local function charge_more(gate, cost, id, moment)
   if is_awaited(gate) and not is_permit(id) then -- a task took its turn
     gate.booked[3], gate.booked[4], gate.changed = 0, instant, true
   end
-  local counts = gate.busy or (gate.rules.concurrency > 0 or gate.observed) and (kin or gate.scope ~= '')
+  local counts = gate.busy or (gate.rules.concurrency > 0 or gate.observed) and gate.scope ~= ''
   if counts and not is_permit(id) then
     local leased, n = seen.leased, #seen.leased
     leased[n + 1], leased[n + 2] = '0', gate.scope .. '\t' .. id
@@ -68,16 +68,12 @@ local function charge(gate, cost, id, token, moment)
       if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
         refunds().granted(gate, i, token, moment)
       end
-      local paid = window.owed
-      if units > 0 then
-        paid = (paid > at and paid or at) + time_of(units, window)
-      end
-      window.paid, window.owed = paid, paid
+      pay_window(window, units, at)
     end
     window.granted, gate.changed = window.granted and window.granted + units, true
   end
   gate.out = gate.out and gate.out + 1
-  if rules.concurrency > 0 and (kin or gate.scope ~= '') or not gate.plain then
+  if rules.concurrency > 0 and gate.scope ~= '' or not gate.plain then
     charge_more(gate, cost, id, moment)
   end
 end

@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop.
--- Keys: ready invisible tracked kin
--- Needs: now, queue_line, gate, keep, opens, cost, estimate, callers, booked, charge
+-- Keys: ready invisible tracked
+-- Needs: now, gate, keep, opens, cost, estimate, callers, booked, charge
 -- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns four functions:
 --        judge(score, member, id, cost, group, token, raw, units): charges a task that may run. It returns true, or the
 --          changes of the task's record (estimate); nil if the queue does not let the task run, which ends the pop.
@@ -18,22 +18,12 @@ local function free_together(gate, most)
 end
 
 local function queue_judge(most)
-  local queue, blocked, kept, has_turn = gate_of(''), 0, nil, false
+  local queue, blocked, kept = gate_of(''), 0, nil
   local together, taken = free_together(queue, most), 0
   local rules = queue.rules
   local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
   local idle = not (counts or queue.observed or queue.rest or is_awaited(queue)) and queue.opens == 0
     and queue.probe == '-'
-
-  local left_to = kin and not idle and together > 0 and queue_line().ahead('')
-  together = left_to and 0 or together
-
-  local function granted()
-    if kin and not idle and not has_turn then
-      has_turn = true
-      queue_line().leave('')
-    end
-  end
 
   local function settle()
     if taken > 0 then
@@ -48,7 +38,6 @@ local function queue_judge(most)
       return true
     elseif taken < together and cost == '1' then
       taken = taken + 1
-      granted()
       return true
     end
     settle()
@@ -65,17 +54,10 @@ local function queue_judge(most)
       shut = at > instant or full(queue)
       kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
     end
-    if kin and not idle then
-      kept = kept or not shut and not has_turn and queue_line().ahead('') or nil
-      if shut or kept then
-        queue_line().stand('')
-      end
-    end
     if shut or kept then
       blocked = kept or at
       return nil
     end
-    granted()
     charge(queue, units, id, token)
     return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimates().change(cost, added)
   end

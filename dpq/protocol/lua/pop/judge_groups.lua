@@ -1,6 +1,6 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
--- Keys: groups closed kin
--- Needs: now, queue_line, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool,
+-- Keys: groups closed
+-- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool,
 --        estimate, callers, booked, turns, marks
 -- Gives: group_judge(judge_queue, settle, wanted), for two functions of the queue's limit (judge). It returns three
 --        functions:
@@ -15,9 +15,6 @@ local function group_judge(judge_queue, settle, wanted)
 
   local function close(group, at)
     end_turn(gate_of(group))
-    if kin and heir_of(group) then
-      queue_line().stand(group)
-    end
     gone[#gone + 1], closing[#closing + 1], closing[#closing + 2] = group, string.format('%.17g', at), group
     soonest_opening = math.min(soonest_opening or at, at)
   end
@@ -39,7 +36,6 @@ local function group_judge(judge_queue, settle, wanted)
         at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
       end
     end
-    at = kin and gate and at <= instant and not wanted and queue_line().ahead(group) or at
     if at > instant and not wanted then
       shut(group)
       close(group, at)
@@ -50,9 +46,6 @@ local function group_judge(judge_queue, settle, wanted)
     local may = judge_queue(score, member, id, cost, group, token, raw, units)
     if may and gate then
       charge(gate, units, id, token)
-      if kin then
-        queue_line().leave(group)
-      end
       if not gate.plain then
         goes_on(gate, member)
       end

@@ -1,5 +1,5 @@
 -- lease: lease the tasks that pop has taken.
--- Keys: invisible meta conf stats shared
+-- Keys: invisible meta conf stats
 -- Needs: now, times, marks
 -- Gives: lease(taken, visibility, shut_until): the reply of pop, and the shortest lease, ms. `taken` is the table of
 --        take; `shut_until` is the setting, which is over now.
@@ -15,7 +15,7 @@ end
 
 local function lease(taken, visibility, shut_until)
   local metas, long = taken.metas, taken.long
-  redis.call('HSET', shared, 'token', string.format('%d', taken.token))
+  redis.call('HSET', conf, 'token', string.format('%d', taken.token))
   if shut_until then
     redis.call('HDEL', conf, 'shut_until')
   end

@@ -1,10 +1,10 @@
 -- limited: judge tasks if the queue has no limit, but some groups may have a limit or be closed. It loads the functions
 -- of limits only if pop meets such a group, since they make pop half as slow again.
--- Keys: shared limits gates
+-- Keys: conf limits gates
 -- Needs: now, step_up
--- Gives: free_judge(limit, noted): three functions as group_judge returns them (judge_groups). `noted` is the stored
---        number of limits; `limit` makes the functions of limits.
-local function free_judge(limit, noted)
+-- Gives: free_judge(limit): three functions as group_judge returns them (judge_groups). `limit`
+--        makes the functions of limits.
+local function free_judge(limit)
   local ruled, free, emptied = redis.call('EXISTS', limits) == 1, {}, 0
   local limited -- the three functions of group_judge, once a group has a limit
 
@@ -57,8 +57,8 @@ local function free_judge(limit, noted)
         redis.call('HDEL', gates, drawn[i])
       end
     end
-    if emptied > 0 and not ruled and not noted and redis.call('EXISTS', gates) == 0 then
-      redis.call('HDEL', shared, 'gated')
+    if emptied > 0 and not ruled and redis.call('EXISTS', gates) == 0 then
+      redis.call('HDEL', conf, 'gated')
     end
   end
 

@@ -2,8 +2,8 @@
 -- asks SECOND_MS later, in case the first is dead. `second` in conf holds the moment of this second waiter, or 0 if it
 -- may have become the first. `asked` holds when a consumer has last asked in vain, to 5 s: so a consumer that waits is
 -- seen, though it has no lease.
--- Keys: ready conf wake kin
--- Needs: now, go_on, family
+-- Keys: ready conf wake
+-- Needs: now, go_on
 -- Gives: rest(waiter, format, event, at_last): the reply of pop to a waiter. `event` is the next moment at which time
 --        alone makes a task ready, or nil. `at_last` is the function of judge, or nil if the queue has no limit.
 local SECOND_MS, ASKED_MS = 300, 5000
@@ -22,10 +22,6 @@ local function rest(waiter, format, event, at_last)
     end
   end
   local asked_at = math.floor(instant * 1000)
-  local overdue = {}
-  if kin then
-    event, overdue = family().watch(event)
-  end
   event = event and math.max(math.ceil(event * 1000), asked_at)
   local soon, wait = event and event < asked_at + 10000000, event and event - asked_at or -1
   local notes = (format or waiter ~= '') and redis.call('HMGET', conf, 'watched', 'second', 'asked') or {}
@@ -52,5 +48,5 @@ local function rest(waiter, format, event, at_last)
       redis.call('HSET', conf, 'second', string.format('%.3f', later))
     end
   end
-  return { 0, wait, asked_at, format and 10000 or nil, unpack(overdue) }
+  return { 0, wait, asked_at, format and 10000 or nil }
 end

@@ -1,6 +1,6 @@
 -- step_up: give a group the next head after pop has taken its head out of ready.
 -- Keys: waiting groups meta
--- Needs: groups, order
+-- Needs: groups, heads, order
 -- Gives: step_up(group, frame, at, turn, score, member, heir): true; false if no task of the group waits. Task `at` of
 --        the frame (take) was the head. The last three are as heir_of (groups) gives them, or nil if it was not called.
 --        If the heir comes before the last task of the frame, it joins the frame. Else it is stored with the heirs of

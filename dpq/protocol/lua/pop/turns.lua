@@ -1,5 +1,4 @@
--- turns: count the turns of groups that have a weight, with round robin. dpq/model/forecasting.py
--- does the same over virtual time.
+-- turns: count the turns of groups that have a weight, with round robin.
 -- Keys: ready
 -- Needs: groups, order
 -- Gives: end_turn(gate); passes(gate, score, shown), true if the group lets its turn pass; goes_on(gate, shown), after

@@ -20,7 +20,7 @@ local function claim(claims, id, option)
     return nil
   elseif option.on_duplicate == 'error' then
     return holder, -3
-  elseif group ~= (earlier and earlier.group or string.match(record, GROUP)) then
+  elseif option.on_duplicate ~= 'keep' and group ~= (earlier and earlier.group or string.match(record, GROUP)) then
     return holder, -4
   end
   return holder

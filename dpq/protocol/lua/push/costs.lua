@@ -1,5 +1,5 @@
 -- costs: report to the caller of push the costs that a limit does not count as they are.
--- Keys: shared
+-- Keys: conf
 -- Needs: rules, cost, uncounted
 -- Gives: tell_uncounted(options, most, reply), for the options of up to `most` tasks. For each such cost
 --        it adds a 0 and a text (uncounted) to the reply; it reads the first few groups and costs.
@@ -7,7 +7,7 @@ local MOST_LOOKED_AT = 16
 
 local function tell_uncounted(options, most, reply)
   local looked_at, count = {}, 0
-  seen.texts = seen.texts or redis.call('HMGET', shared, 'queue_rules', 'queue_gate')
+  seen.texts = seen.texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
   for i = 1, most do
     local cost, group = options[i] and options[i].cost, options[i] and options[i].group
     local pair = cost and cost ~= '1' and cost .. '\t' .. group

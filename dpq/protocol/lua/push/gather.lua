@@ -1,11 +1,13 @@
 -- gather: store the pushed tasks of groups all at once. The best task of each group stands in ready, the others in
 -- waiting.
--- Keys: ready waiting groups closed conf
+-- Keys: ready waiting groups closed
 -- Needs: heads
--- Gives: gather(tasks, in_turn), for the list `others` of fresh; in_turn if groups take turns. It returns the number of
---        tasks that are ready now; or nil, before it has stored anything, if the task needs the functions of place.
-local function gather(tasks)
+-- Gives: gather(tasks, lead_in_turn): the tasks are group, score, member of ready, ... The function makes a task the
+--        head of its group if groups take turns, else it is nil. It returns how many tasks are ready now, and the
+--        closed groups among those of the tasks, or nil.
+local function gather(tasks, lead_in_turn)
   local names, best_of, behind_it, rise, heads_now, former = {}, {}, {}, {}, {}, {}
+  local led, still_closed = 0, nil
   local function wait(group, score, member)
     local n = #behind_it
     behind_it[n + 1], behind_it[n + 2] = '0', behind(group, score, member)
@@ -34,10 +36,14 @@ local function gather(tasks)
     local shut_now = not head_score and some_closed and redis.call('ZSCORE', closed, group)
     if shut_now or head_score and (head_score < score or head_score == score and first < member) then
       wait(group, score, member)
-      if shut_now and redis.call('HGET', conf, 'heavy') == '1' then -- it may run before tasks that wait already
-        return nil
+      if shut_now then
+        still_closed = still_closed or {}
+        still_closed[#still_closed + 1] = group
       end
-    else
+    elseif lead_in_turn then
+      lead_in_turn(group, score, member, head_score)
+      led = led + 1
+    else -- as shut and lead do, but for all groups at once
       local n, text = #rise, score_text(score)
       rise[n + 1], rise[n + 2] = text, member
       n = #heads_now
@@ -56,5 +62,5 @@ local function gather(tasks)
   if behind_it[1] then
     redis.call('ZADD', waiting, unpack(behind_it))
   end
-  return #rise / 2
+  return led + #rise / 2, still_closed
 end

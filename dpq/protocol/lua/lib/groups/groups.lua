@@ -6,9 +6,11 @@
 -- Gives: head_of(group);
 --        lead(group, score, member, turn), which makes a member the head of its group. `turn` is that of its last head,
 --          or nil; by what groups spend (shares) it may be true;
+--        lead_anew(group, score, member, headed), the same for a group that has a head, or none;
 --        succeed(group, turn); shut(group);
 --        admitted, how many tasks have become ready in this script.
-local admitted, fairness = 0, nil
+local admitted = 0
+local fairness
 
 local function head_of(group)
   return head_in(redis.call('HGET', groups, group))
@@ -58,4 +60,8 @@ local function shut(group)
     redis.call('HDEL', groups, group)
     return shown ~= member and sequence_of(shown)
   end
+end
+
+local function lead_anew(group, score, member, headed)
+  lead(group, score, member, headed and shut(group))
 end

@@ -2,7 +2,9 @@
 -- Keys: ready waiting groups
 -- Needs: hash_table
 -- Gives: score_text(score); behind(group, score, member); head_in(text); heir_of(group); is_hundredth(member);
+--        raise_heir(group), which makes the best waiting task of a group its head, without a turn, or returns false;
 --        lead_all(members, heads, former).
+
 -- Writes a member of waiting: the group, then the score, then the ready member. The score has 18 hex digits that sort
 -- like the double: one for the sign, 3 for the exponent, 14 for the mantissa. Below zero they are complemented.
 local function behind(group, score, member)
@@ -43,6 +45,19 @@ local function heir_of(group)
     return math.ldexp(low, high - 1153), member, heir
   end
   return -math.ldexp(2 ^ 53 - low, 4095 - high - 1153), member, heir
+end
+
+local function raise_heir(group)
+  local score, member, heir = heir_of(group)
+  if not heir then
+    redis.call('HDEL', groups, group)
+    return false
+  end
+  local text = score_text(score)
+  redis.call('ZREM', waiting, heir)
+  redis.call('ZADD', ready, text, member)
+  redis.call('HSET', groups, group, text .. ' ' .. member)
+  return true
 end
 
 local function is_hundredth(member) -- by the last digits of its sequence

@@ -1,15 +1,16 @@
 -- open_or_close: open a group, with its best task as its head in ready; or close the group until a moment.
 --
--- Keys: groups closed meta conf kin
--- Needs: now, family, notice, groups, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
+-- Keys: groups closed meta conf
+-- Needs: now, notice, groups, heads, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
 -- Gives: open_or_close(group), which does this;
 --        next_at(group, headed), when the group may open, ms; `headed` is true if it has a head;
 --        stirred, the groups that admit (place) still has to open or close;
 --        heavy(), true if tasks need different amounts.
-local stirred, weights = {}, nil
+local stirred = {}
+local weights
 
 local function heavy()
-  weights = weights or kin and '1' or redis.call('HGET', conf, 'heavy') or '0'
+  weights = weights or redis.call('HGET', conf, 'heavy') or '0'
   return weights == '1'
 end
 
@@ -49,9 +50,6 @@ end
 local function open_or_close(group)
   local headed = redis.call('HEXISTS', groups, group) == 1
   local at = next_at(group, headed)
-  if kin then
-    family().note(group, at)
-  end
   local lifted = at > instant and headed
   if lifted then
     shut(group)

@@ -1,6 +1,6 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
--- Keys: ready delayed invisible waiting closed dead conf wake kin
--- Needs: now, family, notice, groups, score, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks,
+-- Keys: ready delayed invisible waiting closed dead conf wake
+-- Needs: now, notice, groups, heads, score, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks,
 --        run_time
 -- Gives: enter(id, task), which puts a due task in its place;
 --        arrive(score, member), the same for a member of ready without a group;
@@ -65,9 +65,6 @@ local function admit(quiet)
   for group in pairs(stirred) do
     open_or_close(group)
     stirred[group] = nil
-  end
-  if kin then
-    family().tell(freed)
   end
   call_callers()
   local kept = freed and is_awaited(gate_of('')) and callers().kept_from_best(gate_of(''))

@@ -1,8 +1,8 @@
--- counted: find the entries of tracked that count a lease: for the concurrency of its group, or of the member that it
--- runs as; in a family, for that of the queue as well.
--- Keys: tracked kin
+-- counted: find the entry of tracked that counts a lease: for the concurrency of its group, or of the member that it
+-- runs as.
+-- Keys: tracked
 -- Needs: gate, notes, marks
--- Gives: entries_of(id, task), the entries that count a lease;
+-- Gives: counted_as(id, task), the entry that counts a lease, or nil;
 --        count_anew(id, task), which counts a lease after the rules have changed;
 --        count_permits(group), which counts permits of members for their group, after it has ceased to be a pool.
 local function counted_as(id, task)
@@ -14,14 +14,6 @@ local function counted_as(id, task)
   return rules and rules.concurrency > 0 and task.group .. '\t' .. id or nil
 end
 
-local function entries_of(id, task)
-  local entries = { counted_as(id, task) }
-  if kin and gate_of('').rules.concurrency > 0 then -- a family counts the leases of all its queues in tracked
-    entries[#entries + 1] = '\t' .. id
-  end
-  return entries
-end
-
 local function count_anew(id, task)
   local entry, member = counted_as(id, task), live_note(task, RUNS_AS)
   local scope = member and task.group .. '\t' .. member
@@ -31,8 +23,8 @@ local function count_anew(id, task)
       gate.probe, gate.changed = 'p', true
     end
   end
-  for _, each in ipairs(entries_of(id, task)) do
-    redis.call('ZADD', tracked, '0', each)
+  if entry then
+    redis.call('ZADD', tracked, '0', entry)
   end
 end
 

@@ -4,7 +4,7 @@
 -- "w", or "c" after a call. The gate of the scope knows until when there may be callers (booked). docs/storage.md,
 -- "Permits".
 -- Keys: ready meta tracked
--- Needs: now, gate, groups, opens, pool, record, order
+-- Needs: now, gate, groups, heads, opens, pool, record, order
 -- Gives: the_line(), which makes functions when it is first called:
 --        place_of(score, us), a place without the id;
 --        place_of_task(score, raw), the place of a task;

@@ -1,13 +1,8 @@
--- bare: find out by one call which of many groups have no limit of their own. If some limits are lost, it does nothing:
--- then gate_of looks for the limit of each group, and for its copy.
+-- bare: find out by one call which of many groups have no limit of their own.
 -- Keys: limits
--- Needs: rules, noted
+-- Needs: rules
 -- Gives: bare(groups), which notes these groups in `seen` (rules).
 local function bare(groups)
-  local _, count = limits_noted()
-  if not count or redis.call('HLEN', limits) < count then
-    return
-  end
   local fields = {}
   for i, group in ipairs(groups) do
     fields[i] = 'group:' .. group

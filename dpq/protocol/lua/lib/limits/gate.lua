@@ -1,25 +1,12 @@
 -- gate: read what a scope (a group, or "" for the whole queue) allows. If the rules cannot be read, no task runs. If
--- the gate cannot be read, it counts as spent. While rules are lost or cannot be read, the windows of the gate stay
+-- the gate cannot be read, it counts as spent. While rules cannot be read, the windows of the gate stay
 -- stored (`rest`). Layout: docs/storage.md, "Gates".
--- Keys: invisible shared limits gates tracked kin
+-- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
 -- Gives: gate_of(scope, known), the gate of a scope. The scope "group TAB member" is a member of a pool; its gate's
 --        text may be given as `known`;
 --        full(gate), true if no more tasks may run at once. If tasks are counted, the second value is how many more may
 --        run.
-
--- True if the limit of the queue (true) or of some group (false) is lost. Then no task runs. When the limit is back,
--- what the gates say holds again.
-local function is_lost(of_queue)
-  if not seen.lacking then
-    local limited, gated, format = unpack(redis.call('HMGET', shared, 'limited', 'gated', 'format'))
-    local note = string.match(limited or '', '^q?%d+$') or string.match(gated or '', '^(q?%d+)=$') -- as in noted
-    local queue, count = string.match(note or '', '^(q?)(%d+)$')
-    seen.count = seen.count or redis.call('HLEN', limits)
-    seen.lacking = { [true] = queue == 'q', [false] = not format or seen.count < (tonumber(count or 0) or 0) }
-  end
-  return seen.lacking[of_queue]
-end
 
 local function gate_of(scope, known)
   if seen.gates[scope] then
@@ -28,7 +15,7 @@ local function gate_of(scope, known)
   local rules, own, text, last, gone, spent, tokens
   local group_end = string.find(scope, '\t', 1, true)
   if scope == '' then
-    seen.texts = seen.texts or redis.call('HMGET', shared, 'queue_rules', 'queue_gate')
+    seen.texts = seen.texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
     own, text = rules_of('queue'), seen.texts[2]
   elseif group_end then
     local pool, name = rules_of('group:' .. string.sub(scope, 1, group_end - 1)), string.sub(scope, group_end + 1)
@@ -43,19 +30,15 @@ local function gate_of(scope, known)
     own = seen.count > (rules and 1 or 0) and rules_of('group:' .. scope)
   end
   rules = own or rules or { concurrency = 0, ceiling = 0 }
-  local lost = text and not own and (is_lost(scope == '') or group_end)
-  gone = gone and not is_lost(false)
-  if lost then
-    rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
-  end
-  local gate = not lost and plain_gate(scope, rules, text)
+  local parted = text and not own and group_end -- a member that its pool no longer has: its gate stays as it is
+  local gate = not parted and plain_gate(scope, rules, text)
   if gate then
     seen.gates[scope] = gate
     return gate
   end
   gate = setmetatable({ scope = scope, rules = rules, gone = gone }, GATE)
   seen.gates[scope] = gate
-  text, spent, tokens = read_gate(gate, text, rules.unreadable or lost)
+  text, spent, tokens = read_gate(gate, text, rules.unreadable or parted)
   if rules.quotas then
     hold_quotas(gate, tokens, spent)
   end
@@ -91,7 +74,7 @@ local function full(gate)
   elseif gate.probe ~= '-' and gate.probe ~= 'p' then
     local permit = is_permit(gate.probe)
     if gate.busy or permit and permit_out(gate.probe) or not permit
-      and redis.call('ZSCORE', kin and tracked or invisible, kin and scope .. '\t' .. gate.probe or gate.probe) then
+      and redis.call('ZSCORE', invisible, gate.probe) then
       return true
     end
     gate.probe, gate.changed = 'p', true -- it has reported nothing, so another one is the probe
@@ -103,9 +86,9 @@ local function full(gate)
     return false
   end
   gate.out = gate.out
-    or scope == '' and not kin and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
     or redis.call('ZLEXCOUNT', tracked, (scope == '' and '(' or '[') .. scope .. '\t',
       '(' .. scope .. '\n')
-  local out = (scope == '' and not kin or gate.out < most) and gate.out or gate.out - overdue(scope)
+  local out = (scope == '' or gate.out < most) and gate.out or gate.out - overdue(scope)
   return most <= out, most - out
 end

@@ -1,6 +1,6 @@
 -- keep: store the gates that have changed, and the leases that were charged. A gate that holds only grants is stored in
 -- a short form. An empty gate is not stored.
--- Keys: shared gates tracked
+-- Keys: conf gates tracked
 -- Needs: now, rules, text_of, hash_table
 -- Gives: keep(), to be called after the last change of a gate.
 local function keep()
@@ -14,9 +14,9 @@ local function keep()
       local text = text_of(gate)
       gate.changed = false
       if text == '- ' then
-        redis.call('HDEL', scope == '' and shared or gates, scope == '' and 'queue_gate' or scope)
+        redis.call('HDEL', scope == '' and conf or gates, scope == '' and 'queue_gate' or scope)
       elseif scope == '' then
-        redis.call('HSET', shared, 'queue_gate', text)
+        redis.call('HSET', conf, 'queue_gate', text)
       else
         fields[n + 1], fields[n + 2], n = scope, text, n + 2
       end

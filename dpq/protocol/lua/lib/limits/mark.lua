@@ -1,9 +1,8 @@
--- mark: store in `gated` of conf that some group is closed, or has a gate. `gated` may hold the number of limits
--- instead (noted).
--- Keys: shared
--- Gives: mark(), which stores "1" unless the field is there.
+-- mark: store in `gated` of conf that there is a limit, a gate or a closed group.
+-- Keys: conf
+-- Gives: mark().
 local function mark()
-  if redis.call('HEXISTS', shared, 'gated') == 0 then
-    redis.call('HSET', shared, 'gated', '1')
+  if redis.call('HEXISTS', conf, 'gated') == 0 then
+    redis.call('HSET', conf, 'gated', '1')
   end
 end

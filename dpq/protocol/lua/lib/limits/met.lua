@@ -1,5 +1,4 @@
 -- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
--- Keys: copies
 -- Needs: now, pace, debt, until_opened, open_or_close, mark, event
 -- Gives: meet(gate, ms, granted, counts, was_probe, status), which closes the gate for `ms`. `granted` is when the
 --        request was granted, ms. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by hand
@@ -89,7 +88,6 @@ local function meet(gate, ms, granted, counts, was_probe, status)
   end
   if gate.scope == '' then
     stirred[''] = true
-    redis.pcall('HSET', copies, 'kept.shut_until', string.format('%.17g', opens))
   else
     mark()
     open_or_close((string.match(gate.scope, '^[^\t]*'))) -- for a member of a pool, open or close its group

@@ -1,13 +1,13 @@
 -- moving_spent: replace what a delivery was charged in a moving window by what it has spent. Proof: docs/design.md,
 -- "Moving windows".
--- Keys: shared
+-- Keys: conf
 -- Needs: now, rules, moving
 -- Gives: recount(gate, i, token, more), where `more` is what the delivery has spent beyond its charge in window i;
 --        negative if it has spent less. It returns true if this frees units;
 --        distrust(gate), after which deliveries up to now get no units back.
 local function recount(gate, i, token, more)
   local window, rule, freed = gate[i], gate.rules[i], false
-  local realigned = gate.rules == seen.rules.groups and tonumber(redis.call('HGET', shared, 'realigned') or 0) or 0
+  local realigned = gate.rules == seen.rules.groups and tonumber(redis.call('HGET', conf, 'realigned') or 0) or 0
   local tick = moving().tick_of(token, rule)
   local known = token > math.max(window.since, realigned * 1000)
   if known and tick * rule.tick + moving().length_of(gate, rule) <= instant then

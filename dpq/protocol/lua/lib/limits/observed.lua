@@ -1,6 +1,6 @@
 -- observed: keep the budgets that a host reports: the units that are left, and until when. Layout: docs/storage.md,
 -- "Budgets".
--- Keys: invisible meta tracked kin
+-- Keys: invisible meta tracked
 -- Needs: now, record, notes, booked, marks
 -- Gives: under_way(gate), the number of leases of a scope; leases are counted from the first budget of the scope on;
 --        store_budget(gate, unit, left, ends, more, full, size, length), which stores a budget that a host has
@@ -25,7 +25,7 @@ end
 
 local function under_way(gate)
   local scope = gate.scope
-  if scope == '' and not kin then
+  if scope == '' then
     return redis.call('ZCARD', invisible) + running(scope)
   end
   if not gate.observed and gate.rules.concurrency == 0 then

@@ -44,7 +44,7 @@ local function opens_at(gate, cost, rank)
     local paid = 0
     if units > 0 then
       paid = rule.moving and moving().opens(gate, i, units)
-        or window.owed + time_of(math.min(units, window.most) - rule.burst, window)
+        or window_at(window, rule, units)
     end
     if units > 0 and rule.reserve > 0 and rank < math.huge then
       local grown = entitled_at(rule, rank)

@@ -5,7 +5,9 @@
 --        CLIMB, the share that a learned rate climbs at first;
 --        pace(window, rule, rate, learned_slack), which sets the interval and the most units of a window;
 --        recall(gate, text), which reads what the limit has learned;
---        time_of(units, window), the ms that so many units take, rounded up;
+--        time_of(units, window), the ms that that many units take, rounded up;
+--        window_at(window, rule, units), when an even window lets that many units start, ms;
+--        pay_window(window, units, at), which charges an even window for units that start at a moment;
 --        reach_of(window, rule, slack), how far ahead of now grants are paid at most, ms.
 local MOST_SLACK_MS = 3600000
 local CLIMB = 3 / 128 -- share of the last refused rate that a clean window below it adds; later down to a 24th of that
@@ -22,6 +24,18 @@ end
 local function time_of(units, window)
   local time = units * window.interval
   return window.interval < 0.25 and math.ceil(time * 4096) / 4096 or time -- a longer interval is exact
+end
+
+local function window_at(window, rule, units)
+  return window.owed + time_of(math.min(units, window.most) - rule.burst, window)
+end
+
+local function pay_window(window, units, at)
+  local paid = window.owed
+  if units > 0 then
+    paid = (paid > at and paid or at) + time_of(units, window)
+  end
+  window.paid, window.owed = paid, paid
 end
 
 local function reach_of(window, rule, slack)

@@ -4,7 +4,9 @@
 -- Gives: GATE, a metatable with the values of fields that a gate has not set;
 --        plain_gate(scope, rules, text), the gate, or nil if the text holds more than grants. Its field `plain` is true
 --        until a field is set that is not in the gate yet. Its field `simple` is true as long as `plain`, if there is
---        no concurrency: then the windows alone say what may run. All other gates have neither field.
+--        no concurrency: then the windows alone say what may run. All other gates have neither field;
+--        plain_at(gate), when such windows let one unit start, ms;
+--        pay_all(gate), which charges all of them for one unit.
 local EMPTY = { opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0, learned = 0, beside = 0, slack = 0,
   last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
 
@@ -13,7 +15,8 @@ local function set_more(gate, name, value)
   rawset(gate, name, value)
 end
 
-local GATE, PLAIN = { __index = EMPTY }, { __index = EMPTY, __newindex = set_more }
+local GATE = { __index = EMPTY }
+local PLAIN = { __index = EMPTY, __newindex = set_more }
 
 local function is_plain(rules)
   if rules.plain == nil then
@@ -64,4 +67,21 @@ local function plain_gate(scope, rules, text)
     return nil
   end
   return setmetatable(gate, PLAIN)
+end
+
+local function plain_at(gate)
+  local at = 0
+  for i, rule in ipairs(gate.rules) do
+    at = math.max(at, window_at(gate[i], rule, 1))
+  end
+  return at
+end
+
+local function pay_all(gate)
+  for i = 1, #gate.rules do
+    local window = gate[i]
+    pay_window(window, 1, instant)
+    window.granted = window.granted and window.granted + 1
+  end
+  gate.out = gate.out and gate.out + 1
 end

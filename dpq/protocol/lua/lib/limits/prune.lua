@@ -1,17 +1,8 @@
 -- prune: remove gates that hold nothing any more. Each call checks a few gates at random, so gates of groups that are
 -- gone cannot pile up. With two checks for each group that becomes empty, at most half of the gates are useless.
--- Keys: groups shared limits gates kin tracked
--- Needs: now, gate, booked, budgets, until_opened
+-- Keys: groups conf limits gates
+-- Needs: now, gate, booked, budgets, has_ended, until_opened
 -- Gives: prune(most), which checks at most that many gates and returns how many it has removed.
-
--- True if a gate holds only grants, and none of them counts any more.
-local function has_ended(text)
-  local until_ms = string.find(text, '^%- [%l%d:._ ]*$') and 0 or math.huge
-  for per, upto in string.gmatch(text, ' (%d+)[a-z0-9_]*:([%d.]+)') do
-    until_ms = math.max(until_ms, per == '0' and math.huge or (tonumber(per) or 0) + (tonumber(upto) or 0))
-  end
-  return until_ms <= instant
-end
 
 -- True if the first or the last window still counts what it has granted, which is so for most gates.
 local function is_in_use(text)
@@ -79,13 +70,9 @@ local function prune(most)
   end
   if #drop > 0 then
     redis.call('HDEL', gates, unpack(drop))
-    for _, scope in ipairs(kin and drop or {}) do
-      redis.call('ZREMRANGEBYLEX', tracked, '[' .. scope .. '\12', '(' .. scope .. '\13') -- no queue waits (queue_line)
-    end
   end
-  local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', shared, 'gated')
-  if gated and string.byte(gated, -1) ~= 61 then -- after a "=" it holds the number of limits (noted)
-    redis.call('HDEL', shared, 'gated')
+  if redis.call('EXISTS', gates, limits) == 0 and redis.call('HEXISTS', conf, 'queue_rules') == 0 then
+    redis.call('HDEL', conf, 'gated')
   end
   return #drop
 end

@@ -1,6 +1,6 @@
 -- quota: count what a limit grants in calendar periods. Its functions are made only for gates that have quotas. Layout:
 -- docs/storage.md, "Quotas". Proof: docs/design.md, "Quotas".
--- Keys: shared
+-- Keys: conf
 -- Needs: now, rules, period
 -- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas from what the gate has counted (tokens). If `spent`,
 --        all units count as spent. Each quota has `count`, `start` (from when it has counted), `reset` and `next`; all
@@ -25,11 +25,11 @@ local function hold_quotas(gate, tokens, spent)
 
   -- After the end of a period its count is over. But if the next period by the calendar begins before that end, the
   -- count stays: the clock was set back, or the zone has changed.
-  local shared = gate.rules == seen.rules.groups and redis.call('HGET', shared, 'realigned')
+  local realigned = gate.rules == seen.rules.groups and redis.call('HGET', conf, 'realigned')
   for i, rule in ipairs(rules) do
     local count, begun, ends, at = string.match(tokens and tokens[rule.name] or '0:0:0', '^(%d+):(%d+):(%d+):?(%d*)$')
     local quota = { count = tonumber(count), start = tonumber(begun), reset = tonumber(ends), next = tonumber(at) or 0 }
-    local anew = seen.realign or shared and quota.start < math.min(tonumber(shared) or 0, now)
+    local anew = seen.realign or realigned and quota.start < math.min(tonumber(realigned) or 0, now)
     if spent then
       quota = { count = rule.amount, start = now, reset = end_of(rule), next = 0 }
       gate.changed = true

@@ -5,9 +5,8 @@
 --        rules_of(field), the rules of a stored limit, or false without one. If the limit cannot be read, the rules
 --        have `unreadable` = true;
 --        `seen`, what this script has read of limits up to now. Its fields are: rules, by field; gates, by scope;
---        texts, the queue's rules (1) and gate (2) in conf; copies, the hash whose copies replace lost rules; count,
---        the number of limits of groups; lacking, the kinds of limits that are lost (gate); leased, what is to be
---        stored in tracked (charge, keep).
+--        texts, the queue's rules (1) and gate (2) in conf; count, the number of limits of
+--        groups; leased, what is to be stored in tracked (charge, keep).
 local seen = { rules = {}, gates = {}, leased = {} }
 
 -- Reads a number within bounds, which are those of `set_limit`.
@@ -30,12 +29,11 @@ local function pool_of(names, each)
 end
 
 local function parsed(text)
-  local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
-  if units then
-    local window, concurrency = window_of(units, ms, '', most, MOST_UNITS), tonumber(slots)
-    return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window }
+  local rules = plain_limit(text)
+  if rules then
+    return rules
   end
-  local learning, windows, plain, names
+  local slots, learning, windows, plain, names
   plain, names = string.match(text, '^([^\t]*)(.*)$')
   slots, learning, windows = string.match(plain, '^(%d+)([^|]*)(.*)$')
   local weight, rest_of_head = string.match(learning or '', '^%*(%d[%d.]*)(.*)$')
@@ -43,7 +41,7 @@ local function parsed(text)
   local in_order = string.byte(learning or '') == 33 -- "!"
   learning = in_order and string.sub(learning, 2) or learning
   local floor, ceiling, step = string.match(learning or '', '^~(%d[%d.]*) (%d[%d.]*) (%d[%d.]*)$')
-  local rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, MOST_UNITS) or 0,
+  rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, MOST_UNITS) or 0,
     ceiling = within(ceiling, 0.001, MOST_UNITS) or 0, step = within(step, 0.001, MOST_UNITS) or 0 }
   local learns = rules.floor > 0 and rules.step > 0 and rules.floor <= rules.ceiling
   local sound = rules.concurrency and (learning == '' or learns)
@@ -96,9 +94,6 @@ local function rules_of(field)
   local rules = seen.rules[field]
   if rules == nil then
     local text = field == 'queue' and seen.texts[1] or field ~= 'queue' and redis.call('HGET', limits, field)
-    if seen.copies and not text then
-      text = redis.call('HGET', seen.copies, field == 'queue' and 'kept.queue_rules' or 'kept.' .. field)
-    end
     rules = text and parsed(text)
     if text and (not rules or rules.members and string.byte(field, 6) ~= 58) then -- only a named group has members
       rules = { unreadable = true, concurrency = 0, ceiling = 0 }

@@ -1,26 +1,7 @@
 -- text_of: write the text of a gate. Layout: docs/storage.md, "Limits".
--- Needs: now, budgets, booked, closing
+-- Needs: now, budgets, booked, closing, plain_text
 -- Gives: text_of(gate), the text, which is "- " if the gate holds nothing.
 local REPEATED_MS = 120000 -- how long a call for a reset, or for a 429 of a permit, may be sent again
-
--- Writes a time as text. A double of that size has at most 12 bits behind the point, and four digits tell these apart.
-local function moment_text(ms)
-  local part = ms % 1
-  if part == 0 then
-    return string.format('%d', ms)
-  elseif ms < 2 ^ 40 then
-    return string.format('%.17g', ms)
-  end
-  return string.format('%d.%04d', ms - part, part * 10000 + 0.5)
-end
-
-local function totals_of(gate)
-  local text = string.format('R:%.0f ', gate.met)
-  for i, rule in ipairs(gate.rules) do
-    text = text .. string.format('G%s:%.0f ', rule.name, gate[i].granted)
-  end
-  return text
-end
 
 -- Writes the part before the windows.
 local function head_of_text(gate)
@@ -55,18 +36,10 @@ local function head_of_text(gate)
 end
 
 local function text_of(gate)
-  local text, rules = '- ', gate.rules
-  if not gate.plain then
-    text = head_of_text(gate)
-  elseif rules.own then
-    text = text .. totals_of(gate)
-  end
-  for i = 1, #rules do
-    text = text .. rules[i].name .. ':' .. moment_text(gate[i].paid) .. (gate[i].more or '') .. ' '
-  end
   if gate.plain then
-    return text
+    return plain_text(gate)
   end
+  local text, rules = head_of_text(gate) .. windows_of(gate), gate.rules
   text = text .. (gate.quotas and gate.quotas.text() or '') .. (gate.observed and budgets().write(gate.observed) or '')
   for i, rule in ipairs(gate.moves and rules or {}) do
     text = rule.moving and text .. '|' .. gate[i].body or text

@@ -1,5 +1,5 @@
 -- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
--- Keys: ready waiting closed copies
+-- Keys: ready waiting closed
 -- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked, back_at
 -- Gives: view_of(scopes), eight texts for each scope.
 
@@ -58,7 +58,7 @@ local function seen_of(gate)
 end
 
 local function view_of(scopes)
-  seen.copies, seen.count, seen.lacking = copies, 2, {} -- lost rules are shown: no task runs until they are restored
+  seen.count = 2
   local texts = {}
   bare(scopes)
   for _, scope in ipairs(scopes) do

@@ -1,6 +1,7 @@
 -- window_rule: read the rule of a window. The bounds are those of `RateLimit`. Layout: docs/storage.md, "Rules".
 -- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil;
 --        moving_of(units, ms, unit), the rule of a moving window (moving), or nil;
+--        plain_limit(text), the rules of a limit of one even window, and perhaps a concurrency; nil for others;
 --        MOST_UNITS, the most units of a window.
 local MOST_UNITS = 1000000000
 
@@ -20,4 +21,10 @@ local function moving_of(units, ms, unit)
     window.moving, window.asked, window.name = true, true, ms .. '_' .. unit
     return window
   end
+end
+
+local function plain_limit(text)
+  local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
+  local window, concurrency = units and window_of(units, ms, '', most, MOST_UNITS), tonumber(slots)
+  return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window } or nil
 end

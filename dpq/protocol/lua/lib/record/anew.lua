@@ -1,7 +1,10 @@
 -- anew: begin a task anew. The task is due at a moment, behind all tasks of its priority.
 -- Keys: conf stats
 -- Needs: now, draw, renew
--- Gives: anew(task, at), which returns the ms from now until that moment.
+-- Gives: anew(task, at), which returns the ms from now until that moment;
+--        run_again(task), for a run that has died: if its task was pushed again meanwhile (`rerun`), the task begins
+--        anew, and the ms until then are returned; else nil. The token of the dead run still fences: a repeated call
+--        finds its work done, and a late ack finds nothing.
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
   local settings = redis.call('HMGET', conf, 'order', 'fairness')
@@ -18,4 +21,14 @@ local function anew(task, at)
   end
   renew(task, at - now)
   return at - now
+end
+
+local function run_again(task)
+  if tonumber(task.again) == 0 then
+    return nil
+  end
+  local token, delivery = task.token, task.delivery
+  local wait = anew(task, math.max(task.again, now))
+  task.token, task.delivery, task.again = token, delivery, stamp
+  return wait
 end

@@ -1,0 +1,194 @@
+"""`dpq task`: ends of tasks by hand, and changes of one task."""
+
+from typing import Annotated, Any, Literal
+
+import typer
+from pydantic_core import from_json
+
+from dpq import DPQ, NO_RESULT, Task, TaskNotFoundError
+from dpq.cli._existing import on_queue
+from dpq.cli._options import (
+    TAKES_IDS,
+    AnyTaskId,
+    Delay,
+    Key,
+    NewPriority,
+    TaskId,
+    Token,
+    option,
+    read_cost,
+)
+from dpq.cli._terminal import Failed, talk
+from dpq.model.results import DEFAULT_KEEP
+
+app = typer.Typer(no_args_is_help=True, help="End a task that you hold, or change or cancel one.")
+
+NewCost = Annotated[
+    Any,
+    option(
+        "UNITS",
+        "The units it takes of each limit: 3, or by name, as in tokens=1800.",
+        unset="unchanged",
+        parser=read_cost,
+    ),
+]
+
+
+def _held(q: DPQ[Any], task_id: str, token: int) -> Task[Any]:
+    try:
+        return q.get(task_id).model_copy(update={"token": token})
+    except TaskNotFoundError:
+        raise _gone(q, task_id) from None
+
+
+def _gone(q: DPQ[Any], task_id: str) -> Failed:
+    return Failed(f"task {task_id} is gone: finished, cancelled, or never in {q.queue_name!r}")
+
+
+def _json(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"the result is no JSON: {error}") from error
+
+
+@app.command(context_settings=TAKES_IDS)
+@on_queue
+def ack(
+    q: DPQ[Any],
+    task_id: TaskId,
+    token: Token,
+    result: Annotated[
+        str | None, option("JSON", "The result, for `dpq get ID --wait`.", unset="none")
+    ] = None,
+    keep: Annotated[float, option("SECONDS", "Keep the result this long.")] = DEFAULT_KEEP,
+) -> None:
+    """Finish a task: it is deleted."""
+    value = NO_RESULT if result is None else _json(result)
+    if not q.ack(_held(q, task_id, token), result=value, keep=keep):
+        raise _gone(q, task_id)
+    talk(f"finished {task_id}")
+
+
+@app.command(context_settings=TAKES_IDS)
+@on_queue
+def fail(
+    q: DPQ[Any],
+    task_id: TaskId,
+    token: Token,
+    error: Annotated[
+        str | None, typer.Option(help="The error; stored with the task.", show_default="none")
+    ] = None,
+    delay: Annotated[
+        float | None, option("SECONDS", "Seconds until the next attempt.", unset="the backoff")
+    ] = None,
+    priority: NewPriority = None,
+) -> None:
+    """Count a failed attempt. The task runs again later, or is dead after its last attempt."""
+    q.fail(_held(q, task_id, token), error, delay, priority=priority)
+    talk(f"failed {task_id}")
+
+
+@app.command(context_settings=TAKES_IDS)
+@on_queue
+def release(
+    q: DPQ[Any], task_id: TaskId, token: Token, delay: Delay = 0, priority: NewPriority = None
+) -> None:
+    """Give a task back. The attempt does not count, and the task keeps its position."""
+    q.release(_held(q, task_id, token), delay, priority=priority)
+    talk(f"released {task_id}")
+
+
+@app.command("rate-limited", context_settings=TAKES_IDS)
+@on_queue
+def rate_limited(
+    q: DPQ[Any],
+    task_id: TaskId,
+    token: Token,
+    seconds: Annotated[
+        float, typer.Argument(metavar="SECONDS", help="Seconds from now, as in Retry-After.")
+    ],
+    scope: Annotated[
+        Literal["group", "queue", "task", "member"],
+        typer.Option(
+            help="What to close: the member that the task runs as (else its group), the group "
+            "(else the queue), the queue, or only the task."
+        ),
+    ] = "member",
+    status: Annotated[
+        int | None,
+        typer.Option(min=100, max=999, help="The status of the answer.", show_default="429"),
+    ] = None,
+) -> None:
+    """Give a task back after a 429, and close its group for all consumers. No attempt counts."""
+    q.rate_limited(_held(q, task_id, token), seconds, scope, status=status)
+    talk(f"rate limited {task_id} for {seconds:g} s")
+
+
+@app.command(context_settings=TAKES_IDS)
+@on_queue
+def bury(
+    q: DPQ[Any],
+    task_id: TaskId,
+    token: Token,
+    reason: Annotated[
+        str, typer.Option(help="The reason; stored with the task.")
+    ] = "buried by hand",
+    priority: NewPriority = None,
+) -> None:
+    """Give a task up: it becomes a dead letter."""
+    q.bury(_held(q, task_id, token), reason, priority=priority)
+    talk(f"buried {task_id}")
+
+
+@app.command(context_settings=TAKES_IDS)
+@on_queue
+def extend(
+    q: DPQ[Any],
+    task_id: TaskId,
+    token: Token,
+    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="Seconds from now.")],
+) -> None:
+    """Extend a lease to that many seconds from now; prints its end, in UTC."""
+    print(q.extend(_held(q, task_id, token), seconds).isoformat())
+
+
+@app.command(context_settings=TAKES_IDS)
+@on_queue
+def update(
+    q: DPQ[Any],
+    task_id: AnyTaskId = None,
+    key: Key = None,
+    priority: NewPriority = None,
+    delay: Annotated[
+        float | None, option("SECONDS", "Make it ready this long from now.", unset="unchanged")
+    ] = None,
+    cost: NewCost = None,
+) -> None:
+    """Change a stored task. If it is running, the change counts for its next attempt."""
+    q.update(task_id, key=key, priority=priority, delay=delay, cost=cost)
+    talk(f"updated {task_id or key}")
+
+
+@app.command(context_settings=TAKES_IDS)
+@on_queue
+def cancel(
+    q: DPQ[Any],
+    task_id: AnyTaskId = None,
+    key: Key = None,
+    not_running: Annotated[
+        bool, typer.Option("--not-running", help="Leave the task alone if it is running.")
+    ] = False,
+) -> None:
+    """Remove a task, or free a key that stayed taken after its task had ended.
+
+    A recurring task does not come back. If the task is running, its handler is told within 10 s.
+    """
+    try:
+        q.cancel(task_id, key=key, running=not not_running)
+    except TaskNotFoundError:
+        if key is None or not q.forget(key):
+            raise
+        talk(f"{key!r} is free")
+    else:
+        talk(f"cancelled {task_id or key}")

@@ -1,0 +1,43 @@
+-- waits: find a task that waits for a batch, or for tasks, whose end will not release it.
+-- Keys: delayed meta dead followers
+-- Needs: problem, batches, batch_list, followed, until_opened, record, marks
+-- Gives: look_at_wait(id, raw), for the record of a task;
+--        look_at_follower(entry), for an entry of followers (followed).
+local function waits_on(id)
+  return tonumber(redis.call('ZSCORE', delayed, id) or '0') >= UNTIL_OPENED
+end
+
+local function look_at_wait(id, raw)
+  local name = batch_list().awaited(raw)
+  if name and waits_on(id) then
+    local batch = batching().of(name)
+    if batch.callback ~= id or batch.state == 'f' then
+      problem('waits for nothing', id, name)
+    end
+  end
+  local _, ids = waits_in(raw)
+  for each in string.gmatch(ids and waits_on(id) and ids or '', '[^\1]+') do
+    if not redis.call('ZSCORE', followers, each .. '\t' .. id) then
+      problem('end not noticed', id, each)
+    end
+  end
+end
+
+local function look_at_follower(entry)
+  local ahead, id = string.match(entry, '^([^\t]+)\t(.+)$')
+  local _, ids = waits_in(id and redis.call('HGET', meta, id) or '')
+  if not ids or not string.find(ids .. '\1', '\1' .. ahead .. '\1', 1, true) or not waits_on(id) then
+    return -- somebody has released the task by hand
+  end
+  local raw = redis.call('HGET', meta, ahead)
+  local task = read(raw or '')
+  local how = not raw and 'done' or redis.call('ZSCORE', dead, ahead) and 'dead'
+  for _, each in ipairs({ 'done', 'dead', 'cancelled' }) do
+    if redis.call('ZSCORE', followers, '\t' .. each .. '\t' .. ahead) then
+      return -- upkeep goes on with it
+    end
+  end
+  if how or task and not string.find(task.options, FOLLOWED) then
+    problem('end not noticed', id, ahead)
+  end
+end

@@ -1,0 +1,78 @@
+"""The names of redis-py that it does not document: no other file of DPQ may use such names.
+
+Each has a reason, and means the same in redis-py 6.4, 7.4 and 8.1. `make redis-versions` runs the
+core of the tests on these.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from redis.client import NEVER_DECODE
+
+RAW: dict[str, Any] = {NEVER_DECODE: True}
+"""The option of `execute_command` for a raw reply, also if the client decodes replies."""
+
+
+def socket_of(connection: Any) -> Any:
+    """Return the socket of a blocking connection, or None: to watch it, or to set its timeout."""
+    return connection._sock
+
+
+def write(connection: Any, packed: bytes) -> None:
+    """Write to an asyncio connection at once.
+
+    `send_packed_command` waits for room, and a caller that is cancelled there ends the connection,
+    which others use too.
+    """
+    connection._writer.write(packed)
+
+
+def pool_of(client: Any) -> Any:
+    """Return the part of a client, or of a node of an asyncio cluster, that makes connections."""
+    return getattr(client, "connection_pool", client)
+
+
+def without_notices(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Change settings of a connection so that only replies arrive, and no notices of maintenance.
+
+    Redis-py asks for notices since 7, over RESP3 or with hiredis.
+    """
+    changed = {**settings, "protocol": 2, "decode_responses": False}
+    if "maint_notifications_config" in changed:
+        from redis.maint_notifications import MaintNotificationsConfig
+
+        changed["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    return changed
+
+
+def no_notices() -> dict[str, Any]:
+    """Return the setting that turns notices of maintenance off, for a new client."""
+    try:
+        from redis.maint_notifications import MaintNotificationsConfig
+    except ImportError:
+        return {}
+    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
+
+
+def holder_of(client: Any, slot: int) -> Any:
+    """Return the node that a cluster's client believes to hold a slot; None if it knows none.
+
+    `get_node_from_key` raises for a slot that no node has.
+    """
+    holders = client.nodes_manager.slots_cache.get(slot)
+    return holders[0] if holders else None
+
+
+def seeds_of(client: Any) -> str:
+    """Name the nodes of a cluster that its client knows, for errors."""
+    return ",".join(client.nodes_manager.startup_nodes)
+
+
+def learn_nodes(client: Any) -> Any:
+    """Make a cluster's client read the nodes anew; of an asyncio client, return a coroutine."""
+    return client.nodes_manager.initialize()
+
+
+def on_connect_of(client: Any) -> Any:
+    """Return the user's function for new connections, which a cluster's client wraps in its own."""
+    return client.user_on_connect_func
