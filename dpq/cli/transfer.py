@@ -17,6 +17,9 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, o
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 
+SHOWN = 5
+"""Ids of damaged tasks that are named."""
+
 
 class _Counted:
     """Lines that show on stderr how many were read or written."""
@@ -63,16 +66,20 @@ def export(
     a task that moves meanwhile is written as it is at some moment, a new one perhaps not.
     """
     line, queue = "{}", q.queue_name
+    damaged: list[str] = []
     for line in _Counted(q.export(pause=pause), "written"):
         sys.stdout.write(line)
+        if line.startswith('{"damaged":') and len(damaged) < SHOWN:
+            damaged.append(ascii(json.loads(line)["damaged"])[1:-1])
     sys.stdout.flush()
     end = json.loads(line)
-    if end["damaged"]:
-        talk(
-            f"warning: {end['damaged']} tasks are damaged, and an import leaves them out: see `dpq "
-            f"doctor --queue {queue}`"
-        )
     talk(f"exported {end['tasks']} tasks and {end['limits']} limits of {queue!r}")
+    if end["damaged"]:
+        raise Failed(
+            f"{end['damaged']} tasks or seen keys are damaged, and an import leaves them out: "
+            f"{', '.join(damaged)}{', ...' * (end['damaged'] > SHOWN)}; see `dpq doctor --queue "
+            f"{queue}`"
+        )
     if pause and end["changed"]:
         changes = ", ".join(f"{total} {count:+}" for total, count in end["changed"].items())
         raise Failed(

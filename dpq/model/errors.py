@@ -160,7 +160,7 @@ class BatchNotFoundError(DPQError):
 
 
 class ExportFileError(DPQError, ValueError):
-    """A line of an export cannot be read, or the export ends too early.
+    """A line of an export cannot be read, or tasks or lines are missing.
 
     Attributes:
         line: The number of the line, from 1.

@@ -1,13 +1,11 @@
 """The operations that find damage in a queue. No I/O."""
 
-from typing import Any
-
 from dpq.model.reports import Problem
 from dpq.model.task import P
 from dpq.operations.base import PAGE
 from dpq.operations.batches import BatchOperations
 from dpq.protocol import replies
-from dpq.protocol.command import Steps, same
+from dpq.protocol.command import Steps
 
 CHECKED_PARTS = (
     *(("check_limits", part) for part in ("settings", "limits", "tracked", "invisible")),
@@ -40,10 +38,3 @@ class CheckOperations(BatchOperations[P]):
                 problems += found
         problems += yield from self.check_batches()
         return problems
-
-    def settle_followers(self) -> Steps[Any]:
-        """Let tasks run that wait for tasks which are not stored; an import ends with this."""
-        cursor = b""
-        while cursor != b"0":
-            args = [self._now(), cursor or "0", PAGE]
-            cursor = yield self._command("settle_followers", args, same)

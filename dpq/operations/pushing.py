@@ -133,7 +133,7 @@ class PushChecker(Generic[P]):
             or type(push.cost) is not int
             or not -EXACT_INT <= priority <= EXACT_INT
         ):
-            options = self._options(push, trace)
+            options = self.options(push, trace)
             body = self._codec.encode(payload)
             text = options["priority"]
             plain = options.keys() <= _OF_PLAIN and text.lstrip("-").isdecimal()
@@ -146,7 +146,7 @@ class PushChecker(Generic[P]):
         group = "" if group is None else label("group", group)
         body = self._codec.encode(payload)
         if len(body) > INLINE_BYTES:
-            return self._options(push, ""), body
+            return self.options(push, ""), body
         return str(-priority), f"{self._most} {priority}\t{group}\n".encode() + body
 
     def check_callback(self, batch: str, push: Push[P], trace: str = "") -> Checked:
@@ -156,8 +156,12 @@ class PushChecker(Generic[P]):
             ConfigurationError: An argument is out of its bounds, or has no meaning here.
             PayloadError: The payload does not fit.
         """
-        name = label("batch", batch)
         self.check(push, trace)
+        return self.options_of_callback(batch, push, trace), self._codec.encode(push.payload)
+
+    def options_of_callback(self, batch: str, push: Push[Any], trace: str = "") -> Options:
+        """Check such a push without its payload; return its options."""
+        name = label("batch", batch)
         for refused in ("key", "batch", "after", "every", "cron", "at"):
             if getattr(push, refused) is not None:
                 raise ConfigurationError(
@@ -165,11 +169,12 @@ class PushChecker(Generic[P]):
                     "once, is in no batch, and is due at the end of that batch, or `delay` later; "
                     f"leave {refused} out"
                 )
-        options = self._options(push, trace)
+        options = self.options(push, trace)
         options["seals"] = name
-        return options, self._codec.encode(push.payload)
+        return options
 
-    def _options(self, push: Push[P], trace: str) -> Options:
+    def options(self, push: Push[Any], trace: str = "") -> Options:
+        """Check a push without its payload; return its options."""
         text, residual = encode_priority(push.priority)
         options: Options = {"priority": text}
         if residual != "1":

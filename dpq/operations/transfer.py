@@ -21,18 +21,38 @@ import json
 import re
 import secrets
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 from dpq.model.errors import ConfigurationError, ExportFileError, ImportConflictError
 from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.reports import Imported, QueueStats
-from dpq.operations.base import BATCH_BYTES, PAGE
+from dpq.model.validation import MAX_SECONDS, label, whole_number
+from dpq.operations.base import BATCH_BYTES, PAGE, in_batches
+from dpq.operations.description import named_settings
+from dpq.operations.pushing import PushChecker
 from dpq.operations.queue import QueueOperations
+from dpq.operations.room import named_bounds
+from dpq.operations.settings import aging_rate, agree
+from dpq.protocol.batch_texts import read_batch_state
 from dpq.protocol.command import Command, Steps, same
 from dpq.protocol.keys import STORAGE_FORMAT
-from dpq.protocol.portable import Entry, dumped, from_line, seen_entry, seen_line, to_line
+from dpq.protocol.portable import (
+    MOST_COUNT,
+    Entry,
+    dumped,
+    entry_of,
+    push_of,
+    read_line,
+    seen_entry,
+    seen_line,
+    to_line,
+)
 from dpq.protocol.refusals import Code
 from dpq.protocol.values import read_texts
 
@@ -88,6 +108,7 @@ class Export:
         self._first: dict[str, int] = {}
         self._written: set[tuple[str, str]] = set()  # two pages may name the same entry
         self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
+        self._missing = 0
 
     def begin(self, paused: bool) -> Steps[str]:
         """Make the first line.
@@ -184,8 +205,18 @@ class Export:
         changed = {n: now[n] - self._first[n] for n in _COUNTED if now[n] != self._first[n]}
         stored = now["live"] + now["dead"] - max(0, changed.get("pushed", 0))
         written = sum(section == "tasks" for section, _ in self._written)
-        missing = max(0, stored - written)
-        return self._line({"end": True, "changed": changed, "missing": missing})
+        self._missing = max(0, stored - written)
+        return self._line({"end": True, "changed": changed, "missing": self._missing})
+
+    def require_whole(self) -> None:
+        """Raise an error if tasks are missing."""
+        if self._missing:
+            raise ExportFileError(
+                self._counts["lines"],
+                f"{self._missing} tasks that are stored are not in this export: their records are "
+                "lost (`dpq doctor` names them), or the server has lost its newest writes. All "
+                "other tasks are in it; an import adds them",
+            )
 
     def restore_pause(self, by: str) -> Steps[None]:
         """Pause the queue as it was paused before the export, or not at all."""
@@ -216,57 +247,144 @@ def _next(at: Position, cursor: str) -> Position | None:
 
 
 class Line(NamedTuple):
-    """A line of an export: its number, from 1, and its fields; of a task, what they say."""
+    """A line of an export: its number, from 1, and its fields."""
 
     number: int
     fields: Mapping[str, Any]
-    entry: Entry | None = None
+
+    @property
+    def kind(self) -> str:
+        """Its kind: the field by which it is known."""
+        kinds = ("end", "seen", "id", "limit", "gate", "batch", "damaged")
+        return next((kind for kind in kinds if kind in self.fields), "id")
 
 
 class Import:
-    """One import into a queue: `begin`, `start`, then `add` for each batch, then `finish`."""
+    """One import into a queue: `check`, `begin`, `start`, `add` for each batch, then `finish`."""
 
     def __init__(
         self,
         operations: QueueOperations[Any],
-        lines: Iterable[str | bytes],
+        source: Callable[[], Iterable[str | bytes]],
         *,
         follow: bool,
         keep: bool,
         again: bool,
     ) -> None:
-        """Read the first line, and the last one if that can be done without losing the others.
-
-        Raises:
-            ExportFileError: This is no export, or it is cut.
-        """
         self._operations = operations
         self._follow, self._keep, self._again = follow, keep, again
-        _require_end(lines)
-        self._lines = _read(lines)
+        self._pushes = PushChecker(operations.description)
+        self._source = source
         self._seen = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
-        head = next(self._lines, Line(1, {}))
-        self.header = head.fields
-        version = self.header.get("dpq_export")
-        if version != EXPORT_FORMAT or not re.fullmatch(
-            r"\S{1,40}", str(self.header.get("export"))
-        ):
-            raise ExportFileError(
-                head.number,
-                f"dpq_export is {version!r}: the first line of an export has dpq_export "
-                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq admin export`",
-            )
-        settings = self.header.get("settings")
-        found = settings if isinstance(settings, dict) else {}
-        self._named = {n: str(found[n]) for n in (*SHARED, *CAPS) if n in found}
-        self._seen["lines"] += 1
+        self._named: dict[str, str] = {}
+        self._pause: float | None = 0.0  # until then, ms; None for ever
+        self._after: dict[str, tuple[int, list[str]]] = {}  # number of the line, and ids
+        self._of_batches: Counter[tuple[str, str]] = Counter()  # by batch, and live or dead
+        self._callbacks: dict[str, str] = {}  # the id of the task that waits, by batch
         self._report = dict.fromkeys(Imported.model_fields, 0)
+        self.header: Mapping[str, Any] = {}
 
     @property
     def report(self) -> Imported:
         """The counts so far."""
         before = self._seen["tasks"] - self._report["added"] - self._report["stored"]
         return Imported(**self._report | {"before": before, "damaged": self._seen["damaged"]})
+
+    # Checks, before anything is written
+
+    def check(self) -> Iterator[None]:
+        """Check all lines; yield now and then.
+
+        Raises:
+            ExportFileError: A line is not what an export writes, or lines are missing.
+        """
+        lines = _read(self._source())
+        self._read_header(next(lines, Line(1, {})))
+        self._seen["lines"] = 1
+        for line in lines:
+            self._seen["lines"] += 1
+            if line.kind == "end":
+                break
+            if line.number % PAGE == 0:
+                yield
+            counted = {"id": "tasks", "limit": "limits", "damaged": "damaged"}.get(line.kind)
+            if counted:
+                self._seen[counted] += 1
+            self._require_sound(line)
+        else:
+            raise ExportFileError(
+                self._seen["lines"],
+                "the last line of an export has its counts, and this one has none: the file is "
+                "cut, or it is no export. Nothing was imported",
+            )
+        for name, number in self._seen.items():
+            if line.fields.get(name) != number:
+                raise ExportFileError(
+                    line.number,
+                    f"{name} is {line.fields.get(name)!r:.200}, but the export has {number}: lines "
+                    "are missing or were added. Nothing was imported",
+                )
+        self._require_no_circle()
+
+    def _read_header(self, head: Line) -> None:
+        self.header = head.fields
+        version, id_ = self.header.get("dpq_export"), self.header.get("export")
+        if version != EXPORT_FORMAT or not re.fullmatch(r"\w{1,40}", str(id_), re.ASCII):
+            raise ExportFileError(
+                head.number,
+                f"dpq_export is {version!r:.200}: the first line of an export has dpq_export "
+                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq admin export`",
+            )
+        try:
+            self._named = _checked_settings(self.header.get("settings"))
+            until = self.header.get("paused_until")
+            if until == "inf":
+                self._pause = None
+            elif until is not None:
+                self._pause = float(_number("paused_until", until))
+        except ConfigurationError as error:
+            raise ExportFileError(head.number, str(error)) from None
+
+    def _require_sound(self, line: Line) -> None:
+        try:
+            match line.kind:
+                case "id":
+                    entry, read = self._entry(line)
+                    if read["after"]:
+                        self._after[entry.id] = line.number, read["after"]
+                    if read["seals"]:
+                        self._callbacks[read["seals"]] = entry.id
+                    self._of_batches[str(read["batch"]), entry.state] += 1
+                case "limit":
+                    _rules_of(line)
+                case "seen":
+                    seen_entry(line.fields)
+                case "batch" | "gate":
+                    _require_text(line.kind, line.fields)
+        except ValueError as error:
+            raise ExportFileError(line.number, str(error)) from None
+
+    def _entry(self, line: Line) -> tuple[Entry, dict[str, Any]]:
+        """Read the line of a task, and check it as its push was."""
+        read = read_line(line.fields)
+        push, trace, batch = push_of(read), read["trace"] or "", read["seals"]
+        options: Mapping[str, Any] = (
+            self._pushes.options_of_callback(batch, push, trace)
+            if batch
+            else self._pushes.options(push, trace)
+        )
+        return entry_of(read, options, line.fields), read
+
+    def _require_no_circle(self) -> None:
+        """Raise an error if tasks wait for each other: none of them would ever run."""
+        try:
+            TopologicalSorter({id_: ids for id_, (_, ids) in self._after.items()}).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            raise ExportFileError(
+                self._after[circle[0]][0],
+                f"after of task {circle[0]}: it waits for a task that waits for it in turn",
+            ) from None
 
     # Settings
 
@@ -312,66 +430,32 @@ class Import:
         noted = (yield from queue.stored_settings()).get("imported", "")
         if self._again:
             yield self._import(0, "", [], 0)
-        until = self.header.get("paused_until")
-        if self._follow or not until or noted.startswith(f"{self.header['export']} "):
+        if self._follow or noted.startswith(f"{self.header['export']} "):
             return
-        if until == "inf":
-            yield from self._operations.pause(None, "import")
-        else:
-            now = yield from queue.server_time()
-            if float(until) > now:
-                yield from self._operations.pause((float(until) - now) / 1000, "import")
+        if self._pause is None:
+            yield from queue.pause(None, "import")
+        elif (left := self._pause - (yield from queue.server_time())) > 0:
+            yield from queue.pause(min(left / 1000, MAX_SECONDS), "import")
 
     # Lines
 
     def batches(self) -> Iterator[list[Line]]:
-        """Read the lines in batches of one kind, at most 100 tasks and 4 MiB of payloads each.
-
-        Raises:
-            ExportFileError: A line cannot be read, or the last one is missing.
-        """
+        """Read the lines in batches of one kind, at most 100 lines and about 4 MiB each."""
         batch: list[Line] = []
-        size, kind = 0, ""
-        for line in self._lines:
-            self._seen["lines"] += 1
-            if "end" in line.fields:
-                if batch:
-                    yield batch
-                self._require_count(line)
-                return
-            kind_now = "seen" if "seen" in line.fields else "task"
-            if "id" not in line.fields:
-                kinds = ("limit", "gate", "batch", "damaged")
-                kind_now = next((kind for kind in kinds if kind in line.fields), "task")
-            if kind_now == "damaged":
-                self._seen["damaged"] += 1
-                continue
-            if kind_now == "task":
-                self._seen["tasks"] += 1
-                line = _with_entry(line)
-            more = len(line.entry.payload) if line.entry else 0
-            if batch and (kind_now != kind or len(batch) == PAGE or size + more > BATCH_BYTES):
+        size = 0
+        lines = _read(self._source())
+        next(lines)
+        for line in lines:
+            more = sum(len(str(each)) for name, each in line.fields.items() if name[0] == "p")
+            full = len(batch) == PAGE or size + more > BATCH_BYTES
+            if batch and (full or line.kind != batch[0].kind):
                 yield batch
                 batch, size = [], 0
-            self._seen["limits"] += kind_now == "limit"
-            batch.append(line)
-            size, kind = size + more, kind_now
-        if batch:
-            yield batch
-        raise ExportFileError(
-            self._seen["lines"],
-            "the export ends here, and its last line is missing: the file is cut. "
-            f"{self.report.added} tasks were added; import the whole file, and it goes on there",
-        )
-
-    def _require_count(self, line: Line) -> None:
-        for name, number in self._seen.items():
-            if line.fields.get(name) != number:
-                raise ExportFileError(
-                    line.number,
-                    f"{name} is {line.fields.get(name)!r}, but the export has {number}: lines are "
-                    f"missing or were added. {self.report.added} tasks were added",
-                )
+            if line.kind == "end":
+                return
+            if line.kind != "damaged":
+                batch.append(line)
+                size += more
 
     def add(self, batch: Sequence[Line]) -> Steps[None]:
         """Add the lines of a batch; the script adds all of them, or none.
@@ -379,47 +463,58 @@ class Import:
         Raises:
             ImportConflictError: Another task has the id or the key of a task; see its docstring.
         """
-        if "limit" in batch[0].fields:
-            yield from self._set_limits(batch)
+        if batch[0].kind == "limit":
+            for line in batch if not self._follow else ():
+                yield from self._operations.set_limit(_rules_of(line), "import", expected="")
+                self._report["limits"] += 1
             return
-        highest = max((line.entry.sequence for line in batch if line.entry), default=0)
-        args = [value for line in batch for value in self._item(line)]
-        if not args:
+        items: list[Any] = []
+        highest = 0
+        for line in batch:
+            if line.kind == "id":
+                entry = self._entry(line)[0]
+                highest = max(highest, entry.sequence)
+                items += self._task(line.number, entry)
+            else:
+                items += self._other(line)
+        if not items:
             return
-        reply = yield self._import(batch[-1].number, "", args, highest)
+        reply = yield self._import(batch[-1].number, "", items, highest)
         if reply[0] == 1:
             raise ConfigurationError(
                 f"queue {self._operations.queue_name!r} was dropped while it was imported"
             )
         if reply[0] in (Code.KEY_TAKEN, Code.OTHER_GROUP):
-            raise _conflict(batch, *reply)
+            line = next(line for line in batch if line.number == int(reply[1]))
+            taken = line.fields["key"] if reply[0] == Code.KEY_TAKEN else None
+            holder = reply[2].decode("utf-8", "replace")
+            raise ImportConflictError(line.number, line.fields["id"], taken, holder)
         self._report["added"] += reply[1]
         self._report["stored"] += reply[2]
 
-    def _item(self, line: Line) -> list[Any]:
-        """Write a line as arguments of the script `import`; [] if it is left out."""
-        entry = line.entry
-        if entry is None and "batch" in line.fields:
-            name, text = str(line.fields["batch"]), str(line.fields.get("text"))
-            return [line.number, "batch", name, 0, text, "", ""]
-        if "seen" in line.fields:
-            try:
-                key, _, text = seen_entry(line.fields)
-            except ValueError as error:
-                raise ExportFileError(line.number, str(error)) from None
-            return [line.number, "seen", key, 0, text, "", ""]
-        if entry is None:
-            # A gate is a text of the storage format.
-            if self._follow or self.header.get("format") != STORAGE_FORMAT:
-                return []
-            scope, text = str(line.fields["gate"]), str(line.fields.get("text"))
-            return [line.number, "gate", scope, 0, text, "", ""]
+    def _task(self, number: int, entry: Entry) -> list[Any]:
         settings = self._operations.settings or {}
-        aging = settings.get("aging", "0")
-        aging = f"{aging}@{settings.get('aging_since', '0')}" if float(aging) else "0"
+        rate = settings.get("aging", "0")
+        aging = f"{rate}@{settings.get('aging_since', '0')}" if float(rate) else "0"
         record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
-        body, errors = entry.payload, entry.errors
-        return [line.number, entry.state, entry.id, entry.when, record, body, errors]
+        return [number, entry.state, entry.id, entry.when, record, entry.payload, entry.errors]
+
+    def _other(self, line: Line) -> list[Any]:
+        """Write a line as arguments of the script `import`; [] if it is left out."""
+        name, text = line.fields[line.kind], line.fields.get("text", "")
+        if line.kind == "seen":
+            name, _, text = seen_entry(line.fields)
+        elif line.kind == "batch":  # it counts the tasks of the export, which may be no snapshot
+            _, done, dead, removed, state, began, changed, finished, listed, end = text.split(" ")
+            dead = max(int(dead), self._of_batches[name, "dead"])
+            left = sum(self._of_batches[name, state] for state in ("ready", "delayed", "held"))
+            if name in self._callbacks:
+                state, finished, end = "s", "0", self._callbacks[name]
+            counts = f"{left} {done} {dead} {removed} {state}"
+            text = f"{counts} {began} {changed} {finished} {listed} {end}"
+        elif self._follow or self.header.get("format") != STORAGE_FORMAT:
+            return []  # a gate is a text of the storage format
+        return _item(line.number, line.kind, name, text)
 
     def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
         queue = self._operations
@@ -427,54 +522,85 @@ class Import:
         args += ["1" if self._keep else "", told, *items]
         return queue.raw("import", args, same)
 
-    def _set_limits(self, batch: Sequence[Line]) -> Steps[None]:
-        """Set limits, unless the caller follows the queue.
-
-        Raises:
-            LimitChangedError: Another limit stands.
-        """
-        for line in batch:
-            scope, rules = line.fields["limit"], line.fields.get("rules")
-            group = _group_of(line, scope, rules)
-            if self._follow:
-                continue
-            try:
-                checked = LimitRules.read(str(rules), group)
-            except ConfigurationError as error:
-                raise ExportFileError(line.number, str(error)) from None
-            yield from self._operations.set_limit(checked, "import", expected="")
-            self._report["limits"] += 1
-
     def finish(self) -> Steps[None]:
-        """Tell of the import, as an event; release tasks that wait for what was not imported."""
-        yield self._import(self._seen["lines"], str(self._report["added"]), [], 0)
-        yield from self._operations.settle_followers()
+        """Let tasks run that wait for what was not imported; tell of the import, as an event."""
+        last = self._seen["lines"]
+        ahead = {id_ for _, ids in self._after.values() for id_ in ids}
+        items = [_item(last + 1, "ahead", id_) for id_ in sorted(ahead)]
+        sealed = sorted(self._callbacks.items())
+        items += [_item(last + 1, "sealed", name, id_) for name, id_ in sealed]
+        for some in in_batches(items, PAGE):
+            yield self._import(last, "", [text for item in some for text in item], 0)
+        yield self._import(last, str(self._report["added"]), [], 0)
 
 
-def _conflict(batch: Sequence[Line], code: int, number: bytes, holder: bytes) -> Exception:
-    line = next(line for line in batch if line.number == int(number))
-    entry = line.entry or from_line(line.fields)
-    taken = entry.key if code == Code.KEY_TAKEN else None
-    return ImportConflictError(line.number, entry.id, taken, holder.decode("utf-8", "replace"))
+def _item(number: int, kind: str, name: str, text: str = "") -> list[Any]:
+    return [number, kind, name, 0, text, "", ""]
 
 
-def _group_of(line: Line, scope: Any, rules: Any) -> str | None:
-    """Name the group of a limit, or None for the queue."""
-    if isinstance(scope, str) and isinstance(rules, str) and rules:
-        if scope in ("queue", "groups"):
-            return None if scope == "queue" else EVERY_GROUP
-        if scope.startswith("group:") and 0 < len(scope.encode()) - 6 <= 200:
-            return scope[6:]
-    raise ExportFileError(
-        line.number,
-        f"limit is {scope!r}, rules {rules!r:.100}: it must be queue, groups, or group: and a name",
-    )
+def _number(name: str, text: Any, most: int = MOST_COUNT) -> int:
+    known = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20
+    return whole_number(name, int(text) if known else text, 0, most)
 
 
-def _with_entry(line: Line) -> Line:
+def _checked_settings(said: Any) -> dict[str, str]:
+    """Check the settings of an export as those that a client names.
+
+    Raises:
+        ConfigurationError: One is out of its bounds, or two exclude each other.
+    """
+    found = said if isinstance(said, dict) else {}
+    texts = {name: found[name] for name in (*SHARED, *CAPS) if name in found}
+    named: dict[str, Any] = {
+        name: text
+        if name in ("order", "fairness", "payloads", "when_full")
+        else _number(name, text)
+        for name, text in texts.items()
+        if name != "aging"
+    }
+    named.pop("aging_since", None)
+    if "dead_max_age" in named:
+        named["dead_max_age"] /= 1000
+    if "aging" in texts:
+        named["aging"] = aging_rate({"aging": str(texts["aging"])})
+    bounds = {name: named.pop(name, None) for name in ("max_tasks", "max_waiting", "when_full")}
+    checked = named_settings(**named)
+    if any(value is not None for value in bounds.values()):
+        checked |= named_bounds(**bounds)
+    agree("", checked, [])
+    return checked | {name: texts[name] for name in texts.keys() & {"aging_since"}}
+
+
+def _require_text(kind: str, fields: Mapping[str, Any]) -> None:
+    """Check a batch or a gate.
+
+    Raises:
+        ValueError: It has no name, or no text of its kind.
+    """
+    name, text = fields[kind], fields.get("text", 0)
+    known = isinstance(name, str) and isinstance(text, str)
+    if not known or (kind == "batch" and not read_batch_state(label("batch", name), text)):
+        raise ValueError(f"{kind} is {name!r:.200}, and its text {text!r:.200}: this is none")
+
+
+def _rules_of(line: Line) -> LimitRules:
+    """Read the limit of a line.
+
+    Raises:
+        ExportFileError: It is none, or out of the bounds of `set_limit`.
+    """
+    scope, rules = line.fields["limit"], line.fields.get("rules", "")
+    known = isinstance(scope, str) and isinstance(rules, str) and rules
+    if not known or not re.match(r"queue\Z|groups\Z|group:.", scope):
+        raise ExportFileError(
+            line.number,
+            f"limit is {scope!r:.200}, rules {rules!r:.200}: it must be queue, groups, or group: "
+            "and a name",
+        )
+    group = {"queue": None, "groups": EVERY_GROUP}.get(scope, scope[6:])
     try:
-        return line._replace(entry=from_line(line.fields))
-    except ValueError as error:
+        return LimitRules.read(rules, group)
+    except ConfigurationError as error:
         raise ExportFileError(line.number, str(error)) from None
 
 
@@ -486,43 +612,29 @@ def _read(lines: Iterable[str | bytes]) -> Iterator[Line]:
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ExportFileError(number, f"it is no JSON: {error}") from None
+            raise ExportFileError(number, f"it is no JSON: {error}. Nothing was imported") from None
         if not isinstance(fields, dict):
-            raise ExportFileError(number, f"it is {fields!r:.100}: it must be an object")
+            raise ExportFileError(number, f"it is {fields!r:.200}: it must be an object")
         yield Line(number, fields)
 
 
-def _require_end(lines: Any) -> None:
-    """Look at the last line before the first one is imported, of a list or of a file on disk.
-
-    Raises:
-        ExportFileError: It is not the last line of an export: the file is cut.
-    """
-    last: Any = b""
-    number = 0
+@contextmanager
+def rereadable(lines: Any) -> Iterator[Callable[[], Iterable[str | bytes]]]:
+    """Give what returns the lines once more: they are checked first, then imported."""
     if isinstance(lines, Sequence):
-        number, last = len(lines), lines[-1] if lines else b""
-    elif _seekable(lines):
-        start = lines.tell()
-        for text in lines:
-            number, last = (number + 1, text) if text.strip() else (number, last)
-        lines.seek(start)
-    else:
+        yield lambda: lines
         return
-    found = next(_read([last]), Line(1, {})).fields if _ends(last) else {}
-    if "end" not in found:
-        raise ExportFileError(
-            number,
-            "the last line of an export has its counts, and this one has none: the file is cut, "
-            "or it is no export. Nothing was imported",
-        )
+    with tempfile.TemporaryFile() as copy:
+        if not getattr(lines, "seekable", bool)():
+            for text in lines:
+                whole = text.encode() if isinstance(text, str) else text
+                copy.write(whole.rstrip(b"\n") + b"\n")
+            copy.seek(0)
+            lines = copy
+        start = lines.tell()
 
+        def again() -> Any:
+            lines.seek(start)
+            return lines
 
-def _ends(text: Any) -> bool:
-    word = b'"end"' if isinstance(text, bytes) else '"end"'
-    return word in text and text.strip().endswith(b"}" if isinstance(text, bytes) else "}")
-
-
-def _seekable(lines: Any) -> bool:
-    seekable: Callable[[], bool] | None = getattr(lines, "seekable", None)
-    return bool(seekable and seekable())
+        yield again

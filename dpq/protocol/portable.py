@@ -10,15 +10,18 @@ It must not send anything, and does not know limits.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from dpq.model.cost import read_cost, write_cost
+from dpq.model.cost import read_cost
 from dpq.model.errors import ConfigurationError
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.priority import decode_priority, encode_priority
-from dpq.model.task import MOST_AFTER
-from dpq.model.validation import NO_LIMIT, listed_delays
+from dpq.model.task import Push
+from dpq.model.validation import NO_LIMIT, label
 from dpq.protocol.kept_errors import errors_of_fields, fields_of_errors
 from dpq.protocol.records import (
     AFTER,
@@ -28,8 +31,6 @@ from dpq.protocol.records import (
     FOR_EVER_MS,
     OPTIONS,
     PIN,
-    RUNS_AS,
-    SPENT,
     UNIQUE,
     UNREADABLE,
     read_after,
@@ -43,21 +44,32 @@ from dpq.protocol.records import (
 LIFO = 999_999_999_999_999
 """With LIFO a record has this number less its sequence; lua/push.lua has it, too."""
 
-OF_A_DELIVERY = (SPENT, RUNS_AS)
-"""The notes that count for one delivery only: its lease is not exported, and neither are they."""
-
-NAMED = (OPTIONS, PIN, BATCH, UNIQUE, FAILURES, AFTER)
-"""The notes that have fields with names. Any other note is in `notes`, by the number of its mark.
-If a note needs more than that, such as a key of the queue: SECTIONS in transfer.py."""
-
 SEALS = "\x01"
 """The sign before a batch that the task waits for, in place of a batch that it is of."""
 
 MOST_TEXT = 8192
 """Bytes of the longest text of a line, beside its payload: an error has a few thousand at most."""
 
-MOST_NUMBER = 10**15 - 1
-"""The largest number of a record that a script counts up."""
+MOST_COUNT = 10**13 - 1
+"""The largest count and moment (ms) of a record, with a digit to spare for the sums of scripts."""
+
+MOST_DUE_MS = 4_102_444_800_000
+"""The year 2100: a task that is due later, and waits for no other, was not pushed by DPQ."""
+
+
+_NEEDED = ("id", "state", "priority", "sequence", "enqueued_ms")
+"""The fields that each line has, beside its payload."""
+
+_USUAL: dict[str, Any] = {
+    **dict.fromkeys(("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals")),
+    **dict.fromkeys(("after", "max_lapses")),
+    **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms", "lapses"), 0),
+    **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
+    **dict.fromkeys(("group", "key", "reason", "error", "errors"), ""),
+    **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "backoff_ms": []},
+    **{"holds": False, "on_dead": "bury"},
+}
+"""The values of fields that a line leaves out."""
 
 
 class Entry(NamedTuple):
@@ -159,11 +171,6 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "max_lapses": most_lapses,
         "lapses": lapses,
         "schedule": schedule if recurs else None,
-        "notes": {
-            str(ord(mark)): text
-            for mark, text in sorted(notes.items(), reverse=True)
-            if mark not in (*NAMED, *OF_A_DELIVERY)
-        },
     }
     return {name: value for name, value in found.items() if value != _USUAL.get(name, ...)}
 
@@ -203,41 +210,28 @@ def dumped(value: Any) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, str) or re.search(r"[\x00-\x1f]", value) or len(value) > MOST_TEXT:
         raise ValueError(f"must be a text without control characters, of up to {MOST_TEXT}")
+    value.encode()  # a lone surrogate raises a ValueError
     return value
 
 
-def _name(value: Any) -> str:
-    if len(_text(value).encode()) > 200:
-        raise ValueError("must have up to 200 bytes")
-    return str(value)
-
-
 def _id(value: Any) -> str:
-    if not _name(value) or "\t" in value:
-        raise ValueError("must have 1 to 200 bytes")
-    return str(value)
+    try:
+        text = label("id", value)
+    except ConfigurationError:
+        text = "~"
+    if text[0] == "~":
+        raise ValueError("must have 1 to 200 bytes, no control characters, and no ~ at its start")
+    return text
 
 
-def _ids(value: Any) -> list[str]:
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_AFTER:
-        raise ValueError(f"must be a list of 1 to {MOST_AFTER} ids")
-    return [_id(each) for each in value]
-
-
-def _on_dead(value: Any) -> str:
-    if value not in ("bury", "run"):
-        raise ValueError("must be bury or run")
-    return str(value)
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= MOST_NUMBER:
-        raise ValueError(f"must be a whole number from 0 to {MOST_NUMBER}")
+def _count(value: Any, most: int = MOST_COUNT) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"must be a whole number from 0 to {most}")
     return value
 
 
 def _moment(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= MOST_NUMBER:
+    if type(value) not in (int, float) or not 0 <= value <= LIFO:
         raise ValueError("must be ms since 1970")
     return float(value)
 
@@ -248,42 +242,25 @@ def _state(value: Any) -> str:
     return str(value)
 
 
-def _priority(value: Any) -> str:
+def _priority(value: Any) -> float:
     text = value if isinstance(value, str) else ""
-    if len(text) > 24 or not re.fullmatch(r"-?\d[\d.]*(e[+-]?\d+)?", text, re.ASCII):
+    if len(text) > 24 or not re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text, re.ASCII):
         raise ValueError('must be the text of a number, as in "5" or "-1.5"')
-    return encode_priority(float(text) if re.search("[.e]", text) else int(text))[0]
+    return float(text) if re.search("[.e]", text) else int(text)
 
 
 def _schedule(value: Any) -> str:
-    if not re.fullmatch(r"e \d+ \d+ \d+|c \d+ \d+ \S[^\x00-\x1f]*", str(value), re.ASCII):
+    if not re.fullmatch(_SCHEDULE, str(value), re.ASCII):
         raise ValueError(
             'must be as in "e 0 1763684707000 3600000" (docs/storage.md, "The record")'
         )
     return str(value)
 
 
-def _notes(value: Any) -> str:
-    if not isinstance(value, dict):
-        raise ValueError("must be an object")  # noqa: TRY004 - the caller names the field
-    found = sorted(((int(mark), _text(text)) for mark, text in value.items()), reverse=True)
-    if any(mark != 25 for mark, _ in found):
-        raise ValueError("must have mark 25, which has no name yet")
-    return "".join(chr(mark) + text for mark, text in found)
-
-
-def _unique_for(value: Any) -> int:
-    return value if value == FOR_EVER_MS else _count(value)
-
-
-def _delays(value: Any) -> str:
-    if not isinstance(value, list):
-        raise ValueError("must be a list of ms")  # noqa: TRY004 - the caller names the field
-    try:
-        delays = listed_delays([_count(each) / 1000 for each in value])
-    except ConfigurationError as error:
-        raise ValueError(str(error).partition(": it ")[2]) from None
-    return " +" + ",".join(str(round(each * 1000)) for each in delays)
+def _trace(value: Any) -> str:
+    if not read_trace(f"0 0 {value}"):
+        raise ValueError("must be a traceparent")
+    return str(value)
 
 
 def _bool(value: Any) -> bool:
@@ -292,106 +269,128 @@ def _bool(value: Any) -> bool:
     return value
 
 
-_USUAL: dict[str, Any] = {
-    **dict.fromkeys(
-        ("due_ms", "died_ms", "trace", "member", "schedule", "batch", "seals", "after")
-    ),
-    **{"max_lapses": None, "lapses": 0, "errors": ""},
-    **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms"), 0),
-    **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
-    **dict.fromkeys(("group", "key", "reason", "error"), ""),
-    **{
-        "max_attempts": COMMON_ATTEMPTS,
-        "cost": 1,
-        "ages": False,
-        "backoff_ms": [],
-        "holds": False,
-        "notes": {},
-        "on_dead": "bury",
-    },
-}
-"""The values of fields that a line leaves out."""
+_SCHEDULE = r"(e) (\d{1,12}) \d{1,13} (\d{1,12})|(c) (\d{1,12}) \d{1,13} (\S[^\x00-\x1f]* \S+)"
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    **{"id": _id, "state": _state, "priority": _priority, "ages": _bool, "holds": _bool},
+    **{"id": _id, "state": _state, "ages": _bool, "holds": _bool, "errors": errors_of_fields},
     **dict.fromkeys(("due_ms", "died_ms"), _moment),
-    "notes": _notes,
-    **dict.fromkeys(("sequence", "enqueued_ms", "wait_ms"), _count),
-    "max_attempts": lambda value: NO_LIMIT if value is None else _count(value),
-    **dict.fromkeys(("attempts", "deliveries", "deferrals", "rerun_ms", "expires_ms"), _count),
-    **dict.fromkeys(("visibility_ms", "time_limit_ms", "max_lapses", "lapses"), _count),
-    "errors": errors_of_fields,
-    **{
-        "unique_for_ms": _unique_for,
-        "backoff_ms": _delays,
-        "cost": write_cost,
-        "group": _name,
-        "key": _name,
-        "reason": _text,
-        "error": _text,
-    },
-    **{"trace": _text, "member": _name, "batch": _name, "seals": _name, "schedule": _schedule},
-    **{"after": _ids, "on_dead": _on_dead},
+    "sequence": partial(_count, most=LIFO),
+    **dict.fromkeys(("enqueued_ms", "wait_ms", "expires_ms", "rerun_ms", "lapses"), _count),
+    **dict.fromkeys(("attempts", "deliveries", "deferrals"), _count),
+    **{"reason": _text, "error": _text, "trace": _trace},
+    **{"priority": _priority, "schedule": _schedule},
+    **dict.fromkeys(("visibility_ms", "time_limit_ms"), _count),
+    "unique_for_ms": partial(_count, most=FOR_EVER_MS),
+    "backoff_ms": lambda value: [_count(each) for each in _list(value)],
+    "after": lambda value: [_id(each) for each in _list(value)],
 }
+"""The fields of a line that are checked here; the check of pushes knows the others."""
 
 
-def from_line(fields: Mapping[str, Any]) -> Entry:
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("must be a list")  # noqa: TRY004 - the caller names the field
+    return value
+
+
+def read_line(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Read the fields of a line.
 
     Raises:
         ValueError: A field is missing, unknown or wrong; the text names it.
     """
-    body = _body(fields)
-    read = dict(_USUAL)
+    read: dict[str, Any] = dict(_USUAL)
     for name, value in fields.items():
         if name.startswith("payload"):
             continue
-        if name not in _READERS:
+        if name not in _USUAL and name not in _NEEDED:
             raise ValueError(f"{name} is not known: it may come from a later DPQ")
         try:
-            read[name] = _READERS[name](value)
+            read[name] = _READERS[name](value) if name in _READERS else value
         except ValueError as error:
             raise ValueError(f"{name} is {value!r:.200}: it {error}") from None
-    try:
-        state, priority, enqueued = read["state"], read["priority"], read["enqueued_ms"]
-        id_, sequence = read["id"], read["sequence"]
-    except KeyError as error:
-        raise ValueError(f"{error.args[0]} is missing") from None
+    for name in _NEEDED:
+        if name not in read:
+            raise ValueError(f"{name} is missing")
+    return read
+
+
+def push_of(read: Mapping[str, Any]) -> Push[None]:
+    """Make the push of a task that was read, so that the check of pushes can look at it."""
+    named = ("group", "key", "member", "batch", "max_lapses")
+    said: dict[str, Any] = {name: read[name] or None for name in named}
+    for name in ("visibility", "time_limit", "unique_for"):
+        said[name] = read[f"{name}_ms"] / 1000 or None
+    if read["unique_for_ms"] == FOR_EVER_MS:
+        said["unique_for"] = math.inf
+    if read["schedule"]:
+        kinds = re.fullmatch(_SCHEDULE, read["schedule"], re.ASCII)
+        assert kinds  # noqa: S101 - its reader has matched it
+        kind, within, rest = filter(None, kinds.groups())
+        said["expires_in"] = int(within) / 1000 or None
+        if kind == "e":
+            said["every"] = int(rest) / 1000
+        else:
+            said["cron"], _, said["timezone"] = rest.rpartition(" ")
+    return Push(
+        None,
+        read["priority"],
+        cost=read["cost"],
+        max_attempts=math.inf if read["max_attempts"] is None else read["max_attempts"],
+        backoff=[ms / 1000 for ms in read["backoff_ms"]] or None,
+        after=read["after"],
+        on_dead=read["on_dead"],
+        **said,
+    )
+
+
+def entry_of(
+    read: Mapping[str, Any], options: Mapping[str, Any], fields: Mapping[str, Any]
+) -> Entry:
+    """Make the entry of a task that was read; `options` are what the check of pushes has made.
+
+    Raises:
+        ValueError: A field is missing or contradicts another; the text names it.
+    """
+    state = read["state"]
     when = {"ready": 0.0, "delayed": read["due_ms"], "dead": read["died_ms"]}[state]
     if when is None:
         raise ValueError(f"{'due_ms' if state == 'delayed' else 'died_ms'} is missing")
+    waits = (read["after"] or read["seals"]) and when >= UNTIL_OPENED_MS
+    if state == "delayed" and when > MOST_DUE_MS and not waits:
+        raise ValueError(f"due_ms is {when:.0f}, and the task waits for no other: that never comes")
     if read["holds"]:
         if state != "delayed":
             raise ValueError(f"holds is True, but state is {state!r}: only a delayed task holds")
         state = "held"
     head = f"0 {read['attempts']} {read['deliveries']} {read['deferrals']} - {read['rerun_ms']} "
-    residual = encode_priority(decode_priority(priority))[1]
-    others = (
-        f"{read['max_attempts']} {priority} {read['cost']} {read['wait_ms']} {read['expires_ms']}"
-    )
+    most = options.get("max_attempts", COMMON_ATTEMPTS)
+    others = f"{most} {options['priority']} {options.get('cost', '1')} {read['wait_ms']}"
     notes = ""
-    if read["visibility_ms"] or read["time_limit_ms"] or read["trace"] or read["backoff_ms"]:
-        more = (f" {read['trace']}" if read["trace"] else "") + (read["backoff_ms"] or "")
-        notes = f"{OPTIONS}{read['visibility_ms']} {read['time_limit_ms']}{more}"
-    notes += f"{PIN}{read['member']}" if read["member"] is not None else ""
-    if read["batch"] or read["seals"]:
-        notes += f"{BATCH}{read['batch'] or SEALS + read['seals']}"
-    notes += f"{UNIQUE}{read['unique_for_ms']}" if read["unique_for_ms"] else ""
-    if read["after"] is not None:
-        notes += f"{AFTER}{read['on_dead'][0]}\x01" + "\x01".join(read["after"])
-    notes += read["notes"] or ""
-    if read["max_lapses"] is not None:
-        notes += f"{FAILURES}{int(read['errors'] != '')} {read['max_lapses']} {read['lapses']}"
+    if options.keys() & {"visibility", "time_limit", "trace", "backoff"}:
+        more = f" {options['trace']}" if "trace" in options else ""
+        more += f" +{options['backoff']}" if "backoff" in options else ""
+        notes = f"{OPTIONS}{options.get('visibility', 0)} {options.get('time_limit', 0)}{more}"
+    notes += f"{PIN}{options['member']}" if "member" in options else ""
+    if "batch" in options or "seals" in options:
+        notes += f"{BATCH}{options.get('batch') or SEALS + options['seals']}"
+    notes += f"{UNIQUE}{options['unique_for']}" if "unique_for" in options else ""
+    if "max_lapses" in options:
+        keeps = int(read["errors"] != "")
+        notes += f"{FAILURES}{keeps} {options['max_lapses']} {read['lapses']}"
     elif read["errors"]:
         notes += f"{FAILURES}1"
-    schedule = "" if read["schedule"] is None else f"\t{read['schedule']}"
-    if read["max_attempts"] < 1:
-        raise ValueError("max_attempts is 0: it must be 1 or more")
-    names = "\t".join((read["group"], read["key"], read["reason"], read["error"]))
-    record = (head, residual, (enqueued, others), read["ages"], f"{names}{notes}{schedule}")
-    text = repr(when).removesuffix(".0")
+    if read["after"]:
+        notes += f"{AFTER}{read['on_dead'][0]}\x01" + "\x01".join(read["after"])
+    schedule = f"\t{read['schedule']}" if read["schedule"] else ""
+    group, key = options.get("group", ""), options.get("key", "")
+    names = "\t".join((group, key, read["reason"], read["error"]))
+    middle = read["enqueued_ms"], f"{others} {read['expires_ms']}"
+    record = (head, options.get("residual", "1"), middle, read["ages"], f"{names}{notes}{schedule}")
+    text = repr(float(when)).removesuffix(".0")
+    body = _body(fields)
     return Entry(
-        id_, state, text, read["group"], read["key"], sequence, body, read["errors"], record
+        read["id"], state, text, group, key, read["sequence"], body, read["errors"], record
     )
 
 
@@ -423,13 +422,12 @@ def seen_entry(fields: Mapping[str, Any]) -> tuple[str, str, str]:
     """
     if unknown := fields.keys() - {"seen", "id", "until_ms", "group"}:
         raise ValueError(f"{min(unknown)} is not known: it may come from a later DPQ")
+    until = fields.get("until_ms")
     try:
-        key, group = _name(fields["seen"]), _name(fields.get("group", ""))
-        id_, until = _id(fields.get("id")), fields.get("until_ms")
+        key, id_ = label("seen", fields["seen"]), _id(fields.get("id"))
+        group = label("group", fields["group"]) if "group" in fields else ""
     except ValueError as error:
-        raise ValueError(f"the key, id or group of a seen key {error}") from None
-    if not key or type(until) is not int or not 0 <= until < 2**53:
-        raise ValueError(
-            f"seen is {key!r}, until_ms is {until!r}: it needs a key and ms since 1970"
-        )
+        raise ValueError(f"the key, id or group of a seen key: {error}") from None
+    if type(until) is not int or not 0 <= until <= 2 * FOR_EVER_MS:
+        raise ValueError(f"until_ms is {until!r:.200}: it must be ms since 1970")
     return key, group, "\t".join((id_, str(until), *([group] if group else ())))

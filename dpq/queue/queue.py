@@ -1074,6 +1074,7 @@ class DPQ(QueueLife[P]):
 
         Raises:
             ConfigurationError: There is no such queue.
+            ExportFileError: Behind the last line: tasks are stored that were not written.
 
         Source: docs/operations.md, "Export and import".
         """
@@ -1095,6 +1096,7 @@ class DPQ(QueueLife[P]):
                 for line in lines:
                     yield line
             yield self._session.run(export.end)
+            export.require_whole()
         finally:
             if pause and renew:
                 self._session.run(export.restore_pause, by)
@@ -1127,22 +1129,25 @@ class DPQ(QueueLife[P]):
             The counts.
 
         Raises:
-            ExportFileError: A line cannot be read, or lines are missing. For a list, and for a file
-                on disk, a cut end is noticed before anything is written.
+            ExportFileError: A line is not what an export writes, or lines are missing. Nothing was
+                written: all lines are checked first.
             ImportConflictError: Another task has the id or the key of a task.
             ConfigurationError, LimitChangedError: Settings or limits differ.
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.operations.transfer import Import
+        from dpq.operations.transfer import Import, rereadable
 
-        importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
-        is_new = self._session.run(importing.begin)
-        self._session.open(create=is_new)
-        self._session.run(importing.start)
-        for batch in importing.batches():
-            self._session.run(importing.add, batch)
-        self._session.run(importing.finish)
+        with rereadable(lines) as source:
+            importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
+            for _ in importing.check():
+                pause(0)
+            is_new = self._session.run(importing.begin)
+            self._session.open(create=is_new)
+            self._session.run(importing.start)
+            for batch in importing.batches():
+                self._session.run(importing.add, batch)
+            self._session.run(importing.finish)
         return importing.report
 
     def drop(self) -> None:

@@ -1077,6 +1077,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Raises:
             ConfigurationError: There is no such queue.
+            ExportFileError: Behind the last line: tasks are stored that were not written.
 
         Source: docs/operations.md, "Export and import".
         """
@@ -1098,6 +1099,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 for line in lines:
                     yield line
             yield await self._session.run(export.end)
+            export.require_whole()
         finally:
             if pause and renew:
                 await self._session.run(export.restore_pause, by)
@@ -1130,22 +1132,25 @@ class AsyncDPQ(AsyncQueueLife[P]):
             The counts.
 
         Raises:
-            ExportFileError: A line cannot be read, or lines are missing. For a list, and for a file
-                on disk, a cut end is noticed before anything is written.
+            ExportFileError: A line is not what an export writes, or lines are missing. Nothing was
+                written: all lines are checked first.
             ImportConflictError: Another task has the id or the key of a task.
             ConfigurationError, LimitChangedError: Settings or limits differ.
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.operations.transfer import Import
+        from dpq.operations.transfer import Import, rereadable
 
-        importing = Import(self._operations, lines, follow=follow, keep=keep, again=again)
-        is_new = await self._session.run(importing.begin)
-        await self._session.open(create=is_new)
-        await self._session.run(importing.start)
-        for batch in importing.batches():
-            await self._session.run(importing.add, batch)
-        await self._session.run(importing.finish)
+        with rereadable(lines) as source:
+            importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
+            for _ in importing.check():
+                await pause(0)
+            is_new = await self._session.run(importing.begin)
+            await self._session.open(create=is_new)
+            await self._session.run(importing.start)
+            for batch in importing.batches():
+                await self._session.run(importing.add, batch)
+            await self._session.run(importing.finish)
         return importing.report
 
     async def drop(self) -> None:

@@ -326,7 +326,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.release(task)),
         each_held(lambda q, task: q.release(task, 5, priority=7)),
     ],
-    "settle_followers": [lambda q: q._session.run(q._operations.settle_followers)],
     "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
     "set_limit": [
         lambda q: q.set_limit(5, 1, group="*"),

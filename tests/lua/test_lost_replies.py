@@ -548,17 +548,6 @@ def test_check_limits(server, q, probe, lossy, lose):
         assert [problem.subject for problem in lossy.check()] == ["gated"]
 
 
-def test_settle_followers(server, q, probe, lossy, lose):
-    """A task that waits for one that is not stored is released once."""
-    first = q.push("first")
-    q.push("second", after=[first])
-    probe.redis.hdel(probe.key("meta"), first)
-    probe.redis.delete(probe.key("ready"))
-    with lose("settle_followers"):
-        lossy._session.run(lossy._operations.settle_followers)
-    assert probe.drain() == ["second"]
-
-
 def test_seal_batch(server, q, probe, lossy, lose):
     """The batch is sealed; one task waits for its end, and runs once."""
     q.push("x", batch="b")

@@ -84,8 +84,8 @@ unfollow | what waited and is gone stays in the index | lua/followers
 - change_entries('ZREM', id, notes)
 + change_entries('ZREM', id, '')
 Import.finish | a task waits for ever for what was not imported | contract/export
-- yield from self._operations.settle_followers()
-+ yield from ()
+- items = [_item(last + 1, "ahead", id_) for id_ in sorted(ahead)]
++ items = []
 
 # Order
 push.lua | FIFO is LIFO and the other way round | contract/order

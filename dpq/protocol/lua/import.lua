@@ -13,7 +13,9 @@
 --                     as they are stored, or "". A gate has the state "gate", its scope as its id ("" for the queue)
 --                     and its text as its record: it is stored if the scope has none. So has a batch, with its name: it
 --                     is stored if the name is free. So has a seen key, with the key, and its text as `keys` has it: it
---                     is stored if the key is free
+--                     is stored if the key is free. With "ahead", the task of this id lets those run that wait for its
+--                     end; they run now if it is not stored. With "sealed", the task whose id is the record waits for
+--                     the batch of this name; it runs now if nothing is left of the batch
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -34,7 +36,8 @@ end
 local noted, upto = string.match(settings[4] or '', '^(%S+) (%d+)$')
 upto = noted == export and tonumber(upto) or 0
 
-local fresh, claimed, met, others = {}, {}, 0, { gate = true, batch = true, seen = true }
+local fresh, claimed, met, others = {}, {}, 0, {
+  gate = true, batch = true, seen = true, ahead = true, sealed = true }
 for i = 7, #args, 7 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
   if tonumber(line) > upto and others[state] then

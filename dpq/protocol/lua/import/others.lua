@@ -1,8 +1,9 @@
 -- others: add what an import has beside tasks.
--- Keys: batches gates keys conf
--- Needs: now, batch_list, mark, seen
+-- Keys: batches gates keys conf meta dead
+-- Needs: now, batch_list, batches, mark, seen, record, notes, marks, followed
 -- Gives: key_holder(key), the id of the task that has a key, or nil;
---        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name.
+--        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name; and
+--        for what comes behind all tasks.
 local function key_holder(key)
   local id, ends = string.match(redis.call('HGET', keys, key) or '', '^([^\t]+)\t?(%d*)')
   return not (tonumber(ends or '') and tonumber(ends) <= now) and id or nil
@@ -25,6 +26,22 @@ local function add_other(kind, name, text)
     local id, ends, group = string.match(text, '^([^\t]+)\t(%d+)\t?([^\t]*)$')
     if id and #ends <= 16 and tonumber(ends) > now and not key_holder(name) then
       see_key(name, id, ends, group)
+    end
+  elseif kind == 'ahead' then
+    local raw = redis.call('HGET', meta, name)
+    local task = read(raw or '')
+    if not raw or redis.call('ZSCORE', dead, name) then
+      end_followed(name, AFTER .. '+', raw and 'dead' or 'done')
+    elseif task and not string.find(raw, FOLLOWED) then
+      set_note(task, AFTER, '+' .. (note_of(task, AFTER) or ''))
+      redis.call('HSET', meta, name, write(task))
+    end
+  elseif kind == 'sealed' then
+    local batch = batching().of(name)
+    if batch.new or batch.callback ~= text then
+      batching().release(text)
+    else
+      batching().keep(name, batch)
     end
   end
 end
