@@ -27,9 +27,7 @@ def drain_look(part: Any, *supposed: str) -> Steps[DrainLook]:
     return part.report("drain", args, read_drain)
 
 
-def limit_on_paper(
-    part: Any, group: str | None, rules: LimitRules | None
-) -> Steps[Paper]:
+def limit_on_paper(part: Any, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
     """Read what stands of a limit, and look at the drain as it is and with other rules, or none."""
     stands, every = yield from part.standing(group)
     field = limit_field(group)

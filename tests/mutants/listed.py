@@ -1693,9 +1693,6 @@ base.py | an import of DPQ loads pydantic | unit/import
 no_notices | DPQ's own connections want notices of maintenance | unit/connect
 - return QUIET if "maint_notifications_config" in settings else {}
 + return {}
-_without_backlog | a queue of delayed tasks is empty | contract/forecast
-- return "none due",
-+ return "empty",
 _without_backlog | delayed tasks that are due count as to come | lua/drain
 -     if wait <= 0:
 +     if wait < 0:
