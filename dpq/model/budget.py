@@ -114,7 +114,7 @@ def status_and_headers(response: Any) -> tuple[int, Any]:
     headers = getattr(response, "headers", None)
     if status is None or headers is None:
         raise ConfigurationError(
-            f"response is {response!r}: it must have headers, and an int as status_code, "
+            f"response is {response!r:.200}: it must have headers, and an int as status_code, "
             "status or code"
         )
     return status, headers
@@ -128,12 +128,12 @@ def read_answer(response: Any, status: Any, headers: Any) -> list[Budget]:
     """
     if (response is None) == (headers is None):
         raise ConfigurationError(
-            f"response is {response!r} and headers are {headers!r}: give one of them"
+            f"response is {response!r:.200} and headers are {headers!r:.200}: give one of them"
         )
     if response is not None:
         if status is not None:
-            raise ConfigurationError(f"status is {status!r}, but the response has its own")
+            raise ConfigurationError(f"status is {status!r:.200}, but the response has its own")
         return Budget.from_response(response)
     if status is not None and (not isinstance(status, int) or isinstance(status, bool)):
-        raise ConfigurationError(f"status is {status!r}: it must be an int, as 200")
+        raise ConfigurationError(f"status is {status!r:.200}: it must be an int, as 200")
     return Budget.from_headers(headers, status)

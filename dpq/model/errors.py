@@ -43,12 +43,25 @@ __all__ = [
 ]
 
 
+MOST_QUOTED = 200
+"""Characters of a wrong argument, with its name, in the text of an error."""
+
+
 class DPQError(Exception):
     """Base of every error that DPQ raises itself."""
 
 
 class ConfigurationError(DPQError, ValueError):
-    """An argument or a setting is out of its bounds; unless the text says so, nothing changed."""
+    """An argument or a setting is out of its bounds; unless the text says so, nothing changed.
+
+    Its text quotes the beginning of a long value: `group is 'aaaa...: it must be ...`.
+    """
+
+    def __init__(self, message: str) -> None:
+        said, colon, bound = message.rpartition(": it must")
+        if len(said) > MOST_QUOTED:
+            message = f"{said[:MOST_QUOTED]}...{colon}{bound}"
+        super().__init__(message)
 
 
 class PayloadError(DPQError, ValueError):

@@ -84,8 +84,8 @@ class LimitRules:
         concurrency = in_order_of_one(in_order, group, concurrency)
         if in_order and members is not None:
             raise ConfigurationError(
-                f"in_order is given with members {members!r}: a pool runs several tasks at once; "
-                "leave one of them out"
+                f"in_order is given with members {members!r:.200}: a pool runs several tasks"
+                " at once; leave one of them out"
             )
         windows = limit_rules(
             rest, per, burst, concurrency, adaptive, reserve, slack, quotas, weight
@@ -114,7 +114,7 @@ class LimitRules:
             quotas = read_quotas(rules)
         except (ValueError, TypeError, LookupError):
             raise ConfigurationError(
-                f"the limit {text!r} is not what this DPQ stores: set another one"
+                f"the limit {text!r:.200} is not what this DPQ stores: set another one"
             ) from None
         return cls.checked(
             [*windows, *quotas] or None,

@@ -49,7 +49,7 @@ def _quota(word: str, quota: Quota, settings: list[str]) -> Quota:
             kept = reserve(value)
             quota = _made(word, lambda old=quota, kept=kept: replace(old, reserve=kept))  # type: ignore[misc]
         else:
-            _refuse(word, f"{setting!r} is not one of spread, reserve=UNITS:PRIORITY")
+            _refuse(word, f"{setting!r:.200} is not one of spread, reserve=UNITS:PRIORITY")
     return quota
 
 
@@ -58,7 +58,7 @@ def _setting(word: str, setting: str) -> tuple[str, Any]:
     if setting == "moving":
         return name, True
     if not equals or name not in _PARSERS:
-        _refuse(word, f"{setting!r} is not one of {_SETTINGS}")
+        _refuse(word, f"{setting!r:.200} is not one of {_SETTINGS}")
     return name, _PARSERS[name](value)
 
 
@@ -117,7 +117,7 @@ def _made(word: str, make: Callable[[], T]) -> T:
 
 
 def _refuse(word: str, reason: str) -> NoReturn:
-    raise ConfigurationError(f"{word!r}: {reason}")
+    raise ConfigurationError(f"{word!r:.200}: {reason}")
 
 
 def write_word(window: RateLimit | Quota) -> str:

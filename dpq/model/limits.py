@@ -239,14 +239,14 @@ def read_rate(text: str) -> RateLimit:
     found = _RATE.fullmatch(plain)
     if not found or found[4] not in TIME_UNITS:
         raise ConfigurationError(
-            f"{text!r}: write a rate as {_READS}; the units of time are ms, s, m or min, h, d"
+            f"{text!r:.200}: write a rate as {_READS}; the units of time are ms, s, m or min, h, d"
         )
     try:
         per = float(found[3] or 1) * TIME_UNITS[found[4]]
         unit = "" if found[1] is None else unit_name("unit", found[1])
         return RateLimit(as_written(found[2]), per, unit=unit, moving=plain != text)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{text!r}: {error}") from None
+        raise ConfigurationError(f"{text!r:.200}: {error}") from None
 
 
 def rate_text(window: RateLimit) -> str:
@@ -294,7 +294,7 @@ def limit_rules(
         windows = tuple(cast("Sequence[RateLimit]", rate or ()))
     elif per is None:
         raise ConfigurationError(
-            f"rate is {rate!r}, but per is missing: give the seconds of its window"
+            f"rate is {rate!r:.200}, but per is missing: give the seconds of its window"
         )
     else:
         windows = (RateLimit(rate, per, burst, reserve, adaptive, slack),)

@@ -79,7 +79,7 @@ class PermitRequest:
             member_name(member)
             if group is None:
                 raise ConfigurationError(
-                    f"member is {member!r} without a group: name the group whose pool has it"
+                    f"member is {member!r:.200} without a group: name the group whose pool has it"
                 )
         text, _ = encode_priority(priority)
         return cls(group, str(write_cost(cost)), text, timeout, lease, member or "", host)
@@ -102,7 +102,7 @@ class PermitRequest:
                 "`permit.member`, or `member=`, which names the member of a request"
             )
         return ConfigurationError(
-            f"member is {self.member!r}, but the pool of group {self.group!r} has {shown}"
+            f"member is {self.member!r:.200}, but the pool of group {self.group!r} has {shown}"
             f"{nearest(self.member, members)}"
         )
 

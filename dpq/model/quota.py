@@ -117,13 +117,13 @@ def read_quota(text: str) -> Quota:
     found = _QUOTA.fullmatch(text)
     if not found or found[3] not in get_args(Period):
         raise ConfigurationError(
-            f"{text!r}: write a quota as {_READS}; the periods are hour, day, week, month"
+            f"{text!r:.200}: write a quota as {_READS}; the periods are hour, day, week, month"
         )
     try:
         unit = "" if found[1] is None else unit_name("unit", found[1])
         return Quota(int(found[2]), found[3], found[4], unit)  # type: ignore[arg-type]
     except ConfigurationError as error:
-        raise ConfigurationError(f"{text!r}: {error}") from None
+        raise ConfigurationError(f"{text!r:.200}: {error}") from None
 
 
 def split_quotas(rate: Any) -> tuple[Any, tuple[Quota, ...]]:

@@ -52,11 +52,11 @@ def require_schedule(every: Any, cron: Any, timezone: Any, delay_ms: int) -> str
     if cron is None:
         if timezone != "UTC":
             raise ConfigurationError(
-                f"timezone is {timezone!r} without cron: give cron, or leave out timezone"
+                f"timezone is {timezone!r:.200} without cron: give cron, or leave out timezone"
             )
         return None
     if every is not None:
-        raise ConfigurationError(f"every is {every!r} and cron is {cron!r}: give one of them")
+        raise ConfigurationError(f"every is {every!r:.200} and cron is {cron!r}: give one of them")
     if delay_ms:
         raise ConfigurationError(
             f"delay is {delay_ms / 1000} s and cron is {cron!r}: the first run is cron's next "

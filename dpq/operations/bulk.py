@@ -153,7 +153,7 @@ class Bulk:
             ConfigurationError: The action does not take tasks of this state, or a value is out of
                 its bounds.
         """
-        if action not in OF_STATES:
+        if action not in tuple(OF_STATES):
             names = ", ".join(get_args(BulkAction))
             raise ConfigurationError(f"action is {action!r}: it must be one of {names}")
         if chosen.state not in (None, *OF_STATES[action]):

@@ -226,15 +226,15 @@ class PushChecker(Generic[P]):
         if push.member is not None:
             if push.group is None:
                 raise ConfigurationError(
-                    f"member is {push.member!r}, but the task has no group: a member belongs to "
-                    "the pool of a group, so give its group"
+                    f"member is {push.member!r:.200}, but the task has no group: a member belongs "
+                    "to the pool of a group, so give its group"
                 )
             options["member"] = member_name(push.member)
         if push.batch is not None:
             if push.every is not None or push.cron is not None:
                 raise ConfigurationError(
-                    f"batch is {push.batch!r}, but the task recurs: it is never done, so its batch "
-                    "would never end; leave batch out, or let each run push a task of a batch"
+                    f"batch is {push.batch!r:.200}, but the task recurs: it is never done, so its "
+                    "batch would never end; leave batch out, or let each run push a task of a batch"
                 )
             options["batch"] = label("batch", push.batch)
         if push.unique_for is not None:
@@ -259,13 +259,13 @@ def _unique_for(push: Push[Any]) -> int:
     """Check for how long the key of a task stays taken after its ack; return the ms."""
     if push.key is None:
         raise ConfigurationError(
-            f"unique_for is {push.unique_for!r}, but the task has no key that could stay taken: "
-            "give its key"
+            f"unique_for is {push.unique_for!r:.200}, but the task has no key that could stay "
+            "taken: give its key"
         )
     if push.every is not None or push.cron is not None:
         raise ConfigurationError(
-            f"unique_for is {push.unique_for!r}, but the task recurs: it is never done, and keeps "
-            "its key; leave unique_for out"
+            f"unique_for is {push.unique_for!r:.200}, but the task recurs: it is never done, and "
+            "keeps its key; leave unique_for out"
         )
     if push.unique_for == math.inf:
         return FOR_EVER_MS
@@ -276,20 +276,20 @@ def _debounce(push: Push[Any]) -> tuple[int, int]:
     """Check the debounce of a task; return the ms of the debounce and of its bound."""
     if push.debounce is None:
         raise ConfigurationError(
-            f"debounce_max is {push.debounce_max!r}, and debounce is not given: it bounds how long "
-            "pushes with debounce delay the task of their key; give debounce, too"
+            f"debounce_max is {push.debounce_max!r:.200}, and debounce is not given: it bounds how "
+            "long pushes with debounce delay the task of their key; give debounce, too"
         )
     if push.key is None:
         raise ConfigurationError(
-            f"debounce is {push.debounce!r}, but the task has no key by which a further push could "
-            "find it: give its key"
+            f"debounce is {push.debounce!r:.200}, but the task has no key by which a further push "
+            "could find it: give its key"
         )
     for name in ("delay", "at", "every", "cron", "after", "unique_for", "on_duplicate"):
         value = getattr(push, name)
         if value != Push._field_defaults[name]:
             raise ConfigurationError(
-                f"{name} is {value!r}, and debounce is given: debounce says when the task is due, "
-                f"and what a further push of its key does; leave {name} out"
+                f"{name} is {value!r:.200}, and debounce is given: debounce says when the task is "
+                f"due, and what a further push of its key does; leave {name} out"
             )
     debounce = milliseconds("debounce", push.debounce, least=0.001)
     if push.debounce_max is None:
@@ -319,13 +319,13 @@ def _after(push: Push[Any]) -> list[str | int]:
     for name in ("every", "cron", "at"):
         if getattr(push, name) is not None:
             raise ConfigurationError(
-                f"{name} is {getattr(push, name)!r}, and after is given: a task that waits for "
-                f"others is due once, when they have ended, or `delay` later; leave {name} out"
+                f"{name} is {getattr(push, name)!r:.200}, and after is given: a task that waits "
+                f"for others is due once, when they have ended, or `delay` later; leave {name} out"
             )
     if push.key is not None and push.on_duplicate in ("update", "rerun"):
         raise ConfigurationError(
-            f"on_duplicate is {push.on_duplicate!r}, and after is given: the tasks that a stored "
-            "task waits for cannot change; use keep, raise_priority or error"
+            f"on_duplicate is {push.on_duplicate!r:.200}, and after is given: the tasks that a "
+            "stored task waits for cannot change; use keep, raise_priority or error"
         )
     return [each if type(each) is int else label("after", each) for each in push.after]
 

@@ -84,8 +84,8 @@ def task_name(id_: Any, key: Any) -> TaskName:
     """Check the arguments that name a task: its id or its key."""
     if (id_ is None) == (key is None):
         raise ConfigurationError(
-            f"task_id is {id_!r} and key is {key!r}: give one of them; task_id must be the string "
-            "that push returned"
+            f"task_id is {id_!r:.200} and key is {key!r:.200}: give one of them; task_id must be "
+            "the string that push returned"
         )
     return TaskName(task_id(id_), "") if key is None else TaskName("", label("key", key))
 
