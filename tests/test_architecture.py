@@ -596,7 +596,7 @@ def browsed(q: DPQ) -> list[Any]:
     id_ = q.push("x", group="a")
     return [
         *(q._session.run(browser.search, Filter(state, text="x")) for state in TaskState),
-        *(q._session.run(browser.groups, way) for way in ("largest", "name", "closed")),
+        *(q._session.run(browser.groups_by, way) for way in ("largest", "name", "closed")),
         q._session.run(q._operations.overview),
         q._session.run(q._operations.names),
         q._session.run(browser.kinds),
@@ -681,10 +681,6 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "release_held": q.release_held([]),
         "quiet": q.quiet("w"),
         "unquiet": q.unquiet("w"),
-        "close": [
-            q._session.run(q._operations.close, 1),
-            q.resume(),
-        ],  # of a partition
         "register": q.register(),
         "absent": q._session.send(Sieve().is_queue(q.queue_name)),
         "glance": q._session.send(glance([q._operations], names=False)),

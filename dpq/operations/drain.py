@@ -24,7 +24,8 @@ def drain_look(part: Any, *supposed: str) -> Steps[DrainLook]:
             as if they were set.
     """
     args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
-    return part.report("drain", args, read_drain)
+    look: Steps[DrainLook] = part.report("drain", args, read_drain)
+    return look
 
 
 def limit_on_paper(part: Any, group: str | None, rules: LimitRules | None) -> Steps[Paper]:

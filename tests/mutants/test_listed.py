@@ -49,7 +49,7 @@ def test_a_function_is_found_wherever_it_stands() -> None:
     """A place is a function, a method, a constant or a file, without what stands around it."""
     for place, first, last in (
         ("take", "local function take(", "\nend"),
-        ("QueueSession.run", "def run(", ")"),
+        ("QueueSession.run", "def run(", "result"),
         ("UPKEEP_BATCH", "UPKEEP_BATCH =", "100"),
         ("pop.lua", "-- pop:", ""),
     ):

@@ -79,12 +79,10 @@ fail.lua | a task has one attempt too many | tried too often
 + > tonumber(task.max)
 
 # Wake-ups
-push.lua | pushes wake nobody | too late
--   redis.call('ZADD', wake, '0', 'w')
-- elseif
-+ elseif
+rouse | pushes wake nobody | too late
+-     redis.call('ZADD', wake, '0', 'w')
 push.lua | nobody is told of a delayed push | too late
--     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
+-   notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
 watch | nobody watches for what is due | too late
 -     redis.call('ZADD', wake, moment, 'e')
 
@@ -98,7 +96,7 @@ enter | a better newcomer waits behind its group's head | out of order
 take | the worst comes first | out of order
 - 'ZPOPMIN'
 + 'ZPOPMAX'
-charge | a task of any cost pays for one | over the limit
+pay_window | a task of any cost pays for one | over the limit
 - + time_of(units, window)
 + + time_of(1, window)
 full | one lease too many | over the concurrency

@@ -174,7 +174,7 @@ judge | the queue is not paid for a task of a group | LIMITED
 + local may = opens_at(all, units, -score) <= instant and not full(all) or nil
 judge | the group is not paid | LIMITED
 -       charge(gate, units, id, token)
-charge | a task of any cost pays for one | rare LIMITED
+pay_window | a task of any cost pays for one | rare LIMITED
 - + time_of(units, window)
 + + time_of(1, window)
 opens_at | only the shortest window counts | LIMITED

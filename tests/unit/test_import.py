@@ -190,7 +190,7 @@ def test_every_public_name_is_there():
 def test_every_public_module_is_an_attribute():
     """`dpq.testing` and the like work after `import dpq` alone."""
     files = {path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
-    assert set(dpq._MODULES) == files - {"pytest_plugin"} | {"otel", "scheduler", "server"}
+    assert set(dpq._MODULES) == files - {"demo", "pytest_plugin"} | {"otel", "scheduler", "server"}
     told = fresh("import dpq\nprint(*(getattr(dpq, name).__name__ for name in dpq._MODULES))")
     assert told.split() == [f"dpq.{name}" for name in dpq._MODULES]
 
