@@ -68,7 +68,7 @@ have the mark `many_calls`: they run there in `make test-all`."""
 SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
-    *("test_machine", "test_scheduler", "test_partitions", "test_otel"),
+    *("test_machine", "test_scheduler", "test_otel"),
     *("test_limits_exact", "test_arithmetic", "test_vendors", "test_web_cli"),
     "test_web_chromium",
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),

@@ -177,7 +177,7 @@ def test_the_picture_of_a_worker_shows_what_is_called(server, queue_name):
     """A thread of a real worker calls the functions of its picture, in that order."""
     with DPQ.from_url(server.url, queue_name) as q:
         q.push("text")
-        worker = Worker(q, lambda task: None)
+        worker = Worker(q, lambda task: None, concurrency=1)
         calls = calls_of_thread("dpq-0", worker.drain)
         assert worker.handled == {"done": 1}
         q.drop()

@@ -41,6 +41,7 @@ from dpq.model.verdict_limits import (
     kind_of,
     others_closed,
     scope_name,
+    scope_words,
     until_text,
 )
 
@@ -133,7 +134,8 @@ def _unreadable(facts: Facts) -> Finding | None:
     return Finding(
         VerdictState.UNREADABLE,
         f"the stored limit of {scope} cannot be read, so none of its tasks runs",
-        what_to_do=f"Set the limit of {scope} again, or clear it.",
+        what_to_do=f"Set the limit of {scope} again, or clear it: "
+        f"`dpq limit clear {scope_words(shut)}{with_queue(facts.queue)}`.",
         needs_person=True,
     )
 

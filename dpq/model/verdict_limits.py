@@ -109,7 +109,7 @@ def scope_name(held: Held) -> str:
     return "the queue" if held.state.group is None else f"group {held.state.group!r}"
 
 
-def _scope_words(held: Held) -> str:
+def scope_words(held: Held) -> str:
     """Write the option of a command that names the group, with a space behind it."""
     return "" if held.state.group is None else f"--group {shlex.quote(held.state.group)} "
 
@@ -166,11 +166,11 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
         why += f", and {permits} it, the first until {ends}"
         todo = (
             "Ask the callers of `acquire`; "
-            f"`dpq limit set --concurrency N {_scope_words(held)}{queue}` lets N of them run."
+            f"`dpq limit set --concurrency N {scope_words(held)}{queue}` lets N of them run."
         )
         return why, None, "callers of `acquire`", todo
     if not held.holder:
-        todo = f"`dpq limit set --concurrency N {_scope_words(held)}{queue}` lets N of them run."
+        todo = f"`dpq limit set --concurrency N {scope_words(held)}{queue}` lets N of them run."
         return why, None, "", todo
     seconds = facts.seconds_since(held.held_ms)
     holder = next((w for w in facts.workers if w.longest_task == held.holder), None)
@@ -190,7 +190,7 @@ def _say_quota(facts: Facts, held: Held) -> Said:
         why = f"the quota of {quota_text(spent)} of {name} is spent{until}"
     else:
         why = f"the quota of {name} is spread over its period, and closed{until}"
-    scope = _scope_words(held) + with_queue(facts.queue)
+    scope = scope_words(held) + with_queue(facts.queue)
     todo = f"If the host allows more, `dpq limit set RATE {scope}` raises the quota."
     return why, None, name, todo
 

@@ -148,10 +148,11 @@ class StoredOperations(OperationsBase[P]):
         # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
         order = ("waiting", "ready", "delayed", "invisible", "dead")
         stats = yield from self.stats()
+        stored = sum(getattr(stats, name) for name in order)  # a due task may stand in any state
         removed = 0
         states = order if state is None else (state.value,)
         for name in states:
-            left, done, last = getattr(stats, name), 0, False
+            left, done, last = stored, 0, False
             while left > 0 and not last:
                 last = left <= PAGE
                 args = [self._now(), name, min(left, PAGE), done if last else ""]

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dpq.model.errors import ConfigurationError, NotConfirmedError
 from dpq.protocol.keys import beside
-
-if TYPE_CHECKING:
-    from dpq.protocol.command import Command, PlainCommand
 
 Durability = Literal["async", "replica", "fsync"]
 """The places that have a change before its call returns: the server; a replica too; a disk too."""
@@ -76,14 +73,14 @@ def named_durability(value: Any) -> Durability:
     return durability
 
 
-def needs_confirmation(command: Command[Any]) -> bool:
+def needs_confirmation(command: Any) -> bool:
     """Return True if a command changes something that is to be confirmed."""
     return command.needs_confirmation and command.script.name in CONFIRMED_SCRIPTS
 
 
 def confirming(
-    commands: Sequence[Command[Any]], durability: Durability, timeout: float | None
-) -> list[PlainCommand]:
+    commands: Sequence[Any], durability: Durability, timeout: float | None
+) -> list[Sequence[str | bytes | float]]:
     """Make the commands that confirm others: a write without effect, and WAIT; [] for none.
 
     A newer server waits only for what this connection has written. If a repeated call finds its
@@ -95,15 +92,13 @@ def confirming(
     seconds = min(CONFIRM_SECONDS, SHARE_OF_TIMEOUT * (timeout or CONFIRM_SECONDS * 2))
     ms = max(1, round(seconds * 1000))
     stored = [command.keys[0] for command in changing if command.script.name != "drop"]
-    writes: list[PlainCommand] = [
+    writes: list[Sequence[str | bytes | float]] = [
         ("HINCRBY", beside(key, "stats"), "pushed", 0) for key in stored[:1]
     ]
     return [*writes, ("WAIT", 1, ms) if durability == "replica" else ("WAITAOF", 1, 0, ms)]
 
 
-def judged(
-    commands: Sequence[Command[Any]], durability: Durability, replies: list[Any]
-) -> list[Any]:
+def judged(commands: Sequence[Any], durability: Durability, replies: list[Any]) -> list[Any]:
     """Return the replies of scripts; as `Unconfirmed` if the answers behind them say so."""
     replies, answers = replies[: len(commands)], replies[len(commands) :]
     refusals = [answer for answer in answers if isinstance(answer, Exception)]
@@ -116,7 +111,7 @@ def judged(
     ]
 
 
-def unconfirmed(command: Command[Any], durability: Durability, reply: Any, reason: str) -> Any:
+def unconfirmed(command: Any, durability: Durability, reply: Any, reason: str) -> Any:
     """Mark the reply of a command as not confirmed, if it is one that needs a confirmation."""
     if isinstance(reply, Exception) or not needs_confirmation(command):
         return reply

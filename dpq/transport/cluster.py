@@ -112,6 +112,10 @@ def forbidden(error: object) -> bool:
     )
 
 
+class NotWrittenError(RedisConnectionError):
+    """The event loop had closed the connection before the command was written."""
+
+
 @contextmanager
 def reachable() -> Iterator[None]:
     """Convert the errors that redis-py lets pass, or raises for a cluster, into a `RedisError`.
@@ -126,6 +130,10 @@ def reachable() -> Iterator[None]:
         if "'NoneType'" not in str(error):
             raise
         raise ClusterError("redirected to a node that has no slot yet") from error
+    except RuntimeError as error:  # uvloop's, which redis-py lets pass
+        if "the handler is closed" not in str(error):
+            raise
+        raise NotWrittenError(str(error)) from error
 
 
 def ask(client: Any, *command: Any) -> Any:
@@ -152,7 +160,7 @@ async def ask_async(client: Any, *command: Any) -> Any:
         try:
             with reachable():
                 return await client.execute_command(*command, **internals.RAW)
-        except ClusterError:
+        except (ClusterError, NotWrittenError):
             if time.monotonic() > give_up:
                 raise
         await asyncio.sleep(_PAUSE_SECONDS)

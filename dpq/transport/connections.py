@@ -193,10 +193,12 @@ class Connections:
         return error if final else MISSING
 
     def _again(self, command: Command[Any], error: Any) -> Any:
-        """Send a command once more: over the same connections with the text of the script, if the
-        server does not know it, or if its keys have moved; else, or then, through the client."""
+        """Send a command once more: over an own connection, with the text of the script, if the
+        server does not know it, its keys have moved, or it is to be confirmed; else, or then,
+        through the client."""
+        confirms = error is MISSING and self._durability != "async"
         try:
-            if isinstance(error, NoScriptError | MovedError) and self.nodes.direct:
+            if (confirms or isinstance(error, NoScriptError | MovedError)) and self.nodes.direct:
                 if isinstance(error, MovedError):
                     self.nodes.learn()
                 if node := self.nodes.of(command.keys[0]):

@@ -31,6 +31,10 @@ from dpq.transport.internals import write
 from dpq.transport.script_loading import load_instead_async, may_not_eval
 from dpq.transport.shared_async import Shared
 
+LONGEST_ALONE = 0.1
+"""Seconds after which a batch of confirmed calls does not wait for the one before: its tasks have
+leases, which run out."""
+
 
 class AsyncConnections:
     """Sends commands to the servers behind one client, for any number of tasks of one event loop.
@@ -89,7 +93,7 @@ class AsyncConnections:
             packed = self._packer.pack(commands)
         if self._durability != "async" and any(map(needs_confirmation, commands)):
             if node.name not in self._batches:
-                self._batches[node.name] = _Batches(_Link(self.nodes, node), self._durability)
+                self._batches[node.name] = _Batches(self.nodes, node, self._durability)
             replies = await self._batches[node.name].exchange(packed, commands)
         else:
             replies = await self._link(node).exchange(packed, len(commands))
@@ -157,7 +161,7 @@ class AsyncConnections:
         for link in self._links.values():
             await link.aclose()
         for batches in self._batches.values():
-            await batches.link.aclose()
+            await batches.aclose()
 
 
 class _Link:
@@ -277,12 +281,14 @@ class _Link:
 class _Batches:
     """Confirmed calls to one node: those that come while others wait go together, with one WAIT.
 
-    Attributes:
-        link: Their connection.
+    WAIT holds its connection up. If a batch takes longer than `LONGEST_ALONE`, the next one begins
+    beside it, over another connection.
     """
 
-    def __init__(self, link: _Link, durability: Durability) -> None:
-        self.link, self._durability = link, durability
+    def __init__(self, nodes: AsyncNodes, node: Node, durability: Durability) -> None:
+        self._nodes, self._node, self._durability = nodes, node, durability
+        self._idle: list[_Link] = []
+        self._busy: dict[asyncio.Task[None], _Link] = {}
         self._waiting: list[tuple[bytes, Sequence[Command[Any]], asyncio.Future[list[Any]]]] = []
         self._sending: asyncio.Task[None] | None = None
 
@@ -291,6 +297,8 @@ class _Batches:
         loop, sending = asyncio.get_running_loop(), self._sending
         if sending is None or sending.done() or sending.get_loop() is not loop:
             self._waiting = []
+            if sending and sending.get_loop() is not loop:
+                self._idle, self._busy = [], {}
             self._sending = loop.create_task(self._send())
         future: asyncio.Future[list[Any]] = loop.create_future()
         self._waiting.append((packed, commands, future))
@@ -299,15 +307,35 @@ class _Batches:
     async def _send(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            commands = [command for _, some, _ in batch for command in some]
-            behind = confirming(commands, self._durability, self.link.timeout)
-            packed = b"".join(each for each, _, _ in batch) + pack_plain(behind)
-            replies = await self.link.exchange(packed, len(commands) + len(behind))
-            replies = judged(commands, self._durability, replies)
-            for _, some, future in batch:
-                if not future.done():  # the caller may have been cancelled
-                    future.set_result(replies[: len(some)])
-                replies = replies[len(some) :]
+            link = self._idle.pop() if self._idle else _Link(self._nodes, self._node)
+            running = asyncio.create_task(self._run(batch, link))
+            self._busy[running] = link
+            running.add_done_callback(self._end)
+            await asyncio.wait((running,), timeout=LONGEST_ALONE)
+
+    def _end(self, batch: asyncio.Task[None]) -> None:
+        if link := self._busy.pop(batch, None):
+            self._idle.append(link)
+
+    async def _run(
+        self,
+        batch: list[tuple[bytes, Sequence[Command[Any]], "asyncio.Future[list[Any]]"]],
+        link: _Link,
+    ) -> None:
+        commands = [command for _, some, _ in batch for command in some]
+        behind = confirming(commands, self._durability, link.timeout)
+        packed = b"".join(each for each, _, _ in batch) + pack_plain(behind)
+        replies = await link.exchange(packed, len(commands) + len(behind))
+        replies = judged(commands, self._durability, replies)
+        for _, some, future in batch:
+            if not future.done():  # the caller may have been cancelled
+                future.set_result(replies[: len(some)])
+            replies = replies[len(some) :]
+
+    async def aclose(self) -> None:
+        """Close the connections; running calls get an error."""
+        for link in [*self._idle, *self._busy.values()]:
+            await link.aclose()
 
 
 class _Exchange:

@@ -9,6 +9,7 @@ from typing import Any
 from redis.asyncio.retry import Retry
 from redis.exceptions import RedisError, ResponseError
 
+from dpq.transport.cluster import reachable
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.listener import PREFIX, Subscription
 from dpq.transport.waiter import REPLY_TIMEOUT, connection_to
@@ -79,7 +80,8 @@ class AsyncListener:
         _, self._connection = connection_to(self._nodes, self._key, Retry)
         await self._connection.connect()
         self._connection.socket_timeout = None  # see `_SharedConnection._read_one`
-        await self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
+        with reachable():
+            await self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
         await self._connection.read_response(disable_decoding=True)
 
     async def wait(self, ear: asyncio.Event, seconds: float) -> None:

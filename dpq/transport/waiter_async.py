@@ -15,7 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.transport.cluster import CUT, Node
+from dpq.transport.cluster import CUT, Node, reachable
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.waiter import (
     ANSWERED_SECONDS,
@@ -134,10 +134,12 @@ class _Block:
         if self._connection is None:
             await self._nodes.ready()
             self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
-            await self._connection.connect()
-            self._client_id = await self._own_id() if self._nodes.unblocks else 0
+            with reachable():
+                await self._connection.connect()
+                self._client_id = await self._own_id() if self._nodes.unblocks else 0
             self._connection.socket_timeout = None  # `asyncio.wait` watches the time
-        await self._connection.send_command(*block_command(self.markers, seconds))
+        with reachable():
+            await self._connection.send_command(*block_command(self.markers, seconds))
         reading = self._connection.read_response(disable_decoding=True)
         self._reading = asyncio.create_task(reading)
         self.until = time.monotonic() + seconds + REPLY_TIMEOUT

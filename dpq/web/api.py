@@ -217,7 +217,8 @@ def workers(call: Call) -> Response:
 def leases(call: Call) -> Response:
     """List leases with their holders: the longest held of the 200 that end first."""
     found = [plain(each) | {"token": str(each.token)} for each, _ in leases_of(call)]
-    return call.answer({"leases": found, "total": call.site.snapshot(call.name).stats.invisible})
+    running = call.site.snapshot(call.name).stats.invisible  # without leases that have ended
+    return call.answer({"leases": found, "total": max(running, len(found))})
 
 
 def _bound_json(bound: Bound) -> dict[str, Any]:

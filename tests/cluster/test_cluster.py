@@ -143,7 +143,6 @@ def test_the_life_of_tasks(q: DPQ) -> None:
     assert q.next_event() > 0
     assert q.promote() == 0
     assert q.check() == []
-    assert q.repair() == []
     assert q.size() == 6
     assert q.purge(TaskState.INVISIBLE) == 5
 
@@ -313,16 +312,3 @@ def test_a_waiter_asks_nothing_of_a_node_that_was_replaced(
         assert waiter._blocks[0].until is None
     monkeypatch.undo()
     asyncio.run(wait())
-
-
-def test_a_family_is_on_one_master(client: RedisCluster, names: list[str]) -> None:
-    """Queues of a family share their limits on a cluster, too: all their keys are in one slot."""
-    queues = [DPQ(client, name) for name in (names[1], f"{{{names[1]}}}a", f"{{{names[1]}}}b")]
-    for each in queues:
-        each.push(1)
-    queues[1].set_limit(1, 600)
-    assert sum(each.pop().task is not None for each in queues) == 1
-    assert all(state.rules == "0|1 600000 1" for each in queues for state in each.limits())
-    for each in reversed(queues):
-        each.drop()
-        each.close()

@@ -396,10 +396,9 @@ def consume(q: DPQ[int], found: list[int], failed: list[BaseException]) -> None:
         raise
 
 
-@pytest.mark.parametrize("settings", [{}, {"partitions": 5, "ask": 2}], ids=["one", "partitions"])
-def test_threads_share_one_queue_object(redis: Redis, queue_name: str, settings: Any) -> None:
+def test_threads_share_one_queue_object(redis: Redis, queue_name: str) -> None:
     """Eight threads on one DPQ pop and ack 2000 tasks: each task exactly once."""
-    q: DPQ[int] = DPQ(redis, queue_name, **settings)
+    q: DPQ[int] = DPQ(redis, queue_name)
     q.push_many(Push(n, priority=n % 4) for n in range(2000))
     found: list[list[int]] = [[] for _ in range(8)]
     failed: list[BaseException] = []

@@ -123,8 +123,9 @@ def test_an_update_that_cannot_be_is_refused(q: DPQ[Any], running: Any, unchange
 
 
 def test_a_key_of_another_group_is_refused(q: DPQ[Any], running: Any, unchanged: None) -> None:
-    """A push cannot carry a key into another group; the error names the key and its holder."""
-    for mode in ("keep", "update", "raise_priority", "rerun"):
+    """A push cannot carry a key into another group; `keep` changes nothing, and so may meet it."""
+    assert q.push("x", key="running", group="other", on_duplicate="keep") == running.id
+    for mode in ("update", "raise_priority", "rerun"):
         with pytest.raises(ConfigurationError, match=f"'running' belongs to task {running.id}"):
             q.push("x", key="running", group="other", on_duplicate=mode)
 

@@ -170,8 +170,6 @@ ANOTHER: dict[str, Any] = {
     "dead_max_age": 60.5,
     "trail_max_events": 500,
     "durability": "replica",
-    "partitions": 3,
-    "ask": 5,
 }
 """For each argument of a queue a value that is not its default."""
 

@@ -132,7 +132,7 @@ def test_the_server_looks_at_larger_costs_only(q: DPQ[Any]) -> None:
 
     def call_all(commands: Any) -> Any:
         pushes = (command for command in commands if command.script.name == "push")
-        asked.extend(command.args[-1] == "1?" for command in pushes)
+        asked.extend(command.args[-1] == "?" for command in pushes)
         return original(commands)
 
     q.set_limit([RateLimit(10, 1, 10), TOKENS], group="g")

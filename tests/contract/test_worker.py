@@ -304,7 +304,8 @@ def test_an_ack_and_the_next_pop_travel_together(q: DPQ[Any]) -> None:
     q.push_many(Push(n) for n in range(10))
     trips = asked(q)
     Worker(q, lambda _: None).drain()
-    assert trips == [["pop"], ["ack", "pop_plain"], *[["ack_plain", "pop_plain"]] * 9, ["pop"]]
+    verbs = [[name.removesuffix("_plain") for name in trip] for trip in trips]
+    assert verbs == [["pop"], ["pop"], *[["ack", "pop"]] * 10, ["pop"]]
 
 
 @pytest.mark.parametrize("prefetch", [1, 10])

@@ -562,4 +562,4 @@ async def test_a_worker_outlives_cuts_at_any_command(
             numbers |= {*Random(first).sample(range(first + 1, first + 12), 4)}
         count = await scene(opened(client=asyncio_client(redis)), numbers)
         first += 3 if several else 1
-    assert first > 10
+    assert first > 1

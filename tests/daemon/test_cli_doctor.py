@@ -1,4 +1,4 @@
-"""`dpq doctor`: what it finds, explains and mends, and how it ends."""
+"""`dpq doctor`: what it finds and explains, and how it ends."""
 
 import json
 import subprocess
@@ -45,54 +45,47 @@ def test_sound(run: Run, q: DPQ) -> None:
     """A sound queue is 0, and silence on stdout."""
     q.push(1)
     attend(q)
-    for words in (["doctor"], ["doctor", "--repair"], ["doctor", "--json"]):
+    for words in (["doctor"], ["doctor", "--json"]):
         result = run(*words)
         assert result.stdout == ""
         assert "no problems in" in result.stderr
 
 
-def test_finds_explains_and_mends(run: Run, q: DPQ) -> None:
-    """Damage is 1 with a sentence and the way out; --repair mends it, and then all is well."""
+def test_finds_and_explains(run: Run, q: DPQ) -> None:
+    """Damage is 1, with a sentence and the way out; nothing has changed."""
     task_id = q.push({"a": 1})
     q.redis.delete(key_of(q.queue_name, "ready"))
     found = run("doctor", code=1)
     assert f"problem: in 0 states {task_id}" in found.stdout
     assert "it would never run" in found.stdout
-    assert "dpq doctor --repair" in found.stdout
-    assert q.pop().task is None
-    mended = run("doctor", "--repair")
-    assert f"mended: in 0 states {task_id}" in mended.stdout
-    assert "mended 1 problems" in mended.stderr
-    assert q.pop().task.payload == {"a": 1}
-    assert run("doctor").stdout == ""
+    assert "Export the queue, drop it and import the file" in found.stdout
+    assert run("doctor", code=1).stdout == found.stdout
 
 
 def test_json(run: Run, q: DPQ) -> None:
-    """With --json each problem is one object, with its meaning and whether it was mended."""
+    """With --json each problem is one object, with its meaning."""
     task_id = q.push("x" * 600)
     q.push("y", delay=60)  # with dead letters alone, the queue would need a person
     attend(q)
     q.redis.hdel(key_of(q.queue_name, "payload"), task_id)
-    for words, code, mended in ((["doctor"], 1, False), (["doctor", "--repair"], 0, True)):
-        [line] = run(*words, "--json", code=code).stdout.splitlines()
-        told = json.loads(line)
-        assert (told["kind"], told["subject"], told["mended"]) == ("no payload", task_id, mended)
-        assert told["meaning"].startswith(f"The payload of task {task_id} is gone")
-        assert "payload missing" in told["way_out"]
+    [line] = run("doctor", "--json", code=1).stdout.splitlines()
+    told = json.loads(line)
+    assert (told["kind"], told["subject"]) == ("no payload", task_id)
+    assert told["meaning"].startswith(f"The payload of task {task_id} is gone")
+    assert "Export the queue, drop it and import the file" in told["way_out"]
 
 
 def test_the_server(run: Run, private: Server, elsewhere: Path) -> None:
-    """What endangers tasks on the server is told with its fix, remains after --repair, and is 1."""
+    """What endangers tasks on the server is told with its fix, and is 1."""
     with Redis.from_url(private.url) as redis:
         redis.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            for words in (["doctor"], ["doctor", "--repair"]):
-                result = run(*words, url=f"unix://{elsewhere}", code=1)
-                assert "problem: eviction allkeys-lru" in result.stdout
-                assert "maxmemory-policy noeviction" in result.stdout
-                assert "problem: no persistence" in result.stdout
-                assert "2 problems" in result.stderr
-                assert "warning" not in result.stderr
+            result = run("doctor", url=f"unix://{elsewhere}", code=1)
+            assert "problem: eviction allkeys-lru" in result.stdout
+            assert "maxmemory-policy noeviction" in result.stdout
+            assert "problem: no persistence" in result.stdout
+            assert "2 problems" in result.stderr
+            assert "warning" not in result.stderr
         finally:
             redis.config_set("maxmemory-policy", "noeviction")
 

@@ -478,13 +478,14 @@ def test_trouble_is_told_once(
     """What cannot be stepped is told of once, and again after it went well."""
     live.push(1)
     scheduler = Scheduler(redis, [queue_name])
-    for text in ("not a number", "1", "not a number"):
-        redis.hset(key_of(queue_name, "conf"), "partition_count", text)
+    known = redis.hget(key_of(queue_name, "conf"), "format")
+    for text in ("99", known, "99"):
+        redis.hset(key_of(queue_name, "conf"), "format", text)
         for _ in range(3):
             scheduler.run_once()
             scheduler._upkeep.queues[queue_name].forget()
     assert caplog.text.count(f"{queue_name}: this queue gets no upkeep") == 2
-    redis.hdel(key_of(queue_name, "conf"), "partition_count")
+    redis.hset(key_of(queue_name, "conf"), "format", known)
 
 
 @pytest.mark.parametrize("known", ["nothing", "a queue", "a named queue"])

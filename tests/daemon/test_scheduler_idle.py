@@ -47,7 +47,7 @@ def settled(scheduler: Scheduler, count: int) -> bool:
     return (
         len(queues) == count
         and all(queue.settings for queue in queues)
-        and scheduler._heard == tuple(queue.partitions for queue in queues)
+        and len(scheduler._heard) == count
         and (scheduler._named is not None or not scheduler._changed)
         and scheduler._look_at > later
         and scheduler._upkeep.moments.first() > later

@@ -63,7 +63,7 @@ def test_a_moment_that_is_none(real: DPQ[Any], redis: Redis, stored: str) -> Non
 
 
 def test_only_a_step_can_tell(real: DPQ[Any], other: DPQ[Any], redis: Redis) -> None:
-    """A queue that is gone, of another format or number of partitions, or of another type."""
+    """A queue that is gone, of another format, or of another type."""
     conf = key_of(other.queue_name, "conf")
     assert glanced(real, other).waits == [-1, -1]
     for field, stored in (("format", "99"), ("format", "x")):

@@ -221,8 +221,8 @@ def test_release_held_goes_in_steps(q, probe):
         pass
     sent = []
     connections = q._session.connections
-    begin = connections.begin
-    connections.begin = lambda commands: (sent.append(len(commands)), begin(commands))[1]
+    call_all = connections.call_all
+    connections.call_all = lambda commands: (sent.append(len(commands)), call_all(commands))[1]
     held = q.held(1000)
     sent.clear()
     assert q.release_held(held) == RELEASED_AT_ONCE * 2 + 1

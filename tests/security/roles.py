@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpq.model.family import head_of
 from redis import Redis
 from support import PATIENCE_S, wait_for
 
@@ -44,24 +43,15 @@ LOADS = {role for role, line in LINES.items() if "+script|load" in line}
 """Who may load the scripts that a server has forgotten."""
 
 
-def words_of(
-    role: str, queue_name: str, version: str, *, partitions: bool = False, family: bool = False
-) -> list[str]:
+def words_of(role: str, queue_name: str, version: str) -> list[str]:
     """The rules of a line of the page, as it says to change them; a selector is one word.
 
     Args:
         role: The user of the line.
         queue_name: The queue that it is to be for.
         version: Of the server: Redis 6.2 has no selectors.
-        partitions: The queue has some.
-        family: It is the head of a family, with all of whose queues the user works.
     """
-    line = LINES[role]
-    if family:
-        line = line.replace("~dpq:{emails}:", "~dpq:{emails}*:")
-    if partitions:
-        line = re.sub(r"(~dpq:\{emails)(\}\S*)", r"\1\2 \1{*\2", line)
-    return in_words(line, queue_name, version)
+    return in_words(LINES[role], queue_name, version)
 
 
 def in_words(line: str, queue_name: str, version: str) -> list[str]:
@@ -293,17 +283,6 @@ def metered(stage: Stage) -> bool:
     return f'dpq_queue_up{{queue="{q.queue_name}",server=""}} 1.0' in text
 
 
-def overview_of_all(stage: Stage) -> None:
-    """The same of a queue that follows another's limits: its scripts get more keys."""
-    overview(stage)
-    with DPQ(stage.root, f"{{{head_of(stage.name)}}}a") as owner:
-        owner.push(1, group="a")
-        with DPQ[Any](stage.user, owner.queue_name) as q:
-            assert q.stats().ready
-            q.limits()
-        owner.drop()
-
-
 def dashboard(stage: Stage) -> None:
     """Everything that looks and changes nothing."""
     overview(stage)
@@ -331,7 +310,7 @@ def furnish(stage: Stage) -> None:
 
 
 def damage(stage: Stage) -> None:
-    """Something of some kinds for `repair` to mend."""
+    """Leave damage of some kinds for `check` to find."""
     first, second, *_ = [task.id for task in stage.owner().peek(9)]
     stage.root.hset(key_of(stage.name, "meta"), first, "no record")
     record = stage.root.hget(key_of(stage.name, "meta"), second) or b""
@@ -375,7 +354,7 @@ def administrator(stage: Stage) -> None:
         q.import_(list(q.export(pause=True)))
         q.resume()
         damage(stage)
-        assert q.repair()
+        assert q.check()
         q.purge()
         q.drop()
 
@@ -386,7 +365,7 @@ ROLES: dict[str, Callable[[Stage], None]] = {
     "dpq-producer": producer,
     "dpq-consumer": consumer,
     "dpq-scheduler": scheduler,
-    "dpq-overview": overview_of_all,
+    "dpq-overview": overview,
     "dpq-dashboard": dashboard,
     "dpq-admin": administrator,
 }
@@ -441,7 +420,6 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "get": lambda q, t: q.get(t.id),
     "dead.list": lambda q, t: q.dead.list(),
     "check": lambda q, t: q.check(),
-    "repair": lambda q, t: q.repair(),
     "promote": lambda q, t: q.promote(),
     "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
     "cancel": lambda q, t: q.cancel(t.id),

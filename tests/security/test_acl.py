@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import roles
-from dpq.model.family import head_of
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
@@ -82,10 +81,9 @@ def login(server: Server, redis: Redis, queue_name: str) -> Iterator[Login]:
     """Makes the user of a role, and logs in."""
     clients: list[Redis] = []
 
-    def make(role: str, *more: str, family: bool = False, partitions: bool = False) -> Stage:
+    def make(role: str, *more: str) -> Stage:
         load_scripts(redis)  # as the page says
-        kind = {"partitions": partitions, "family": family}
-        words = words_of(role, queue_name, server.binary.version, **kind)
+        words = words_of(role, queue_name, server.binary.version)
         redis.execute_command("ACL", "SETUSER", role, "reset", "on", ">PASSWORD", *words, *more)
         redis.execute_command("ACL", "LOG", "RESET")
         url = server.url.replace("unix://", f"unix://{role}:PASSWORD@")
@@ -314,32 +312,6 @@ def test_what_all_queues_share(server, login, role, more):
     assert stage.root.zrange(REGISTRY_TICK, 0, -1) == [b"w"]
 
 
-@pytest.mark.parametrize("role", NAMES)
-def test_families(server, login, role):
-    """With the patterns that the page gives for a family, a role can do the same in its queues."""
-    if "blind" in role:
-        for_selectors(server)
-    stage = login(role, family=True)
-    stage = stage._replace(name=f"{{{stage.name}}}crawl")
-    with DPQ(stage.root, f"{stage.name}-2") as other:  # it shares the limits
-        other.set_limit(10**6, 1, group="host", concurrency=10**6)
-        other.push(1, group="host")
-        other.pop()
-        act = roles.wait if role in ("dpq-consumer", "dpq-scheduler") else ROLES[role]
-        if role == "dpq-scheduler":
-            stage.owner().push(1, delay=1e-3)
-            wait_for(lambda: stage.queue().promote() or stage.owner().size(), stage.owner().stats)
-        elif role == "dpq-admin":
-            roles.producer(stage)
-            assert stage.queue().repair() == []
-        else:
-            act(stage)
-        assert denied(stage.root, role) == set()
-        stage.owner().drop()
-        other.drop()
-    DPQ(stage.root, head_of(stage.name)).drop()
-
-
 HALF_DONE = {("dpq-plain-producer", "push(group)")}
 """Refused in the middle: the record of a task that was not accepted stays, in no state."""
 
@@ -355,13 +327,13 @@ def test_who_may_call_what(login):
     for call, run in CALLS.items():
         for role, stage in zip(SHOWN, stages, strict=True):
             task = furnished(stage)
-            if call in ("check", "repair"):
+            if call == "check":
                 roles.damage(stage)
             try:
                 run(stage.queue(), task)
             except ResponseError as error:
                 table[call].append("-" if re.search(NOT_ALLOWED, str(error)) else str(error))
-                if call not in ("check", "repair") and stage.owner().check():
+                if call != "check" and stage.owner().check():
                     half_done.add((role, call))
             else:
                 table[call].append("yes")

@@ -198,9 +198,9 @@ class World:
         self.told: list[Told] = []
         self.callers: list[tuple[float, Caller]] = []
         self.permits: list[tuple[Caller, Grant]] = []
-        self.lost, self.asked = False, 0
+        self.asked = 0
         self.moments: dict[str, float] = {}
-        self.damaged, self.number = False, 0
+        self.number = 0
         self.booked: dict[str, int] = {}
         self.pushed: set[str] = set()
         self.gone: set[str] = set()
@@ -651,42 +651,8 @@ class World:
         self.clock.ms += round(ms)
         self.real += round(ms)
 
-    def do_lose(self, a: int, b: int) -> None:
-        """Rules are lost; a pop finds that, or a repair."""
-        fields = self.redis.hkeys(key_of(self.name, "limits"))
-        if fields and a % 3:
-            self.redis.hdel(key_of(self.name, "limits"), fields[b % len(fields)])
-        elif a % 3 == 0:
-            self.redis.hdel(key_of(self.name, "conf"), ["queue_rules", "limited", "gated"][b % 3])
-        if b % 2:
-            self.q.repair()
-        self.lost = not b % 2
-
-    def do_damage(self, a: int, b: int) -> None:
-        """A gate is cut; after the repair it grants no more than it may."""
-        gates = key_of(self.name, "gates")
-        names = self.redis.hkeys(gates)
-        if names:
-            name = sorted(names)[a % len(names)]
-            text = self.redis.hget(gates, name)
-            cut = text[: len(text) * (b % 10) // 10]
-            if b % 3 == 0:
-                cut = text[: text.rfind(b" ", 0, -1)] + b" B:17 "
-            self.redis.hset(gates, name, cut)
-            if b % 2:
-                self.q.pop_many(0 + 1, visibility=0.5)
-            self.q.repair()
-            self.damaged = True
-            self.since[name.decode().partition("\t")[0]] = 10**9  # nobody knows what was granted
-            self.forget(name.decode(), None)
-            for grant in self.grants:
-                grant.live = grant.live and bool(grant.task)
-
     def do_check(self, a: int, b: int) -> None:
         self.q.promote()
-        if self.lost:
-            self.q.repair()
-        self.lost = False
         assert (found := self.q.check()) == [], found
         for state in [*self.q.limits(), *self.q.groups()]:
             assert state.in_flight >= 0
@@ -703,7 +669,6 @@ class World:
     def settle(self) -> None:
         """Everything that may run does run in the end, and nothing stays behind."""
         self.q.resume()
-        self.q.repair()
         assert (found := self.q.check()) == [], found
         for caller, _ in self.permits:
             if caller.held:
@@ -741,11 +706,8 @@ class World:
         for _ in range(30):
             self.q.promote()
         self.q.pop()
-        if self.damaged:  # what a gate knew of leases of permits may be lost
-            self.q.repair()
-        for tag in self.tags:  # the next grant of the queue ends its own
-            left = self.redis.zrange(key_of(tag, "tracked"), 0, -1)
-            assert all(name.startswith(b"\t") for name in left), left
+        left = self.redis.zrange(key_of(self.name, "tracked"), 0, -1)
+        assert all(name.startswith(b"\t") for name in left), left
 
 
 WEIGHTS = {
@@ -772,7 +734,5 @@ WEIGHTS = {
     "step_back": 1,
     "set_limit": 4,
     "clear_limit": 1,
-    "lose": 1,
-    "damage": 1,
     "check": 2,
 }

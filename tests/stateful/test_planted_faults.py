@@ -107,7 +107,7 @@ next_due | times drift | rare RECURRING
 - math.max(first + math.floor((after - first) / period + 1) * period, first)
 + after + period
 fail.lua | a run that fails for good has no next one | rare RECURRING
-- if spent and task.schedule ~= '' then
+- if spent and task.schedule ~= '' and
 + if false then
 lease | a lease of its own counts for nothing | rare
 - own > 0 and own <=
@@ -165,7 +165,7 @@ notice | the earliest event is forgotten |
 upkeep | the end of a lease ignores the bound on attempts | rare
 - tonumber(task.attempts) >= tonumber(task.max)
 + false
-charge | who pays late pays for the past | LIMITED
+pay_window | who pays late pays for the past | LIMITED
 - (paid > at and paid or at) + time_of(units, window)
 + paid + time_of(units, window)
 judge | the queue is not paid for a task of a group | LIMITED

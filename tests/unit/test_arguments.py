@@ -216,8 +216,6 @@ SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("backoff", "must be a Backoff, or a list of 1 to 16", [None, 5, "15", [], [1] * 17]),
     ("max_payload_bytes", "from 1 to 67108864", [0, 2**26 + 1, 1.0, True, None]),
     ("dead_max_tasks", "from 0 to 1000000000", [-1, 10**9 + 1, 1.0, True]),
-    ("partitions", "from 1 to 1024", [0, 1025, 1.0, "4", True]),
-    ("ask", "from 1 to 1024", [0, 1025, 1.0, "4", True]),
     ("dead_max_age", "dead_max_age .* from 0.001", [0, -1, math.inf, math.nan, True]),
 ]
 

@@ -19,7 +19,7 @@ from dpq.protocol.replies import Batch
 
 def test_keys_are_those_of_the_header(operations):
     """A command sends the keys of its script's header, in that order, and the time first."""
-    command = next(operations.partitions[0].pause(1.5))
+    command = next(operations.pause(1.5))
     assert command.keys == tuple(key_of("name", part) for part in command.script.parts)
     assert list(command.args) == [5, 1500, ""]
 
@@ -59,7 +59,7 @@ def test_full_push(operations, more):
     push = Push(**{"payload": "x" * 510} | more)
     [_, _, spec, body, *asks] = next(operations.push_many([push])).args
     assert from_json(spec).keys() >= {"priority"} | more.keys() - {"payload"}
-    assert asks == (["1?"] if "cost" in more else [])
+    assert asks == (["?"] if "cost" in more else [])
     assert body == f'"{push.payload}"'.encode()
 
 
@@ -91,17 +91,17 @@ def test_ids_of_one_process_sort_as_they_were_made(monkeypatch):
     monkeypatch.setattr(task_ids, "_maker", task_ids._Maker())
     ids = []
     for clock["ms"] in (0, 0, 1, 0, -9_999, 1, 2):
-        ids += [*task_ids.new_ids(1, None), *task_ids.new_ids(300, None)]
+        ids += [*task_ids.new_ids(1), *task_ids.new_ids(300)]
     assert ids == sorted(ids)
     assert len(set(ids)) == len(ids)
     clock["ms"] = -10_000
-    assert task_ids.new_ids(1, None)[0] < ids[0]
+    assert task_ids.new_ids(1)[0] < ids[0]
 
     made: list[list[str]] = [[], [], [], []]
 
     def make(mine: list[str]) -> None:
         for _ in range(300):
-            mine += task_ids.new_ids(2, None)
+            mine += task_ids.new_ids(2)
 
     threads = [threading.Thread(target=make, args=(mine,)) for mine in made]
     for thread in threads:
@@ -111,7 +111,7 @@ def test_ids_of_one_process_sort_as_they_were_made(monkeypatch):
     assert all(mine == sorted(mine) for mine in made)
     assert len({each for mine in made for each in mine}) == 2400
     task_ids._forked()
-    assert len({task_ids.new_ids(1, None)[0][:9], made[0][-1][:9], made[1][0][:9]}) > 1
+    assert len({task_ids.new_ids(1)[0][:9], made[0][-1][:9], made[1][0][:9]}) > 1
 
 
 FORK = """

@@ -83,7 +83,7 @@ def test_a_rate_that_says_nothing_is_refused_by_name(word: str, reason: str) -> 
     with pytest.raises(ConfigurationError) as refused:
         read_word(word)
     assert reason in str(refused.value)
-    assert any(f"{part!r}: " in str(refused.value) for part in (word, word.rpartition("=")[2]))
+    assert any(f"{part!r}"[:150] in str(refused.value) for part in (word, word.rpartition("=")[2]))
 
 
 @pytest.mark.parametrize("window", WORDS.values(), ids=WORDS)

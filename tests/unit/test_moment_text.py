@@ -10,7 +10,7 @@ from lupa.lua51 import LuaRuntime
 @pytest.fixture(scope="module")
 def moment_text():
     """The function of the Lua file, without what it stands beside."""
-    file = resources.files("dpq") / "protocol" / "lua" / "lib" / "limits" / "text_of.lua"
+    file = resources.files("dpq") / "protocol" / "lua" / "lib" / "limits" / "plain_text.lua"
     text = file.read_text(encoding="utf-8")
     start = text.index("local function moment_text")
     code = text[start : text.index("\nend\n", start) + 5]

@@ -77,7 +77,7 @@ def test_bad_cron(cron):
     """A cron expression that is none, or that nothing ever matches, is refused, and named."""
     with pytest.raises(ConfigurationError) as caught:
         cron_line(cron, "UTC")
-    assert str(caught.value).startswith(f"cron is {cron!r}: ")
+    assert str(caught.value).startswith(f"cron is {cron!r}"[:200])
 
 
 @pytest.mark.parametrize(

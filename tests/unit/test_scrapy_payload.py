@@ -9,6 +9,7 @@ from kit.each import each
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
 
 from scrapy.http import FormRequest, JsonRequest  # noqa: E402
+from scrapy.settings import Settings  # noqa: E402
 
 from dpq.model.errors import ConfigurationError, PayloadError  # noqa: E402
 from dpq.scrapy.options import read_options  # noqa: E402
@@ -28,6 +29,7 @@ class Spider(scrapy.Spider):
 
 
 SPIDER = Spider()
+SPIDER.settings = Settings()
 
 REQUESTS: list[Any] = [
     scrapy.Request(URL),
@@ -102,8 +104,8 @@ NO_REQUESTS: list[tuple[Any, str]] = [
     ({"url": URL, "callback": "missing"}, "callback is 'missing': the spider 'pages' has no"),
     ({"url": URL, "errback": "name"}, "errback is 'name'"),
     ({"url": URL, "body": {"base64": "?"}}, "'body' is neither"),
-    ({"url": URL, "_class": "subprocess.Popen"}, "must be a class of requests"),
-    ({"url": URL, "_class": "no.such"}, "cannot be loaded"),
+    ({"url": URL, "_class": "subprocess.Popen"}, "_class is 'subprocess.Popen': DPQ_"),
+    ({"url": URL, "_class": "no.such"}, "_class is 'no.such': DPQ_REQUEST_CLASSES does not"),
     ({"url": "no address"}, "[Mm]issing scheme"),
     ({"url": URL, "meta": 7}, "no request"),
 ]
@@ -124,7 +126,7 @@ def test_an_address_alone_is_a_request():
 
 
 def read(**given: Any) -> Any:
-    return read_options(scrapy.settings.Settings({"DPQ_URL": "redis://h", **given}), "pages")
+    return read_options(Settings({"DPQ_URL": "redis://h", **given}), "pages")
 
 
 def test_settings_have_the_forms_that_people_write():

@@ -56,15 +56,6 @@ def test_an_older_queue_is_looked_at_as_often_as_before() -> None:
     assert again.look_at - NOW == 5
 
 
-def test_partitions() -> None:
-    """Each one has its own; those without a new look keep theirs."""
-    first = watches_after(nothing(looks={0: (7, None, 10_000), 1: (7, None, 5_000)}))
-    assert [watch.look_at - NOW for watch in first] == [5, 5]
-    again = watches_after(nothing(looks={1: (7, None, 10_000)}), first)
-    assert again[0] is first[0]
-    assert again[1].look_at - NOW == 10
-
-
 def test_a_moment_comes_before_the_look() -> None:
     assert Watch(7, 9000).look_at - NOW == pytest.approx(9)
     assert Watch(7, 9000, 5000).look_at - NOW == 5

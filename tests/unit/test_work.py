@@ -239,7 +239,7 @@ def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
     other = DPQ[Any](q.redis, "other")
     sent = [sends(each.operation) for each in endings(done, [q._operations, other._operations])]
     assert [command.script.name for command in sent] == [
-        "ack", "ack", "bury", "fail", "rate_limited", "fail", "release",
+        "ack", "ack_plain", "bury", "fail", "rate_limited", "fail", "release",
         "release",
     ]  # fmt: skip
     assert list(sent[0].args)[1::2] == ["0", "5"]
@@ -261,7 +261,7 @@ def test_one_that_cannot_be_settled_keeps_none_of_the_others(q: DPQ[Any]) -> Non
     again = to_send_again("me", endings(done, [q._operations]), [ValueError("zone")])
     assert [each.alone for each in again] == [True] * 3
     asked = endings(again, [q._operations])
-    assert [sends(each.operation).script.name for each in asked] == ["ack"] * 3
+    assert [sends(each.operation).script.name for each in asked] == ["ack_plain"] * 3
     (culprit,) = to_send_again("me", asked, [[True], ValueError("zone"), [True]])
     assert culprit.task.id == "1"
     assert isinstance(culprit.error, CannotBeEnded)

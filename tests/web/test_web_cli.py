@@ -77,8 +77,8 @@ def test_named_queues_and_a_token(server: Server, live: DPQ, queue_name: str) ->
     live.push("x")
     other = DPQ(live.redis, f"{queue_name}-2")
     other.push("y")
-    words = ("--url", server.url, "--write", "--token-env", "SECRET", other.queue_name)
-    with serving(*words, SECRET=TOKEN) as (url, process):
+    words = ("--url", server.url, "--write", "--token-env", "SECRET")
+    with serving(*words, "--queue", other.queue_name, SECRET=TOKEN) as (url, process):
         login = {"Authorization": f"Bearer {TOKEN}"}
         assert read(f"{url}api/queues") == "401"
         assert '"total":1' in read(f"{url}api/queues", **login)

@@ -330,7 +330,7 @@ def test_payloads_can_be_left_out(dashboard: Open, q: DPQ, path: str) -> None:
     for browser, more in ((dashboard(), "payload=0"), (hidden, "")):
         for page in (f"{path}/tasks?{more}", f"{path}/tasks/{ids['ready']}?{more}"):
             assert "needle" not in browser.page(page)
-    for _, route, _ in (each for each in [*ROUTES, *API] if each[0] == "GET"):
+    for _, route, *_ in (each for each in [*ROUTES, *API] if each[0] == "GET"):
         for id_ in (ids["ready"], running.id):
             url = route.format(queue=q.queue_name, id=id_, group="a", job="x")
             assert "needle" not in hidden.get(url).text

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import logging
 from typing import Any
 
@@ -361,9 +362,9 @@ def test_filters_and_positions_that_are_none(change: Browser, q: DPQ, path: str)
         after = base64.urlsafe_b64encode(text).decode()
         for url in (f"{path}/tasks", f"/api{tasks}", f"{path}/recurring"):
             assert change.get(url, params={"after": after}).status_code == 400, text[:20]
-    for empty in ([], None, ""):
-        chosen = dict.fromkeys(("state", "group", "least", "text", "reason", "fault"), empty)
-        change.call(f"{tasks}:action", {"action": "cancel", "filter": chosen}, 202)
+    for empty, name in itertools.product(([], None, ""), ("text", "reason", "key_prefix")):
+        said = {"action": "cancel", "filter": {name: empty}}
+        assert f"{name} is " in str(change.call(f"{tasks}:action", said, 400))
     for rate in (0, -1, 1e7):
         said = {"action": "replay", "filter": {}, "rate": rate}
         assert "rate is" in str(change.call(f"{tasks}:action", said, 400))
