@@ -60,11 +60,9 @@ def web(
 ) -> None:
     """Show queues in a browser until Ctrl-C: tasks, limits, dead letters, workers.
 
-    It shows the named queues, or all that are known.
-
-    It needs the packages of the extra `web`. It listens on this machine only, and changes nothing,
-    unless you say so. Each action writes a line to the log. With a token of 32 characters in the
-    variable DPQ_PUSH_TOKEN, programs that send it may push tasks, and do nothing else.
+    It shows the named queues, or all that are known. It needs the packages of the extra `web`. It
+    listens on this machine only, and changes nothing, unless you say so. Each action writes a line
+    to the log. Programs that send the token in DPQ_PUSH_TOKEN may push tasks, and do nothing else.
     """
     try:
         import uvicorn

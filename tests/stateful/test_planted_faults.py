@@ -202,7 +202,7 @@ full | one lease too many | LIMITED
 - return most <= out
 + return most < out
 count_anew | who runs already does not count | rare LIMITED
-- redis.call('ZADD', tracked, '0', each)
+- redis.call('ZADD', tracked, '0', entry)
 ended | a failed task stays among those that run | rare FULL
 - redis.call('ZREM', tracked, unpack(others)) == 0
 + false
