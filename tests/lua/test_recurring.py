@@ -187,13 +187,13 @@ def test_cron_in_a_zone(q, clock, probe):
 def calls(q, monkeypatch):
     """The scripts that a queue calls from now on, with their arguments."""
     sent = []
-    original = q._session.connections.begin
+    original = q._session.connections.call_all
 
-    def begin(commands):
+    def call_all(commands):
         sent.extend((command.script.name, *command.args[1:]) for command in commands)
         return original(commands)
 
-    monkeypatch.setattr(q._session.connections, "begin", begin)
+    monkeypatch.setattr(q._session.connections, "call_all", call_all)
     return sent
 
 
@@ -317,7 +317,7 @@ def test_many_and_lost(redis, q, clock, probe, monkeypatch, when):
             holder.pop()
             return lambda: replies
 
-        monkeypatch.setattr(q._session.connections, "begin", begin)
+        monkeypatch.setattr(q._session.connections, "call_all", call_all)
     with pytest.raises(LeaseLostError) as caught:
         q.ack_many(tasks)
     assert len(caught.value.task_ids) == 1

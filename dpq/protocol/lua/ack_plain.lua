@@ -7,8 +7,8 @@
 --
 -- Returns {} as ack does. {-5}: the caller is to call ack, and nothing has changed. This is the reply if the task is
 -- gone; if another delivery has it; if it has no short record with its payload behind it (record); if its lease has
--- ended; if the queue counts leases itself, or has a trail; and if the group of the task is closed, or its gate holds
--- more than grants.
+-- ended; if the queue counts leases itself, has a trail, or producers wait for room; and if the group of the task is
+-- closed, or its gate holds more than grants.
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
@@ -23,7 +23,8 @@ local lease
 if there > 0 then
   local group = string.match(raw, GROUP)
   local text = group ~= '' and redis.call('HGET', gates, group)
-  if redis.call('ZRANGEBYLEX', tracked, '[\t', '(\n', 'LIMIT', '0', '1')[1] or group ~= '' and
+  if redis.call('ZRANGEBYLEX', tracked, '[\t', '(\n', 'LIMIT', '0', '1')[1]
+    or redis.call('ZRANGEBYLEX', tracked, '[\14', '(\15', 'LIMIT', '0', '1')[1] or group ~= '' and
     redis.call('ZSCORE', closed, group) or text and (string.byte(text) ~= 45 or string.find(text, ' B:', 1, true)) then
     return { -5 }
   end
