@@ -184,8 +184,9 @@ class QueueOperations(
     def push(self, push: Push[P], trace: str = "") -> Steps[str]:
         """Add one task; `trace` is the traceparent that it carries, or ""."""
         checked, short = self._pushes.check(push, trace), self._short_push
+        ids = new_ids(1)  # of both ways: a push whose reply was lost finds its task stored
         if not short.left and type(checked[0]) is str and checked[1].find(b"\t\n", 0, 40) > 0:
-            (id_,) = new_ids(1)
+            (id_,) = ids
             args: list[Any] = [self._clock() if self._clock else "", id_, *checked]
             if (yield self._command("push_plain", args, _FIRST)) == 0:
                 if short.pause:
@@ -193,7 +194,7 @@ class QueueOperations(
                 return id_
             short.refuse()
             short.expect(True)  # try the short way again after a while
-        return (yield from self._push((checked,)))[0]
+        return (yield from self._push((checked,), ids=ids))[0]
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks."""
@@ -211,9 +212,11 @@ class QueueOperations(
             ids += yield from self._push(batch, ids)
         return ids
 
-    def _push(self, batch: Sequence[Checked], stored: Sequence[str] = ()) -> Steps[list[str]]:
+    def _push(
+        self, batch: Sequence[Checked], stored: Sequence[str] = (), ids: list[str] | None = None
+    ) -> Steps[list[str]]:
         """Add a batch; `stored` are the ids of the batches of this call before it."""
-        ids = new_ids(len(batch))
+        ids = ids or new_ids(len(batch))
         args: list[Any] = [self._now()]
         keys: dict[int, str] = {}
         now_ms, asks = None, False

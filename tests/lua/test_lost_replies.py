@@ -164,6 +164,15 @@ def test_absent(server, q, lossy, lose):
 
 def test_ack(server, q, probe, lossy, lose):
     """The second call finds the task gone, and answers 0 for it."""
+    q.push("x" * 600)  # of a long record the short way knows nothing
+    task = probe.pop()
+    with lose("ack"):
+        assert lossy.ack(task) is False
+    assert (q.size(), q.stats().acked) == (0, 1)
+
+
+def test_ack_plain_first(server, q, probe, lossy, lose):
+    """So it is on the short way."""
     q.push("x")
     task = probe.pop()
     with lose("ack_plain"):

@@ -309,13 +309,13 @@ def test_many_and_lost(redis, q, clock, probe, monkeypatch, when):
     if when == "before":
         holder.pop()
     else:
-        original = q._session.connections.begin
+        original = q._session.connections.call_all
 
-        def begin(commands):
-            replies = original(commands)()
-            monkeypatch.setattr(q._session.connections, "begin", original)
+        def call_all(commands):
+            replies = original(commands)
+            monkeypatch.setattr(q._session.connections, "call_all", original)
             holder.pop()
-            return lambda: replies
+            return replies
 
         monkeypatch.setattr(q._session.connections, "call_all", call_all)
     with pytest.raises(LeaseLostError) as caught:
