@@ -360,7 +360,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations._ask("absent", [], int)),
     "workers": lambda q: q.workers(),
     "batches": lambda q: q.batches(),
-    "check_batches": lambda q: q.check(),
+    **dict.fromkeys(("check", "check_batches", "check_limits", "types"), lambda q: q.check()),
     "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
     "names": lambda q: q._session.run(q._operations.names) and None,
     "survey": lambda q: q._session.run(q._operations.survey).closed,
