@@ -193,16 +193,15 @@ class Connections:
         return error if final else MISSING
 
     def _again(self, command: Command[Any], error: Any) -> Any:
-        """Send a command once more: over an own connection, with the text of the script, if the
-        server does not know it, its keys have moved, or it is to be confirmed; else, or then,
-        through the client."""
-        confirms = error is MISSING and self._durability != "async"
+        """Send a command once more: over an own connection, if the server does not know the script,
+        the keys have moved, or it is to be confirmed; else, or then, through the client."""
+        cut = error is MISSING and self._durability != "async" and not self.nodes.fails_over
         try:
-            if (confirms or isinstance(error, NoScriptError | MovedError)) and self.nodes.direct:
+            if (cut or isinstance(error, NoScriptError | MovedError)) and self.nodes.direct:
                 if isinstance(error, MovedError):
                     self.nodes.learn()
                 if node := self.nodes.of(command.keys[0]):
-                    sent = self._send(node, (command,), as_text=True)
+                    sent = self._send(node, (command,), as_text=not cut)
                     (reply,) = self._receive(sent, last=True)
                     if not is_undone(reply) and not may_not_eval(reply):
                         return reply
