@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from redis.client import NEVER_DECODE
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 RAW: dict[str, Any] = {NEVER_DECODE: True}
 """The option of `execute_command` for a raw reply, also if the client decodes replies."""
@@ -33,7 +34,12 @@ def write(connection: Any, packed: bytes) -> None:
 
     `send_packed_command` waits for room, and a caller that is cancelled there ends the connection,
     which others use too.
+
+    Raises:
+        ConnectionError: The connection has been closed meanwhile.
     """
+    if connection._writer is None:
+        raise RedisConnectionError("the connection was closed")
     connection._writer.write(packed)
 
 
