@@ -563,14 +563,17 @@ def test_what_the_client_sends_is_not_confirmed(
     async def push(client: Any) -> None:
         async with client, AsyncDPQ(client, queue_name, durability="replica") as q:
             await q.push("first")
+            nodes = q._session.connections.nodes
+            assert nodes.sends_once == (client.get_retry() is None)  # read while it is the client's
             with monkeypatch.context() as patch:
-                patch.setattr(q._session.connections.nodes, "only", away(aio.Redis)(""))
+                patch.setattr(nodes, "only", away(aio.Redis)(""))
                 await q.push("second")
 
     with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
         q.push("first")
         with monkeypatch.context() as patch:
             patch.setattr(q._session.connections, "_only", away(Redis)(""))
+            patch.setattr(q._session.connections.nodes, "of", away(Redis))
             with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
                 q.push("second")
         assert q.get(told.value.result).payload == "second"
