@@ -7,16 +7,16 @@ and herds are counted in calls.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters, wait_until
+from kit.workers import note_calls
 from redis import Redis
 
 from dpq import DPQ, Push, RateLimit, Task
-from dpq.protocol.command import Command
 from dpq.protocol.keys import key_of
 from dpq.transport import watches
 from dpq.transport.cluster import Nodes
@@ -43,16 +43,11 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
 
 
 @pytest.fixture
-def pops(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def pops(q: DPQ[Any]) -> list[str]:
     """Grows by one with each pop that is sent."""
     sent: list[str] = []
-    begin = q._session.connections.begin
-
-    def counting(commands: Sequence[Command[Any]]) -> Any:
-        sent.extend(c.script.name for c in commands if c.script.name == "pop")
-        return begin(commands)
-
-    monkeypatch.setattr(q._session.connections, "begin", counting)
+    names = lambda commands: (command.script.name for command in commands)  # noqa: E731
+    note_calls(q, lambda commands: sent.extend(name for name in names(commands) if name == "pop"))
     return sent
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from kit.workers import note_calls
 
 from dpq import ConfigurationError, LeaseInfo, Push
 from dpq.operations.one_task import holder
@@ -220,9 +221,7 @@ def test_release_held_goes_in_steps(q, probe):
     while q.pop_many(100):
         pass
     sent = []
-    connections = q._session.connections
-    call_all = connections.call_all
-    connections.call_all = lambda commands: (sent.append(len(commands)), call_all(commands))[1]
+    note_calls(q, lambda commands: sent.append(len(commands)))
     held = q.held(1000)
     sent.clear()
     assert q.release_held(held) == RELEASED_AT_ONCE * 2 + 1

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kit.moments import task_after
+from kit.workers import note_calls
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
@@ -796,13 +797,7 @@ def test_script_flush(server, redis, q, clock, kind):
     """A server that forgets all scripts between any two calls changes nothing."""
     with kind.from_url(server.url) as client:
         queue = DPQ(client, q.queue_name, clock=clock)
-        begin = queue._session.connections.begin
-
-        def forgetful(commands):
-            redis.script_flush()
-            return begin(commands)
-
-        queue._session.connections.begin = forgetful
+        note_calls(queue, lambda _: redis.script_flush())
         ids = queue.push_many([Push(payload=i, priority=i, group="g") for i in range(4)])
         task, on_success, set_visibility = queue.pop()
         assert task.id == ids[3]

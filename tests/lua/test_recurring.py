@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from kit.deliveries import put_back
 from kit.limits import take
+from kit.workers import note_calls
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push, TaskNotFoundError
 
@@ -184,28 +185,22 @@ def test_cron_in_a_zone(q, clock, probe):
     assert q.get(task_id).cron == "0 3 * * * Europe/Berlin"
 
 
-def calls(q, monkeypatch):
+def calls(q):
     """The scripts that a queue calls from now on, with their arguments."""
     sent = []
-    original = q._session.connections.call_all
-
-    def call_all(commands):
-        sent.extend((command.script.name, *command.args[1:]) for command in commands)
-        return original(commands)
-
-    monkeypatch.setattr(q._session.connections, "call_all", call_all)
+    note_calls(q, lambda commands: sent.extend((c.script.name, *c.args[1:]) for c in commands))
     return sent
 
 
 @pytest.mark.parametrize(
     ("acked", "following", "trips"), [(399, 400, 1), (400, 700, 2), (9000, 9100, 2)]
 )
-def test_cron_round_trips(q, clock, probe, monkeypatch, acked, following, trips):
+def test_cron_round_trips(q, clock, probe, acked, following, trips):
     """An ack within the period is one round trip; a later one is two, and nothing piles up."""
     task_id = q.push("x", cron="*/5 * * * *")
     task = pop_at(q, clock, 100, visibility=10_000)
     at(clock, acked)
-    sent = calls(q, monkeypatch)
+    sent = calls(q)
     assert q.ack(task) is True
     assert len(sent) == trips
     assert due(q, task_id) == following
@@ -279,12 +274,12 @@ def test_push_of_nothing(q, clock, probe):
     assert probe.stored() == {}
 
 
-def test_many_at_once(q, clock, probe, monkeypatch):
+def test_many_at_once(q, clock, probe):
     """One batch may hold tasks of every kind; the time is asked for once, to push and to ack."""
     pushes = [Push(0), Push(1, every=60), Push(2, cron="*/5 * * * *"), Push(3, cron="0 * * * *")]
     q.push("open")
     probe.drain()
-    sent = calls(q, monkeypatch)
+    sent = calls(q)
     ids = q.push_many(pushes)
     assert [name for name, *_ in sent] == ["push", "push"]
     at(clock, 2800)

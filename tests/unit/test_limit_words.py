@@ -3,6 +3,7 @@
 import pytest
 
 from dpq import Adaptive, ConfigurationError, Quota, RateLimit, Reserve
+from dpq.model.errors import MOST_QUOTED
 from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limit_words import limit_words, read_word, rules_words, write_word
 
@@ -83,7 +84,8 @@ def test_a_rate_that_says_nothing_is_refused_by_name(word: str, reason: str) -> 
     with pytest.raises(ConfigurationError) as refused:
         read_word(word)
     assert reason in str(refused.value)
-    assert any(f"{part!r}"[:150] in str(refused.value) for part in (word, word.rpartition("=")[2]))
+    parts = (f"{part!r}: "[:MOST_QUOTED] for part in (word, word.rpartition("=")[2]))
+    assert any(part in str(refused.value) for part in parts)
 
 
 @pytest.mark.parametrize("window", WORDS.values(), ids=WORDS)

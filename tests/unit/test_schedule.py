@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpq import ConfigurationError, Push
+from dpq.model.errors import MOST_QUOTED
 from dpq.model.schedule import Later, claim, cron_line, next_times, require_schedule
 from dpq.operations.pushing import PushChecker, with_times
 from dpq.queue.base import operations_named
@@ -77,7 +78,7 @@ def test_bad_cron(cron):
     """A cron expression that is none, or that nothing ever matches, is refused, and named."""
     with pytest.raises(ConfigurationError) as caught:
         cron_line(cron, "UTC")
-    assert str(caught.value).startswith(f"cron is {cron!r}"[:200])
+    assert str(caught.value).startswith(f"cron is {cron!r}: "[:MOST_QUOTED])
 
 
 @pytest.mark.parametrize(
