@@ -262,6 +262,9 @@ def test_a_damaged_queue_goes_on(redis, what, when, daemon):
         make(call)
         if number % 9 == when:
             clock.advance(2)
+    for problem in q.check():  # nobody can go on without what stands in its way
+        if problem.kind == "wrong type":
+            redis.delete(problem.subject)
     for call in (q.resume, q.clear_limit, lambda: q.clear_limit("*"), q.check):
         call()
     # Tasks that nobody has touched: three of the highest priorities, one in a group of its own.
@@ -308,8 +311,6 @@ def is_readable(text: bytes) -> bool:
 UNREADABLE = odd_bytes.filter(lambda text: not is_readable(text))
 
 settings_damages = st.one_of(
-    st.tuples(st.just("empty"), st.sampled_from(["conf", "limits"]), st.none(), st.none()),
-    st.tuples(st.just("lose"), st.sampled_from(["conf", "limits"]), st.integers(0, 40), st.none()),
     st.tuples(
         st.just("field"), st.sampled_from(["conf", "limits"]), st.integers(0, 40), UNREADABLE
     ),
@@ -318,7 +319,42 @@ settings_damages = st.one_of(
     ),
     st.tuples(st.just("type"), st.sampled_from(["conf", "limits"]), st.none(), odd_bytes),
 )
-"""One thing that happens to what people have set; what was granted is left as it is."""
+"""One thing that happens to what people have set; what was granted is left as it is. A server that
+loses a setting whole is no longer guarded against."""
+
+CALLS = ["check", "limits", "promote", "stats", "push", "anew", "resume", "groups"]
+
+
+@examples(80)
+@given(
+    st.sampled_from([None, "g", "*"]),
+    st.integers(0, 2),
+    settings_damages,
+    st.lists(st.sampled_from(CALLS), max_size=4),
+)
+def test_no_damage_of_settings_opens_a_limit(redis, scope, before, what, calls):
+    """Of two that may run in a minute never more do."""
+    redis.flushall()
+    clock = Clock(NOW)
+    q: DPQ[Any] = DPQ(redis, NAME, clock=clock, default_visibility=1000)
+    q.set_limit(2, 60, 2, group=scope)
+    q.push_many([Push(n, group="g") for n in range(20)])
+    granted = len(q.pop_many(before)) if before else 0
+    gate = redis.hget(key_of(NAME, "conf"), "queue_gate")
+    damage(redis, *what)
+    lost = gate != redis.hget(key_of(NAME, "conf"), "queue_gate") if what[0] != "type" else True
+    if lost and what[0] in ("lose", "field", "new field"):
+        return  # the gate itself, which is no setting
+    for call in [*calls, "pop"]:
+        user: DPQ[Any] = DPQ(redis, NAME, clock=clock) if call == "anew" else q
+        if call == "push":
+            make(lambda: q.push(1, group="g"))
+        elif call not in ("anew", "pop"):
+            make(getattr(user, call))
+        clock.advance(3)
+        granted += len(make(lambda user=user: user.pop_many(20)) or [])
+        assert granted <= 2, make(q.check)
+
 
 odd_numbers = st.one_of(
     st.from_regex(r"-?[0-9]{1,19}", fullmatch=True),
@@ -372,3 +408,4 @@ def test_what_pop_takes_for_a_record_is_one_for_check(redis, what):
     assert {task.id for task in came} == set(ids) - dead.keys()
     for task in came:
         q.release(task)
+    assert not q.check()

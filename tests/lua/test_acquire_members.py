@@ -224,8 +224,8 @@ def test_a_pool_that_changes_while_a_caller_waits(q, clock):
     assert q.check() == []
 
 
-def test_repair_keeps_the_line_of_a_member(q, clock):
-    """Callers who wait are no problem, and repair leaves them their place."""
+def test_check_keeps_the_line_of_a_member(q, clock):
+    """Callers who wait are no problem, and check leaves them their place."""
     q.set_limit(concurrency=1, group="g", members=["a"])
     out, waits = Asker(q, member="a"), Asker(q, member="a")
     out.ask()

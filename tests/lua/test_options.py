@@ -48,7 +48,7 @@ def test_a_short_lease_of_its_own_ends_in_time(q: DPQ[Any], clock: Any) -> None:
 
 @pytest.mark.parametrize("given", [LIMIT, {"visibility": 5.0}, {"time_limit": 5.0}])
 def test_options_survive_every_way(q: DPQ[Any], clock: Any, given: dict[str, float]) -> None:
-    """Failures, returns, a limit, updates, the dead letters, a replay and a repair keep them,
+    """Failures, returns, a limit, updates, the dead letters and a replay keep them,
     beside the last error and the schedule."""
     wanted = (given.get("visibility"), given.get("time_limit"))
     [task_id] = q.push_many([Push("a", group="g", key="k", every=60, max_attempts=3, **given)])

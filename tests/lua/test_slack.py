@@ -291,7 +291,7 @@ def test_a_gate_of_before(q, clock, fill, probe):
 
 
 def test_what_is_learned_is_sound(q, clock, fill):
-    """Check finds nothing to say of it, and repair leaves it."""
+    """Check finds nothing to say of it, and leaves it."""
     q.set_limit(10, 1, group="g")
     q.set_limit(10, 1)
     for scope in ("g", None):

@@ -21,7 +21,7 @@
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, groups, rules, gate, bare, member, record, cost, clears
+-- Needs: now, groups, rules, gate, bare, clears, units
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
@@ -42,30 +42,6 @@ local function know(group)
   if not known[group] then
     known[group], scopes[#scopes + 1] = true, group
   end
-end
-
--- Returns what `count` tasks take of each unit, by what some of them take.
-local function units_of(set, members, count)
-  local ids, sums, read_ones = {}, { [''] = count }, 0
-  for i = 1, math.min(#members, SAMPLE) do
-    ids[i] = split(set, members[i])
-  end
-  for _, raw in ipairs(heavy and ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
-    local task = raw and read(raw)
-    if task then
-      if read_ones == 0 then
-        sums = {}
-      end
-      read_ones = read_ones + 1
-      for unit, units in pairs(weigh(task.cost)) do
-        sums[unit] = (sums[unit] or 0) + units
-      end
-    end
-  end
-  for unit, sum in pairs(read_ones > 0 and sums or {}) do
-    sums[unit] = sum * count / read_ones
-  end
-  return sums
 end
 
 know(string.match(whose or '', '^group:(.*)$') or '')
@@ -118,7 +94,7 @@ for _, scope in ipairs(scopes) do
   end
   local rated = rules.unreadable and '?' or (rules[1] or rules.quotas or gate.observed or rules.members
     or gate.opens > instant) and 1 or 0
-  local at, slowest = clears_at(gate, count > 0 and units_of(set, members, count) or {})
+  local at, slowest = clears_at(gate, count > 0 and units_of(set, members, count, heavy) or {})
   local n = #reply
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
   slowest = slowest == '' and '-' or slowest

@@ -102,10 +102,8 @@ if asks == '?' then
   -- Needs: costs
   tell_uncounted(options, #ids, reply)
 end
-if keyed then
-  for key, made in pairs(claims) do
-    redis.call('HSET', keys, key, made.id)
-  end
+for key, made in pairs(keyed and claims or {}) do
+  redis.call('HSET', keys, key, made.id)
 end
 local led, left = 0, false
 if others[1] then

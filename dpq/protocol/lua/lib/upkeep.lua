@@ -1,8 +1,8 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 --
 -- Keys: delayed invisible closed meta conf stats tracked trail
--- Needs: now, record, groups, open_or_close, ended, hold, place, bury, batches, followed, followers, next, prune,
---        notes, trail, marks, keep_error, run_time, anew, back
+-- Needs: now, record, groups, open_or_close, ended, unread, hold, place, bury, batches, followed, followers, next,
+--        prune, notes, trail, marks, keep_error, run_time, anew, back
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -16,14 +16,6 @@ local function upkeep(most, quiet)
       return members, set ~= closed and redis.call('HMGET', meta, unpack(members))
     end
     return members
-  end
-
-  local function end_unread(id) -- the lease of a task whose record cannot be read
-    local found = redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2]
-    for n = 1, #found, 2 do
-      local group, member = string.match(found[n], '^([^\t]*)\t?(.-)\t?[^\t]*$')
-      ended({ id, group, member ~= '' and member }, true)
-    end
   end
 
   local ids, raws = due(invisible)
