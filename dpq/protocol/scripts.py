@@ -159,17 +159,21 @@ def _stripped(source: str) -> str:
 
 def _renamed(code: str, names: Mapping[str, str]) -> str:
     """Replace names; not those of fields and in strings."""
-    depth = 0
+    parts = list(_parts(code))
+    parts[1::2] = [names.get(name, name) for name in parts[1::2]]
+    return "".join(parts)
 
-    def rename(found: re.Match[str]) -> str:
-        nonlocal depth
+
+@cache
+def _parts(code: str) -> tuple[str, ...]:
+    """Cut code at the names that may be replaced: text, name, text, ... ; once for all scripts."""
+    parts, end, depth = [], 0, 0
+    for found in _NAME.finditer(code):
         depth += (found[0] == "{") - (found[0] == "}")
-        name, equals = found[1], found[2] or ""
-        if name not in names or (depth and equals):
-            return found[0]
-        return names[name] + equals
-
-    return _NAME.sub(rename, code)
+        if found[1] and not (depth and found[2]):
+            parts += (code[end : found.start(1)], found[1])
+            end = found.end(1)
+    return (*parts, code[end:])
 
 
 def _names(text: str) -> list[str]:
