@@ -368,6 +368,10 @@ class QueueOperations(
         If a cron task has run longer than its period, the script answers `Later`. Then a second
         call names the next time after that.
         """
+        return self._ack(task, cost, result)
+
+    def _ack(self, task: Task[P], cost: Cost | None, result: str) -> Steps[bool]:
+        """Finish a task; `ack_many` calls it too, whose span is that of all its tasks."""
         later, told = None, write_spent(cost)
         short = self._short_ack
         goes = short.expected and not told and not result and _is_plain(leased(task))
@@ -409,7 +413,7 @@ class QueueOperations(
                     "or None"
                 )
         if len(given) == 1:
-            return [(yield from self.ack(given[0], spent[0], lines[0]))]
+            return [(yield from self._ack(given[0], spent[0], lines[0]))]
         told = list(map(write_spent, spent))
         for some in _ack_batches(list(zip(given, told, lines, strict=True))):
             batch = [task for task, _, _ in some]

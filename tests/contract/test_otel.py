@@ -50,6 +50,7 @@ from dpq.otel.attributes import server_attributes
 from dpq.protocol.keys import key_of
 from dpq.queue.base import operations_named
 from dpq.transport import connections
+from dpq.transport.cluster import MISSING
 
 
 class Telemetry:
@@ -392,16 +393,16 @@ def test_a_lost_reply_is_one_push_with_one_context(
     """The client sends the call again: one task, one span, one message."""
     q = make()
     q.stats()
-    receive, lost = connections._Endpoint._receive, []
+    receive, lost = connections.Connections._receive, []
 
-    def losing(endpoint: Any, *args: Any) -> list[Any]:
-        replies = receive(endpoint, *args)
+    def losing(queue: Any, sent: Any, **named: Any) -> list[Any]:
+        replies = receive(queue, sent, **named)
         if lost:
             return replies
         lost.append(replies)
-        return [connections.MISSING] * len(replies)
+        return [queue._again(command, MISSING) for command in sent.commands]
 
-    monkeypatch.setattr(connections._Endpoint, "_receive", losing)
+    monkeypatch.setattr(connections.Connections, "_receive", losing)
     q.push("page")
     assert len(lost) == 1
     [task] = q.pop_many(5)
