@@ -196,6 +196,10 @@ class QueueOperations(
             short.expect(True)  # try the short way again after a while
         return (yield from self._push((checked,), ids=ids))[0]
 
+    def check_push(self, push: Push[P]) -> None:
+        """Raise the error with which `push` would refuse a push."""
+        self._pushes.check(push)
+
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks."""
         ids: list[str] = []

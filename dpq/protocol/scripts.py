@@ -167,7 +167,8 @@ def _renamed(code: str, names: Mapping[str, str]) -> str:
 @cache
 def _parts(code: str) -> tuple[str, ...]:
     """Cut code at the names that may be replaced: text, name, text, ... ; once for all scripts."""
-    parts, end, depth = [], 0, 0
+    parts: list[str] = []
+    end = depth = 0
     for found in _NAME.finditer(code):
         depth += (found[0] == "{") - (found[0] == "}")
         if found[1] and not (depth and found[2]):

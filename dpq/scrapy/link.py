@@ -129,7 +129,7 @@ class Link:
 
     def check(self, push: Push[Any]) -> None:
         """Raise ConfigurationError or PayloadError if the queue would refuse a push."""
-        operations_of(self._queue).push(push)
+        operations_of(self._queue).check_push(push)
 
     def push(self, push: Push[Any], request: Request) -> None:
         """Store a request soon."""
