@@ -27,7 +27,7 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
             site = app(seen, access=Access(write=role == "dpq-admin"))
             browser = Browser(site, base_url="http://127.0.0.1")
             named: Any = {"queue": q.queue_name, "id": ids["ready"], "group": "a"}
-            for method, path, _ in [*PAGES, *API]:
+            for method, path, *_ in [*PAGES, *API]:
                 if method == "GET" and "{job}" not in path:
                     asked = path.format(**named) + "?remove=1" * path.endswith("/change")
                     assert browser.get(asked).status_code == 200, path

@@ -55,7 +55,7 @@ if walk == 'set' then
   else
     redis.call('HSET', hash, name, rules)
   end
-  if redis.call('EXISTS', limits, gates) > 0 or redis.call('HEXISTS', conf, 'queue_rules') == 1 then
+  if redis.call('HLEN', limits) + redis.call('HLEN', gates) > 0 or redis.call('HEXISTS', conf, 'queue_rules') == 1 then
     -- Needs: mark
     mark()
   else
