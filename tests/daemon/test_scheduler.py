@@ -14,7 +14,7 @@ import pytest
 from fakeredis import FakeRedis
 from hypothesis import settings
 from kit.nodes import alone
-from kit.schedulers import running
+from kit.schedulers import in_ready, running
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -23,7 +23,7 @@ from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler, known_queues
-from dpq.protocol import packing
+from dpq.protocol import command
 from dpq.protocol.command import once
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
 from dpq.registry.all_queues import NAMES_A_CALL
@@ -61,7 +61,7 @@ def test_run_once_does_one_step(redis: Redis, live: DPQ, queue_name: str) -> Non
     scheduler = Scheduler(redis, [queue_name])
     assert scheduler.run_once() == 1
     assert scheduler.run_once() == 0
-    assert (live.stats().ready, live.stats().delayed) == (1, 1)
+    assert (in_ready(live), live.stats().delayed) == (1, 1)
 
 
 def test_due_tasks_and_expired_leases_come_back(redis: Redis, live: DPQ) -> None:
@@ -70,7 +70,7 @@ def test_due_tasks_and_expired_leases_come_back(redis: Redis, live: DPQ) -> None
     with running(Scheduler(redis)):
         live.pop(visibility=0.2)
         live.push("delayed", delay=0.2)
-        wait_for(lambda: live.stats().ready == 2, live.stats)
+        wait_for(lambda: in_ready(live) == 2, live.stats)
     assert live.stats().expired_leases == 1
 
 
@@ -91,7 +91,7 @@ def test_new_queues_are_picked_up(redis: Redis, live: DPQ, other: DPQ) -> None:
     with running(scheduler):
         wait_for(lambda: scheduler._upkeep.queues, live.stats)
         other.push(1, delay=0.05)
-        wait_for(lambda: other.stats().ready == 1, other.stats)
+        wait_for(lambda: in_ready(other) == 1, other.stats)
 
 
 LEFT: dict[str, Callable[[Redis, str], Any]] = {
@@ -116,7 +116,7 @@ def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, other: DPQ, lef
             wait_for(lambda: list(scheduler._upkeep.queues) == [live.queue_name], live.stats)
             wait_for(lambda: not redis.sismember(REGISTRY, other.queue_name), live.stats)
             other.push(1, delay=0.05)
-            wait_for(lambda: other.stats().ready == 1, other.stats)
+            wait_for(lambda: in_ready(other) == 1, other.stats)
 
 
 def test_a_queue_that_leaves_the_list_is_let_go(redis: Redis, live: DPQ, other: DPQ) -> None:
@@ -135,7 +135,7 @@ def test_several_at_once(redis: Redis, live: DPQ) -> None:
     for number in range(300):
         live.push(number, delay=0.05)
     with running(Scheduler(redis)), running(Scheduler(redis)), running(Scheduler(redis)):
-        wait_for(lambda: live.stats().ready == 300, live.stats)
+        wait_for(lambda: in_ready(live) == 300, live.stats)
     assert live.check() == []
 
 
@@ -163,7 +163,7 @@ def test_a_queue_that_cannot_be_stepped_hinders_no_other(
     damage(other)
     live.push(2, delay=0.05)
     with caplog.at_level(logging.ERROR), running(Scheduler(redis)):
-        wait_for(lambda: live.stats().ready == 1, live.stats)
+        wait_for(lambda: in_ready(live) == 1, live.stats)
     assert f"{other.queue_name}: {told}" in caplog.text
     redis.hset(key_of(other.queue_name, "conf"), "format", STORAGE_FORMAT)
 
@@ -268,7 +268,7 @@ def test_names_without_a_queue_are_taken_out(
     plant(redis, 3000)
     scheduler = Scheduler(redis)
     rounds = 0
-    monkeypatch.setattr(packing, "MOST_HEADS", 100)
+    monkeypatch.setattr(command, "MOST_HEADS", 100)
     while redis.scard(REGISTRY) > 1:
         scheduler.run_once()
         assert (
@@ -337,7 +337,7 @@ def test_a_list_of_names_that_is_something_else(
         other.push("works")
         assert other.pop().task.payload == "works"
         live.push(2, delay=0.05)
-        wait_for(lambda: live.stats().ready == 2, live.stats)
+        wait_for(lambda: in_ready(live) == 2, live.stats)
         wait_for(lambda: REGISTRY in caplog.text, lambda: caplog.text)
     redis.delete(REGISTRY)
 
@@ -388,7 +388,7 @@ def test_a_flood_of_wake_ups(redis: Redis, live: DPQ, whose: str) -> None:
         redis.zadd(tick, {f"m{n}": 0 for n in range(30_000)})
         wait_for(lambda: redis.exists(tick) == 0, lambda: redis.zcard(tick))
         live.push(2, delay=0.05)
-        wait_for(lambda: live.stats().ready == 2, live.stats)
+        wait_for(lambda: in_ready(live) == 2, live.stats)
     assert redis.info("commandstats")["cmdstat_bzpopmin"]["calls"] < 300
 
 
@@ -426,7 +426,7 @@ def test_a_marker_of_another_type_hinders_no_other(
     with running(scheduler):
         wait_for(lambda: scheduler._deaf, lambda: scheduler._upkeep.queues)
         live.push(2, delay=0.05)
-        wait_for(lambda: live.stats().ready == 2, live.stats)
+        wait_for(lambda: in_ready(live) == 2, live.stats)
 
 
 def test_many_markers_over_few_connections(
@@ -449,7 +449,7 @@ def test_many_markers_over_few_connections(
         assert redis.info("clients")["connected_clients"] <= before + 6
         for queue in (queues[0], queues[17], queues[34]):
             queue.push(1, delay=0.05)
-            wait_for(lambda: queue.stats().ready == 1, queue.stats)  # noqa: B023
+            wait_for(lambda: in_ready(queue) == 1, queue.stats)  # noqa: B023
     for queue in queues:
         queue.drop()
         queue.close()
@@ -463,7 +463,7 @@ def test_the_first_event_of_all_queues(redis: Redis, live: DPQ, queue_name: str)
             live.push("first", delay=1.5)  # the daemon is asleep by then
             redis.delete(key_of(later.queue_name, "tick"), key_of(queue_name, "tick"))
             with running(Scheduler(redis, [queue_name, later.queue_name])):
-                wait_for(lambda: live.stats().ready, live.stats)
+                wait_for(lambda: in_ready(live), live.stats)
                 on_time = (later.next_event() or 0) > 1
             later.drop()
             live.purge()
@@ -517,7 +517,7 @@ def test_reconnects(
             wait_for(lambda: "the server answers again" in caplog.text, lambda: caplog.text)
             with DPQ(redis, "after") as queue:
                 queue.push(1, delay=0.05)
-                wait_for(lambda: queue.stats().ready == 1, queue.stats)
+                wait_for(lambda: in_ready(queue) == 1, queue.stats)
 
 
 COMMAND, PROGRAM = ["-m", "dpq", "admin", "scheduler"], ["delayed_tasks_scheduler.py"]
@@ -538,7 +538,7 @@ def test_as_a_process(
     )
     try:
         live.push(1, delay=0.3)
-        wait_for(lambda: live.stats().ready == 1, live.stats)
+        wait_for(lambda: in_ready(live) == 1, live.stats)
         process.send_signal(number)
         _, talk = process.communicate(timeout=PATIENCE_S)
     finally:

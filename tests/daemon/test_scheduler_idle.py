@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.schedulers import running
+from kit.schedulers import in_ready, running
 from kit.waiting import wait_for_waiters
 from redis import Redis
 from redis.exceptions import ResponseError
@@ -108,7 +108,7 @@ def test_a_lost_marker_costs_a_glance(redis: Redis, several: list[DPQ[Any]]) -> 
         for queue in several[::3]:
             queue.push(1, delay=0.05)
         for queue in several[::3]:
-            wait_for(lambda q=queue: q.stats().ready == 1, queue.stats)
+            wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
 
 
 def test_an_event_that_no_marker_says(redis: Redis, several: list[DPQ[Any]]) -> None:
@@ -148,7 +148,7 @@ def test_without_glances_each_queue_is_stepped(
         for queue in several[::3]:
             queue.push(1, delay=0.05)
         for queue in several[::3]:
-            wait_for(lambda q=queue: q.stats().ready == 1, queue.stats)
+            wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
 
 
 def test_a_step_comes_in_any_case(

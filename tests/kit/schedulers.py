@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from support import PATIENCE_S
 
-from dpq import Scheduler
+from dpq import DPQ, Scheduler
+from dpq.protocol.keys import key_of
 
 
 @contextmanager
@@ -20,3 +22,8 @@ def running(scheduler: Scheduler) -> Iterator[None]:
         scheduler.stop()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+
+
+def in_ready(queue: DPQ[Any]) -> int:
+    """The tasks that stand in the set `ready`: `stats()` counts due ones before they are moved."""
+    return int(queue.redis.zcard(key_of(queue.queue_name, "ready")))

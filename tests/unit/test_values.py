@@ -19,7 +19,7 @@ SWAPS = {
     "option": ("operations/pushing.py", '["max_attempts"] = attempts', '["max_attempts"] = cost'),
     "times": ("operations/pushing.py", '["on_duplicate"] = push.on_', '["delay"] = push.on_'),
     "unknown": ("operations/pushing.py", '["trace"] = trace', '["traces"] = trace'),
-    "sent": ("operations/queue.py", "self._push((checked,))", "self._push(checked)"),
+    "sent": ("operations/queue.py", "self._push((checked,), ids=ids)", "self._push(checked)"),
     "limit sent": ("operations/limits.py", "self._set(rules.group,", "self._set(rules.units,"),
 }
 """Files below dpq/, what stands there, and what a swap makes of it."""
