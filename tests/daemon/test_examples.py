@@ -358,7 +358,7 @@ def test_the_api_fetches_what_it_takes(
             assert ended.json() == {"id": good, "state": "done", "result": 0}
             assert ended.status_code == 200
             wait_for(lambda: q.stats().failed == 1, q.stats)
-            assert http.get(f"/pages/{missing}").json()["state"] == "delayed"
+            assert http.get(f"/pages/{missing}").json()["state"] in ("delayed", "ready")
             slow = http.post("/pages", json={"url": f"{slow_site}/slow"}).json()["id"]
             assert SlowSite.asked.wait(PATIENCE_S)
             with http.stream("GET", f"/pages/{slow}/events") as stream:
@@ -372,7 +372,8 @@ def test_the_api_fetches_what_it_takes(
         said, _ = api.communicate(timeout=PATIENCE_S)
         assert (api.returncode, "Application shutdown complete" in said) == (0, True), said
         stats = q.stats()
-        assert (stats.acked, stats.ready, stats.delayed, stats.invisible) == (2, 1, 1, 0)
+        kept = stats.ready + stats.delayed  # the wait of the page that is missing may be over
+        assert (stats.acked, kept, stats.invisible) == (2, 2, 0)
         assert (q.workers(), q.check()) == ([], [])
         with running("scraper.py", url) as scraper:  # a worker of its own
             until(scraper, r"^200 (\S+/late), priority 0$")
