@@ -38,14 +38,17 @@ class PermitOperations(OperationsBase[P]):
     def extend_permit(self, held: HeldPermit, seconds: float) -> Steps[bool]:
         """Keep the lease of a permit alive; False if it is lost."""
         ms = milliseconds("seconds", seconds, least=0.001)
-        args = [self._now(), held.scope, held.member, ms, "", "", ""]
+        args = [self._now(), held.scope, held.member, ms, "", "", "", ""]
         member = yield self._command("permit", args, same)
         held.member = member.decode() or held.member
         return bool(member)
 
-    def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
-        """End the lease of a permit, and report what it has spent."""
+    def end_permit(
+        self, caller: Caller, member: str, told: str, *, unused: bool = False
+    ) -> Steps[None]:
+        """End the lease of a permit, and report what it has spent; or give a booking back."""
         args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment]
+        args.append("1" if unused else "")
         yield self._command("permit", args, same)
 
     def met_limit(

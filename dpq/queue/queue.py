@@ -1386,9 +1386,10 @@ class DPQ(QueueLife[P]):
         `permit.report(response)` makes all callers obey a 429. If the body raises
         `RateLimited`, that is reported, and raised further.
 
-        A booking stays spent, also if the caller is interrupted while it sleeps. Callers and tasks
-        that wait for the same units stand in one line: the better priority first, then the earlier
-        one. A paused queue grants permits: only `delay_group`, a 429 and limits hold callers up.
+        A caller that is interrupted before its moment leaves it to the next one that asks for the
+        same group and cost; if none does, the units stay spent. Callers and tasks that wait for the
+        same units stand in one line: the better priority first, then the earlier one. A paused
+        queue grants permits: only `delay_group`, a 429 and limits hold callers up.
 
         With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until
         the end of the body. A caller keeps its place on the server, and is called when a lease is

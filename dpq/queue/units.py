@@ -33,9 +33,10 @@ def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
                     listener.wait(ear, pause)
                 elif not caller.place and pause > 0:
                     time.sleep(pause)
-    except BaseException:  # after an interrupt the units stay spent; the lease or the place ends
-        if held := caller.held or caller.place:
+    except BaseException:  # a booking is given back; the lease or the place ends
+        if caller.held or caller.place or caller.moment:
+            held = caller.held or caller.place
             with suppress(DPQError, RedisError):
-                queue._session.run(queue._operations.end_permit, caller, held, "")
+                queue._session.run(queue._operations.end_permit, caller, held, "", unused=True)
         raise
     return caller, time.monotonic() - began

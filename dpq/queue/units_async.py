@@ -13,7 +13,7 @@ from dpq.queue.pauses_async import THROWN_AWAY
 
 
 async def take_units_async(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
-    """Async `take_units`. If the caller is cancelled, its units stay spent, and its lease ends."""
+    """Async `take_units`. A cancelled caller gives back its booking, lease or place."""
     began = time.monotonic()
     caller = Caller(request, began)
     asking: asyncio.Task[PermitAnswer] | None = None
@@ -33,19 +33,17 @@ async def take_units_async(queue: Any, request: PermitRequest) -> tuple[Caller, 
     except THROWN_AWAY:
         raise
     except BaseException:
-        if asking or caller.held or caller.place:
+        if asking or caller.held or caller.place or caller.moment:
             queue._finish(_give_back, queue, caller, asking)
         raise
     return caller, time.monotonic() - began
 
 
 async def _give_back(queue: Any, caller: Caller, asking: asyncio.Task[PermitAnswer] | None) -> None:
-    """End the lease or the place of a cancelled caller, also if its answer is under way."""
-    held = caller.held or caller.place
+    """End what a cancelled caller has, also if its answer is under way."""
     with suppress(DPQError, RedisError):
         if asking:
-            answer = await asking
-            held = answer.held or (answer.moment if answer.code != 1 else "")
-            caller.scope = answer.scope or caller.scope
-        if held:
-            await queue._session.run(queue._operations.end_permit, caller, held, "")
+            caller.receive(await asking, time.monotonic())
+        await queue._session.run(
+            queue._operations.end_permit, caller, caller.held or caller.place, "", unused=True
+        )

@@ -26,7 +26,8 @@ TOO_MANY = {"Retry-After": "30"}
 
 async def permits_out(q: AsyncDPQ[Any], count: int) -> None:
     """Wait until so many permits are leases."""
-    while await q.redis.zcard(key_of(q.queue_name, "tracked")) != count:  # noqa: ASYNC110
+    key = key_of(q.queue_name, "tracked")
+    while sum(b"\t~" in entry for entry in await q.redis.zrange(key, 0, -1)) != count:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 
@@ -261,8 +262,28 @@ def test_a_dead_caller(live):
         pass
 
 
+@pytest.mark.parametrize("asleep", [True, False])
+async def test_a_cancelled_caller_gives_its_booking_back(redis, queue_name, asleep):
+    """Wherever it is cancelled: while it sleeps, and while its answer is under way."""
+    async with asyncio_queue(redis, queue_name) as q:
+        await q.set_limit(1, 4.9, group="g")
+        tracked = key_of(queue_name, "tracked")
+        async with q.acquire("g"):
+            pass
+        waiting = asyncio.create_task(q.acquire("g").__aenter__())
+        if asleep:
+            while (await q.group("g")).units_left[0] >= 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        else:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        while not redis.zlexcount(tracked, b"[g\x0c", b"(g\x0d"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert await q.check() == []
+
+
 async def test_a_cancelled_caller(redis, queue_name):
-    """Its units stay spent; the lease of its booking ends at once."""
+    """The lease of its booking ends at once."""
     async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(1, 2, group="g", concurrency=5)
         async with q.acquire("g"):

@@ -87,6 +87,51 @@ def test_a_booking_is_charged_for_its_moment(q, clock):
     assert sum(2000 <= at - began < 4000 for at in moments) <= 8 + 2 - 1
 
 
+def test_a_freed_booking_goes_to_the_next_caller(q, clock, probe):
+    """Of the same group and cost; without one it is forgotten."""
+    q.set_limit(2, 2, group="g")
+    askers = [Asker(q, "g") for _ in range(4)]
+    assert [asker.ask().wait for asker in askers] == pytest.approx([0, 1, 2, 3], abs=0.002)
+    askers[1].give_up()
+    askers[2].give_up()
+    assert q.check() == []
+    assert Asker(q, "g", cost=2).ask().wait == pytest.approx(5, abs=0.002)
+    assert asks(q, 1) == pytest.approx([1], abs=0.005)
+    with pytest.raises(LimitTimeoutError):
+        Asker(q, "g", timeout=1.5).ask()  # the other one is too far away
+    clock.advance(1.5)
+    assert asks(q, 1) == pytest.approx([0.5], abs=0.005)
+    askers[3].give_up()
+    clock.advance(5)
+    assert asks(q, 1) == pytest.approx([0.5], abs=0.005)
+    clock.advance(20)
+    assert asks(q, 1) == [0]
+    assert not [entry for entry in probe.stored().get("tracked", ()) if b"\x0c" in entry]
+    assert q.check() == []
+
+
+def test_a_freed_booking_calls_the_line(q, clock, redis):
+    """Who stands in the line comes before who asks later."""
+    q.set_limit(1, 1, group="g")
+    booked = [Asker(q) for _ in range(6)]
+    assert [asker.ask().code for asker in booked] == [1] * 6
+    first, second = Asker(q), Asker(q)
+    heard = redis.pubsub(ignore_subscribe_messages=True)
+    heard.subscribe(PREFIX + "here")
+    heard.get_message(timeout=5)
+    first.caller.channel = "here"
+    assert first.ask().code == 0
+    clock.advance(0.001)
+    assert second.ask().code == 0
+    booked[3].give_up()
+    message = heard.get_message(timeout=5)
+    assert message and message["data"].decode() == first.caller.id
+    assert Asker(q).ask().code == 0
+    assert first.ask().wait == pytest.approx(3, abs=0.005)
+    assert second.ask().code == 0
+    heard.close()
+
+
 def test_no_farther_than_five_seconds(q, clock):
     """Beyond that nothing is charged: the caller comes back when it can book, one after another."""
     q.set_limit(1, 2, group="g")

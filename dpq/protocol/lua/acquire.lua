@@ -107,6 +107,14 @@ for i, gate in ipairs(scopes) do
 end
 shuts(period_over(scopes, at))
 
+local last = scopes[#scopes]
+local soonest = last.booked and last.booked[2] > instant and opening == 0 and not taken and not added
+if soonest then
+  -- Needs: freed
+  local before = timeout == '' and at or math.min(at, instant + tonumber(timeout))
+  soonest = freed_before(last, cost, before, lines, place)
+  at, units = soonest or at, soonest and {} or units
+end
 local reply, line, code, again
 if timeout ~= '' and at - instant > tonumber(timeout) then
   reply = { -1, math.ceil((at - instant) * 1000) }
@@ -115,7 +123,7 @@ elseif opening > 0 then
 elseif taken then
   end_leases()
   line, code, again = taken, 2, math.huge
-else
+elseif not soonest then
   local own = decider and (lines[3] or decider ~= scopes[3]) and decider or lines[2] or lines[1]
   line, code, again = own, 0, decider and far_ahead(decider, own, at, units, place, at - earliest > 50)
   if not again then

@@ -10,18 +10,23 @@
 -- ARGV[5]  report     the units that the permit has spent, as in spent; "" for none
 -- ARGV[6]  cost       the units that the permit was charged, as acquire has answered
 -- ARGV[7]  moment     when the units were charged, ms, as acquire has answered
+-- ARGV[8]  unused     "1" if the caller gave up before that moment: the next caller may have it
 --
 -- Returns the lease as it is from now on; "" if it has ended.
 -- Lost reply: safe to send again; the second call finds the lease by its id. Spent units are stored only while the
 -- lease has not ended.
 local time, group, held, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local report, cost, moment = ARGV[5], ARGV[6], ARGV[7]
+local report, cost, moment, unused = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 -- Needs: now, go_on, gate, open_or_close, ended, place, line, held
 go_on()
 local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
 local scopes = { '', name ~= '' and name or nil }
 scopes[#scopes + 1] = mate ~= '' and group or nil
+if unused == '1' and (tonumber(moment) or 0) > instant then
+  -- Needs: freed
+  free_moment(scopes, tonumber(moment), cost)
+end
 if string.byte(held) ~= 126 then
   for i, scope in ipairs(scopes) do
     local left = the_line().leave(gate_of(scope), held)

@@ -17,6 +17,11 @@ local function look_at_tracked(member)
   local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
   if string.byte(member) == 14 or member == '\t' then -- a producer that waits for room; waiters at a full queue
     return
+  elseif string.find(member, '\12', 1, true) then
+    local known = gate_of(string.match(member, '^[^\12]*')).booked
+    if not (known and known[2] > 0) then
+      problem('booking that nobody finds', member, 'in tracked')
+    end
   elseif line then
     local known = gate_of(line).booked
     if tonumber(ends) > instant and not (known and known[2] > instant) then

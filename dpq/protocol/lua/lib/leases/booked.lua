@@ -8,8 +8,8 @@
 --        is_awaited(gate), true if callers of acquire may stand in the line of the gate (callers);
 --        running(scope), how many permits of a scope have not ended;
 --        booked_of(tokens), the numbers of a gate from what tokens_of has read, or nil;
---        forget_ended(gate), which removes leases of permits that ran out, and a line whose callers are all gone. It
---        returns true if there may be more;
+--        forget_ended(gate), which removes leases of permits that ran out, and a line whose callers are all gone, with
+--        freed bookings. It returns true if there may be more;
 --        overdue(scope), how many permits ran out and still stand in `tracked`.
 local MOST_AHEAD_MS = 5000
 
@@ -60,7 +60,7 @@ local function forget_ended(gate)
     forget(range_of_ended(gate.scope))
   end
   if gate.booked and gate.booked[2] > 0 and gate.booked[2] <= instant then -- remove the whole line
-    forget('[' .. gate.scope .. '\11', '(' .. gate.scope .. '\12')
+    forget('[' .. gate.scope .. '\11', '(' .. gate.scope .. '\13')
   end
   return more
 end

@@ -3,7 +3,7 @@
 -- Needs: now, rules, opens, cost, booked, line
 -- Gives: callers(), which makes functions when it is first called. Its field `asks` is the place of a caller that asks
 --        just now, and need not be called. The functions are:
---        call(gate), which calls the callers that may go now;
+--        call(gate, freed), which calls the callers that may go now, or take a booking that was freed;
 --        kept(gate, score, raw), for a task: until when callers before it keep all that is free, ms, or nil;
 --        kept_from_best(gate), the same for the best task of the gate.
 --        call_callers() calls the callers of all gates that the script has read.
@@ -52,9 +52,10 @@ local function callers()
 
   -- Calls the callers that may go now. The best task has its turn while consumers take tasks of the scope. If no
   -- consumer does, the caller behind that task is called, too, and waits a moment for the task (booking).
-  function calling.call(gate)
+  function calling.call(gate, freed)
     local free, ahead = the_line().free_in(gate), gate.observed and 0 or MOST_AHEAD_MS -- no booking beyond a reset
-    if gate.opens > instant or free == 0 or opens_at(gate, weigh('1'), math.huge) - instant > ahead then
+    local soon = freed or opens_at(gate, weigh('1'), math.huge) - instant <= ahead
+    if gate.opens > instant or free == 0 or not soon then
       return
     end
     local first = the_line().first_of(gate, math.min(free, MOST))
