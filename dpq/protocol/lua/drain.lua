@@ -12,7 +12,7 @@
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
 -- many are leased; how many settings and limits are stored; `order`, or "".
--- Scopes, flat: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
+-- Scopes, flat, the queue first: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
 -- and the text `clears slowest opens why busy rated`: when all of these tasks will have started by this limit, ms
 -- (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds
 -- tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0; and its rules.
@@ -92,7 +92,11 @@ for _, scope in ipairs(scopes) do
     add_ids(ids, waiting, sample, share)
   elseif heavy then
     add_ids(ids, ready, { select(3, head_of(scope)) }, 1)
-    add_ids(ids, waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each), each)
+    local first, others = redis.call('ZLEXCOUNT', waiting, '-', '(' .. scope .. '\t'), count - #ids
+    for i = 0, math.min(others, each) - 1 do -- from the first to the last one
+      local rank = first + math.floor(i * others / math.min(others, each))
+      add_ids(ids, waiting, redis.call('ZRANGE', waiting, rank, rank), 1)
+    end
   end
   local rules, busy = gate.rules, 0
   if rules.concurrency > 0 or gate.probe ~= '-' then
