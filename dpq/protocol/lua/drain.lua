@@ -12,11 +12,12 @@
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
 -- many are leased; how many settings and limits are stored; `order`, or "".
--- Scopes, flat, the queue first: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
--- and the text `clears slowest opens why busy rated`: when all of these tasks will have started by this limit, ms
--- (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds
--- tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0; and its rules.
--- What tasks cost is read from up to 200 of them.
+-- Scopes, flat, the queue first: scope ("" for the queue, * for all groups without a limit of their own); how many of
+-- its tasks are due; and the text `clears slowest opens why busy rated`: when all of these tasks will have started by
+-- this limit, ms (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its
+-- concurrency holds tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0;
+-- and its rules.
+-- What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
@@ -91,7 +92,8 @@ for _, scope in ipairs(scopes) do
     add_ids(ids, ready, heavy and some_of(ready) or {}, SAMPLE - share)
     add_ids(ids, waiting, sample, share)
   elseif heavy then
-    add_ids(ids, ready, { select(3, head_of(scope)) }, 1)
+    local _, _, head = head_of(scope)
+    add_ids(ids, ready, { head }, 1)
     local first, others = redis.call('ZLEXCOUNT', waiting, '-', '(' .. scope .. '\t'), count - #ids
     for i = 0, math.min(others, each) - 1 do -- from the first to the last one
       local rank = first + math.floor(i * others / math.min(others, each))

@@ -1,7 +1,7 @@
 -- clears: estimate when a gate has let many tasks start.
--- Needs: now, pace, moving, budgets, period, pool
--- Gives: clears_at(gate, costs, count, from), for `count` tasks, of which some cost what `costs` says, and of which none
---        starts before `from`, ms. It returns the moment, ms, and the name of the slowest rule, or "".
+-- Needs: pace, moving, budgets, period, pool
+-- Gives: clears_at(gate, costs, count, from), for `count` tasks. `costs` is what some of them take, in order. No task
+--        starts before `from`, ms. It returns when the last one starts, ms, and the name of the slowest rule, or "".
 local function clears_at(gate, costs, count, from)
   from = math.max(gate.opens, from)
   local at, slowest = from, ''
@@ -11,9 +11,9 @@ local function clears_at(gate, costs, count, from)
     end
   end
 
-  -- Sums the units of all tasks, and those above the burst: of the first task, and of those between the first and the
-  -- last. Windows or periods of `most` units have units free if the next task does not fit: these are the fourth value.
-  -- The first of them has `filled`. The fifth value is what the last task takes.
+  -- Returns the units of all tasks; the units above the burst of the first task, and of those between the first and
+  -- the last; the units that stay free in windows of `most` units because the next task does not fit; and what the
+  -- last task takes. Of the first window, `filled` units are taken.
   local function sums(unit, most, burst, filled)
     local n, units, above, free, first, takes = math.max(#costs, math.min(count, 200)), 0, 0, 0, nil, 0
     for i = 0, n - 1 do
@@ -29,6 +29,7 @@ local function clears_at(gate, costs, count, from)
     return units * times, first, above * times - first - math.max(0, takes - burst), free * times, takes
   end
 
+  -- In periods, units come back all at once. The first period has units left, and ends at `ends`.
   local function in_periods(name, unit, left, amount, ends, length, spread)
     local units, _, _, free, last = sums(unit, amount, 0, amount - left)
     local over = units + free - left
@@ -48,7 +49,7 @@ local function clears_at(gate, costs, count, from)
       local whole = math.ceil((units + free) / rule.rate) - 1
       later(math.max(from, moving().opens(gate, i, units + free - whole * rule.rate))
         + whole * moving().length_of(gate, rule), rule.name)
-    elseif units > 0 then -- units above the burst are saved before a task starts; none of them pays for the next one
+    elseif units > 0 then -- a task above the burst waits for its units, and then pays for them
       later(math.max(from, window.owed + time_of(first, window))
         + time_of(units - rule.burst + above, window), rule.name)
     end
@@ -61,7 +62,7 @@ local function clears_at(gate, costs, count, from)
   end
   for unit, budget in pairs(gate.observed or {}) do
     local units = sums(unit, math.huge, 0, 0)
-    if budget.size and budget.ends > from then
+    if budget.size then
       in_periods('host', unit, budget.left, budget.size, budget.ends, budget.length)
     elseif budget.interval then
       later(math.max(from, budget.ends) + (units - budget.left) * budget.interval, 'host')
@@ -71,18 +72,19 @@ local function clears_at(gate, costs, count, from)
   end
   if gate.rules.members then
     pool_at(gate, {}, math.huge)
-    local rested = {}
-    for _, mate in ipairs(gate.mates) do
-      rested[#rested + 1] = mate.opens <= from and mate or nil
-    end
     local soonest, name = math.huge, ''
-    for _, mates in ipairs({ gate.mates, rested[1] and rested }) do -- which members do all, and end the soonest
-      local ends, of = from, ''
-      for _, mate in ipairs(mates) do
-        local last, rule = clears_at(mate, costs, math.ceil(count / #mates), from)
-        ends, of = math.max(ends, last), last > ends and rule or of
+    for _, open_by in ipairs({ from, math.huge }) do -- the members that are open, or all of them
+      local mates, last, slow = {}, from, ''
+      for _, mate in ipairs(gate.mates) do
+        mates[#mates + 1] = mate.opens <= open_by and mate or nil
       end
-      soonest, name = math.min(soonest, ends), ends < soonest and of or name
+      for _, mate in ipairs(mates) do
+        local moment, rule = clears_at(mate, costs, math.ceil(count / #mates), from)
+        last, slow = math.max(last, moment), moment > last and rule or slow
+      end
+      if mates[1] and last < soonest then
+        soonest, name = last, slow
+      end
     end
     later(soonest, name)
   end
