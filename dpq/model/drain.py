@@ -243,14 +243,14 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
     Returns:
         The seconds; what is slowest; False if limits alone do not say it.
     """
-    latest = max(look.now, look.paused_until if look.paused_until > look.now else 0.0)
+    latest = start = max(look.now, look.paused_until)
     slowest = "the queue is paused" if latest > look.now else ""
-    held, covered, known = 0, not backlog, True
+    held, covered, known, queued = 0, not backlog, True, 0.0
     for scope in scopes:
         covered = covered or (scope.rated and scope.group in ("", EVERY_GROUP))
         if not scope.waiting:
             continue
-        if scope.unreadable or scope.opens >= UNTIL_OPENED_MS:
+        if scope.unreadable or scope.clears >= UNTIL_OPENED_MS:
             reason = "its limit cannot be read" if scope.unreadable else "closed until it is opened"
             return math.inf, scope.words(reason), False
         held += scope.waiting if scope.rated and scope.group else 0
@@ -262,7 +262,13 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
                 runs = "in order: one task runs, or waits for its retry," if in_order else ""
                 runs = runs or "as many tasks run as may,"
                 slowest = slowest or scope.words(f"{runs} however long they do")
+        took = scope.clears - start
         if scope.clears > latest:
             latest, slowest = scope.clears, scope.because
+        if scope.group:  # its tasks may run among the others, or behind them: the mean of both
+            least, behind = max(queued, took), took + queued * (1 - scope.waiting / backlog)
+            latest = max(latest, start + math.sqrt(least * max(least, behind)))
+        else:
+            queued = took
     covered = covered or held >= COVERED * backlog
     return (latest - look.now) / 1000, slowest, covered and known

@@ -217,19 +217,21 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
         return f"it waits for {many} {names}"
     if found.state is TaskState.DELAYED and found.until_ms >= UNTIL_OPENED_MS:
         return "it waits for a batch that is not stored: see `dpq doctor`"
+    paused = found.paused_until
+    pause = (
+        f"for another {within(float(paused or 0))}" if paused != "inf" else "until it is resumed"
+    )
     if found.state is TaskState.DELAYED:
-        return f"it is delayed: due in {within(found.until_ms)}"
+        due = f"it is delayed: due in {within(found.until_ms)}"
+        return f"{due}, but the queue is paused {pause}" if _outlasts(found) else due
     before = []
     if found.in_group:
         before.append(f"{_tasks(found.in_group)} of its group")
     if found.ahead:
         before.append(f"{_tasks(found.ahead, 'other ready' if found.in_group else 'ready')}")
     behind = f"behind {' and '.join(before)}" if before else ""
-    if found.paused_until:
-        paused = found.paused_until
-        reason = "the queue is paused " + (
-            "until it is resumed" if paused == "inf" else f"for another {within(int(paused))}"
-        )
+    if paused:
+        reason = f"the queue is paused {pause}"
     else:
         shut: LimitState | MemberState | None
         shut = next((limit for limit in reversed(limits) if not limit.open), None)
@@ -262,6 +264,11 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
         if shut.opens_at:
             reason += f" for another {within(shut.opens_at.timestamp() * 1000)}"
     return f"{reason}, and it is {behind or 'first'} then"
+
+
+def _outlasts(found: Waiting) -> bool:
+    """Return True if the queue is paused for longer than the task is delayed."""
+    return float(found.paused_until or 0) > found.until_ms
 
 
 _CLOSED = {
@@ -300,7 +307,8 @@ def _tasks(count: int, kind: str = "") -> str:
 
 def changes_at(found: Waiting, limits: Sequence[LimitState]) -> float | None:
     """Return the moment of the sentence that `explain` makes, ms."""
-    if found.state in (TaskState.DELAYED, TaskState.INVISIBLE):
+    delayed = found.state is TaskState.DELAYED and not _outlasts(found)
+    if delayed or found.state is TaskState.INVISIBLE:
         return found.until_ms if found.until_ms < UNTIL_OPENED_MS else None
     if found.state is TaskState.DEAD:
         return None

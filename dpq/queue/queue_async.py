@@ -1461,7 +1461,11 @@ class AsyncDPQ(AsyncQueueLife[P]):
         return await self._session.run(self._operations.why, task_id)
 
     async def drain(self, *, over: float | None = None) -> Drain:
-        """Say when all tasks that are due now will have started.
+        """Say when all tasks that are due now will have started, within a factor of 1.5.
+
+        It may be farther off if tasks take first much of one unit and later of another, or wait
+        for what a reserve leaves; for spread quotas in a pool or beside a limit of the queue; for a
+        few unequal or pinned tasks of a pool; and while a rate is learned.
 
         Args:
             over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call

@@ -244,6 +244,14 @@ def told(state="ready", until=0, ahead=0, in_group=0, paused="", held=0, limits=
             {"state": "delayed", "until": NOW + 1000, "limits": [shut(QUEUE, "spent"), GROUP]},
             "it is delayed: due in 1.0 s",
         ),
+        (
+            {"state": "delayed", "until": NOW + 1000, "paused": str(NOW + 9000)},
+            "it is delayed: due in 1.0 s, but the queue is paused for another 9.0 s",
+        ),
+        (
+            {"state": "delayed", "until": NOW + 1000, "paused": str(NOW + 500)},
+            "it is delayed: due in 1.0 s",
+        ),
     ],
 )
 def test_sentences(task, sentence):

@@ -12,16 +12,17 @@
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
 -- many are leased; how many settings and limits are stored; `order`, or "".
--- Scopes, flat: scope ("" for the queue, * for all groups without a limit of their own); how many of its tasks are due;
--- and the text `clears slowest opens why busy rated`: when all of these tasks will have started by this limit, ms
--- (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds
--- tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0; and its rules.
--- What tasks take is read from up to 200 of them; all take that much on average.
+-- Scopes, flat, the queue first: scope ("" for the queue, * for all groups without a limit of their own); how many of
+-- its tasks are due; and the text `clears slowest opens why busy rated`: when all of these tasks will have started by
+-- this limit, ms (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its
+-- concurrency holds tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0;
+-- and its rules.
+-- What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, groups, rules, gate, bare, clears, units
+-- Needs: now, groups, member, rules, gate, bare, clears, some_costs
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
@@ -37,6 +38,12 @@ local function some_of(set) -- a large set in the order of its hash table, so at
   return found
 end
 local sample = some_of(waiting)
+
+local function add_ids(ids, set, members, most)
+  for i = 1, math.min(#members, most) do
+    ids[#ids + 1] = split(set, members[i])
+  end
+end
 
 local function know(group)
   if not known[group] then
@@ -74,18 +81,24 @@ if supposed then
   end
   seen.rules[whose], seen.realign = rules or false, before ~= supposed and string.find(before .. supposed, '|%u') ~= nil
 end
-local each = math.max(5, math.floor(600 / #scopes))
+local each, paused = math.max(5, math.floor(600 / #scopes)), redis.call('HGET', conf, 'paused_until') or ''
+local start = math.max(instant, tonumber(paused ~= 'inf' and paused or '') or 0, gate_of('').opens)
 for _, scope in ipairs(scopes) do
   local from, to = '[' .. scope .. '\t', '(' .. scope .. '\n'
   local count = scope == '' and queued + heads
     or redis.call('ZLEXCOUNT', waiting, from, to) + (head_of(scope) and 1 or 0)
-  local gate, members, set = gate_of(scope), sample, waiting
-  if scope ~= '' and heavy then
-    members = redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each)
-  end
-  if not members[1] then
+  local gate, ids, share = gate_of(scope), {}, SAMPLE * queued / math.max(1, queued + heads)
+  if scope == '' then
+    add_ids(ids, ready, heavy and some_of(ready) or {}, SAMPLE - share)
+    add_ids(ids, waiting, sample, share)
+  elseif heavy then
     local _, _, head = head_of(scope)
-    members, set = scope == '' and some_of(ready) or { head }, ready
+    add_ids(ids, ready, { head }, 1)
+    local first, others = redis.call('ZLEXCOUNT', waiting, '-', '(' .. scope .. '\t'), count - #ids
+    for i = 0, math.min(others, each) - 1 do -- from the first to the last one
+      local rank = first + math.floor(i * others / math.min(others, each))
+      add_ids(ids, waiting, redis.call('ZRANGE', waiting, rank, rank), 1)
+    end
   end
   local rules, busy = gate.rules, 0
   if rules.concurrency > 0 or gate.probe ~= '-' then
@@ -94,7 +107,7 @@ for _, scope in ipairs(scopes) do
   end
   local rated = rules.unreadable and '?' or (rules[1] or rules.quotas or gate.observed or rules.members
     or gate.opens > instant) and 1 or 0
-  local at, slowest = clears_at(gate, count > 0 and units_of(set, members, count, heavy) or {})
+  local at, slowest = clears_at(gate, costs_of(heavy and ids or {}, gate), count, start)
   local n = #reply
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
   slowest = slowest == '' and '-' or slowest
@@ -107,7 +120,7 @@ local totals = redis.call('HMGET', stats, 'pushed', 'replayed', 'acked', 'buried
 for i = 1, 5 do
   totals[i] = tonumber(totals[i] or 0) or 0
 end
-return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_until') or '',
+return { { string.format('%.17g', instant), paused,
   string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2] - totals[5]),
   string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
   redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '', string.format('%.0f', redis.call('ZCARD', invisible)),

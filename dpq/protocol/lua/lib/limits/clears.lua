@@ -1,45 +1,92 @@
--- clears: estimate when a gate has let many units start. The sum of the units goes through each window, quota and
--- budget as if tasks came one behind the other, at whatever size.
--- Needs: now, pace, budgets, period, pool
--- Gives: clears_at(gate, units), for a sum of units by name: the moment, ms, and the name of the slowest rule, or "".
-local function clears_at(gate, units)
-  local at, slowest = math.max(gate.opens, instant), ''
+-- clears: estimate when a gate has let many tasks start.
+-- Needs: pace, moving, budgets, period, pool
+-- Gives: clears_at(gate, costs, count, from), for `count` tasks. `costs` is what some of them take, in order. No task
+--        starts before `from`, ms. It returns when the last one starts, ms, and the name of the slowest rule, or "".
+local function clears_at(gate, costs, count, from)
+  from = math.max(gate.opens, from)
+  local at, slowest = from, ''
   local function later(moment, name)
     if moment > at then
       at, slowest = moment, name
     end
   end
+
+  -- Returns the units of all tasks; the units above the burst of the first task, and of those between the first and
+  -- the last; the units that stay free in windows of `most` units because the next task does not fit; and what the
+  -- last task takes. Of the first window, `filled` units are taken.
+  local function sums(unit, most, burst, filled)
+    local n, units, above, free, first, takes = math.max(#costs, math.min(count, 200)), 0, 0, 0, nil, 0
+    for i = 0, n - 1 do
+      takes = math.min(costs[i % #costs + 1][unit] or 0, most)
+      units, above = units + takes, above + math.max(0, takes - burst)
+      first = first or above
+      if filled + takes > most then
+        free, filled = free + most - filled, 0
+      end
+      filled = filled + takes
+    end
+    local times = count / n
+    return units * times, first, above * times - first - math.max(0, takes - burst), free * times, takes
+  end
+
+  -- In periods, units come back all at once. The first period has units left, and ends at `ends`.
+  local function in_periods(name, unit, left, amount, ends, length, spread)
+    local units, _, _, free, last = sums(unit, amount, 0, amount - left)
+    local over = units + free - left
+    local periods = math.ceil(over / amount)
+    if units > 0 and periods > 0 then
+      over = over - (periods - 1) * amount
+      later(ends + (periods - 1 + (spread and (over - last) / amount or 0)) * length, name)
+    elseif units > 0 and spread then
+      later(from + (ends - from) * (units - last) / left, name)
+    end
+  end
+
   for i, rule in ipairs(gate.rules) do
-    local sum, window = units[rule.unit] or 0, gate[i]
-    if sum > 0 and rule.moving then
-      later(instant + math.ceil(math.max(0, sum - rule.rate + window.sum) / rule.rate) * rule.per, rule.name)
-    elseif sum > 0 then
-      later(math.max(window.owed, instant) + time_of(sum - rule.burst, window), rule.name)
+    local window = gate[i]
+    local units, first, above, free = sums(rule.unit, rule.moving and rule.rate or window.most, rule.burst, 0)
+    if units > 0 and rule.moving then
+      local whole = math.ceil((units + free) / rule.rate) - 1
+      later(math.max(from, moving().opens(gate, i, units + free - whole * rule.rate))
+        + whole * moving().length_of(gate, rule), rule.name)
+    elseif units > 0 then -- a task above the burst waits for its units, and then pays for them
+      later(math.max(from, window.owed + time_of(first, window))
+        + time_of(units - rule.burst + above, window), rule.name)
     end
   end
   for i, rule in ipairs(gate.rules.quotas or {}) do
-    local sum, quota = units[rule.unit] or 0, gate.quotas[i]
-    local ends = quota.reset > 0 and quota.reset or gate.quotas.end_of(rule)
-    local from, to = period_of(rule, ends)
-    local periods = math.ceil((sum - rule.amount + quota.count) / rule.amount)
-    if sum > 0 and periods > 0 then
-      later(ends + (periods - 1) * (to - from), rule.name)
-    elseif sum > 0 and rule.spread then
-      later(instant + (ends - instant) * sum / math.max(sum, rule.amount - quota.count), rule.name)
-    end
+    local quota, start, ends = gate.quotas[i], period_of(rule, from)
+    local runs = quota.reset > from
+    in_periods(rule.name, rule.unit, rule.amount - (runs and quota.count or 0), rule.amount,
+      runs and quota.reset or ends, ends - start, rule.spread)
   end
   for unit, budget in pairs(gate.observed or {}) do
-    later(budgets().at(budget, units[unit] or 0), 'host')
+    local units = sums(unit, math.huge, 0, 0)
+    if budget.size then
+      in_periods('host', unit, budget.left, budget.size, budget.ends, budget.length)
+    elseif budget.interval then
+      later(math.max(from, budget.ends) + (units - budget.left) * budget.interval, 'host')
+    else
+      later(budgets().at(budget, units), 'host')
+    end
   end
   if gate.rules.members then
     pool_at(gate, {}, math.huge)
-    local share = {}
-    for unit, sum in pairs(units) do
-      share[unit] = sum / #gate.mates
+    local soonest, name = math.huge, ''
+    for _, open_by in ipairs({ from, math.huge }) do -- the members that are open, or all of them
+      local mates, last, slow = {}, from, ''
+      for _, mate in ipairs(gate.mates) do
+        mates[#mates + 1] = mate.opens <= open_by and mate or nil
+      end
+      for _, mate in ipairs(mates) do
+        local moment, rule = clears_at(mate, costs, math.ceil(count / #mates), from)
+        last, slow = math.max(last, moment), moment > last and rule or slow
+      end
+      if mates[1] and last < soonest then
+        soonest, name = last, slow
+      end
     end
-    for _, mate in ipairs(gate.mates) do
-      later(clears_at(mate, share))
-    end
+    later(soonest, name)
   end
   return at, slowest
 end
