@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 MAX_STREAMS_BOUND = 100_000
 
+CANCEL_SECONDS = 0.5
+"""Seconds until a wait is cancelled again that has not ended."""
+
 
 class WebQueue:
     """A queue in a web application: one client for each process, opened and closed with it.
@@ -223,8 +226,11 @@ async def _first(*calls: Coroutine[Any, Any, Any]) -> Any:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return tasks[0].result() if tasks[0].done() else None
     finally:
-        for each in tasks:
-            each.cancel()
+        left = set(tasks)
+        while left:  # a task that connects may swallow a cancellation
+            for each in left:
+                each.cancel()
+            _, left = await asyncio.wait(left, timeout=CANCEL_SECONDS)
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
