@@ -16,7 +16,6 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated
 
 import uvicorn
 from fastapi import FastAPI, Query, Request, Response
@@ -60,8 +59,8 @@ async def push(page: Page, request: Request) -> Response:
 
 
 @app.get("/pages/{task_id}")
-async def show(task_id: str, wait: Annotated[float, Query(ge=0, le=30)] = 0) -> Response:
-    return await pages.result(task_id, wait)
+async def show(task_id: str, request: Request, wait: float = Query(0, ge=0, le=30)) -> Response:
+    return await pages.result(task_id, wait, request=request)
 
 
 @app.get("/pages/{task_id}/events")

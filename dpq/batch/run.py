@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpq import AsyncDPQ, AsyncWorker
+from dpq import AsyncDPQ, AsyncWorker, DeadTask
 from dpq.batch.job import BatchJob, fitted, queue_word
 from dpq.batch.loader import Loader
 from dpq.batch.progress import Progress
@@ -162,7 +162,7 @@ class _Run:
             left=left,
             missing=max(0, self._batch.total - results.saved - left - stats.dead),
             deaths=tuple(
-                f"line {each.payload['line']}: {each.reason}"
+                f"{_place(each)}: {each.reason}"
                 + (f": {each.last_error}" if each.last_error else "")
                 for each in dead
             ),
@@ -174,6 +174,12 @@ class _Run:
             seconds=time.monotonic() - self._began,
             queue=self._job.queue,
         )
+
+
+def _place(dead: DeadTask[Any]) -> str:
+    """Name the line of a dead letter; its id if another program has pushed it."""
+    line = dead.payload.get("line") if isinstance(dead.payload, dict) else None
+    return f"task {dead.id}" if line is None else f"line {line}"
 
 
 def _require_httpx() -> None:

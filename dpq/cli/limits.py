@@ -20,6 +20,7 @@ from dpq.model.limit_rules import LimitRules
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
+from dpq.model.validation import label
 from dpq.operations.history import MAX_EVENTS
 from dpq.queue.inside import process_name
 from dpq.transport.cluster import forbidden
@@ -49,7 +50,9 @@ Sure = Annotated[
 def _scope(group: str | None, every_group: bool) -> str | None:
     if group is not None and every_group:
         raise typer.BadParameter("give --group NAME or --every-group, not both")
-    return EVERY_GROUP if every_group else group
+    if every_group:
+        return EVERY_GROUP
+    return None if group is None else label("group", group)
 
 
 @app.command("set")

@@ -42,7 +42,7 @@ MAX_LOOKS = 500
 The end of a task needs no look."""
 
 MAX_STREAMS = 1000
-"""Open streams of one process: each holds a connection of the web server."""
+"""Open streams and waits of one process: each holds a connection of the web server."""
 
 BUSY_RETRY_SECONDS = 5
 """Seconds after which a client may try again that was refused by `MAX_STREAMS`."""
@@ -112,12 +112,12 @@ class Followers:
 
     @property
     def full(self) -> bool:
-        """Return True if there is no room for another stream."""
+        """Return True if there is no room for another stream or wait."""
         return self._streams >= self._max_streams
 
     @contextmanager
     def stream(self) -> Iterator[None]:
-        """Count a stream as open in the body."""
+        """Count a stream or a wait as open in the body."""
         self._streams += 1
         try:
             yield
@@ -220,7 +220,7 @@ class EventStream(Response):
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events beside a wait for the end of the connection."""
         sending = asyncio.create_task(self._send_all(scope, receive, send))
-        gone = asyncio.create_task(_until_gone(receive))
+        gone = asyncio.create_task(until_gone(receive))
         try:
             await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -258,6 +258,7 @@ async def _part(send: Send, body: bytes, *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-async def _until_gone(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
+    """Wait until the client has closed its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -18,17 +18,22 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError, TaskState
-from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers
-from dpq.model.validation import whole_number
+from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers, until_gone
+from dpq.model.validation import milliseconds, whole_number
 from dpq.queue.ends_async import end_of_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from starlette.requests import Request
+
     from dpq.worker.handlers import Handlers
 
 MAX_STREAMS_BOUND = 100_000
+
+CANCEL_SECONDS = 0.5
+"""Seconds until a wait is cancelled again that has not ended."""
 
 
 class WebQueue:
@@ -46,8 +51,8 @@ class WebQueue:
         Args:
             url: The server, as `AsyncDPQ.from_url` takes it.
             queue_name: The name of the queue.
-            max_streams: Event streams that are open at once in one process, from 1 to 100 000. A
-                further one is answered with 503.
+            max_streams: Event streams and waits for results that are open at once in one process,
+                from 1 to 100 000. A further stream is answered with 503, a further wait at once.
             settings: Other arguments of `AsyncDPQ.from_url`.
 
         Raises:
@@ -156,6 +161,8 @@ class WebQueue:
         self,
         task_id: str,
         timeout: float = 0,  # noqa: ASYNC109 - of the server, as `AsyncDPQ.result` has it
+        *,
+        request: Request | None = None,
     ) -> Response:
         """Answer with the end of a task, and wait for it on the server.
 
@@ -165,8 +172,10 @@ class WebQueue:
 
         Args:
             task_id: The id that `push` returned.
-            timeout: Seconds to wait, from 0. Bound it, as with `Query(ge=0, le=30)`: if the client
-                goes, the wait goes on to its end. It ends when the process is told to end.
+            timeout: Seconds to wait, from 0. Bound it, as with `Query(ge=0, le=30)`. A process that
+                has `max_streams` waits and event streams answers at once, as does one that ends.
+            request: The request that is answered: the wait ends once its client has gone. Its body
+                must have been read before. None waits to the end of the timeout.
 
         Raises:
             ConfigurationError: The timeout is out of its bounds.
@@ -175,7 +184,14 @@ class WebQueue:
         queue, followers = self._parts()
         if not may_be_id(task_id):
             return _response(unknown(task_id))
-        outcome = await _first(end_of_async(queue, task_id, timeout), followers.closing)
+        milliseconds("timeout", timeout)
+        if timeout and not followers.full:
+            gone = [until_gone(request.receive)] if request else []
+            with followers.stream():
+                waiting = end_of_async(queue, task_id, timeout)
+                outcome = await _first(waiting, followers.closing.wait(), *gone)
+        else:
+            outcome = await end_of_async(queue, task_id, 0)
         if outcome is not None:
             return _response(of_end(task_id, outcome))
         with suppress(TaskNotFoundError):
@@ -203,17 +219,19 @@ def _response(answer: Answer) -> Response:
     return Response(answer.body, answer.status, answer.headers, "application/json")
 
 
-async def _first(call: Any, stop: asyncio.Event) -> Any:
-    """Await a call, but not beyond an event; None if the event comes first."""
-    calling = asyncio.ensure_future(call)
-    stopped = asyncio.ensure_future(stop.wait())
+async def _first(*calls: Coroutine[Any, Any, Any]) -> Any:
+    """Await the first of some calls, but not beyond the others; None if another ends first."""
+    tasks = [asyncio.create_task(call) for call in calls]
     try:
-        await asyncio.wait([calling, stopped], return_when=asyncio.FIRST_COMPLETED)
-        return calling.result() if calling.done() else None
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
     finally:
-        calling.cancel()
-        stopped.cancel()
-        await asyncio.gather(calling, stopped, return_exceptions=True)
+        left = set(tasks)
+        while left:  # a task that connects may swallow a cancellation
+            for each in left:
+                each.cancel()
+            _, left = await asyncio.wait(left, timeout=CANCEL_SECONDS)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

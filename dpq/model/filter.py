@@ -35,6 +35,11 @@ def filter_text(name: str, value: Any) -> str:
     return value
 
 
+def group_filter(value: Any) -> str:
+    """Check the name of a group to look for."""
+    return label("group", filter_text("group", value))
+
+
 @dataclass(frozen=True)
 class Filter:
     """A choice of tasks: those that pass all that it names.
@@ -46,7 +51,8 @@ class Filter:
         text: A part of their group, key, error or payload, as it is stored, or the beginning of
             their id, from 8 characters on; any unless given.
         reason: The reason of dead tasks, with "#" for each number; any unless given.
-        fault: The first 200 bytes of their last error, in the same way; None for any.
+        fault: The first 200 bytes of their last error, in the same way; "" for tasks without one,
+            None for any.
         recurring: Recurring tasks only.
         payloads: Look for the text in payloads, too. If a user may not see payloads, no search
             may look into them: many searches would find a payload letter by letter.
@@ -85,9 +91,12 @@ class Filter:
             if (value := getattr(self, name)) is not ANY:
                 filter_text(name, value)
         if self.group is not ANY:
-            label("group", self.group)
-        if self.fault:
+            group_filter(self.group)
+        if self.fault not in (None, ""):
             filter_text("fault", self.fault)
+        for name in ("recurring", "payloads"):
+            if type(value := getattr(self, name)) is not bool:
+                raise ConfigurationError(f"{name} is {value!r:.200}: it must be True or False")
         for priority in (self.least, self.most):
             if priority is not None:
                 encode_priority(priority)

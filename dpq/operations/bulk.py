@@ -153,6 +153,10 @@ class Bulk:
             ConfigurationError: The action does not take tasks of this state, or a value is out of
                 its bounds.
         """
+        if not isinstance(chosen, Filter):
+            raise ConfigurationError(
+                f"chosen is {chosen!r:.200}: it must be a Filter; leave it out for all tasks"
+            )
         if action not in tuple(OF_STATES):
             names = ", ".join(get_args(BulkAction))
             raise ConfigurationError(f"action is {action!r}: it must be one of {names}")
@@ -160,6 +164,10 @@ class Bulk:
             raise ConfigurationError(f"{action!r} takes no tasks that are {chosen.state}")
         if action == "update":
             encode_priority(value)
+        elif value is not None and action != "bury":
+            raise ConfigurationError(
+                f"{action!r} takes no reason: to choose tasks by theirs, give Filter(reason=...)"
+            )
         if rate is not None:
             number("rate", rate, "tasks per second", 0.001, 1_000_000)
         self.action, self.chosen, self.value, self.rate = action, chosen, value, rate

@@ -5,9 +5,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dpq.model.filter import filter_text
+from dpq.model.errors import ConfigurationError
+from dpq.model.filter import filter_text, group_filter
 from dpq.model.task import DeadTask, P
-from dpq.model.validation import label
+from dpq.protocol.command import task_id
 
 
 def chosen_by(
@@ -21,7 +22,9 @@ def chosen_by(
     if reason is not None:
         filter_text("reason", reason)
     if group is not None:
-        label("group", group)
+        group_filter(group)
+    if where is not None and not callable(where):
+        raise ConfigurationError(f"where is {where!r:.200}: it must be a function of a dead task")
     return lambda task: (
         (reason is None or task.reason == reason)
         and (group is None or task.group == group)
@@ -30,7 +33,12 @@ def chosen_by(
 
 
 def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
-    """Make a list of one id or several, without duplicates; None for all."""
+    """Make a list of one id or several, without duplicates; None for all.
+
+    Raises:
+        ConfigurationError: A value is no id.
+    """
     if ids is None:
         return None
-    return [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+    several = isinstance(ids, Iterable) and not isinstance(ids, str)
+    return list(dict.fromkeys(map(task_id, ids if several else [ids])))

@@ -23,6 +23,7 @@ from dpq.model.batch_state import BatchState
 from dpq.model.cost import write_spent
 from dpq.model.drain import Drain, DrainLook, Paper, drain_of, point_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
+from dpq.model.filter import filter_text
 from dpq.model.limit_rules import LimitRules
 from dpq.model.pace import Point, pace_of
 from dpq.model.permit import HeldPermit
@@ -719,6 +720,8 @@ class QueueOperations(
         count = whole_number("n", count, 0, 10**9)
         if older_than is not None:
             number("older_than", older_than, "seconds", 0, MAX_SECONDS)
+        if worker is not None:
+            filter_text("worker", worker)
         return self._held(count, worker, older_than or 0.0)
 
     def _held(self, count: int, worker: str | None, older_than: float) -> Steps[list[LeaseInfo]]:

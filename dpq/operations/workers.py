@@ -176,7 +176,7 @@ class WorkerOperations(CommandMaker):
 
     def release_held(self, leases: Iterable[LeaseInfo]) -> Steps[int]:
         """Give leases back, uncounted; return their number, without leases that have ended."""
-        done, leases = 0, list(leases)
+        done, leases = 0, list(leases) if isinstance(leases, Iterable) else [leases]
         for lease in leases:
             if not isinstance(lease, LeaseInfo):
                 raise ConfigurationError(f"a lease is {lease!r}: it must be one that held returned")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject, Release, Signal
-from dpq.model.validation import error_line, one_line
+from dpq.model.validation import MAX_NAME_BYTES, error_line, one_line
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
@@ -33,7 +33,7 @@ a limit together, each task names a slightly different end."""
 def name_of(task: Task[Any]) -> str | None:
     """Return the name by which a worker finds the handler of a task; None for an unnamed task."""
     name = task.payload.get("task") if isinstance(task.payload, Mapping) else None
-    return name if isinstance(name, str) else None
+    return name[:MAX_NAME_BYTES] if isinstance(name, str) else None  # longer ones have no handler
 
 
 def in_words(task: Task[Any], name: str | None) -> str:

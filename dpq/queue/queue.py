@@ -1020,7 +1020,9 @@ class DPQ(QueueLife[P]):
         from dpq.operations.bulk import Bulk
 
         value = priority if action == "update" else reason
-        bulk = Bulk(self._operations, action, chosen or EVERY_TASK, value, rate, by)
+        bulk = Bulk(
+            self._operations, action, EVERY_TASK if chosen is None else chosen, value, rate, by
+        )
         goes_on = True
         while goes_on and self._session.run(bulk.count_some):
             goes_on = progress is None or progress(bulk.progress()) is not False
@@ -1035,7 +1037,7 @@ class DPQ(QueueLife[P]):
         """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
         from dpq.operations.bulk import Bulk
 
-        dead = chosen.state is TaskState.DEAD
+        dead = getattr(chosen, "state", None) is TaskState.DEAD
         bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
         while self._session.run(bulk.count_some):
             pass

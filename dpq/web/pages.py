@@ -5,7 +5,7 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.responses import Response
 
-from dpq import BatchState, LeaseInfo, TaskState
+from dpq import BatchState, ConfigurationError, LeaseInfo, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.filter import ANY, Filter
 from dpq.model.task import task_state
@@ -79,14 +79,26 @@ def batches(call: Call) -> Response:
     return call.render("batches.html", batches=read_batches(call), batch_counts=batch_counts)
 
 
+FLAGS: dict[str, Any] = {"0": False, "false": False, "1": True, "true": True}
+FILTERS = (
+    *("state", "group", "least", "most", "key_prefix"),
+    *("older_than", "text", "reason", "fault", "recurring"),
+)
+"""The names that a filter may have."""
+
+
 def filter_of(
     call: Call, values: Any, state: str | None = None, *, lenient: bool = False
 ) -> Filter:
     """Read a filter from a query, a form or JSON; `lenient` searches take an empty field as none.
 
     Raises:
-        ConfigurationError: A value is out of its bounds.
+        ConfigurationError: A name is unknown, or a value is out of its bounds.
     """
+    if unknown := [] if lenient else sorted(set(values) - set(FILTERS)):
+        raise ConfigurationError(
+            f"filter has {unknown[0]!r:.200}: it may have {', '.join(FILTERS)}"
+        )
 
     def first(name: str) -> Any:
         value = values.get(name)
@@ -99,14 +111,15 @@ def filter_of(
         return None if value is None else str(value).strip()
 
     least, most, older, fault = text("least"), text("most"), text("older_than"), first("fault")
+    named, recurring = text("state"), text("recurring")
     return Filter(
-        task_state(state or text("state") or "ready"),
+        task_state(state or ("ready" if named is ANY else named)),
         group=text("group"),
         least=None if least is ANY or least is None else read_number(least, "priority"),
         text=text("text"),
         reason=text("reason"),
         fault=None if fault is None else str(fault),
-        recurring=text("recurring") in ("1", "true", "True"),
+        recurring=False if recurring is ANY else FLAGS.get(str(recurring).lower(), recurring),
         payloads=call.site.guard.access.payloads,
         most=None if most is ANY or most is None else read_number(most, "priority"),
         key_prefix=text("key_prefix"),

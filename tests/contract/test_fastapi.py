@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kit.waiting import LONG
 from redis.exceptions import ConnectionError as RedisConnectionError
+from starlette.requests import Request
 from starlette.testclient import TestClient
 from support import PATIENCE_S
 
@@ -198,6 +199,35 @@ async def test_a_stream_ends_with_its_client_or_process(pages: WebQueue) -> None
         assert q._ends._ears == {}
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+async def test_waits_end_with_their_clients_and_are_bounded(pages: WebQueue) -> None:
+    """Waits and streams share `max_streams`: over it a wait is answered at once. A wait whose
+    client has gone ends, and leaves its place."""
+    gone = asyncio.Event()
+    messages = [{"type": "http.request"}, {"type": "http.disconnect"}]
+
+    async def receive() -> dict[str, Any]:
+        if len(messages) == 1:
+            await gone.wait()
+        return messages.pop(0)
+
+    async with pages.opened() as q:
+        task_id, followers = await q.push(1), pages._parts()[1]
+        request = Request({"type": "http"}, receive)
+        leaves = asyncio.create_task(pages.result(task_id, LONG, request=request))
+        stays = asyncio.create_task(pages.result(task_id, LONG))
+        while len(followers) < 2:
+            await asyncio.sleep(0.001)
+        busy = await asyncio.wait_for(pages.result(task_id, LONG), PATIENCE_S)
+        assert (said(busy)[0], busy.headers["retry-after"]) == (202, "1")
+        assert await Visitor(pages.events(task_id)).start() == 503
+        gone.set()
+        assert said(await asyncio.wait_for(leaves, PATIENCE_S))[0] == 202
+        assert (len(followers), stays.done()) == (1, False)
+        await q.ack(await popped(q), result=7)
+        assert said(await asyncio.wait_for(stays, PATIENCE_S))[1]["result"] == 7
+        assert len(followers) == 0
 
 
 async def test_an_outage(pages: WebQueue, monkeypatch: pytest.MonkeyPatch) -> None:

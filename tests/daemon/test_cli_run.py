@@ -361,6 +361,20 @@ def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, nam
     assert host.counts["refused"] == 2
 
 
+def test_a_task_of_another_program_ends_no_run(api, run, tmp_path, url, name):
+    """What another program has pushed goes to no other host, and its death is told like any."""
+    file = write(tmp_path / "in.jsonl", [body(1)])
+    host = api()
+    with DPQ.from_url(url, name) as queue:
+        for payload in ({"x": 1}, [1], {"line": 1, "path": "//other.example/", "body": {}}):
+            queue.push(payload, max_attempts=1, priority=1)
+        code, _, err = run(file, "--url", host.url)
+        dead = queue.dead.list()
+    assert (code, len(dead), len(results(tmp_path / "in.results.jsonl"))) == (1, 3, 1)
+    assert f"task {dead[0].id}: attempts spent" in err
+    assert "line 1: attempts spent: ValueError: url is '//other.example/'" in err
+
+
 def test_errors_of_the_host_are_tried_again(api, run, tmp_path, url, name):
     """A 503 without a time is a failed attempt: the request comes back, and is answered. Nothing
     closes, no slack is learned, and no screen speaks of a 429."""

@@ -61,6 +61,9 @@ def in_words(line: str, queue_name: str, version: str) -> list[str]:
     return re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
 
 
+MORE_THAN_A_PAGE = 600
+"""Workers, whose heartbeats are read in steps of about 200."""
+
 LONG = "x" * 600
 """A payload that stands in a key of its own."""
 
@@ -270,7 +273,7 @@ def overview(stage: Stage) -> None:
         q.groups()
         q.group("a")
         q.next_event()
-        assert [worker.name for worker in q.workers()] == ["w"]
+        assert [worker.name for worker in q.workers()] == ["w"] * MORE_THAN_A_PAGE
         q.held()
     assert stage.name in known_queues(stage.user)
     assert metered(stage)
@@ -306,7 +309,8 @@ def furnish(stage: Stage) -> None:
         owner.bury(owner.pop().task, "to see it")
         owner.pop_many(2)
         owner._session.run(owner._operations.remember)
-        owner._session.run(owner._operations.beat, "id", "w", "host", 1, 2, 3, 4.0)
+        for n in range(MORE_THAN_A_PAGE):
+            owner._session.run(owner._operations.beat, f"id{n}", "w", "host", 1, 2, 3, 4.0)
 
 
 def damage(stage: Stage) -> None:
@@ -382,6 +386,9 @@ def asked_for(q: DPQ[Any], task_id: str) -> None:
 EXPORTED: list[str] = []
 """The lines of an export of the queue that `furnished` made."""
 
+OF_EACH_STATE: list[str] = []
+"""The ids of tasks in each state of the queue that `furnished` made."""
+
 CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "push": lambda q, t: q.push(1),
     "push(group)": lambda q, t: q.push(1, 99, group="a"),
@@ -410,7 +417,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "held": lambda q, t: q.held(),
     "stats": lambda q, t: q.stats(),
     "limits": lambda q, t: q.limits(),
-    "why": lambda q, t: q.why(t.id),
+    "why": lambda q, t: [q.why(), *map(q.why, OF_EACH_STATE)],
     "drain": lambda q, t: q.drain(),
     "history": lambda q, t: q.history(),
     "events": lambda q, t: q.events(after="0-1"),
@@ -453,4 +460,6 @@ def furnished(stage: Stage) -> Any:
         owner.ack(owner.pop(id=owner.push("seen", key="seen", unique_for=60)).task)
         owner._session.run(owner._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
         EXPORTED[:] = owner.export()
-        return owner.pop().task
+        running = owner.pop().task
+        OF_EACH_STATE[:] = [task.id for state in TaskState for task in owner.peek(9, state)]
+        return running

@@ -105,6 +105,41 @@ def test_an_action_on_a_filter_is_counted_then_confirmed(change: Browser, q: DPQ
     assert change.call(f"/actions/{other['id']}", method="DELETE")["id"] == other["id"]
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        *({name: ""} for name in ("state", "group", "text", "reason", "key_prefix", "recurring")),
+        *({name: " "} for name in ("least", "most", "older_than", "group")),
+        {"group": None},
+        {"state": None},
+        {"gruop": "x"},
+        {"recurring": "yes"},
+        "",
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("action", ["cancel", "replay", "purge"])
+def test_an_empty_filter_chooses_nothing(change: Browser, q: DPQ, action: str, chosen: Any) -> None:
+    """A field that is empty, or that no filter has, is refused, and nothing is counted."""
+    furnish(q)
+    path = f"/queues/{q.queue_name}/tasks:action"
+    if action != "cancel" and isinstance(chosen, dict) and "state" in chosen:
+        return  # replay and purge are of dead tasks alone
+    said = change.call(path, {"action": action, "filter": chosen}, 400)
+    assert re.search(" is .*must be|filter has 'gruop'|give one of them", said["error"]["message"])
+
+
+def test_no_address_without_a_group_is_that_of_the_queue(change: Browser, q: DPQ) -> None:
+    """An empty name in an address does not lead to the limit of the whole queue."""
+    q.set_limit(5, 1)
+    base = f"/queues/{q.queue_name}"
+    headers = {"sec-fetch-site": "same-origin", "x-dpq-token": change.token}
+    assert change.delete(f"/api{base}/limits/", headers=headers).status_code == 405
+    change.call(f"{base}/limits/", {"windows": []}, 404)
+    change.call(f"{base}/groups/:close", {"seconds": 5}, 404)
+    assert len(q.limits()) == 1
+
+
 def test_replay(change: Browser, q: DPQ) -> None:
     """Dead letters are replayed by their ids, or counted by a filter."""
     ids = furnish(q)
