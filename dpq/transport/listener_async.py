@@ -71,6 +71,9 @@ class AsyncListener:
             except (RedisError, OSError) as error:
                 await self._lost(refused=isinstance(error, ResponseError))
                 return False
+            except asyncio.CancelledError:  # the next caller opens another connection
+                await self._hang_up()
+                raise
             self._subscription.begun()
             self._reading = asyncio.create_task(self._read(self._connection))
         return True
@@ -103,11 +106,14 @@ class AsyncListener:
 
     async def _lost(self, *, refused: bool = False) -> None:
         self._subscription.lost(refused=refused)
+        await self._hang_up()
+        for ear in chain(*self._ears.values()):
+            ear.set()
+
+    async def _hang_up(self) -> None:
         if self._connection is not None:
             with suppress(RedisError, OSError):
                 await self._connection.disconnect(nowait=True)
-        for ear in chain(*self._ears.values()):
-            ear.set()
 
     async def aclose(self) -> None:
         """Close the connection; the next caller that waits opens it again."""
