@@ -9,8 +9,8 @@
 --   ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the next delayed
 --   task is due, ms, or ""; order; fairness; storage format; how many fields of settings, limits and totals
 --   are stored; how many leases last; how many leases have ended, but no upkeep has seen that; when a consumer has
---   asked last, ms, or ""; id and token of the oldest of 100 leases, or ""; reason and last error of the first dead letter; max_tasks and max_waiting, or ""; how many
---   live tasks are stored.
+--   asked last, ms, or ""; id and token of the oldest of 100 leases, or ""; reason and last error of the first dead
+--   letter; max_tasks and max_waiting, or ""; how many live tasks are stored.
 -- * The queue as "", and the closed groups with the most due tasks; behind each, how many of its tasks are due. Empty
 --   if nothing is limited or closed.
 -- * Eight texts for each of these, as view returns them.
