@@ -25,6 +25,7 @@ from kit.workers import note_calls
 import dpq
 from dpq import DPQ, NO_RESULT, Push, Task, TaskState, WorkerInfo
 from dpq.model.filter import Filter
+from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
 from dpq.operations.one_task import task_trail
 from dpq.protocol.keys import PARTS, key_of
@@ -585,7 +586,8 @@ def bounded(q: DPQ) -> Any:
     q.push_many([Push(i, group="full") for i in range(3)])
     q.set_bounds(max_tasks=1)
     with pytest.raises(dpq.QueueFullError):
-        q.push("x", timeout=0.01)
+        q.push("x")
+    q._session.run(q._operations.await_room, Producer(0, None))  # set_bounds calls it
     bounds = q.bounds()
     q.set_bounds(max_tasks=0, max_waiting=0)
     return bounds

@@ -58,7 +58,6 @@ class Survey(NamedTuple):
         fairness: The order of groups.
         storage_format: The number of the storage format; "" if the queue does not exist.
         stored: Settings, limits and totals that are stored; 0 if the queue does not exist.
-        overdue: Delayed tasks that are due: the next pop makes them ready.
         leases: Leases that last.
         lapsed: Leases that have ended, of tasks that the next pop makes ready.
         asked_ms: The time when a consumer has last asked for a task, to 5 s; None: never.
@@ -84,7 +83,6 @@ class Survey(NamedTuple):
     fairness: str
     storage_format: str
     stored: int = 0
-    overdue: int = 0
     leases: int = 0
     lapsed: int = 0
     asked_ms: float | None = None

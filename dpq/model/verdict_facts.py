@@ -108,8 +108,7 @@ class Facts(NamedTuple):
     @property
     def due(self) -> int:
         """The tasks that a consumer could have now, if nothing held them."""
-        stats, survey = self.stats, self.survey
-        return stats.ready + stats.waiting + survey.overdue + survey.lapsed
+        return self.stats.ready + self.stats.waiting
 
     @property
     def exists(self) -> bool:

@@ -56,7 +56,7 @@ def held_by_limit(facts: Facts) -> Finding | None:
         return None
     if queue and not queue[0].state.open and queue[0].due:
         return _finding_of(facts, [queue[0]])
-    if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
+    if not groups or facts.stats.ready:
         return None
     by_kind: dict[VerdictState, list[Held]] = {}
     for held in groups:

@@ -28,7 +28,6 @@ from dpq.model.limit_rules import LimitRules
 from dpq.model.pace import Point, pace_of
 from dpq.model.permit import HeldPermit
 from dpq.model.priority import encode_priority
-from dpq.model.producer import Producer
 from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.reports import LeaseInfo
 from dpq.model.schedule import Later, claim
@@ -163,11 +162,10 @@ class QueueOperations(
     def set_bounds(
         self, max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None
     ) -> Steps[None]:
-        """Replace the named bounds; then call the producers that wait for room in the queue."""
+        """Replace the named bounds, and call the producers that have room now."""
         named = named_bounds(max_tasks, max_waiting, when_full)
         yield from self.open(create=True)
         yield from self.configure(create=True, named=named, replace=True)
-        yield from self.await_room(Producer(0, 0), leave=True)
 
     def bounds(self) -> Steps[Bounds]:
         """Read the bounds."""

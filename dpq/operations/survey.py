@@ -36,8 +36,8 @@ def read_survey(reply: list[Any]) -> Survey:
     """Read the reply of the script survey ."""
     values, held, states, holders, events = map(read_texts, reply)
     now, paused, closed, opens, limits, heads, due, order, fairness, version = values[:10]
-    stored, overdue, leases, lapsed, asked, oldest, token, reason, fault = values[10:19]
-    most, most_waiting, live = values[19:]
+    stored, leases, lapsed, asked, oldest, token, reason, fault = values[10:18]
+    most, most_waiting, live = values[18:]
     news = {
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
         for kind, group, at, detail in zip(*(events[i::4] for i in range(4)), strict=True)
@@ -55,7 +55,6 @@ def read_survey(reply: list[Any]) -> Survey:
         fairness,
         version,
         int(stored),
-        int(overdue),
         int(leases),
         int(lapsed),
         _number(asked) or None,

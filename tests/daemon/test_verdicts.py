@@ -165,6 +165,19 @@ def whole_queue_429(q: DPQ, clock: Clock) -> None:
     q.rate_limited(q.pop().task, 90, scope="queue")
 
 
+def due_where_it_stands(q: DPQ, clock: Clock) -> None:
+    q.push("its lease has ended")
+    q.pop(visibility=5)
+    q.push_many([Push(n, delay=5) for n in range(2)])
+    clock.advance(6)
+    beat(q)
+
+
+def due_behind_a_slow_limit(q: DPQ, clock: Clock) -> None:
+    q.set_limit(1, 3600)
+    due_where_it_stands(q, clock)
+
+
 def paced(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
@@ -424,6 +437,8 @@ PLANTED = [
         "the host of group 'api' has answered 429 at 22:13:20 UTC: it is closed until 22:14:50 "
         "UTC; 4 of 4 due tasks wait for that",
     ),
+    Planted(due_where_it_stands, S.MOVING, "3 tasks are due, and 0 are running"),
+    Planted(due_behind_a_slow_limit, S.PACED, "23:13:20 UTC; 3 tasks are due"),
     Planted(probe_runs, S.RATE_LIMITED, "the first task of group 'api' after a 429 still runs"),
     Planted(whole_queue_429, S.RATE_LIMITED, "the host of the queue has answered 429"),
     Planted(paced, S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC"),
@@ -548,6 +563,20 @@ def test_every_surface_says_the_same(
         if sample.name == "dpq_verdict"
     }
     assert samples == {state.value: state is verdict.state for state in VerdictState}
+
+
+def test_the_metrics_count_what_is_due_where_it_stands(q: DPQ, clock: Clock) -> None:
+    """So no alert and no autoscaler overlooks it while all handlers are busy, or in a pause."""
+    due_behind_a_slow_limit(q, clock)
+    told = {
+        (sample.name, sample.labels.get("state", sample.labels.get("group"))): sample.value
+        for family in text_string_to_metric_families(Exporter(Named([q])).text().decode())
+        for sample in family.samples
+    }
+    assert told["dpq_tasks", "ready"] == told["dpq_group_waiting", "_other"] == 3
+    assert told["dpq_tasks", "delayed"] == told["dpq_tasks", "invisible"] == 0
+    assert told["dpq_oldest_due_seconds", None] == 1
+    assert told["dpq_drain_seconds", None] == 3 * 3600 - 6
 
 
 def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:

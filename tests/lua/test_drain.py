@@ -199,3 +199,15 @@ def test_without_due_tasks(q: DPQ[Any], clock: Clock) -> None:
     assert q.drain().state == "empty"
     q.push("x", delay=10)
     assert q.drain().state == "none due"
+
+
+def test_what_is_due_counts_where_it_stands(q: DPQ[Any], clock: Clock) -> None:
+    """No call has moved delayed tasks that are due, and tasks whose lease has ended."""
+    q.set_limit(1, 10)
+    q.push_many([Push("a"), Push("b"), Push("c", delay=5), Push("d", delay=99)])
+    q.pop(visibility=5)
+    clock.advance(6)
+    said = q.drain()
+    assert (said.state, said.backlog, said.seconds) == ("clears", 3, 24.0)
+    [limit] = [state for state in q.limits() if state.group is None]
+    assert limit.waiting == 3

@@ -1759,7 +1759,7 @@ is_attended | pops without a worker are no consumers | daemon/verdicts::test_eac
 - or others_ask(survey, workers)
 + or False
 held_by_limit | a queue whose other groups move is held | daemon/verdicts::test_each_state_is_found
-- if not groups or facts.stats.ready or facts.survey.overdue or facts.survey.lapsed:
+- if not groups or facts.stats.ready:
 + if not groups:
 busy_handlers | one free handler does not count | daemon/verdicts::test_each_state_is_found
 - 0 if free else

@@ -1,10 +1,10 @@
 -- configure: store the settings that a client names, then read all settings of the queue.
 --
--- Keys: conf stats
+-- Keys: conf stats waiting groups meta dead tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format that the client knows, and that a new queue gets, unless its `order` is "min"
 -- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": replace the bounds by the named
---                     ones
+--                     ones, and call the producers that have room now
 -- ARGV[4..]           setting, value, ...: only the settings that the client names
 --
 -- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. In these cases it
@@ -62,5 +62,13 @@ if turns == 'round_robin' and not stored.turns then
 end
 if bounded then
   redis.call('HSETNX', conf, 'bounded', '1') -- so push_plain refuses each push, and push looks at the bounds
+end
+if create == '2' then
+  -- Needs: producers
+  local lines = {}
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', tracked, '[\14', '(\15')) do
+    lines[string.match(entry, '^\14([^\14]*)')] = true
+  end
+  call_all(lines)
 end
 return redis.call('HGETALL', conf)

@@ -22,11 +22,12 @@
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, groups, member, rules, gate, bare, clears, some_costs
+-- Needs: now, past, groups, member, rules, gate, bare, clears, some_costs
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
-local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
+local overdue, lapsed = past(delayed), past(invisible)
+local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready) + overdue + lapsed, {}
 local SAMPLE = 200 -- how many tasks of the queue are read
 local all = queued + heads <= SAMPLE
 
@@ -122,7 +123,8 @@ for i = 1, 5 do
 end
 return { { string.format('%.17g', instant), paused,
   string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2] - totals[5]),
-  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
-  redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '', string.format('%.0f', redis.call('ZCARD', invisible)),
+  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed) - overdue),
+  redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '',
+  string.format('%.0f', redis.call('ZCARD', invisible) - lapsed),
   string.format('%.0f', redis.call('HLEN', conf) + redis.call('HLEN', limits)),
   redis.call('HGET', conf, 'order') or '' }, reply }

@@ -8,10 +8,9 @@
 -- * now, ms; until when the queue is paused, "", "inf" or ms; how many groups are closed; when the first of them opens,
 --   ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the next delayed
 --   task is due, ms, or ""; order; fairness; storage format; how many fields of settings, limits and totals
---   are stored; how many delayed tasks are due; how many leases last; how many leases have
---   ended, but no upkeep has seen that; when a consumer has asked last, ms, or ""; id and token of the oldest of 100
---   leases, or ""; reason and last error of the first dead letter; max_tasks and max_waiting, or ""; how many
---   live tasks are stored.
+--   are stored; how many leases last; how many leases have ended, but no upkeep has seen that; when a consumer has
+--   asked last, ms, or ""; id and token of the oldest of 100 leases, or ""; reason and last error of the first dead
+--   letter; max_tasks and max_waiting, or ""; how many live tasks are stored.
 -- * The queue as "", and the closed groups with the most due tasks; behind each, how many of its tasks are due. Empty
 --   if nothing is limited or closed.
 -- * Eight texts for each of these, as view returns them.
@@ -46,7 +45,7 @@ local values = { stamp, is_paused and paused or '', whole(lasting), '', whole(re
   whole(redis.call('HLEN', groups)), redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '', sorting or 'fifo',
   turns_kind or 'none', format or '',
   whole(redis.call('HLEN', conf) + redis.call('HLEN', limits) + redis.call('HLEN', stats)),
-  whole(past(delayed)), whole(redis.call('ZCARD', invisible) - ended_leases), whole(ended_leases),
+  whole(redis.call('ZCARD', invisible) - ended_leases), whole(ended_leases),
   whole(math.max(popped, tonumber(asked or '') or 0)), oldest, oldest_token, reason or '', fault or '',
   most or '', most_waiting or '', whole(redis.call('HLEN', meta) - redis.call('ZCARD', dead)) }
 local held, states, holders, found = {}, {}, {}, {}
@@ -57,7 +56,7 @@ if lasting > 0 or rules_there or gate_there or gated then
   -- Needs: held_back, view_of
   local scopes, due = held_back(closings_over)
   table.insert(scopes, 1, '')
-  due[''] = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready)
+  due[''] = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready) + past(delayed) + ended_leases
   states = view_of(scopes)
   for i, scope in ipairs(scopes) do
     held[2 * i - 1], held[2 * i] = scope, whole(due[scope])

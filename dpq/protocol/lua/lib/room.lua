@@ -3,7 +3,8 @@
 -- Keys: waiting groups meta dead conf
 -- Gives: bounds(), both bounds (math.huge for none), and `when_full`;
 --        size_of(group), the tasks that the bound counts; "" for the queue;
---        room_in(group), for how many tasks there is room; below 0 after tasks have come back.
+--        room_in(group), for how many tasks there is room; below 0 after tasks have come back. A group that drops its
+--        worst task has always room.
 local function bounds()
   local texts = redis.call('HMGET', conf, 'max_tasks', 'max_waiting', 'when_full')
   local most, most_waiting = tonumber(texts[1] or '') or 0, tonumber(texts[2] or '') or 0
@@ -19,6 +20,9 @@ local function size_of(group)
 end
 
 local function room_in(group)
-  local most, most_waiting = bounds()
+  local most, most_waiting, how = bounds()
+  if group ~= '' and how == 'drop_worst' then
+    return math.huge
+  end
   return (group == '' and most or most_waiting) - size_of(group)
 end

@@ -1,6 +1,6 @@
 -- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
--- Keys: ready waiting closed
--- Needs: now, groups, rules, bare, gate, budgets, opens, pool, booked, back_at
+-- Keys: ready delayed invisible waiting closed
+-- Needs: now, past, groups, rules, bare, gate, budgets, opens, pool, booked, back_at
 -- Gives: view_of(scopes), eight texts for each scope.
 
 -- Returns `why`. For a spent gate (s) that opens at that moment: q if a quota resets then, o if its host's budget does.
@@ -93,7 +93,7 @@ local function view_of(scopes)
     end
     local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
     if scope == '' then
-      due = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready)
+      due = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready) + past(delayed) + past(invisible)
     elseif head_of(scope) then
       due = due + 1
     end
