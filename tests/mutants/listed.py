@@ -398,13 +398,10 @@ believed | one answer closes for a day | lua/observe
 charge_more | all ask a host that has said nothing is left | lua/observe
 - gate.probe = gate.probe == '-' and 'p' or gate.probe
 + gate.changed = true
-uncounted | a cost above the bound passes without a word | contract/uncounted
-- unknown and 0 or most[unit] or math.huge
-+ unknown and 0 or math.huge
-uncounted | a unit that no limit counts passes without a word | contract/uncounted
-- unknown and 0 or most
-+ most
-_warn | each push says again what a limit does not count | contract/uncounted
+PushChecker.options | a misspelt unit of a cost passes without a word | contract/uncounted
+- isinstance(push.cost, Mapping)
++ False
+warn_of_units | each push says again that a unit is misspelt | contract/uncounted
 - _told.add(key)
 + pass
 reset_gate | a reset that is sent again resets again | lua/set_limit
