@@ -15,7 +15,7 @@
       ResultTimeoutError                a task has not ended within the timeout of `result`
       TaskDeadError                     `result`: the task is a dead letter
 
-    CostWarning   (UserWarning)         a limit does not count a cost as it is
+    CostWarning   (UserWarning)         a unit of a limit or a cost looks misspelt
     ServerWarning (UserWarning)         the server is set up so that tasks may get lost
 
 Errors of the Redis client pass through unwrapped: callers already handle them.
@@ -359,10 +359,9 @@ class ResultTimeoutError(DPQError, TimeoutError):
 
 
 class CostWarning(UserWarning):
-    """A limit does not count a cost as it is; a process warns once for each queue and unit.
+    """A unit looks misspelt; `push` and `set_limit` warn once for each queue and unit.
 
-    The cost is above what a window ever grants, or its unit is none that the limit counts. `push`,
-    `acquire` and `set_limit` tell it. The task runs all the same.
+    A limit counts only costs in its own unit. The task runs all the same.
     """
 
 

@@ -119,7 +119,6 @@ class PermitAnswer(NamedTuple):
         scope: The group, and behind a TAB the member of its pool.
         cost: The units that were charged, as the text of a record.
         brief: "1" if the lease is there only until the answer is observed.
-        costs: The costs that a limit does not count as they are, a line for each.
         members: The members of a pool that does not have the one.
     """
 
@@ -130,7 +129,6 @@ class PermitAnswer(NamedTuple):
     scope: str = ""
     cost: str = ""
     brief: str = ""
-    costs: str = ""
     members: tuple[str, ...] = ()
 
 
@@ -167,7 +165,6 @@ class Caller:
         scope: Its group, and behind a TAB the member that a booking is of, or that it must be.
         cost: The units that were charged.
         brief: Its lease is there only until the answer is observed, which ends it.
-        costs: The costs that a limit does not count as they are.
         granted: It may go, once it has slept.
     """
 
@@ -176,7 +173,6 @@ class Caller:
         self.id = secrets.token_urlsafe(9)
         self.moment, self.place, self.held, self.channel = "", "", "", ""
         self.scope, self.cost = request.scope, request.cost
-        self.costs: list[str] = []
         self.granted = self.brief = False
         self._until = None if request.timeout is None else now + request.timeout
 
@@ -199,7 +195,6 @@ class Caller:
             self.scope = self.request.scope
         elif answer.cost:
             self.scope, self.cost, self.brief = answer.scope, answer.cost, bool(answer.brief)
-            self.costs = answer.costs.splitlines()
         if answer.code == 1:
             self.moment, self.place = answer.moment, ""
             self.granted = wait <= ASK_AGAIN_SECONDS

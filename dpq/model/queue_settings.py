@@ -6,10 +6,9 @@ Order = Literal["fifo", "lifo", "min"]
 """The order of tasks: the biggest priority first, and equal ones first in, first out, or last in,
 first out; or, with "min", the smallest priority first, and equal ones first in, first out."""
 
-Fairness = Literal["none", "round_robin", "units", "time"] | str
+Fairness = Literal["none", "round_robin", "units"] | str
 """The order of groups of equal priority: by the order of their tasks; in turn, task by task; in
-turn, by the units that they spend: requests, or, as in "units:tokens", those of a name; in turn, by
-how long their tasks run."""
+turn, by the units that they spend: requests, or, as in "units:tokens", those of a name."""
 
 Payloads = Literal["inline", "apart"]
 """The place of short payloads: in the records of their tasks, or apart from them."""
@@ -53,10 +52,3 @@ class SharedSettings(TypedDict, total=False):
     dead_max_age: float | None
     trail_max_events: int | None
     seen_max_keys: int | None
-
-
-def spent_unit(fairness: str) -> str | None:
-    """Return the unit by which groups take turns, "_" for running time; None if by none."""
-    if fairness == "time":
-        return "_"
-    return fairness.partition(":")[2] if fairness.startswith("units") else None

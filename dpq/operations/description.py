@@ -100,9 +100,9 @@ def named_settings(
         kind, _, unit = fairness.partition(":") if isinstance(fairness, str) else ("", "", "")
         if kind == "units" and unit:
             unit_name("the unit of fairness", unit)
-        elif fairness not in ("none", "round_robin", "units", "time"):
+        elif fairness not in ("none", "round_robin", "units"):
             raise ConfigurationError(
-                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'time', 'units', or "
+                f"fairness is {fairness!r}: it must be 'none', 'round_robin', 'units', or "
                 "'units:' and the name of a unit, such as 'units:tokens'"
             )
         named["fairness"] = fairness

@@ -14,7 +14,7 @@ from dpq.model.limits import EVERY_GROUP
 from dpq.model.permit import Caller
 from dpq.model.pools import member_name
 from dpq.model.task import Task
-from dpq.model.uncounted import warn_of_costs, warn_of_units
+from dpq.model.uncounted import warn_of_units
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -57,16 +57,14 @@ class LimitOperations(CommandMaker):
         self, group: str | None, rules: list[Any], more: list[Any], expected: str | None
     ) -> Steps[None]:
         more = more if expected is None else [*more, expected]
-        costs: list[str] = []
         walk, cursor = "set", "0"
         while walk != "done":
             args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
-            walk, cursor, *costs = yield self._command("set_limit", args, read_texts)
+            walk, cursor = yield self._command("set_limit", args, read_texts)
             if walk == "changed":
                 from dpq.model.limit_words import rules_words
 
                 raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
-        warn_of_costs(self.queue_name, costs)
 
     def delay_group(
         self, group: str, seconds: float | None, member: str | None = None

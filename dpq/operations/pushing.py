@@ -7,7 +7,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Required, TypedDict, cast, get_args
 
 from dpq.model.cost import write_cost
@@ -16,6 +16,7 @@ from dpq.model.pools import member_name
 from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import moment_ms, next_times, require_schedule
 from dpq.model.task import MOST_AFTER, OnDead, OnDuplicate, P, Push
+from dpq.model.uncounted import warn_of_units
 from dpq.model.validation import (
     MAX_ATTEMPTS,
     MAX_SECONDS,
@@ -111,7 +112,7 @@ class PushChecker(Generic[P]):
     """Checks the pushes of one queue."""
 
     def __init__(self, queue: Description[P]) -> None:
-        self._codec = queue.codec
+        self._codec, self._queue_name = queue.codec, queue.name
         self._max_attempts = queue.max_attempts
         self._most = _text_of(self._max_attempts)
 
@@ -202,6 +203,8 @@ class PushChecker(Generic[P]):
         cost = "1" if type(push.cost) is int and push.cost == 1 else str(write_cost(push.cost))
         if cost != "1":
             options["cost"] = cost
+        if isinstance(push.cost, Mapping):
+            warn_of_units(self._queue_name, push.cost)
         if push.every is not None or push.cron is not None or push.timezone != "UTC":
             line = require_schedule(push.every, push.cron, push.timezone, delay_ms)
             if line is not None:

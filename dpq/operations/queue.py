@@ -55,7 +55,7 @@ from dpq.operations.history import HistoryOperations
 from dpq.operations.limit_replies import changes_at, explain
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
-from dpq.operations.pushing import Checked, Options, PushChecker, needs_clock, with_ids, with_times
+from dpq.operations.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
 from dpq.operations.results import ResultOperations
 from dpq.operations.room import RoomOperations, bounds_of, named_bounds
 from dpq.operations.shortcut import Shortcut
@@ -87,9 +87,6 @@ processes use the server's core. Source: benchmarks/README.md, "A million tasks"
 
 _FIRST = itemgetter(0)
 """The reader of push_plain: 0 if the tasks are stored, else the caller must use push."""
-
-MOST_COSTS = 10_000
-"""Pairs of a group and a unit whose largest cost is remembered."""
 
 PUSH_BATCH = 125
 """Tasks in one round trip of push_many: under 5 ms of server time, also into a closed group of a
@@ -140,7 +137,6 @@ class QueueOperations(
         self._visibility_ms = description.visibility_ms
         self._read_batch = partial(replies.read_batch, description.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
-        self._costs: dict[tuple[str, str], int] = {}  # the largest cost so far, by group and unit
 
     # Settings of the queue
 
@@ -222,7 +218,7 @@ class QueueOperations(
         ids = ids or new_ids(len(batch))
         args: list[Any] = [self._now()]
         keys: dict[int, str] = {}
-        now_ms, asks = None, False
+        now_ms = None
         for id_, (spec, body) in zip(ids, batch, strict=True):
             if not isinstance(spec, str):
                 if "after" in spec:
@@ -235,13 +231,10 @@ class QueueOperations(
                     spec = with_times(spec, now_ms)
                 if "key" in spec:
                     keys[len(args) // 3] = spec["key"]
-                asks = asks or ("cost" in spec and self._is_new_cost(spec))
                 args += (id_, to_json(spec), body)
             else:
                 args += (id_, spec, body)
-        if asks:
-            args.append("?")
-        elif _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
+        if _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
             if (yield self._command("push_plain", args, _FIRST)) == 0:
                 self._short_push.expect(True)
                 return ids
@@ -255,17 +248,6 @@ class QueueOperations(
             full.stored = dict(enumerate(stored))
             raise
         return ids
-
-    def _is_new_cost(self, options: Options) -> bool:
-        """Return True if this is the largest cost of its group so far: the server checks limits."""
-        group, is_new = options.get("group", ""), False
-        for part in options["cost"].split(","):
-            unit, _, units = part.rpartition("=")
-            if int(units) > self._costs.get((group, unit), -1):
-                self._costs[group, unit], is_new = int(units), True
-        if len(self._costs) > MOST_COSTS:
-            self._costs.clear()
-        return is_new
 
     def seal_batch(
         self, name: str, on_finish: Push[P] | None, trace: str = ""

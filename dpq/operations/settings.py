@@ -6,7 +6,6 @@ The first client that names a setting writes it to the server; see lua/configure
 import re
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.queue_settings import spent_unit
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import MIN_FORMAT, STORAGE_FORMAT
 from dpq.protocol.refusals import other_format, read_settings
@@ -58,8 +57,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
             "last in, first out cannot age; leave out one of them"
         )
     fairness = together.get("fairness", "none")
-    takes_turns = fairness == "round_robin" or spent_unit(fairness) is not None
-    if takes_turns and (together.get("order") == "lifo" or ages):
+    if fairness != "none" and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(
             f"fairness is {fairness} in queue {queue_name!r}: groups can take turns only with "
             "order 'fifo' and without aging; leave out one of them"

@@ -24,7 +24,6 @@ from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.reports import Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
-from dpq.model.uncounted import warn_of_costs
 from dpq.protocol.kept_errors import read_errors
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
 from dpq.protocol.refusals import Code
@@ -143,8 +142,7 @@ def read_time(reply: list[Any]) -> int:
 def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: list[Any]) -> bool:
     """Read the reply of push; replace ids by those of the tasks that have the keys already.
 
-    `keys` are the keys of the tasks, by their index. The function warns of
-    costs that a limit counts otherwise.
+    `keys` are the keys of the tasks, by their index.
 
     Returns:
         True if the queue does not exist yet: create it, and push again.
@@ -178,13 +176,8 @@ def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: li
             f"key {key!r} belongs to task {holder} of another group: a task cannot "
             "change its group; use another key, or cancel that task first"
         )
-    costs = []
-    for index, text in zip(reply[1::2], reply[2::2], strict=True):
-        if index:
-            ids[index - 1] = text.decode()
-        else:
-            costs.append(text.decode())
-    warn_of_costs(queue_name, costs)
+    for index, holder in zip(reply[1::2], reply[2::2], strict=True):
+        ids[index - 1] = holder.decode()
     return bool(reply[0] == 1)
 
 

@@ -117,8 +117,7 @@ class QueueBase(Generic[P]):
             fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
                 backlog (not with LIFO or aging); `"none"` in the order of their tasks. `"units"`
                 serves the group that has spent the fewest requests, and `"units:tokens"` the one
-                that has spent the fewest tokens; `"time"` the one whose tasks have run for the
-                shortest time (none of them with LIFO or aging). None follows the queue
+                that has spent the fewest tokens (not with LIFO or aging). None follows the queue
                 (a new queue: `"none"`).
             payloads: `"apart"` stores every payload in a key that only roles which read payloads
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is

@@ -21,7 +21,6 @@ from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
 from dpq.model.signals import RateLimited, Scope, signal_of
 from dpq.model.task import Cost
-from dpq.model.uncounted import warn_of_costs
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
 from dpq.queue.units_async import take_units_async
@@ -51,7 +50,6 @@ class AsyncPermit:
         if caller.held:
             self._held = HeldPermit(caller.id, self.group, caller.held, caller.scope)
             queue._leases.hold((cast("Any", self._held),), caller.request.lease)
-        warn_of_costs(queue.queue_name, caller.costs)
 
     def spent(self, cost: Cost | None = None, **units: int) -> None:
         """Note what the request has spent; this replaces what was charged, as in `AsyncDPQ.spent`.

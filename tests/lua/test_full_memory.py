@@ -54,12 +54,6 @@ def by_units(q: DPQ[Any], clock: Clock) -> None:
     grouped(q, clock)
 
 
-def by_time(q: DPQ[Any], clock: Clock) -> None:
-    """The same, by how long they run."""
-    DPQ(q.redis, q.queue_name, fairness="time")
-    grouped(q, clock)
-
-
 def closed(q: DPQ[Any], clock: Clock) -> None:
     """A group is closed by hand, with a lease out and tasks behind it."""
     grouped(q, clock)
@@ -534,13 +528,12 @@ def test_goes_on(name: str, stage: Stage, used: set[str]) -> None:
     assert name in used
 
 
-@pytest.mark.parametrize("build", [by_units, by_time])
-def test_goes_on_with_shares(build: Build, stage: Stage) -> None:
+def test_goes_on_with_shares(stage: Stage) -> None:
     """So it is where groups take turns by what they spend."""
     names = ["ack", "bury", "fail", "pop", "promote", "rate_limited", "release", "set_visibility"]
     for name in [*names, "spent"]:
         for call in GOES_ON[name]:
-            plenty, short = stage.both(build, call)
+            plenty, short = stage.both(by_units, call)
             assert short == plenty, name
 
 

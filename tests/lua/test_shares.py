@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit.limits import LONG, payloads, take
 
-from dpq import DPQ, ConfigurationError, Push, RateLimit, Task
+from dpq import DPQ, ConfigurationError, Push, RateLimit
 
 
 @pytest.fixture
@@ -381,7 +381,8 @@ def test_purge(fair, probe):
     [
         ("units:", "fairness is 'units:': it must be 'none'"),
         ("units:Tokens", "the unit of fairness is 'Tokens'"),
-        ("tokens", "it must be 'none', 'round_robin', 'time', 'units'"),
+        ("tokens", "it must be 'none', 'round_robin', 'units', or 'units:'"),
+        ("time", "fairness is 'time': it must be 'none', 'round_robin', 'units', or 'units:'"),
         (["units"], "it must be 'none'"),
     ],
 )
@@ -396,129 +397,3 @@ def test_another_unit_is_another_setting(fair):
     assert DPQ(fair.redis, fair.queue_name).stats() is not None
     with pytest.raises(ConfigurationError, match="has fairness units:tokens"):
         DPQ(fair.redis, fair.queue_name, fairness="units")
-
-
-# By running time
-
-
-@pytest.fixture
-def timed(q, clock) -> DPQ[Any]:
-    return DPQ(q.redis, q.queue_name, fairness="time", clock=clock)
-
-
-RUNS = {"a": 1, "b": 10, "c": 4}
-"""How long the tasks of a group run, in seconds."""
-
-
-class Consumers:
-    """So many consumers, each with a task; each task runs as long as those of its group do."""
-
-    def __init__(self, q: DPQ[Any], clock: Any, count: int) -> None:
-        self.q, self.clock, self.count = q, clock, count
-        self.running: list[tuple[int, Task[Any]]] = []
-        self.ran = Counter[str]()
-
-    def go_on(self) -> None:
-        """All take a task; then the first is done."""
-        while len(self.running) < self.count and (task := self.q.pop(visibility=LONG).task):
-            self.running.append((self.clock.ms + RUNS[str(task.group)] * 1000, task))
-        self.running.sort(key=lambda run: (run[0], run[1].token))
-        until, task = self.running.pop(0)
-        self.clock.ms = max(self.clock.ms, until)
-        self.end(task)
-        self.ran[str(task.group)] += RUNS[str(task.group)]
-
-    def end(self, task: Task[Any]) -> None:
-        self.q.ack(task)
-
-
-@pytest.mark.parametrize("count", [1, 3, 8])
-def test_running_time(timed, clock, count):
-    """Groups get the same time of the consumers, within the longest task for each consumer, and
-    two more.
-    """
-    for group in "abc":
-        timed.push_many(Push(n, group=group) for n in range(400))
-    consumers = Consumers(timed, clock, count)
-    for _ in range(150):
-        consumers.go_on()
-        ran = consumers.ran
-        assert max(ran.values()) - min(ran[group] for group in "abc") <= 10 * (count + 2)
-    assert timed.check() == []
-
-
-def test_weights_of_time(timed, clock):
-    """A group of weight 3 gets three seconds where others get one."""
-    timed.set_limit(group="a", weight=3)
-    for group in "ab":
-        timed.push_many(Push(n, group=group) for n in range(400))
-    consumers = Consumers(timed, clock, 1)
-    for _ in range(200):
-        consumers.go_on()
-    assert abs(consumers.ran["a"] - 3 * consumers.ran["b"]) <= 30
-
-
-@pytest.mark.parametrize("how", ["ack", "ack_many", "fail", "release", "bury", "lapse", "cancel"])
-def test_every_end_of_a_run(timed, clock, how):
-    """Whatever ends a delivery, its group is charged for the time that it ran, once."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(60))
-    task = take(timed, visibility=40)
-    clock.advance(30)
-    for _ in range(2):
-        if how == "ack_many":
-            timed.ack_many([task, task])
-        elif how == "lapse":
-            clock.advance(10)
-            timed.promote()
-        elif how == "cancel":
-            if timed.get(task.id).state == "invisible":
-                timed.cancel(task.id)
-            break
-        else:
-            arguments = {"fail": ("no", 99), "release": (99,), "bury": ("no",)}.get(how, ())
-            getattr(timed, how)(task, *arguments)
-    served = order(timed, 52, True)
-    ran = {"lapse": 40}.get(how, 30)
-    assert abs(served.index("a") - ran) <= 1
-    assert "_" not in str(timed.peek(1)[0].costs)
-    assert timed.check() == []
-
-
-def test_a_first_estimate(timed, clock):
-    """While tasks run, what others of the group took counts, so that none takes all consumers."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(60))
-    assert order(timed, 6, True) == "ababab"
-
-
-def test_set_visibility_and_extend(timed, clock):
-    """The run that set_visibility ends is charged, and nothing twice after that."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(60))
-    task = take(timed)
-    clock.advance(20)
-    timed.set_visibility(task, 1000)
-    timed.extend(task, 500)
-    clock.advance(100)
-    timed.set_visibility(task, 1000)
-    timed.ack(task)
-    assert abs(order(timed, 30, True).index("a") - 20) <= 1
-
-
-def test_the_clock_goes_back_in_a_run(timed, clock):
-    """Then what was estimated stays."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(9))
-    task = take(timed)
-    clock.advance(-500)
-    timed.ack(task)
-    assert order(timed, 6) == "bababa"
-    assert timed.check() == []
-
-
-def test_a_429_of_a_timed_task(timed, clock):
-    """It takes the time that it ran; its record is as before."""
-    timed.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens", estimate=20))
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(40))
-    task = take(timed)
-    clock.advance(20)
-    timed.rate_limited(task, 1000, scope="task")
-    assert abs(order(timed, 30, True).index("a") - 20) <= 1
-    assert timed.get(task.id).costs is None

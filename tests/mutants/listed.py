@@ -175,27 +175,6 @@ spend | what groups have spent stays for ever | lua/shares
 correct_share | a report counts nothing for turns | lua/shares
 - if unit and fresh[unit] then
 + if false then
-end_run | the end of a run changes nothing | lua/shares
-- if ran >= 0 then
-+ if false then
-end_run | a clock that goes back makes runs short | lua/shares
-- if ran >= 0 then
-+ if true then
-end_run | a run is charged at each of its ends | lua/shares
-- task.cost = string.gsub(task.cost, ',_~%d+', '')
-+ local _ = task.cost
-spend | while it runs, a task counts nothing | lua/shares
-- string.format('%.0f', mean or 1000)
-+ '1'
-upkeep | leases that run out count no time | lua/shares
-- end_run(raws[i] and read(raws[i]))
-+ raws[i] and read(raws[i])
-true_up_all | acked runs count no time | lua/shares
-- end_run(task)
-+ local _ = end_run
-set_visibility.lua | the record does not know that a run was charged | lua/shares
-- redis.call('HSET', meta, id, write(task))
-+ local _ = write
 release.lua | a release takes another place | contract/order
 - task.delivery = 'r'
 + task.delivery = 'r'
@@ -419,13 +398,10 @@ believed | one answer closes for a day | lua/observe
 charge_more | all ask a host that has said nothing is left | lua/observe
 - gate.probe = gate.probe == '-' and 'p' or gate.probe
 + gate.changed = true
-uncounted | a cost above the bound passes without a word | contract/uncounted
-- unknown and 0 or most[unit] or math.huge
-+ unknown and 0 or math.huge
-uncounted | a unit that no limit counts passes without a word | contract/uncounted
-- unknown and 0 or most
-+ most
-_warn | each push says again what a limit does not count | contract/uncounted
+PushChecker.options | a misspelt unit of a cost passes without a word | contract/uncounted
+- isinstance(push.cost, Mapping)
++ False
+warn_of_units | each push says again that a unit is misspelt | contract/uncounted
 - _told.add(key)
 + pass
 reset_gate | a reset that is sent again resets again | lua/set_limit

@@ -141,7 +141,7 @@ class QueueMachine(RuleBasedStateMachine):
             [
                 *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
                 *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
-                *({"fairness": "units"}, {"fairness": "time"}, {"order": "min"}),
+                *({"fairness": "units"}, {"order": "min"}),
                 *({"order": "min", "aging": 0.5}, {"order": "min", "fairness": "round_robin"}),
             ]
         ),
@@ -179,8 +179,7 @@ class QueueMachine(RuleBasedStateMachine):
             sign=-1 if kind.get("order") == "min" else 1,
             aging=kind.get("aging", 0),
             in_turn="fairness" in kind,
-            by_share=kind.get("fairness") in ("units", "time"),
-            by_time=kind.get("fairness") == "time",
+            by_share=kind.get("fairness") == "units",
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
             max_tasks=bounds.get("max_tasks"),

@@ -111,8 +111,7 @@ class Model:
     sign: int = 1  # -1: the smallest priority runs first
     aging: float = 0
     in_turn: bool = False  # groups take turns
-    by_share: bool = False  # by what groups spend: fairness="units" or "time"
-    by_time: bool = False  # fairness="time"
+    by_share: bool = False  # by what groups spend: fairness="units"
     dead_max_tasks: int = 100_000
     dead_max_age: int = 90 * 86_400_000
     max_tasks: int | None = None
@@ -444,8 +443,7 @@ class Model:
 
     def see_shares(self, ids: list[str]) -> None:
         """The order in ready, where groups take turns by units: tasks without a group come first,
-        and groups that stand beside each other take the same, within one task of each. By time they
-        need not: all tasks of this machine may run at once.
+        and groups that stand beside each other take the same, within one task of each.
         """
         tasks = [self.tasks[task_id] for task_id in ids]
         for one, other in pairwise(tasks):
@@ -461,7 +459,7 @@ class Model:
             self.beside[pair] = [min(least, ahead), max(most, ahead)]
             bound = 2 * MOST_REQUESTS
             unequal = max(most, ahead) - min(least, ahead) > bound
-            assert self.by_time or not unequal, f"{pair} share unequally"
+            assert not unequal, f"{pair} share unequally"
         self.line = [self.in_line(task) for task in tasks]
 
     def since(self, entry: Entry) -> tuple[int, int]:

@@ -35,8 +35,8 @@ for i, id in ipairs(ids) do
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1], reply[#reply + 2] = i, (not token or token == '0') and 0 or -1
   else
-    reports = reports or (token ~= claim or not at and string.find(raw, ',_~', 1, true)) and {} or nil -- as run_time
     if token ~= claim then
+      reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
     noted = noted or rest and (key ~= '' or string.find(raw, '[\24\25\27]'))
@@ -61,9 +61,13 @@ if strays or awaited or #again > 0 or reports then
   -- Needs: record, ended, place, back, anew, recur, layout
   local settle, left, over = nil, {}, {}
   if reports then
-    -- Needs: true_up, true_up_all
+    -- Needs: true_up
     settle = true_up
-    true_up_all(gone, gone_at, raws, reports)
+    for n, id in ipairs(gone) do
+      local report, task = reports[id], reports[id] and read(raws[gone_at[n]])
+      reports[id] = nil -- the call may name a task twice: its units count once
+      if task then true_up(task, report) end
+    end
   end
   for n, id in ipairs(gone) do
     local raw = raws[gone_at[n]]

@@ -17,11 +17,11 @@
 --                     refuses a pool
 --
 -- Returns one of:
--- * {1, us, moment, held, scope, cost, brief, costs}: the permit is granted for `moment`, which is in `us`
+-- * {1, us, moment, held, scope, cost, brief}: the permit is granted for `moment`, which is in `us`
 --   microseconds. The units are charged. `held`: "~", the end of its lease and its id, if the permit is a lease; else
 --   "". `scope`: the group, and behind a TAB the member of its pool. `cost`: the charged units, with estimates.
---   `brief`: "1" if the permit is a lease only until its answer is observed, else "". `costs`: a line for each cost
---   that a limit does not count as it is (uncounted). If an earlier booking stands, the last four are left out.
+--   `brief`: "1" if the permit is a lease only until its answer is observed, else "". If an earlier booking
+--   stands, the last three are left out.
 -- * {0, us, place}: nothing is charged; ask again in `us` microseconds. Until then a caller that waits stands in a line
 --   at `place`.
 -- * {2, us, place}: all leases are taken, or others come first. Ask again when called, at the latest in `us`
@@ -143,4 +143,4 @@ if next(left) then
 end
 keep()
 return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), granted[1],
-  scopes[#scopes].scope, changes and changes ~= true and changes.cost or cost, granted[2], granted[3] }
+  scopes[#scopes].scope, changes and changes ~= true and changes.cost or cost, granted[2] }

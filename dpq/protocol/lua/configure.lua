@@ -38,8 +38,7 @@ for i = 4, #args, 2 do
 end
 local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- also if it cannot be read
 local turns, form = together.fairness or 'none', together.order == 'min' and OF_MIN or format
-local by_share = turns == 'time' or string.find(turns, '^units')
-if lifo and ages or (turns == 'round_robin' or by_share) and (lifo or ages) then
+if lifo and ages or (turns == 'round_robin' or string.find(turns, '^units')) and (lifo or ages) then
   agreed = false
 elseif together.order == 'min' and stored.format and not stored.order then -- it was "fifo" so far
   agreed = agreed and (redis.call('HGET', stats, 'pushed') or '0') == '0'

@@ -6,11 +6,10 @@
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     "max priority TAB group LF", without the max if it is 10. The spec of any other task is its
 --                     options as a JSON object: {"priority":"5","key":"a","delay":2000} (options). Without a task the
---                     call only reads the time. With a "?" as last argument, the client asks about costs
+--                     call only reads the time
 --
 -- Returns {status, index, holder, ...}. Each index is the number of a task that met a holder of its key; the holder's
--- id follows. If the client asks about costs, 0 stands for an index, too: then a text follows that names a cost that a
--- limit does not count as it is (uncounted). The statuses; all but 0 change nothing:
+-- id follows. The statuses; all but 0 change nothing:
 -- * 0: done.
 -- * 1: the queue does not exist: configure it and push again.
 -- * 2: the time follows, ms.
@@ -28,7 +27,6 @@ local time, args = ARGV[1], ARGV
 if #args == 1 then
   return { 2, stamp }
 end
-local asks = #args % 3 == 2 and table.remove(args)
 -- Needs: bounds, refusal
 local ids, group_of, others_too, wrong = bounded(args)
 local options, surplus, tied = {}, nil, false
@@ -98,10 +96,6 @@ if tied then
   join_batches(ids, options, known, holders)
 end
 
-if asks == '?' then
-  -- Needs: costs
-  tell_uncounted(options, #ids, reply)
-end
 for key, made in pairs(keyed and claims or {}) do
   redis.call('HSET', keys, key, made.id)
 end

@@ -11,14 +11,13 @@
 -- ARGV[8]  by         the person or program that changes the limit, for the event; "" if it is not known
 -- ARGV[9]  expected   the rules that must stand, as plain_rules writes them, "" for no limit; or left out
 --
--- Returns {walk, cursor} for the next call, or {"done", "0"} and a text for each cost of the first waiting tasks that
--- the limit does not count as it is (uncounted). The rules hold from the first call on. That call and the next ones
--- count the running tasks, about 400 each, so the first nearly always counts all. They also set new times for closed
--- groups, which would else open at their old times. Units granted before in a window of the same length still count; a
--- learned rate and a closing stay. An event has the new rules, the old rules and the name of their author. Rules that
--- stand already are no event. {"changed", the rules that stand}: other rules than the expected ones stand, and nothing
--- has changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all groups does
--- so for one group after the other. {-8, ...}: the client knows another format (refusal).
+-- Returns {walk, cursor} for the next call, or {"done", "0"}. The rules hold from the first call on. That call and the
+-- next ones count the running tasks, about 400 each, so the first nearly always counts all. They also set new times for
+-- closed groups, which would else open at their old times. Units granted before in a window of the same length still
+-- count; a learned rate and a closing stay. An event has the new rules, the old rules and the name of their author.
+-- Rules that stand already are no event. {"changed", the rules that stand}: other rules than the expected ones stand,
+-- and nothing has changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all
+-- groups does so for one group after the other. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a reset is not done twice. The rules of the call then stand, and count as expected.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reset, by, expected = ARGV[7], ARGV[8], ARGV[9]
@@ -73,7 +72,7 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'
 end
--- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting, scan
+-- Needs: record, rules, gate, open_or_close, place, counted, reset, scan
 seen.realign = counts_periods
 if field ~= 'groups' and (differs or reset) then
   begin_anew(string.sub(field, 7), differs, reset)
@@ -109,8 +108,4 @@ elseif walk == 'closed' then
   walk = 'done'
 end
 admit()
-local group = string.match(field, '^group:(.*)$') or field == 'queue' and ''
-if walk == 'done' and rules ~= '' and group then
-  return { walk, cursor, unpack(uncounted_waiting(group, gate_of('').rules, group ~= '' and gate_of(group).rules)) }
-end
 return { walk, cursor }

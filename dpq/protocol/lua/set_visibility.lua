@@ -23,8 +23,8 @@ if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of th
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1
   redis.pcall('HINCRBY', stats, 'deferred', 1)
+  redis.call('HSET', meta, id, write(task))
 end
-redis.call('HSET', meta, id, write(task))
 back(id, task, ms)
 admit()
 return 1

@@ -1,10 +1,10 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
 -- Keys: tracked
--- Needs: now, charge, mark, pool, uncounted
--- Gives: grant(scopes, units, id, moment, ends, newest, tells): three texts. The first is the entry of the permit's
+-- Needs: now, charge, mark, pool
+-- Gives: grant(scopes, units, id, moment, ends, newest, tells): two texts. The first is the entry of the permit's
 --        lease, or "". The second is "1" if the permit is a lease only until its answer is observed, since its host may
---        not know of it before; else "". The third names costs that are not counted as they are (uncounted). `newest`
---        is the last token of a task; `tells` is true if the permit may report the units that it has spent.
+--        not know of it before; else "". `newest` is the last token of a task; `tells` is true if the permit may report
+--        the units that it has spent.
 local function grant(scopes, units, id, moment, ends, newest, tells)
   -- The permit's token comes after the tokens of all tasks so far.
   local token = math.max(math.floor(moment * 1000), (tonumber(newest or '') or 0) + 1)
@@ -30,7 +30,5 @@ local function grant(scopes, units, id, moment, ends, newest, tells)
   if scopes[3] then
     granted_to(scopes[3])
   end
-  local texts = tells and uncounted(scopes[2] and scopes[2].scope or '', units, scopes[1].rules,
-    scopes[2] and scopes[2].rules) or {}
-  return leased, leased ~= '' and not stays and '1' or '', table.concat(texts, '\n')
+  return leased, leased ~= '' and not stays and '1' or ''
 end

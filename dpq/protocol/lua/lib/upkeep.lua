@@ -2,7 +2,7 @@
 --
 -- Keys: delayed invisible closed meta conf stats tracked trail
 -- Needs: now, record, groups, open_or_close, ended, unread, hold, place, bury, batches, followed, followers, next,
---        prune, notes, trail, marks, keep_error, run_time, anew, back
+--        prune, notes, trail, marks, keep_error, anew, back
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -22,7 +22,7 @@ local function upkeep(most, quiet)
   local there = #ids > 0 and redis.call('EXISTS', tracked, tracked, trail) or 0
   local watched = there > 1
   for i, id in ipairs(ids) do
-    local task = end_run(raws[i] and read(raws[i]))
+    local task = raws[i] and read(raws[i])
     if task then
       if watched then
         ended({ id, task.group, live_note(task, RUNS_AS) or false }, true)

@@ -4,28 +4,12 @@
 -- Gives: spend(taken), for the table of take. Its field `charged` is {group, cost, in_turn}: the cost of the task as
 --        text; `in_turn` is true if the task was the head of the group, but false if it was taken by its id. It also
 --        forgets what two groups have spent, if all others have spent as much; of a hundred, if no task is left.
-
--- Changes the cost in the record of the task that was leased last, as a judge does (change).
-local function reserve(taken, cost)
-  local n, changes = #taken.metas, taken.changes or {}
-  if not (changes[1] and changes[#changes][1] == n) then
-    changes[#changes + 1] = { n, string.format('%d', taken.token), {} }
-  end
-  changes[#changes][3].cost, taken.changes = cost, changes
-end
-
 local function spend(taken)
   local group, cost, in_turn = unpack(taken.charged)
-  local fairness = redis.call('HGET', conf, 'fairness')
-  local unit = unit_of(fairness)
+  local unit = unit_of(redis.call('HGET', conf, 'fairness'))
   local units = unit and string.match(cost, unit == '' and '^%d+' or ',' .. unit .. '[=~](%d+)')
   local idle = redis.call('EXISTS', ready, waiting) == 0 -- no group has a head: all begin anew
-  if fairness == 'time' and not idle then
-    local _, _, _, mean = shares().state_of(group)
-    units = string.format('%.0f', mean or 1000)
-    reserve(taken, string.gsub(cost, ',_~%d+', '') .. ',_~' .. units)
-  end
-  if (unit or fairness == 'time') and not idle then
+  if unit and not idle then
     shares().correct(group, math.max(tonumber(units) or 1, 1) / weight_of(group), in_turn)
   end
   local drawn = redis.call('HRANDFIELD', groups, idle and '100' or '2') or {}

@@ -24,7 +24,7 @@ local function lead(group, score, member, turn)
   end
   if fairness == 'round_robin' then
     turn = turn and turn ~= true and turn or next_turn()
-  elseif fairness == 'time' or fairness ~= 'none' and string.find(fairness, '^units') then
+  elseif string.find(fairness, '^units') then
     turn = shares().place(group, score, member, turn)
   else
     turn = nil

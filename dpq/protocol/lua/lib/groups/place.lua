@@ -1,7 +1,6 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
--- Needs: now, notice, groups, heads, score, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks,
---        run_time
+-- Needs: now, notice, groups, heads, score, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks
 -- Gives: enter(id, task), which puts a due task in its place;
 --        arrive(score, member), the same for a member of ready without a group;
 --        leave(id, task, lapsed), which takes a task out of the set that holds it;
@@ -35,7 +34,6 @@ end
 local function leave(id, task, lapsed)
   local group, member = task.group, task.order .. id
   if redis.call('ZREM', invisible, id) == 1 then
-    end_run(task)
     ended({ id, group, live_note(task, RUNS_AS) or false }, lapsed)
   elseif redis.call('ZREM', delayed, id) == 1 then
     stirred[group] = unhold(id, task) or stirred[group]

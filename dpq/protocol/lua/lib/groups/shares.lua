@@ -8,8 +8,8 @@
 --        place(group, score, member, stays): the 15 digits that stand in the member of a head for its sequence.
 --          `score` is its score as text. If `stays`, another task of the group was its head up to now. If
 --          that is true, the group is still to be charged for that task, and moved by `correct`;
---        correct(group, amount, in_turn, ran): adds to what the group has spent an amount, maybe below 0, and moves its
---          head there. `in_turn` is true if its last head was leased for that; `ran` is how long a task ran, ms;
+--        correct(group, amount, in_turn): adds to what the group has spent an amount, maybe below 0, and moves its
+--          head there. `in_turn` is true if its last head was leased for that;
 --        clock() and state_of(group), which read what is stored.
 local sharing
 
@@ -23,17 +23,15 @@ local function shares()
     return tonumber(reached) or 0, tonumber(newest) or 0
   end
 
-  -- Reads the place of a group, the most that it was charged at once, the level (priority) of its last head, and the
-  -- mean of how long its tasks run, ms, if that counts.
+  -- Reads the place of a group, the most that it was charged at once, and the level (priority) of its last head.
   local function state_of(group)
-    local place, most, level, mean = string.match(redis.call('HGET', groups, '\t' .. group) or '',
-      '^(%d[%d.e+-]*) (%d[%d.e+-]*) (%S+) ?([%d.e+-]*)$')
-    return tonumber(place), tonumber(most) or 0, level or '-', tonumber(mean or '')
+    local place, most, level = string.match(redis.call('HGET', groups, '\t' .. group) or '',
+      '^(%d[%d.e+-]*) (%d[%d.e+-]*) (%S+)$')
+    return tonumber(place), tonumber(most) or 0, level or '-'
   end
 
-  local function store(group, place, most, level, mean)
-    local text = string.format('%.17g %.17g %s', math.max(place, 0), most, level)
-    redis.call('HSET', groups, '\t' .. group, text .. (mean and string.format(' %.17g', mean) or ''))
+  local function store(group, place, most, level)
+    redis.call('HSET', groups, '\t' .. group, string.format('%.17g %.17g %s', math.max(place, 0), most, level))
   end
 
   local function digits_of(place) -- thousandths, 12 digits of them; the exponent before them keeps the order
@@ -76,7 +74,7 @@ local function shares()
   end
 
   local function place(group, score, member, stays)
-    local at, most, last, mean = state_of(group)
+    local at, most, last = state_of(group)
     local residual = string.sub(member, 1, residual_in(member))
     local level, before = residual .. score, at
     if at and stays == true then
@@ -93,19 +91,19 @@ local function shares()
       end
     end
     if at ~= before or last ~= level then
-      store(group, at, most, level, mean)
+      store(group, at, most, level)
     end
     return digits_of(at)
   end
 
-  local function correct(group, amount, in_turn, ran)
-    local at, most, level, mean = state_of(group)
+  local function correct(group, amount, in_turn)
+    local at, most, level = state_of(group)
     local reached, newest = clock()
     at = at or reached
     if in_turn and at > reached then
       redis.call('HSET', groups, '\t', string.format('%.17g %.17g', at, newest))
     end
-    store(group, at + amount, math.max(most, amount), level, ran and (mean or ran) * 0.75 + ran / 4 or mean)
+    store(group, at + amount, math.max(most, amount), level)
     local score, shown, member = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (%S+) (%S+)$')
     if shown and place_in(shown) and redis.call('ZREM', ready, shown) == 1 then
       local digits = place(group, score, member, shown)

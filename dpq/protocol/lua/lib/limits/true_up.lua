@@ -20,8 +20,7 @@ local function charged(text)
 end
 
 local function nothing_of(cost)
-  local units = string.gsub(string.match(cost, ',.*$') or '', ',_~%d+', '') -- without its running time
-  return (string.gsub(units, '[=~]%d+', '=0'))
+  return (string.gsub(string.match(cost, ',.*$') or '', '[=~]%d+', '=0'))
 end
 
 local function reserved_of(task)

@@ -8,5 +8,5 @@ local function recost(task, cost)
     charged = (charged or '') ~= '' and charged or task.cost
     set_note(task, SPENT, string.format('%s %s %s', task.token, report or '', charged))
   end
-  task.cost = cost .. (string.match(task.cost, ',_~%d+') or '') -- its run is not over (run_time)
+  task.cost = cost
 end
