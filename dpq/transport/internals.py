@@ -6,8 +6,10 @@ core of the tests on these.
 
 from collections.abc import Mapping
 from contextlib import suppress
+from inspect import signature
 from typing import Any
 
+from redis.asyncio.connection import AbstractConnection
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -15,13 +17,18 @@ RAW: dict[str, Any] = {NEVER_DECODE: True}
 """The option of `execute_command` for a raw reply, also if the client decodes replies."""
 
 
-QUIET: dict[str, Any] = {}
+_NO_NOTICES: dict[str, Any] = {}
 """The setting of a TCP connection that turns off notices of maintenance; redis-py 6 has none."""
 
 with suppress(ImportError):
     from redis.maint_notifications import MaintNotificationsConfig
 
-    QUIET["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    _NO_NOTICES["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+
+QUIET = (
+    _NO_NOTICES if "maint_notifications_config" in signature(AbstractConnection).parameters else {}
+)
+"""The same for a new client. redis-py 7 has no notices by itself, and refuses it in asyncio."""
 
 
 def socket_of(connection: Any) -> Any:
@@ -53,7 +60,7 @@ def no_notices(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     The notices come between replies, and lengthen timeouts.
     """
-    return QUIET if "maint_notifications_config" in settings else {}
+    return _NO_NOTICES if "maint_notifications_config" in settings else {}
 
 
 def holder_of(client: Any, slot: int) -> Any:

@@ -522,7 +522,8 @@ class Model:
             token, settled = entry.token, entry.settled
             error = entry.error if settled == "fail" else None
             self.come_again(entry, now, error, lapsed)
-            entry.token, entry.settled = token, settled
+            if not lapsed:
+                entry.token, entry.settled = token, settled
             return
         self.move(entry, DEAD, now, lapsed)
         entry.reason = reason

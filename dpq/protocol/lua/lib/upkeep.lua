@@ -43,7 +43,7 @@ local function upkeep(most, quiet)
         task.delivery = task.delivery == '-' and 'x' or 'X'
       end
       spent = spent or tonumber(task.attempts) >= tonumber(task.max) and 'lease expired'
-      local wait = spent and run_again(task)
+      local wait = spent and run_again(task, true)
       if wait then
         redis.call('HSET', meta, id, write(task))
         back(id, task, wait, true)

@@ -2,9 +2,9 @@
 -- Keys: conf stats
 -- Needs: now, draw, renew
 -- Gives: anew(task, at), which returns the ms from now until that moment;
---        run_again(task), for a run that has died: if its task was pushed again meanwhile (`rerun`), the task begins
---        anew, and the ms until then are returned; else nil. The token of the dead run still fences: a repeated call
---        finds its work done, and a late ack finds nothing.
+--        run_again(task, lapsed), for a run that has died: if its task was pushed again meanwhile (`rerun`), it begins
+--        anew, and the ms until then are returned; else nil. Unless its lease lapsed, its token still fences: a
+--        repeated call finds its work done, and a late ack finds nothing.
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
   local settings = redis.call('HMGET', conf, 'order', 'fairness')
@@ -23,12 +23,14 @@ local function anew(task, at)
   return at - now
 end
 
-local function run_again(task)
+local function run_again(task, lapsed)
   if tonumber(task.again) == 0 then
     return nil
   end
   local token, delivery = task.token, task.delivery
   local wait = anew(task, math.max(task.again, now))
-  task.token, task.delivery, task.again = token, delivery, stamp
+  if not lapsed then
+    task.token, task.delivery, task.again = token, delivery, stamp
+  end
   return wait
 end
