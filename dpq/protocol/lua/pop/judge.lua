@@ -21,8 +21,8 @@ local function queue_judge(most)
   local queue, blocked, kept = gate_of(''), 0, nil
   local together, taken = free_together(queue, most), 0
   local rules = queue.rules
-  local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
-  local idle = not (counts or queue.observed or queue.rest or is_awaited(queue)) and queue.opens == 0
+  local counts = rules[1] or rules.concurrency > 0 or rules.unreadable
+  local idle = not (counts or queue.meters or queue.rest or is_awaited(queue)) and queue.opens == 0
     and queue.probe == '-'
 
   local function settle()

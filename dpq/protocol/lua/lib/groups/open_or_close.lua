@@ -31,7 +31,7 @@ local function next_at(group, headed)
     return kept
   end
   local pool = gate.rules.members
-  if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then
+  if (gate[1] or gate.meters or pool) and not headed and heavy() then
     score, member, heir = heir_of(group)
     heir = heir or false
     local raw = score and redis.call('HGET', meta, id_of(member))

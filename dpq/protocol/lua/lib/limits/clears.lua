@@ -1,6 +1,6 @@
 -- clears: estimate when a gate has let many units start. The sum of the units goes through each window, quota and
 -- budget as if tasks came one behind the other, at whatever size.
--- Needs: now, pace, budgets, period, pool
+-- Needs: now, pace, meters, period, pool
 -- Gives: clears_at(gate, units), for a sum of units by name: the moment, ms, and the name of the slowest rule, or "".
 local function clears_at(gate, units)
   local at, slowest = math.max(gate.opens, instant), ''
@@ -17,19 +17,16 @@ local function clears_at(gate, units)
       later(math.max(window.owed, instant) + time_of(sum - rule.burst, window), rule.name)
     end
   end
-  for i, rule in ipairs(gate.rules.quotas or {}) do
-    local sum, quota = units[rule.unit] or 0, gate.quotas[i]
-    local ends = quota.reset > 0 and quota.reset or gate.quotas.end_of(rule)
-    local from, to = period_of(rule, ends)
-    local periods = math.ceil((sum - rule.amount + quota.count) / rule.amount)
-    if sum > 0 and periods > 0 then
-      later(ends + (periods - 1) * (to - from), rule.name)
-    elseif sum > 0 and rule.spread then
-      later(instant + (ends - instant) * sum / math.max(sum, rule.amount - quota.count), rule.name)
+  for _, meter in pairs(gate.meters or {}) do
+    local sum, rule, ends = units[meter.unit] or 0, meter.rule, ends_of(meter)
+    if not rule then
+      later(meter_at(meter, sum), 'host')
+    elseif sum > meter.left then
+      local from, to = period_of(rule, ends)
+      later(ends + (math.ceil((sum - meter.left) / rule.amount) - 1) * (to - from), rule.name)
+    elseif rule.spread then
+      later(instant + (ends - instant) * sum / math.max(sum, meter.left), rule.name)
     end
-  end
-  for unit, budget in pairs(gate.observed or {}) do
-    later(budgets().at(budget, units[unit] or 0), 'host')
   end
   if gate.rules.members then
     pool_at(gate, {}, math.huge)

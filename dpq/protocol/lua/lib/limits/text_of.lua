@@ -1,5 +1,5 @@
 -- text_of: write the text of a gate. Layout: docs/storage.md, "Limits".
--- Needs: now, budgets, booked, closing, plain_text
+-- Needs: now, meters, booked, closing, plain_text
 -- Gives: text_of(gate), the text, which is "- " if the gate holds nothing.
 local REPEATED_MS = 120000 -- how long a call for a reset, or for a 429 of a permit, may be sent again
 
@@ -40,7 +40,7 @@ local function text_of(gate)
     return plain_text(gate)
   end
   local text, rules = head_of_text(gate) .. windows_of(gate), gate.rules
-  text = text .. (gate.quotas and gate.quotas.text() or '') .. (gate.observed and budgets().write(gate.observed) or '')
+  text = text .. (gate.meters and meters_text(gate) or '')
   for i, rule in ipairs(gate.moves and rules or {}) do
     text = rule.moving and text .. '|' .. gate[i].body or text
   end

@@ -1,16 +1,16 @@
 -- tokens: read the parts of a gate that begin with a capital letter. Layout: docs/storage.md, "Gates". The letters are:
--- H, D, W and M and a unit: what a quota has counted. O and a unit: a budget that a host has reported. A and a unit:
--- the whole limit of a budget (budgets). E and a unit: spent values (estimate).
+-- H, D, W and M and a unit: what a quota has counted. O and a unit: a budget that a host has told. E and a unit:
+-- spent values (estimate).
 -- B: what acquire has booked. L: when a member of a pool was granted last. P: when the last permit that has taught by a
 -- 429 was granted. Z: when the gate began anew (reset). T: what is left of a turn.
 -- G and a window: the units that the window has granted. R: the 429s of the group's tasks.
 -- Gives: tokens_of(text), the text without the tokens that can be read; and their values by name, or nil if the text
 --        has none;
 --        spent_of(tokens), all spent values as text.
-local COUNTED = '^%d+:%d+:%d+:?%d*$'
+local COUNTED = '^%d+:%d+:%d+:%d+$'
 local SOUND = { H = COUNTED, D = COUNTED, W = COUNTED, M = COUNTED, B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$',
   E = '^[:%d]+$', L = '^%d[%d.]*$', G = '^%d+$', R = '^%d+$',
-  O = '^%d+:[%d.]+:?[%d.]*:?[%d.]*$', A = '^[1-9]%d*:[1-9]%d*:[%d.]+$', P = '^%d[%d.]*$', T = '^%d[%d.]*$',
+  O = '^%d+:[%d.]+:[%d.]+:%d+:%d*:[%d.]*:[%d.]*$', P = '^%d[%d.]*$', T = '^%d[%d.]*$',
   Z = '^%d+:%d+$' }
 
 local function spent_of(tokens)
