@@ -121,7 +121,7 @@ import.lua | an import forgets that the smallest priority runs first | contract/
 acquire.lua | a caller forgets that the smallest priority runs first | contract/min_order
 - settings[4] == 'min' and -priority or priority
 + priority
-entitled_at | a reserve is for big priorities where the smallest runs first | contract/min_order
+unreserved | a reserve is for big priorities where the smallest runs first | contract/min_order
 - (aged.min and -rule.rank or rule.rank)
 + rule.rank
 filtered | a filter compares what is stored, not what was written | contract/min_order
@@ -461,9 +461,9 @@ after_all | a budget of a group without a limit is pruned | lua/observe
 endings | a worker tells no budgets | contract/observe
 - return told + together + others
 + return together + others
-opens_at | a reserve is for all | lua/pop_limits
-- if grown > 0 then
-+ if false then
+unreserved | a reserve is for all | lua/pop_limits
+- local grown = missing <= 0 and 0
++ local grown = 0 and 0
 whole_ms | a window that is no whole ms is shortened | unit/limits
 - math.ceil(float(
 + math.floor(float(
