@@ -60,7 +60,7 @@ local function charge(gate, cost, id, token, moment)
       moving().charge(gate, i, cost[rule.unit] or 0, token, moment)
     else
       if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
-        refunds().granted(gate, i, token, moment)
+        note_grant(gate, i, token, moment)
       end
       pay_window(window, units, at)
     end

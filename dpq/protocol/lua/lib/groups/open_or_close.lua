@@ -41,7 +41,7 @@ local function next_at(group, headed)
   end
   local units = weigh(cost)
   if gate.rules.units then
-    units = estimates().add(units, gate, gate_of(''))
+    units = estimated(units, gate, gate_of(''))
   end
   local at = pool and pool_at(gate, units, rank, pin) or free_now(gate, units) and 0 or opens_at(gate, units, rank)
   return at, score, member, heir

@@ -82,7 +82,7 @@ local function true_up(task, report, implied)
       local unit = rule.unit
       if fresh[unit] and not named[unit] and not noted[unit] and not implied then
         noted[unit] = true
-        estimates().note(gate, unit, fresh[unit])
+        note_spent(gate, unit, fresh[unit])
         stirred[group] = group ~= '' or stirred[group]
       end
     end
