@@ -4,7 +4,7 @@
 -- Keys: conf
 -- Needs: now, rules, period
 -- Gives: hold_meters(gate, tokens, spent), which makes gate.meters, by the names of their tokens, from what the gate
---        has stored (tokens); nil if there are none. If `spent`, all units of quotas count as spent. Each meter has
+--        has stored (gate_text); nil if there are none. If `spent`, all units of quotas count as spent. Each meter has
 --        `unit`, `left`, `ends`, and perhaps `most`, the whole limit. Only quotas have a `rule`; before they have
 --        counted, `ends` is 0. If there are budgets, gate.told is true;
 --        meter_at(meter, units), when a meter lets a task run, ms, or 0;
