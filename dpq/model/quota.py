@@ -1,7 +1,7 @@
 """Quotas: units in a calendar period of a time zone, and their text among the rules of a limit.
 
 No I/O, no clock: the moment from which a zone's changes are listed is an argument. The text is in
-docs/storage.md, "Quotas"; lua/lib/limits/quota_rule.lua reads it.
+docs/storage.md, "Meters"; lua/lib/limits/window_rule.lua reads it.
 """
 
 import re
@@ -20,7 +20,7 @@ MAX_RATE = 1_000_000_000
 """Units in one window or burst at most; lua/lib/limits/rules.lua has the same number."""
 
 MAX_AMOUNT = 1_000_000_000_000
-"""Units of a quota at most: doubles count them exactly; lib/limits/quota_rule.lua has the same."""
+"""Units of a quota at most: doubles count them exactly; lib/limits/window_rule.lua has the same."""
 
 MAX_QUOTAS = 8
 

@@ -124,18 +124,18 @@ def _member(
 
 
 def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
-    """Read the budgets that a host has named, as `lua/lib/limits/tokens.lua` writes them."""
+    """Read the budgets that a host has named, as `lua/lib/limits/view_of.lua` writes them."""
     texts = (text.split(":") for text in told.split())
     return tuple(
         Budget(
             unit,
             int(left),
             (int(until) - now_ms) / 1000,
-            int(full) if full else None,
-            int(whole[0]) if whole else None,
-            int(whole[1]) / 1000 if whole else None,
+            int(full) or None,
+            int(most) or None,
+            int(length) / 1000 if most != "0" else None,
         )
-        for unit, left, until, _, full, _, *whole in texts
+        for unit, left, until, full, most, length in texts
     )
 
 

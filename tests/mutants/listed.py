@@ -121,7 +121,7 @@ import.lua | an import forgets that the smallest priority runs first | contract/
 acquire.lua | a caller forgets that the smallest priority runs first | contract/min_order
 - settings[4] == 'min' and -priority or priority
 + priority
-entitled_at | a reserve is for big priorities where the smallest runs first | contract/min_order
+unreserved | a reserve is for big priorities where the smallest runs first | contract/min_order
 - (aged.min and -rule.rank or rule.rank)
 + rule.rank
 filtered | a filter compares what is stored, not what was written | contract/min_order
@@ -354,50 +354,50 @@ meet | a 429 shortens a longer closing | lua/rate_limited
 rate_limited.lua | a 429 of the queue closes the group only | lua/rate_limited
 - local closes = scope == 'queue' and '' or task.group
 + local closes = task.group
-quotas.opens | a quota grants one unit more | lua/quotas
-- if quota.count + units > rule.amount then
-+ if quota.count + units > rule.amount + 1 then
-hold_quotas | an overlapping period begins anew | lua/quotas
-- if start < quota.reset then
-+ if false then
+meter_at | a quota grants one unit more | lua/quotas
+- > meter.left then
++ > meter.left + 1 then
+read_quota | an overlapping period begins anew | lua/quotas
+- if first >= quota.ends then
++ if true then
 period_of | a day ends by the offset of its begin | lua/quotas
 - local start, reset = first_at(wall), first_at(next_wall)
 + local start = first_at(wall); local reset = start + next_wall - wall
 month_of | a leap day is forgotten | lua/quotas
 - math.floor(of_era / 1460)
 + math.floor(of_era / 146000)
-quotas.opens | a spread quota is not paced | lua/quotas
-- local may = rule.spread and quota.next or 0
-+ local may = 0
+meter_at | a spread quota is not paced | lua/quotas
+- local at = meter.rule and meter.left < meter.most and meter.next or 0
++ local at = 0
 offset_changes | a quota knows no later clock changes | lua/quotas
 - changes.append((moments[first], offset(moments[first])))
 + pass
 observe.lua | what is under way is forgotten | lua/observe
-- out * tonumber(args[i + 3])
+- out * args[i + 3]
 + 0
 window_budget | an older answer raises what is left | lua/observe
-- budget.left = math.min(known.left, left)
-+ budget.left = left
-renew | a budget is forgotten at its reset | lua/observe
-- instant < budgeting.kept_until(budget)
+- math.min(known.left, left)
++ left
+read_budget | a budget is forgotten at its reset | lua/observe
+- instant < kept_until(budget)
 + false
-renew | a budget holds for ever | lua/observe
-- instant < budgeting.kept_until(budget)
+read_budget | a budget holds for ever | lua/observe
+- instant < kept_until(budget)
 + true
 grant | permits are not under way | lua/observe
--  or gate.observed
+-  or gate.told
 observe.lua | a permit stays under way after its answer | lua/observe
 - token == '1'
 + false
 period_over | callers book beyond the reset of a host | lua/observe
-- budgets().ends(gate.observed)
+- ends_of(meter)
 + math.huge
 believed | one answer closes for a day | lua/observe
-- return instant + longest
-+ return instant + MOST_MS
-charge_more | all ask a host that has said nothing is left | lua/observe
-- gate.probe = gate.probe == '-' and 'p' or gate.probe
-+ gate.changed = true
+- math.floor(instant) + longest
++ math.floor(instant) + DAY_MS
+charge_meters | all ask a host that has said nothing is left | lua/observe
+- gate.meters[name], gate.probe = nil, gate.probe == '-' and 'p' or gate.probe
++ gate.meters[name] = nil
 PushChecker.options | a misspelt unit of a cost passes without a word | contract/uncounted
 - isinstance(push.cost, Mapping)
 + False
@@ -408,14 +408,14 @@ reset_gate | a reset that is sent again resets again | lua/set_limit
 - string.match(gate.reset, '^%d+') == id
 + false
 reset_gate | a reset leaves quotas spent | lua/set_limit
-- quota.count, quota.start, quota.reset, quota.next = 0, 0, 0, 0
-+ quota.next = 0
+- '', nil, nil
++ '', nil, gate.meters
 reset_page | a reset of all groups resets the first hundred | lua/set_limit
 - return page[1]
 + return '0'
-store_budget | what comes back evenly comes back at the reset | lua/observe
-- full and full > left
-+ full and full < left
+observe.lua | what comes back evenly comes back at the reset | lua/observe
+- whole and whole > left
++ whole and whole < left
 pop_plain.lua | the short pop puts nothing back | lua/short_ways
 - redis.call('ZADD', ready, unpack(left))
 + redis.call('ZCARD', ready)
@@ -428,18 +428,18 @@ ack_plain.lua | the short ack takes any token | lua/short_ways
 push_plain.lua | the short push forgets lifo | lua/short_ways
 - lifo and 999999999999999 - place or place
 + place
-budgeting.charge | a budget is not charged | lua/observe
-- math.max(0, budget.left - units)
-+ budget.left
+charge_meters | a budget is not charged | lua/observe
+- math.max(0, meter.left - units)
++ meter.left
 after_all | a budget of a group without a limit is pruned | lua/observe
 - ends <= instant and
 + true and
 endings | a worker tells no budgets | contract/observe
 - return told + together + others
 + return together + others
-opens_at | a reserve is for all | lua/pop_limits
-- if grown > 0 then
-+ if false then
+unreserved | a reserve is for all | lua/pop_limits
+- local grown = missing <= 0 and 0
++ local grown = 0 and 0
 whole_ms | a window that is no whole ms is shortened | unit/limits
 - math.ceil(float(
 + math.floor(float(

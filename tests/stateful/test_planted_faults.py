@@ -186,13 +186,13 @@ pace | an interval is rounded down | rare THIRDS
 due | a group opens one millisecond late | rare LIMITED
 - closed and string.format('%.17g', instant)
 + closed and string.format('%.17g', instant - 1)
-opens_at | a reserve is for all | rare RESERVES
-- grown > 0
-+ false
-entitled_at | aging does not count for a reserve | rare AGING
+unreserved | a reserve is for all | rare RESERVES
+- local grown = missing <= 0 and 0
++ local grown = 0 and 0
+unreserved | aging does not count for a reserve | rare AGING
 - rank - aged.rate * (instant - aged.since) / 1000
 + rank
-entitled_at | a reserve is for big priorities where the smallest runs first | rare SMALLEST_RESERVES
+unreserved | a reserve is for big priorities where the smallest runs first | rare SMALLEST_RESERVES
 - aged.min and -rule.rank or rule.rank
 + rule.rank
 gate_of | no group has a limit of its own | LIMITED

@@ -136,7 +136,7 @@ if line then
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
   granted = { grant(scopes, units, id, at, math.floor(at) + lease, settings[7], tells) }
-  changes = added and estimates().change(cost, added)
+  changes = added and estimate_change(cost, added)
 end
 if next(left) then
   settle()

@@ -24,11 +24,13 @@ if ms > 0 then
   mark()
   tell('closed', group, member, '', without_end and 'until it is opened' or string.format('until %.0f', now + ms))
 else
-  if gate.opens > 0 or gate.probe == 'p' or gate.observed then
+  if gate.opens > 0 or gate.probe == 'p' or gate.told then
     tell('opened', group, member, '', '')
   end
-  gate.changed = gate.changed or gate.observed -- an explicit opening overrules the host's last answer
-  gate.observed = nil
+  gate.changed = gate.changed or gate.told -- an explicit opening overrules the host's last answer
+  for name, meter in pairs(gate.meters or {}) do
+    gate.meters[name] = meter.rule and meter
+  end
 end
 if ms == 0 and (gate.opens > 0 or gate.probe == 'p') then
   gate.opens, gate.why, gate.changed = 0, '-', true

@@ -106,7 +106,7 @@ for _, scope in ipairs(scopes) do
     local is_full, free = full(gate)
     busy = (is_full or free and free < count) and 1 or 0
   end
-  local rated = rules.unreadable and '?' or (rules[1] or rules.quotas or gate.observed or rules.members
+  local rated = rules.unreadable and '?' or (rules[1] or gate.meters or rules.members
     or gate.opens > instant) and 1 or 0
   local at, slowest = clears_at(gate, costs_of(heavy and ids or {}, gate), count, start)
   local n = #reply

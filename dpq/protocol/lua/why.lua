@@ -42,7 +42,7 @@ end
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local queue, units = gate_of(''), weigh(task.cost)
 if queue.rules.units then
-  units = estimates().add(units, gate_of(task.group), queue) -- without a group, both gates are the queue's
+  units = estimated(units, gate_of(task.group), queue) -- without a group, both gates are the queue's
 end
 local batch = state == 'delayed' and batch_list().awaited(task.options) or ''
 local _, after = string.match(state == 'delayed' and task.options or '', WAITS)

@@ -3,7 +3,7 @@
 -- lease, is left to better tasks, or 0; when the last task took a unit while callers waited; and when the last lease of
 -- a permit ends. See docs/storage.md, "Permits".
 -- Keys: tracked
--- Needs: now, pace, booked, line, moving, callers, budgets
+-- Needs: now, pace, booked, line, moving, callers, meters
 -- Gives: place_in_line(text, priority, id, aging, since): the caller's score, aged as the score of a task, and its
 --          place; `text` is the place that it had, or "".
 --        leave_lines(gates, place): the caller leaves these gates' lines; the set of gates in whose line it stood.
@@ -64,8 +64,10 @@ end
 local function period_over(gates, at)
   local latest, n = 0, nil
   for i, gate in ipairs(gates) do
-    local ends = math.min(gate.quotas and gate.quotas.ends() or math.huge,
-      gate.observed and budgets().ends(gate.observed) or math.huge)
+    local ends = math.huge
+    for _, meter in pairs(gate.meters or {}) do
+      ends = math.min(ends, meter.interval and math.huge or ends_of(meter), meter.asks or math.huge)
+    end
     if at >= ends and ends > latest then
       latest, n = ends, i
     end

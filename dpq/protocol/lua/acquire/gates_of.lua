@@ -10,7 +10,7 @@ local function gates_of(group, member, cost, rank, held, pin)
   local gates_taken, units, added = { queue, limited }, weigh(cost), nil
   local named_units = queue.rules.units or limited and limited.rules.units
   if named_units then
-    units, added = estimates().add(units, limited or queue, limited and queue)
+    units, added = estimated(units, limited or queue, limited and queue)
   end
   local best, named
   if limited and limited.rules.members and pin ~= '' then

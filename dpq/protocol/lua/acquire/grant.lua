@@ -12,7 +12,7 @@ local function grant(scopes, units, id, moment, ends, newest, tells)
   for _, gate in ipairs(scopes) do
     charge(gate, units, entry, token, moment)
     stays = stays or gate.busy or gate.rules.concurrency > 0
-    local counts = tells or gate.busy or gate.rules.concurrency > 0 or gate.observed
+    local counts = tells or gate.busy or gate.rules.concurrency > 0 or gate.told
     local note = gate.booked or { 0, 0, 0, 0, 0 }
     if instant < note[3] + 50 then -- the permit comes before tasks in their turn
       note[3] = 0

@@ -1,7 +1,7 @@
 -- charge: charge a limit for a task or a permit. If its lease counts for a concurrency, keep stores the lease.
 --py.
 -- Keys:
--- Needs: now, rules, pace, refunds, moving, booked, budgets
+-- Needs: now, rules, pace, refunds, moving, booked, meters
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now if it is nil.
 
 -- Returns what a window without a 429 adds to a learned rate. Far below the rate of the last 429 it is half of what is
@@ -21,14 +21,8 @@ end
 
 -- Charges budgets, quotas and probes of a gate, and notes a lease that counts.
 local function charge_more(gate, cost, id, moment)
-  if gate.observed then
-    gate.changed = true
-    if budgets().charge(gate.observed, cost, moment or instant) then -- only this task may ask the host
-      gate.probe = gate.probe == '-' and 'p' or gate.probe
-    end
-  end
-  if gate.quotas then
-    gate.quotas.charge(cost)
+  if gate.meters then
+    charge_meters(gate, cost, moment or instant)
   end
   if gate.opens > 0 then
     gate.opens, gate.why, gate.changed = 0, '-', true
@@ -39,7 +33,7 @@ local function charge_more(gate, cost, id, moment)
   if is_awaited(gate) and not is_permit(id) then -- a task took its turn
     gate.booked[3], gate.booked[4], gate.changed = 0, instant, true
   end
-  local counts = gate.busy or (gate.rules.concurrency > 0 or gate.observed) and gate.scope ~= ''
+  local counts = gate.busy or (gate.rules.concurrency > 0 or gate.told) and gate.scope ~= ''
   if counts and not is_permit(id) then
     local leased, n = seen.leased, #seen.leased
     leased[n + 1], leased[n + 2] = '0', gate.scope .. '\t' .. id
@@ -66,7 +60,7 @@ local function charge(gate, cost, id, token, moment)
       moving().charge(gate, i, cost[rule.unit] or 0, token, moment)
     else
       if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
-        refunds().granted(gate, i, token, moment)
+        note_grant(gate, i, token, moment)
       end
       pay_window(window, units, at)
     end

@@ -21,8 +21,8 @@ local function queue_judge(most)
   local queue, blocked, kept = gate_of(''), 0, nil
   local together, taken = free_together(queue, most), 0
   local rules = queue.rules
-  local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
-  local idle = not (counts or queue.observed or queue.rest or is_awaited(queue)) and queue.opens == 0
+  local counts = rules[1] or rules.concurrency > 0 or rules.unreadable
+  local idle = not (counts or queue.meters or queue.rest or is_awaited(queue)) and queue.opens == 0
     and queue.probe == '-'
 
   local function settle()
@@ -45,7 +45,7 @@ local function queue_judge(most)
     if not units then
       units = weigh(cost)
       if queue.rules.units then
-        units, added = estimates().add(units, queue)
+        units, added = estimated(units, queue)
       end
     end
     local at, shut = 0, false
@@ -59,7 +59,7 @@ local function queue_judge(most)
       return nil
     end
     charge(queue, units, id, token)
-    return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimates().change(cost, added)
+    return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimate_change(cost, added)
   end
 
   local function at_last()

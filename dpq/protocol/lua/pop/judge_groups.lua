@@ -23,7 +23,7 @@ local function group_judge(judge_queue, settle, wanted)
     local gate = group ~= '' and gate_of(group)
     local units, added = weigh(cost), nil
     if queue.rules.units or gate and gate.rules.units then
-      units, added = estimates().add(units, gate or queue, gate and queue)
+      units, added = estimated(units, gate or queue, gate and queue)
     end
     local at, mate = 0, nil
     if gate and not (gate.simple and free_now(gate, units)) then
@@ -52,7 +52,7 @@ local function group_judge(judge_queue, settle, wanted)
     end
     local changes = may
     if added or #cost > 4 and string.find(cost, '~', 1, true) then
-      changes = may and estimates().change(cost, added)
+      changes = may and estimate_change(cost, added)
     end
     if may and mate then
       charge(mate, units, id, token)

@@ -44,11 +44,8 @@ local function free_judge(limit)
     local drawn = emptied > 0 and redis.call('HRANDFIELD', gates, 2 * emptied, 'WITHVALUES') or {}
     for i = 1, #drawn, 2 do
       local text, ends = drawn[i + 1], 0
-      for moment in string.gmatch(text, ' O[a-z0-9_]*:%d+:(%d+)') do -- a budget holds without a limit
-        ends = math.max(ends, tonumber(moment))
-      end
-      for moment in string.gmatch(text, ' A[a-z0-9_]*:%d+:%d+:(%d+)') do
-        ends = math.max(ends, tonumber(moment) + 3600000) -- as in budgets
+      for moment, reset, most in string.gmatch(text, ' O[a-z0-9_]*:%d+:(%d+)[.%d]*:(%d+)[.%d]*:%d+:(%d*)') do
+        ends = math.max(ends, most == '' and moment or reset + 3600000) -- a budget holds without a limit (meters)
       end
       -- Behind "-" stand the grants of the windows. The rules of a member are those of its group. A gate with booked
       -- units (B) is left to prune.

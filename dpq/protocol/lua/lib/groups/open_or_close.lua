@@ -31,7 +31,7 @@ local function next_at(group, headed)
     return kept
   end
   local pool = gate.rules.members
-  if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then
+  if (gate[1] or gate.meters or pool) and not headed and heavy() then
     score, member, heir = heir_of(group)
     heir = heir or false
     local raw = score and redis.call('HGET', meta, id_of(member))
@@ -41,7 +41,7 @@ local function next_at(group, headed)
   end
   local units = weigh(cost)
   if gate.rules.units then
-    units = estimates().add(units, gate, gate_of(''))
+    units = estimated(units, gate, gate_of(''))
   end
   local at = pool and pool_at(gate, units, rank, pin) or free_now(gate, units) and 0 or opens_at(gate, units, rank)
   return at, score, member, heir

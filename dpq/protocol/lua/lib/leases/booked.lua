@@ -7,7 +7,7 @@
 --        permit_out(member), true while the permit has not ended;
 --        is_awaited(gate), true if callers of acquire may stand in the line of the gate (callers);
 --        running(scope), how many permits of a scope have not ended;
---        booked_of(tokens), the numbers of a gate from what tokens_of has read, or nil;
+--        booked_of(tokens), the numbers of a gate from the tokens of its text (gate_text), or nil;
 --        forget_ended(gate), which removes leases of permits that ran out, and a line whose callers are all gone, with
 --        freed bookings. It returns true if there may be more;
 --        overdue(scope), how many permits ran out and still stand in `tracked`.

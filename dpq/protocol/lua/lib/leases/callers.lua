@@ -53,7 +53,7 @@ local function callers()
   -- Calls the callers that may go now. The best task has its turn while consumers take tasks of the scope. If no
   -- consumer does, the caller behind that task is called, too, and waits a moment for the task (booking).
   function calling.call(gate, freed)
-    local free, ahead = the_line().free_in(gate), gate.observed and 0 or MOST_AHEAD_MS -- no booking beyond a reset
+    local free, ahead = the_line().free_in(gate), gate.told and 0 or MOST_AHEAD_MS -- no booking beyond a reset
     local soon = freed or opens_at(gate, weigh('1'), math.huge) - instant <= ahead
     if gate.opens > instant or free == 0 or not soon then
       return

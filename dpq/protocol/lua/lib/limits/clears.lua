@@ -1,5 +1,5 @@
 -- clears: estimate when a gate has let many tasks start.
--- Needs: pace, moving, budgets, period, pool
+-- Needs: pace, moving, meters, period, pool
 -- Gives: clears_at(gate, costs, count, from), for `count` tasks. `costs` is what some of them take, in order. No task
 --        starts before `from`, ms. It returns when the last one starts, ms, and the name of the slowest rule, or "".
 local function clears_at(gate, costs, count, from)
@@ -54,20 +54,19 @@ local function clears_at(gate, costs, count, from)
         + time_of(units - rule.burst + above, window), rule.name)
     end
   end
-  for i, rule in ipairs(gate.rules.quotas or {}) do
-    local quota, start, ends = gate.quotas[i], period_of(rule, from)
-    local runs = quota.reset > from
-    in_periods(rule.name, rule.unit, rule.amount - (runs and quota.count or 0), rule.amount,
-      runs and quota.reset or ends, ends - start, rule.spread)
-  end
-  for unit, budget in pairs(gate.observed or {}) do
-    local units = sums(unit, math.huge, 0, 0)
-    if budget.size then
-      in_periods('host', unit, budget.left, budget.size, budget.ends, budget.length)
-    elseif budget.interval then
-      later(math.max(from, budget.ends) + (units - budget.left) * budget.interval, 'host')
+  for _, meter in pairs(gate.meters or {}) do
+    local units, rule = sums(meter.unit, math.huge, 0, 0), meter.rule
+    if rule then
+      local start, ends = period_of(rule, from)
+      local runs = meter.ends > from
+      in_periods(rule.name, rule.unit, runs and meter.left or rule.amount, rule.amount, runs and meter.ends or ends,
+        ends - start, rule.spread)
+    elseif meter.most then
+      in_periods('host', meter.unit, meter.left, meter.most, meter.ends, meter.length)
+    elseif meter.interval then
+      later(math.max(from, meter.ends) + (units - meter.left) * meter.interval, 'host')
     else
-      later(budgets().at(budget, units), 'host')
+      later((meter_at(meter, units)), 'host')
     end
   end
   if gate.rules.members then

@@ -2,7 +2,7 @@
 -- the gate cannot be read, it counts as spent. While rules cannot be read, the windows of the gate stay
 -- stored (`rest`). Layout: docs/storage.md, "Gates".
 -- Keys: invisible conf limits gates tracked
--- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
+-- Needs: now, rules, pace, booked, gate_text, plain_gate, moving, debt
 -- Gives: gate_of(scope, known), the gate of a scope. The scope "group TAB member" is a member of a pool; its gate's
 --        text may be given as `known`;
 --        full(gate), true if no more tasks may run at once. If tasks are counted, the second value is how many more may
@@ -39,9 +39,6 @@ local function gate_of(scope, known)
   gate = setmetatable({ scope = scope, rules = rules, gone = gone }, GATE)
   seen.gates[scope] = gate
   text, spent, tokens = read_gate(gate, text, rules.unreadable or parted)
-  if rules.quotas then
-    hold_quotas(gate, tokens, spent)
-  end
   recall(gate, text)
   for i, rule in ipairs(rules) do
     local _, found, paid = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)', last)

@@ -7,14 +7,14 @@
 local function pay(gate, i, ms, known)
   local window = gate[i]
   window.paid = ms
-  refunds().write(window, known, gate.rules[i])
-  window.owed, gate.changed = math.max(ms, refunds().floor(gate, i)), true
+  write_pairs(window, known, gate.rules[i])
+  window.owed, gate.changed = math.max(ms, floor_of(gate, i)), true
 end
 
 local function give_back(gate, i, token, units)
-  local window, known = gate[i], refunds().read(gate[i], gate.rules[i])
+  local window, known = gate[i], read_pairs(gate[i], gate.rules[i])
   if not known or window.most > known.most then -- what was charged is not known
-    pay(gate, i, window.paid, refunds().now(window, gate.rules[i]))
+    pay(gate, i, window.paid, pairs_now(window, gate.rules[i]))
     return false
   end
   local interval = math.min(known.interval, window.interval)
@@ -25,7 +25,7 @@ local function give_back(gate, i, token, units)
   if back > 0 then -- the refund lies before the later grants as well
     local left = { interval = known.interval, most = known.most, over = known.over }
     for _, pair in ipairs(known) do
-      refunds().add(left, pair.token, pair.token > token and pair.slack - back or pair.slack)
+      add_pair(left, pair.token, pair.token > token and pair.slack - back or pair.slack)
     end
     pay(gate, i, window.paid - back, left)
   end
@@ -33,7 +33,7 @@ local function give_back(gate, i, token, units)
 end
 
 local function owe(gate, i, token, reserved, units)
-  local window, known = gate[i], refunds().now(gate[i], gate.rules[i])
+  local window, known = gate[i], pairs_now(gate[i], gate.rules[i])
   local least = math.min(token / 1000, instant) + time_of(reserved, window) -- the gate may have been forgotten
   local ms = math.max(window.paid, least) + time_of(units, window)
   known.over = math.max(0, ms - bound_of(gate, gate.rules[i], window))

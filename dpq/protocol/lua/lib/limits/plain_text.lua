@@ -1,4 +1,4 @@
--- plain_text: write the text of a gate that holds only grants, and the same parts of others (text_of).
+-- plain_text: write the text of a gate that holds only grants, and the same parts of others (keep).
 -- Gives: totals_of(gate), the counts of 429s and of granted units;
 --        windows_of(gate), until when each window is paid;
 --        plain_text(gate), the text of a gate that plain_gate has read.

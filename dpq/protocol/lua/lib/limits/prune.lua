@@ -1,7 +1,7 @@
 -- prune: remove gates that hold nothing any more. Each call checks a few gates at random, so gates of groups that are
 -- gone cannot pile up. With two checks for each group that becomes empty, at most half of the gates are useless.
 -- Keys: groups conf limits gates
--- Needs: now, gate, booked, budgets, has_ended, until_opened
+-- Needs: now, gate, booked, meters, has_ended, until_opened
 -- Gives: prune(most), which checks at most that many gates and returns how many it has removed.
 
 -- True if the first or the last window still counts what it has granted, which is so for most gates.
@@ -29,11 +29,8 @@ local function prune(most)
       if gate.rules.ceiling > 0 then -- keep a learned rate longer than its window
         until_ms = math.max(until_ms, gate.since + 10 * gate.rules[1].per, gate.since + 3600000)
       end
-      for _, quota in ipairs(gate.quotas or {}) do
-        until_ms = math.max(until_ms, quota.reset)
-      end
-      for _, budget in pairs(gate.observed or {}) do
-        until_ms = math.max(until_ms, budgets().kept_until(budget))
+      for _, meter in pairs(gate.meters or {}) do
+        until_ms = math.max(until_ms, kept_until(meter))
       end
       if gate.spent ~= '' then -- keep spent values an hour longer, those of a pool until it is no pool
         until_ms = gate.rules.every and math.huge or until_ms + 3600000

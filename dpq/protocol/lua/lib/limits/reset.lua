@@ -21,11 +21,8 @@ local function reset_gate(gate, id)
       moving().describe(gate, i, true)
     end
   end
-  for _, quota in ipairs(gate.quotas or {}) do
-    quota.count, quota.start, quota.reset, quota.next = 0, 0, 0, 0
-  end
   gate.rate, gate.since, gate.used, gate.learned, gate.beside, gate.slack = 0, 0, 0, 0, 0, 0
-  gate.spent, gate.reserves, gate.observed = '', nil, nil
+  gate.spent, gate.reserves, gate.meters = '', nil, nil
   gate.reset, gate.changed = string.format('%s:%.0f', id, instant), true
 end
 

@@ -70,16 +70,18 @@ local function true_up(task, report, implied)
         stirred[group] = group ~= '' or stirred[group]
       end
     end
-    for unit, units in pairs(fresh) do
-      if gate.quotas and gate.quotas.recount(unit, reserved[unit] or 0, units, token) then
-        stirred[group] = true
+    for _, meter in pairs(gate.meters or {}) do -- what was granted in the running period of a quota
+      local units, most = fresh[meter.unit], meter.most
+      if units and meter.rule and token >= meter.start * 1000 and token < meter.ends * 1000 then
+        local more = math.min(units, most) - math.min(reserved[meter.unit] or 0, most)
+        meter.left, gate.changed, stirred[group] = math.min(most, meter.left - more), true, true
       end
     end
     for _, rule in ipairs(scope == group and (gate.rules.every or gate.rules) or {}) do -- a pool has one estimate
       local unit = rule.unit
       if fresh[unit] and not named[unit] and not noted[unit] and not implied then
         noted[unit] = true
-        estimates().note(gate, unit, fresh[unit])
+        note_spent(gate, unit, fresh[unit])
         stirred[group] = group ~= '' or stirred[group]
       end
     end

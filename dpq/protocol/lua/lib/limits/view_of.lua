@@ -1,16 +1,16 @@
 -- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
 -- Keys: ready delayed invisible waiting closed
--- Needs: now, past, groups, rules, bare, gate, budgets, opens, pool, booked, back_at
+-- Needs: now, past, groups, rules, bare, gate, meters, opens, pool, booked, back_at
 -- Gives: view_of(scopes), eight texts for each scope.
 
 -- Returns `why`. For a spent gate (s) that opens at that moment: q if a quota resets then, o if its host's budget does.
 local function reason_of(gate, at, why)
-  for i in ipairs(why == 's' and gate.rules.quotas or {}) do
-    local quota = gate.quotas[i]
-    why = (at == quota.reset or at == quota.next) and 'q' or why
-  end
-  for _, budget in pairs(why == 's' and gate.observed or {}) do
-    why = budgets().is_moment(budget, at) and 'o' or why
+  for _, meter in pairs(why == 's' and gate.meters or {}) do
+    local units = meter.interval and at <= meter.ends and meter.left + (at - meter.ends) / meter.interval or 0.5
+    local is_whole = math.abs(units - math.floor(units + 0.5)) < 0.001 -- the budget has one more unit then
+    if is_whole or at == meter.ends or at == meter.next or at == meter.asks then
+      why = not meter.rule and 'o' or why == 's' and 'q' or why
+    end
   end
   return why
 end
@@ -22,11 +22,8 @@ local function seen_of(gate)
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
   end
-  for _, rule in ipairs(gate.rules.quotas or {}) do
-    one[rule.unit] = 1
-  end
-  for unit in pairs(gate.observed or {}) do
-    one[unit] = 1
+  for _, meter in pairs(gate.meters or {}) do
+    one[meter.unit] = 1
   end
   local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
@@ -45,12 +42,14 @@ local function seen_of(gate)
     why = 's'
   end
   for n, rule in ipairs(gate.rules.quotas or {}) do
-    local quota = gate.quotas[n]
-    quota.reset = quota.reset == 0 and gate.quotas.end_of(rule) or quota.reset
-    counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
+    local quota = gate.meters[rule.name]
+    counted[n] = string.format('%.0f:%.0f', quota.left, ends_of(quota))
   end
-  for unit, budget in pairs(gate.observed or {}) do
-    host[#host + 1] = budgets().describe(unit, budget)
+  for _, meter in pairs(gate.told and gate.meters or {}) do
+    local missing = meter.interval and (meter.ends - instant) / meter.interval or 0
+    host[#host + 1] = not meter.rule and string.format('%s:%.0f:%.0f:%.0f:%.0f:%.0f', meter.unit,
+      math.max(0, math.floor(meter.left - missing)), meter.ends, meter.interval and meter.left or 0, meter.most or 0,
+      meter.length) or nil
   end
   table.sort(host)
   left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(host, ' '), table.concat(granted, ' ') }

@@ -1,6 +1,8 @@
--- window_rule: read the rule of a window. The bounds are those of `RateLimit`. Layout: docs/storage.md, "Rules".
+-- window_rule: read the rule of a window, or of a quota. The bounds are those of `RateLimit` and `Quota`. Layout:
+-- docs/storage.md, "Rules".
 -- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil;
 --        moving_of(units, ms, unit), the rule of a moving window (moving), or nil;
+--        quota_of(part), the rule of a quota, or nil if the part of the rules is no quota;
 --        plain_limit(text), the rules of a limit of one even window, and perhaps a concurrency; nil for others;
 --        MOST_UNITS, the most units of a window.
 local MOST_UNITS = 1000000000
@@ -20,6 +22,20 @@ local function moving_of(units, ms, unit)
   if window and window.rate >= 1 and window.rate % 1 == 0 then
     window.moving, window.asked, window.name = true, true, ms .. '_' .. unit
     return window
+  end
+end
+
+local function quota_of(part)
+  local letter, unit, most, changes, rest = string.match(part,
+    '^([HDWM])([a-z0-9_]*) ([1-9]%d*) [^ ]+ (%d+:%-?%d+[%d:,-]*)(.*)$')
+  local amount, spread = tonumber(most or ''), string.sub(rest or '', 1, 2) == ' ~'
+  local kept = string.sub(rest or '', spread and 3 or 1)
+  local reserve, rank = string.match(kept or '', '^ ([1-9]%d*) (%-?%d[%d.e+-]*)$')
+  reserve, rank = tonumber(reserve or 0), tonumber(rank or 0)
+  if amount and amount <= 1000000000000 and (kept == '' or reserve > 0) and reserve < amount and rank
+    and math.abs(rank) <= 2 ^ 63 then
+    return { letter = letter, unit = unit, name = letter .. unit, amount = amount, changes = changes,
+      spread = spread, reserve = reserve, rank = rank }
   end
 end
 
