@@ -1667,7 +1667,7 @@ base.py | an import of DPQ loads pydantic | unit/import
 + from dpq.queue.refusals import log_refused
 + import pydantic
 no_notices | DPQ's own connections want notices of maintenance | unit/connect
-- return QUIET if "maint_notifications_config" in settings else {}
+- return _NO_NOTICES if "maint_notifications_config" in settings else {}
 + return {}
 _without_backlog | delayed tasks that are due count as to come | lua/drain
 -     if wait <= 0:

@@ -7,7 +7,7 @@ local function costs_of(ids, gate)
   local costs = {}
   for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
     local task = raw and read(raw)
-    costs[#costs + 1] = task and estimates().add(weigh(task.cost), gate)
+    costs[#costs + 1] = task and (estimated(weigh(task.cost), gate))
   end
-  return costs[1] and costs or { estimates().add(weigh('1'), gate) }
+  return costs[1] and costs or { (estimated(weigh('1'), gate)) }
 end
