@@ -35,20 +35,3 @@ def test_finds_damage_on_a_later_page(q, probe):
     last = q.peek(700, "delayed")[-1].id
     probe.lose_body(last)
     assert q.check() == [Problem(kind="no payload", subject=last)]
-
-
-def test_page_is_bounded(q, probe, clock):
-    """One call looks at about `count` entries and says where to go on."""
-    for i in range(1000):
-        q.push(i)
-    cursor, *found = probe.call("check", clock(), "meta", "0", 10)
-    assert cursor != b"0"
-    assert found == []
-
-
-def test_names_with_pattern_characters(q):
-    """Group and key names with Lua's pattern characters, spaces and quotes are no damage."""
-    for name in ("%a+", "a b", "^.*$", "[x]", "é'\"", "a\u2028b"):
-        q.push(1, group=name, key=name)
-        q.push(2, group=name)
-    assert q.check() == []

@@ -2,16 +2,9 @@
 
 from collections import Counter
 
-import pytest
 from kit.limits import LONG
 
 from dpq import Push
-
-
-def test_nothing(q, probe):
-    """Without leases there is one empty page."""
-    q.push("x", group="g")
-    assert probe.call("in_flight", "0") == [b"0"]
 
 
 def test_each_lease_once(q, probe):
@@ -46,20 +39,3 @@ def test_pages(server, q, probe):
     assert calls > 1
     assert q.limits()[0].in_flight == 3000
     assert q.group("a").in_flight == expected["a"]
-
-
-def test_names(q):
-    """Group names with spaces, colons and Lua's pattern characters are counted as they are."""
-    names = ["%a+", "a b", "a:b", "é'\"", "a\u2028b", "-"]
-    q.push_many(Push(payload=1, group=name) for name in names)
-    q.pop_many(99)
-    assert [q.group(name).in_flight for name in names] == [1] * len(names)
-
-
-@pytest.mark.damaged
-def test_a_lease_without_a_record(q, probe):
-    """A lease whose record is gone counts for the queue, and breaks nothing."""
-    task_id = q.push("x", group="g")
-    q.pop(visibility=LONG)
-    probe.redis.hdel(probe.key("meta"), task_id)
-    assert (q.limits()[0].in_flight, q.group("g").in_flight) == (1, 0)

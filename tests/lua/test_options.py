@@ -2,17 +2,11 @@
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
-from enum import IntEnum
-from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from kit.records import full_record, read_record
-from redis import Redis
 
-from dpq import DPQ, ConfigurationError, Push, Release, Retry, TaskNotFoundError
-from dpq.protocol.keys import key_of
-from dpq.server import Server
+from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError
 
 LIMIT = {"visibility": 300.0, "time_limit": 7.5}
 
@@ -87,28 +81,6 @@ def test_an_update_by_key_brings_its_options(q: DPQ[Any]) -> None:
     assert options(q.get(key="k")) == (5, None)
     q.push("b", key="k", on_duplicate="update")
     assert options(q.get(key="k")) == (None, None)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "x y", "0 0", "9999999999999 9999999999999", "5", "\x1f\x1f", "٣ ٣"]
-)
-def test_damaged_options_hold_nobody_up(
-    q: DPQ[Any], redis: Redis, server: Server, text: str
-) -> None:
-    """What somebody wrote there counts as none; the task comes and goes."""
-    task_id = q.push("a")
-    meta = key_of(q.queue_name, "meta")
-    record = redis.hget(meta, task_id)
-    record = record if isinstance(record, bytes) else record.encode()
-    fields = read_record(record) | {"kind": "f"}
-    fields["error"] = f"\x1f{text}"
-    redis.hset(meta, task_id, full_record(fields))
-    task = q.pop().task
-    assert task.payload == "a"
-    assert options(task) in ((None, None), (0.005, None))
-    q.fail(task, "x", delay=0)
-    assert q.ack(q.pop().task)
-    assert q.check() == []
 
 
 def test_a_task_is_found_by_its_key(q: DPQ[Any]) -> None:
@@ -206,65 +178,3 @@ def test_what_is_no_moment_or_option_is_refused(
     with pytest.raises(ConfigurationError, match=told):
         q.push("a", **given)
     assert q.size() == 0
-
-
-def test_a_delay_may_be_a_timedelta(q: DPQ[Any], clock: Any) -> None:
-    """Wherever a call or a signal has a `delay`; one of nothing is none."""
-    day = timedelta(days=1)
-    ids = [q.push("a", delay=day), *q.push_many([Push("b", delay=day)])]
-    ids.append(q.push("c"))
-    q.update(ids[2], delay=day)
-    ids += [q.push(n) for n in range(4)]
-    released, failed, *_ = q.pop_many(2)
-    q.release(released, day)
-    q.fail(failed, delay=day)
-    for signal in (Retry(day), Release(day)):
-        with q.lease():
-            raise signal
-    until = datetime.fromtimestamp(clock() / 1000, UTC) + day
-    assert [q.get(each).visible_until for each in ids] == [until] * 7
-    nothing = timedelta(0)
-    q.push("at", at=until, delay=nothing)
-    q.push("cron", cron="* * * * *", delay=nothing)
-    with pytest.raises(ConfigurationError, match="delay is"):
-        Release(-day)
-
-
-def test_a_duration_that_is_no_delay_is_seconds(q: DPQ[Any]) -> None:
-    """A timedelta is refused at once: before a task is taken, whose lease nobody would keep."""
-    minute = cast("Any", timedelta(minutes=1))
-    task_id = q.push("a")
-    for take in (
-        lambda: q.pop(visibility=minute),
-        lambda: q.pop(minute),
-        lambda: q.pop_many(1, visibility=minute),
-        lambda: q.lease(visibility=minute).__enter__(),
-        lambda: q.leases(minute),
-        lambda: DPQ(q.redis, "any", default_visibility=minute),
-    ):
-        with pytest.raises(ConfigurationError, match="it must be seconds"):
-            take()
-    assert q.get(task_id).state == "ready"
-
-
-class Rank(IntEnum):
-    LOW = 1
-    HIGH = 9
-
-
-def test_priorities_are_any_whole_numbers(q: DPQ[Any]) -> None:
-    """An IntEnum, or a number of another library, counts as its int; what is none is refused."""
-    q.push("low", Rank.LOW)
-    q.push("high", priority=Rank.HIGH)
-    first = q.pop().task
-    assert (first.payload, first.priority, type(first.priority)) == ("high", 9, int)
-    for wrong in (True, "3", Fraction(1, 2), None):
-        with pytest.raises(ConfigurationError, match="priority is"):
-            q.push("a", priority=wrong)
-
-
-def test_a_task_says_where_its_payload_is(q: DPQ[Any]) -> None:
-    """In the first DPQ a task was its payload."""
-    q.push({"body": "hello"})
-    with pytest.raises(TypeError, match=r"write task.payload\['body'\]"):
-        q.pop().task["body"]

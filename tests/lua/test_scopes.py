@@ -11,22 +11,6 @@ def walk(probe, part):
     return names, calls
 
 
-def test_nothing(q, probe):
-    """Where nothing is limited or closed there is one empty page."""
-    assert walk(probe, "limits") == ([], 1)
-    assert walk(probe, "closed") == ([], 1)
-
-
-def test_limits(q, probe):
-    """The fields of all limits of groups; the queue's own stands elsewhere."""
-    q.set_limit(1, 1)
-    q.set_limit(1, 1, group="*")
-    q.set_limit(1, 1, group="a b")
-    q.set_limit(1, 1, group="groups")
-    names, _ = walk(probe, "limits")
-    assert sorted(names) == [b"group:a b", b"group:groups", b"groups"]
-
-
 def test_closed(q, clock, probe):
     """The closed groups: by hand, by a 429 or because they are spent."""
     q.set_limit(1, 10, group="spent")

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, DuplicateTaskError, Push
+from dpq import DPQ, ConfigurationError, DuplicateTaskError
 
 
 def seen(q, key="k", seconds=10.0, **options):
@@ -51,24 +51,6 @@ def test_pushed_anew(q, probe, how):
     assert new != old
     assert q.push("third", key="k") == new
     assert probe.drain() == ["again"]
-
-
-def test_upkeep_leaves_a_new_task_its_key(q, clock):
-    """When the time of a seen key is over, the task that has the key by then keeps it."""
-    seen(q)
-    new = q.push("again", key="k", on_duplicate="rerun")
-    clock.advance(10)
-    q.promote()
-    assert q.push("third", key="k") == new
-
-
-def test_in_one_call(q, probe):
-    """push_many answers the old id for each push that meets a seen key."""
-    task_id = seen(q)
-    pushes = [Push(1, key="k"), Push(2, key="l"), Push(3), Push(4, key="k")]
-    ids = q.push_many(pushes)
-    assert ids[0] == ids[3] == task_id
-    assert probe.drain() == [2, 3]
 
 
 def test_the_newest_word_counts(q, clock, probe):
@@ -123,16 +105,6 @@ def test_forget(q, probe):
     assert q.push("y", key="k") == new
 
 
-def test_purge_of_all(q, redis, probe):
-    """A purge of all states forgets all seen keys; a purge of one state none."""
-    seen(q)
-    q.purge("ready")
-    assert probe.count("recent") == 1
-    q.purge()
-    assert "keys" not in probe.stored()
-    assert "recent" not in probe.stored()
-
-
 def test_what_is_over_goes(q, clock, probe):
     """An ack removes two seen keys whose time is over, and upkeep the others in steps."""
     for i in range(5):
@@ -159,18 +131,6 @@ def test_cap(redis, q, clock, probe):
     assert set(probe.stored()["keys"]) == {b"a", b"b"}
 
 
-def test_full_memory(redis, q, probe):
-    """With full memory an ack ends its task, and keeps its key."""
-    task_id = q.push("x", key="k", unique_for=9)
-    task = probe.pop()
-    redis.config_set("maxmemory", 1)
-    try:
-        assert q.ack(task)
-    finally:
-        redis.config_set("maxmemory", 0)
-    assert q.push("x", key="k") == task_id
-
-
 def test_refused(q):
     """What has no meaning is refused, and nothing is stored."""
     for message, options in {
@@ -183,15 +143,3 @@ def test_refused(q):
             q.push("x", **({"unique_for": 5} | options))
     with pytest.raises(ConfigurationError, match="key is ''"):
         q.forget("")
-
-
-def test_import_over_a_seen_key(redis, q, clock):
-    """A task whose key is seen in the other queue is refused, until the time of that is over."""
-    q.push("x", key="k")
-    lines = list(q.export())
-    with DPQ(redis, f"{q.queue_name}-2", clock=clock) as other:
-        seen(other, "k", 9)
-        assert other.import_(lines, keep=True).added == 0
-        clock.advance(9)
-        assert other.import_(lines, again=True).added == 1
-        other.drop()

@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from kit.limits import LONG, payloads, take
+from kit.limits import LONG, take
 
-from dpq import DPQ, ConfigurationError, Push, RateLimit, Task
+from dpq import DPQ, Push
 
 
 @pytest.fixture
@@ -111,16 +111,6 @@ def test_a_group_that_was_idle(fair, probe, kept):
     assert Counter(order(fair, 6)) == {"a": 3, "b": 3}
 
 
-def test_a_debt_is_not_forgotten_with_the_last_task(fair):
-    """A group that brings its dear tasks one by one gets no more than others."""
-    fill(fair, "b", 100, 1)
-    served = ""
-    for _ in range(4):
-        fair.push("dear", group="a", cost={"tokens": 10})
-        served += order(fair, 5)
-    assert served.count("a") == 2
-
-
 def test_costs_that_were_wrong(fair):
     """What tasks have spent is shared, not what was said: within one task of each group, if each
     reports before the next pop.
@@ -136,17 +126,6 @@ def test_costs_that_were_wrong(fair):
         fair.ack(task, {"tokens": cost})
         spent[str(task.group)] += cost
         assert max(spent.values()) - min(spent[group] for group in "abc") <= 20 + 20
-    assert fair.check() == []
-
-
-def test_spent_less(fair):
-    """A group that was charged too much gets the rest back, where it stands in ready as well."""
-    fill(fair, "a", 9, 100)
-    fill(fair, "b", 99, 10)
-    first = take(fair)
-    assert (first.group, order(fair, 3)) == ("a", "bbb")
-    fair.ack(first, {"tokens": 40})
-    assert order(fair, 4) == "babb"
     assert fair.check() == []
 
 
@@ -168,23 +147,6 @@ def test_spent_more(fair, how):
     assert fair.check() == []
 
 
-def test_what_a_429_gives_back(fair, clock):
-    """A request that the host refused has spent none of the named units."""
-    fair.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens"))
-    fill(fair, "a", 3, 50)
-    fill(fair, "b", 99, 10)
-    fair.rate_limited(take(fair), 1, scope="task")
-    assert order(fair, 3) == "bab"
-
-
-def test_a_reserved_estimate(fair):
-    """A task that names no units is charged what its limit reserves for it."""
-    fair.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens", estimate=20))
-    fair.push_many(Push(n, group="a") for n in range(3))
-    fill(fair, "b", 99, 5)
-    assert order(fair, 11) == "abbbbabbbba"
-
-
 def test_weights(fair):
     """A group of weight 3 spends three units where others spend one."""
     fair.set_limit(group="a", weight=3)
@@ -203,17 +165,6 @@ def test_priorities_come_first(fair):
     served = order(fair, 8)
     assert served[0] == "b"
     assert served.count("a") in (3, 4)
-
-
-def test_newcomers_below_a_busy_priority(fair):
-    """A group that comes late at a low priority stands beside those there, not where tasks of a
-    higher priority have come to.
-    """
-    fill(fair, "low", 20, 10)
-    fill(fair, "high", 50, 10, priority=1)
-    assert order(fair, 50) == "".join(["high"] * 50)
-    fill(fair, "late", 20, 10)
-    assert order(fair, 6) == "lowlate" * 3
 
 
 def test_tasks_without_a_group(fair):
@@ -247,38 +198,6 @@ def test_newcomers_behind_tasks_without_a_group(fair, count):
     }
 
 
-@pytest.mark.parametrize("priority", [2**53 + 1, -(2**62) - 1, 0.1])
-def test_priorities_that_no_double_holds(fair, priority):
-    """Turns keep priorities beyond 2^53 exact; newcomers look at their own only."""
-    fill(fair, "a", 3, 10, priority=priority)
-    fill(fair, "worse", 1, 1, priority=priority - 1)
-    fill(fair, "better", 1, 1, priority=priority + 1)
-    fill(fair, "b", 3, 10, priority=priority)
-    assert order(fair, 99) == "better" + "ababab" + "worse"
-
-
-def test_closed_groups(fair, clock):
-    """A group that opens again has no credit for the time in which it was closed."""
-    fill(fair, "a", 9, 10)
-    fill(fair, "b", 29, 10)
-    fair.delay_group("a", 5)
-    assert order(fair, 10) == "b" * 10
-    clock.advance(5)
-    assert order(fair, 6) in ("ababab", "bababa")
-
-
-def test_a_limit_closes_and_opens_a_group(fair, clock):
-    """What a group has spent stays while its limit closes it."""
-    fair.set_limit(1, 1, group="a")
-    fill(fair, "a", 9, 100)
-    fill(fair, "b", 99, 10)
-    served = ""
-    for _ in range(12):
-        clock.advance(1)
-        served += order(fair, 2)
-    assert served.count("a") == 3
-
-
 def test_take_one_by_its_id(fair):
     """A task that is taken out of turn is charged, too, and its group moves back."""
     fill(fair, "a", 1, 1)
@@ -289,43 +208,12 @@ def test_take_one_by_its_id(fair):
     assert fair.check() == []
 
 
-def test_take_a_head_by_its_id(fair):
-    """It is charged as well, and its group goes on behind that."""
-    fill(fair, "b", 99, 10)
-    wanted = fair.push("wanted", group="a", cost={"tokens": 50})
-    fill(fair, "a", 2, 1)
-    assert fair.pop(id=wanted).task.payload == "wanted"
-    assert order(fair, 7) == "bbbbbba"
-    assert fair.check() == []
-
-
-def test_older_and_better_tasks(fair):
-    """A task that comes back to its place before the head takes the place of that head."""
-    fill(fair, "a", 3, 10)
-    fill(fair, "b", 9, 10)
-    first = take(fair)
-    assert order(fair, 1) == "b"
-    fair.release(first)
-    assert [task.group for task in fair.peek(2)] == ["a", "b"]
-    assert payloads(fair, 1) == [first.payload]
-    assert fair.check() == []
-
-
 def test_a_lost_reply_is_charged_once_more(fair):
     """A pop whose reply is lost has leased a task, so its group has spent that."""
     fill(fair, "a", 9, 10)
     fill(fair, "b", 9, 10)
     take(fair)  # nobody holds it
     assert order(fair, 3) == "bab"
-
-
-def test_named_late(q, clock, probe):
-    """Named on a queue in use, the heads of before come first; nothing is lost or out of order."""
-    q.push_many(Push(f"{group}{n}", group=group, cost=5) for group in "ab" for n in range(3))
-    fair: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="units", clock=clock)
-    assert fair.check() == []
-    fair.push_many(Push(f"c{n}", group="c", cost=10) for n in range(2))
-    assert probe.drain() == ["a0", "b0", "c0", "a1", "b1", "a2", "b2", "c1"]
 
 
 def test_nothing_stays_behind(fair):
@@ -340,185 +228,3 @@ def test_nothing_stays_behind(fair):
     order(fair, 9)
     assert shares(fair) == {}
     assert fair.check() == []
-
-
-def test_the_clock_of_the_server_means_nothing(fair, clock):
-    """Turns do not change when the clock goes back."""
-    fill(fair, "a", 20, 10)
-    fill(fair, "b", 20, 10)
-    assert order(fair, 4) == "abab"
-    clock.advance(-100)
-    assert order(fair, 4) == "abab"
-
-
-def test_far_on(fair, probe):
-    """Places keep their order where one digit less is exact, and after 10^17 units."""
-    fill(fair, "c", 20, 10)
-    fill(fair, "d", 20, 10)
-    for group in "cd":
-        probe.redis.hset(probe.key("groups"), "\t" + group, "999999900 1 10")
-    served = order(fair, 40)[2:]
-    assert all(abs(served[:n].count("c") - n / 2) <= 1 for n in range(38))
-    fill(fair, "a", 9, 10**9)
-    fill(fair, "b", 99, 10**8)
-    for group in "ab":
-        probe.redis.hset(probe.key("groups"), "\t" + group, f"1e17 1 {10}")
-    assert Counter(order(fair, 46)[2:]) == {"a": 4, "b": 40}
-    assert fair.check() == []
-
-
-def test_purge(fair, probe):
-    """Purging leaves no task of a head with a share behind."""
-    fill(fair, "a", 3, 10)
-    fill(fair, "b", 3, 10)
-    take(fair)
-    assert fair.purge() == 6
-    assert not {"ready", "waiting", "meta"} & set(probe.stored())
-
-
-@pytest.mark.parametrize(
-    ("fairness", "message"),
-    [
-        ("units:", "fairness is 'units:': it must be 'none'"),
-        ("units:Tokens", "the unit of fairness is 'Tokens'"),
-        ("tokens", "it must be 'none', 'round_robin', 'time', 'units'"),
-        (["units"], "it must be 'none'"),
-    ],
-)
-def test_bounds(q, fairness, message):
-    """The error names the value and what it may be."""
-    with pytest.raises(ConfigurationError, match=message):
-        DPQ(q.redis, q.queue_name, fairness=fairness)
-
-
-def test_another_unit_is_another_setting(fair):
-    """A client that contradicts the queue is refused; one that names nothing follows."""
-    assert DPQ(fair.redis, fair.queue_name).stats() is not None
-    with pytest.raises(ConfigurationError, match="has fairness units:tokens"):
-        DPQ(fair.redis, fair.queue_name, fairness="units")
-
-
-# By running time
-
-
-@pytest.fixture
-def timed(q, clock) -> DPQ[Any]:
-    return DPQ(q.redis, q.queue_name, fairness="time", clock=clock)
-
-
-RUNS = {"a": 1, "b": 10, "c": 4}
-"""How long the tasks of a group run, in seconds."""
-
-
-class Consumers:
-    """So many consumers, each with a task; each task runs as long as those of its group do."""
-
-    def __init__(self, q: DPQ[Any], clock: Any, count: int) -> None:
-        self.q, self.clock, self.count = q, clock, count
-        self.running: list[tuple[int, Task[Any]]] = []
-        self.ran = Counter[str]()
-
-    def go_on(self) -> None:
-        """All take a task; then the first is done."""
-        while len(self.running) < self.count and (task := self.q.pop(visibility=LONG).task):
-            self.running.append((self.clock.ms + RUNS[str(task.group)] * 1000, task))
-        self.running.sort(key=lambda run: (run[0], run[1].token))
-        until, task = self.running.pop(0)
-        self.clock.ms = max(self.clock.ms, until)
-        self.end(task)
-        self.ran[str(task.group)] += RUNS[str(task.group)]
-
-    def end(self, task: Task[Any]) -> None:
-        self.q.ack(task)
-
-
-@pytest.mark.parametrize("count", [1, 3, 8])
-def test_running_time(timed, clock, count):
-    """Groups get the same time of the consumers, within the longest task for each consumer, and
-    two more.
-    """
-    for group in "abc":
-        timed.push_many(Push(n, group=group) for n in range(400))
-    consumers = Consumers(timed, clock, count)
-    for _ in range(150):
-        consumers.go_on()
-        ran = consumers.ran
-        assert max(ran.values()) - min(ran[group] for group in "abc") <= 10 * (count + 2)
-    assert timed.check() == []
-
-
-def test_weights_of_time(timed, clock):
-    """A group of weight 3 gets three seconds where others get one."""
-    timed.set_limit(group="a", weight=3)
-    for group in "ab":
-        timed.push_many(Push(n, group=group) for n in range(400))
-    consumers = Consumers(timed, clock, 1)
-    for _ in range(200):
-        consumers.go_on()
-    assert abs(consumers.ran["a"] - 3 * consumers.ran["b"]) <= 30
-
-
-@pytest.mark.parametrize("how", ["ack", "ack_many", "fail", "release", "bury", "lapse", "cancel"])
-def test_every_end_of_a_run(timed, clock, how):
-    """Whatever ends a delivery, its group is charged for the time that it ran, once."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(60))
-    task = take(timed, visibility=40)
-    clock.advance(30)
-    for _ in range(2):
-        if how == "ack_many":
-            timed.ack_many([task, task])
-        elif how == "lapse":
-            clock.advance(10)
-            timed.promote()
-        elif how == "cancel":
-            if timed.get(task.id).state == "invisible":
-                timed.cancel(task.id)
-            break
-        else:
-            arguments = {"fail": ("no", 99), "release": (99,), "bury": ("no",)}.get(how, ())
-            getattr(timed, how)(task, *arguments)
-    served = order(timed, 52, True)
-    ran = {"lapse": 40}.get(how, 30)
-    assert abs(served.index("a") - ran) <= 1
-    assert "_" not in str(timed.peek(1)[0].costs)
-    assert timed.check() == []
-
-
-def test_a_first_estimate(timed, clock):
-    """While tasks run, what others of the group took counts, so that none takes all consumers."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(60))
-    assert order(timed, 6, True) == "ababab"
-
-
-def test_set_visibility_and_extend(timed, clock):
-    """The run that set_visibility ends is charged, and nothing twice after that."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(60))
-    task = take(timed)
-    clock.advance(20)
-    timed.set_visibility(task, 1000)
-    timed.extend(task, 500)
-    clock.advance(100)
-    timed.set_visibility(task, 1000)
-    timed.ack(task)
-    assert abs(order(timed, 30, True).index("a") - 20) <= 1
-
-
-def test_the_clock_goes_back_in_a_run(timed, clock):
-    """Then what was estimated stays."""
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(9))
-    task = take(timed)
-    clock.advance(-500)
-    timed.ack(task)
-    assert order(timed, 6) == "bababa"
-    assert timed.check() == []
-
-
-def test_a_429_of_a_timed_task(timed, clock):
-    """It takes the time that it ran; its record is as before."""
-    timed.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens", estimate=20))
-    timed.push_many(Push(n, group=group) for group in "ab" for n in range(40))
-    task = take(timed)
-    clock.advance(20)
-    timed.rate_limited(task, 1000, scope="task")
-    assert abs(order(timed, 30, True).index("a") - 20) <= 1
-    assert timed.get(task.id).costs is None

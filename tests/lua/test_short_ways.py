@@ -114,15 +114,6 @@ def test_refused(plain, clock, probe, reason):
 PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]
 
 
-def test_beside_groups(plain, clock, probe, redis):
-    """Groups that wait, are limited or closed are no matter of a task without one."""
-    plain.set_limit(9, 1, group="*")
-    plain.push_many([Push("g", group="g", priority=-1) for _ in range(3)])
-    plain.push("c", group="c", priority=99)
-    plain.delay_group("c", 60)
-    test_as_pop(plain, clock, probe, redis, 3, 10**6)
-
-
 @pytest.mark.parametrize("order", ["fifo", "lifo"])
 def test_as_push(q, clock, probe, redis, order):
     """It answers and stores what push does."""
