@@ -1,7 +1,7 @@
 """check: every kind of damage is found, and a sound queue has none."""
 
 import pytest
-from damage import DAMAGES, PADS, fill
+from damage import DAMAGES, fill
 
 from dpq import Problem
 
@@ -15,11 +15,10 @@ def ids(q) -> dict[str, str]:
 
 
 @pytest.mark.damaged
-@pytest.mark.parametrize("pad", PADS, ids=["short", "long"])
 @pytest.mark.parametrize("plant", DAMAGES, ids=lambda plant: plant.__name__)
-def test_finds(q, probe, pad, plant):
+def test_finds(q, probe, plant):
     """Planted damage is reported with its kind and its subject, nothing else is, and it stays."""
-    ids = fill(q, pad)
+    ids = fill(q)
     assert q.check() == []
     expected = plant(probe, ids)
     stored = probe.stored()

@@ -412,7 +412,7 @@ def test_conflicts(q):
 # Never twice
 
 
-@pytest.mark.parametrize("how", [{"every": 0.02}, {"cron": "* * * * * *"}])
+@pytest.mark.parametrize("how", [{"every": 0.02}])
 def test_no_run_is_taken_twice(server, redis, queue_name, how):
     """Eight consumers and a scheduler never begin a run twice, and never two runs at once."""
     queues = [DPQ(redis, queue_name) for _ in range(9)]

@@ -55,7 +55,7 @@ def test_requests(q, clock):
     assert order(fair, 9) == "abbb" * 2 + "a"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_shares(fair, clock, seed):
     """Of any two groups that both have tasks, each gets its weight's share, within one task of
     each: over every interval, with random costs, weights and pops, while another group closes.
@@ -180,7 +180,7 @@ def test_tasks_without_a_group(fair):
     assert sorted(served[4:7]) == sorted(served[7:10]) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 30])
+@pytest.mark.parametrize("count", [3, 30])
 def test_newcomers_behind_tasks_without_a_group(fair, count):
     """A newcomer finds the first head behind any number of other tasks, and none of another
     priority.
