@@ -66,8 +66,8 @@ class Proxy:
         for thread in self._threads:
             thread.join(timeout=10)
             assert not thread.is_alive()
-        for each in self._sockets:
-            each.close()
+        for one in self._sockets:
+            one.close()
 
     def _keep(self, new: socket.socket) -> socket.socket:
         self._sockets.append(new)
