@@ -8,7 +8,7 @@ import pytest
 from kit.askers import Asker
 from kit.limits import SCOPES, fill, payloads
 
-from dpq import DPQ, LimitTimeoutError, Quota, RateLimit, Reserve
+from dpq import DPQ, LimitTimeoutError, Quota, RateLimit
 from dpq.model.permit import PermitRequest
 from dpq.transport.listener import PREFIX
 
@@ -124,15 +124,6 @@ def test_a_booking_that_comes_late(q, clock):
     assert late.ask().wait == pytest.approx(0.9, abs=0.001)
 
 
-def test_a_reserve_holds_for_callers(q, clock):
-    """Callers of a lower priority leave the units that are reserved."""
-    q.set_limit(60, 60, 4, reserve=Reserve(2, priority=5), group="g")
-    assert asks(q, 2) == [0, 0]
-    assert asks(q, 2, priority=5) == [0, 0]
-    assert Asker(q, priority=5).ask().wait == 1
-    assert Asker(q).ask().wait > 3
-
-
 # The line: rank first, then who came first
 
 
@@ -187,21 +178,6 @@ def test_callers_age_as_tasks_do(q, clock, aging):
     first, second = (old, new) if aging else (new, old)
     assert second.ask().code == 2
     assert first.ask().code == 1
-
-
-def test_callers_of_a_pool_have_a_lease_of_each_member(q, clock):
-    """As many callers go as the members have leases; tasks take what these leave."""
-    q.set_limit(concurrency=2, group="g", members=["a", "b"])
-    holders = [Asker(q) for _ in range(4)]
-    callers = [Asker(q) for _ in range(3)]
-    assert [holder.ask().code for holder in holders] == [1] * 4
-    assert [caller.ask().code for caller in callers] == [2] * 3
-    clock.advance(0.001)
-    fill(q, 9)
-    for holder in holders:
-        holder.end()
-    assert len(payloads(q)) == 1
-    assert [caller.ask().code for caller in callers] == [1] * 3
 
 
 def test_a_booking_is_of_one_period(q, clock):
@@ -428,21 +404,6 @@ def test_a_429_closes_for_all(q, clock):
     assert q.group("g").slack > 0, "a 429 under a limit that was kept teaches slack"
 
 
-def test_a_probe_that_dies(q, clock):
-    """When its lease is over, the next caller or task is the probe."""
-    first = Asker(q)
-    first.ask()
-    first.met(5)
-    clock.advance(5)
-    assert Asker(q, lease=20).ask().code == 1
-    assert full(q)
-    clock.advance(21)
-    fill(q, 2)
-    assert payloads(q) == [0], "one task is the probe"
-    assert full(q)
-    assert q.check() == []
-
-
 # What a permit has spent, and members of pools
 
 
@@ -480,21 +441,4 @@ def test_members_take_turns(q, clock):
     assert payloads(q) == []
     clock.advance(1)
     assert payloads(q) == [0]  # c: the others are booked until then
-    assert q.check() == []
-
-
-def test_a_429_of_a_member(q, clock):
-    """It closes the member alone; the next permit runs as another one."""
-    q.set_limit(1, 1, 5, group="g", members=["a", "b"], concurrency=1)
-    first = Asker(q)
-    assert first.ask().scope == "g\ta"
-    assert Asker(q).ask().scope == "g\tb"
-    assert Asker(q).ask().code == 2  # both are out
-    first.met(60)
-    assert [state.reason for state in q.group("g").members] == ["rate limited", "concurrency"]
-    clock.advance(60)
-    again = Asker(q)
-    assert again.ask().scope == "g\ta"
-    again.end()
-    assert [state.reason for state in q.group("g").members] == ["spent", None]
     assert q.check() == []

@@ -5,7 +5,6 @@ from kit.askers import Asker
 from kit.limits import fill, payloads, take
 
 from dpq import ConfigurationError
-from dpq.model.permit import UNKNOWN_MEMBER
 from dpq.testing import Clock
 from dpq.transport.listener import PREFIX
 
@@ -133,38 +132,4 @@ def test_a_member_that_the_pool_lacks(q, clock: Clock):
     q.set_limit(1, 60, group="g", members=[f"key-{n}" for n in range(64)])
     with pytest.raises(ConfigurationError, match="'key-4' and 59 more"):
         Asker(q, member="none").ask()
-    assert q.check() == []
-
-
-def test_a_pool_refuses_callers_who_cannot_learn_their_member(q, clock):
-    """The error says the ways out; a group without members takes them."""
-    q.set_limit(1, 60, group="g", members=["a", "b"])
-    with pytest.raises(
-        ConfigurationError, match=r"group 'g' is a pool \('a', 'b'\).*prepare=.*mem"
-    ):
-        Asker(q, member=UNKNOWN_MEMBER).ask()
-    assert [member.units_left for member in q.group("g").members] == [(1,), (1,)]
-    assert Asker(q, "other", member=UNKNOWN_MEMBER).ask().scope == "other"
-    assert Asker(q, None, member=UNKNOWN_MEMBER).ask().scope == ""
-
-
-def test_a_pool_that_changes_while_a_caller_waits(q, clock):
-    """A caller whose member goes is refused; one whose group becomes a pool gets its member."""
-    q.set_limit(concurrency=1, group="g", members=["a"])
-    Asker(q, member="a").ask()
-    waits = Asker(q, member="a")
-    waits.ask()
-    q.set_limit(concurrency=1, group="g", members=["b"])
-    with pytest.raises(ConfigurationError, match="has 'b'"):
-        waits.ask()
-    q._session.run(q._operations.end_permit, waits.caller, waits.caller.place, "")
-    assert q.check() == []
-    q.set_limit(1, 2, group="h")
-    Asker(q, "h").ask()
-    booked = Asker(q, "h", member="a")
-    assert booked.ask().wait == 2
-    q.set_limit(1, 2, group="h", members=["a"])
-    clock.advance(2)
-    booked.ask()
-    assert booked.caller.scope == "h\ta"
     assert q.check() == []

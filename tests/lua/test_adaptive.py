@@ -4,7 +4,7 @@ import pytest
 from kit.limits import LONG, SCOPES, take
 from kit.moments import task_after
 
-from dpq import DPQ, Adaptive, Push, RateLimit
+from dpq import DPQ, Adaptive, Push
 
 
 @pytest.fixture
@@ -145,20 +145,6 @@ def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
     assert rate(other, scope) == 8
 
 
-def test_of_several_windows_the_shortest_learns(q, clock):
-    """The longer windows stay as they are said."""
-    hour = RateLimit(100, 3600, burst=3)
-    q.set_limit([hour, RateLimit(8, 1, burst=9, adaptive=Adaptive(1, 8))], group="g")
-    q.push_many(Push(payload=i, group="g") for i in range(9))
-    hit(q, 1)
-    state = q.group("g")
-    assert (state.rate, state.windows[1]) == (4, hour)
-    clock.advance(1)
-    q.ack(q.pop(visibility=LONG).task)
-    clock.advance(36)
-    assert len(q.pop_many(9, visibility=LONG)) == 1
-
-
 def test_without_learning_a_429_changes_no_rate(q, clock):
     """A limit that is known stays what it is."""
     q.set_limit(8, 1, group="g")
@@ -220,28 +206,6 @@ def test_where_the_limit_is(q, clock, learn, units, last):
     assert rate(q) == 7 + last * 3 / 128
 
 
-def test_refused_earlier_than_before(q, clock):
-    """If the rate has not come to 15/16 of the last 429, it goes to 13/16 of the clean one.
-
-    From there a clean window adds 3/128 of the clean one.
-    """
-    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20))
-    q.push_many(Push(payload=i, group="g") for i in range(100))
-    use(q, clock, 8)
-    use(q, clock, 9, 0.5)
-    hit(q, 1)  # at 9
-    clock.advance(1)
-    for _ in range(8):
-        use(q, clock, 1, 0.2)
-    assert rate(q) == 7 + 9 * 3 / 128
-    hit(q, 1)
-    assert rate(q) == 7 * 13 / 16
-    clock.advance(1)
-    for _ in range(7):
-        use(q, clock, 1, 0.2)
-    assert rate(q) == 7 * (13 / 16 + 3 / 128)
-
-
 @pytest.mark.many_calls
 def test_a_limit_that_has_changed_is_found_fast_again(q, clock):
     """What was slow near the old limit is as fast as at first near a lower or a higher one."""
@@ -252,32 +216,3 @@ def test_a_limit_that_has_changed_is_found_fast_again(q, clock):
         rates, refused = host.crawl(60)
         assert refused >= 4, "it looks again whether it may go on"
         assert allows * 0.85 < rates[-1] < allows
-
-
-def test_no_further_than_used(q, clock):
-    """Beyond the last 429 a rate is at most half as much again as the window before has used."""
-    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20))
-    q.push_many(Push(payload=i, group="g") for i in range(200))
-    use(q, clock, 8)
-    use(q, clock, 1, 0.5)
-    hit(q, 1)  # at 8
-    clock.advance(1)
-    seen = []
-    for _ in range(12 * 6):
-        use(q, clock, 1, 0.167)
-        seen.append(rate(q))
-    assert (seen[0], max(seen)) == (7, 9)
-
-
-def test_back_after_a_halving(q, clock):
-    """After halvings that were for nothing, half of the way back with each clean window.
-
-    The last 429 is where it was before the second one.
-    """
-    host = Host(q, clock, 20, 20, ceiling=40)
-    for _ in range(2):
-        hit(q, 1)
-        clock.advance(1)
-    q.ack(take(q))
-    rates, refused = host.crawl(5)
-    assert (refused, rates) == (0, [5, 12.5, 16.25, 16.71875, 17.1875])

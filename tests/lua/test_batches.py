@@ -5,7 +5,6 @@ import pytest
 from dpq import (
     BatchFinishedError,
     BatchNotFoundError,
-    ConfigurationError,
     Push,
 )
 
@@ -114,17 +113,6 @@ def test_a_retry_counts_once(q, clock, probe):
     assert counts(q) == (0, 1, 0, 0)
 
 
-def test_late_ack_of_a_dead_task(q, clock, probe):
-    """A task that is acked out of the dead letters is done."""
-    sealed(q, "x", max_attempts=1)
-    task = probe.pop()
-    clock.advance(60)
-    assert probe.pop().payload == "end"
-    assert counts(q) == (0, 0, 1, 0)
-    assert q.ack(task) is True
-    assert counts(q) == (0, 1, 0, 0)
-
-
 def test_replayed(q, clock, probe):
     """A replayed task is left again. A finished batch stays finished, and its task runs once."""
     (task_id,), _ = sealed(q, "x")
@@ -180,32 +168,6 @@ def test_key_that_moves(q, probe, how, state):
         q.ack(task)
     assert probe.drain() == ["z"] * (state != "running" or how == "rerun")
     assert counts(q, "b") == (0, 1, 0, 0)
-
-
-def test_recurring(q, probe):
-    """A recurring task is in no batch, and leaves it when a push of its key makes it recur."""
-    before = probe.stored()
-    for schedule in ({"every": 5}, {"cron": "* * * * *"}):
-        with pytest.raises(ConfigurationError, match="batch is 'b', but the task recurs"):
-            q.push("x", batch="b", **schedule)
-    assert probe.stored() == before
-    q.push("x", key="k", batch="b")
-    q.push("x", key="k", every=5, on_duplicate="update")
-    assert (counts(q), q.get(key="k").batch) == ((0, 0, 0, 1), None)
-    q.push("x", key="k", batch="c", on_duplicate="rerun")
-    with pytest.raises(BatchNotFoundError):
-        q.batch("c")
-
-
-@pytest.mark.parametrize(
-    "named", [{"key": "k"}, {"batch": "c"}, {"every": 5}, {"cron": "* * * * *"}]
-)
-def test_refused_ends(q, probe, named):
-    """The task at the end has no key, batch or schedule; nothing is sealed then."""
-    with pytest.raises(ConfigurationError, match=rf"{next(iter(named))} is .*: leave|; leave"):
-        q.seal_batch("b", on_finish=Push("end", **named))
-    with pytest.raises(BatchNotFoundError):
-        q.batch("b")
 
 
 def test_the_oldest_goes(q, clock, probe):

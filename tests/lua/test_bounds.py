@@ -105,35 +105,6 @@ def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str, rule: str) -> 
     assert not q.check()
 
 
-@pytest.mark.parametrize(
-    ("score", "body"),
-    [
-        ("", b"3 0\t\n1"),
-        ("x", b"3 0\t\n1"),
-        ("nan", b"3 0\t\n1"),
-        ("0 ", b"3 0\t\n1"),
-        ("9" * 400, b"3 0\t\n1"),
-        ("0", b""),
-        ("0", b"1"),
-        ("0", b"3 0\t1"),
-        ("0", b" 3 0\n1"),
-        ("0", b"+3 0\t\n1"),
-        ("0", b"3\t\n1"),
-        ("0", b" -3 0\t\n1"),
-        ("0", b" 3 2.5\t\n1"),
-        ("0", b"3 0\ta\tb\n1"),
-        ("0", b" 3 0 \t\n1"),
-    ],
-)
-def test_plain_tasks(q: DPQ[Any], score: str, body: bytes) -> None:
-    """What is no plain task is refused, and nothing of its batch is stored."""
-    q.push("before")
-    with pytest.raises(ResponseError, match="a plain task has no score, or no record"):
-        call(q, "push", "good", *plain(), "a", score, body)
-    assert q.size() == 1
-    assert not q.check()
-
-
 def test_pushed_by_others(q: DPQ[Any], clock: Clock) -> None:
     """What keeps to the bounds is a task: plain, with a long payload of any bytes, and full."""
     long = b'"' + b"\\n\\t " * 1000 + b'"'

@@ -53,15 +53,6 @@ def test_second_client_contradicts(q, probe, name):
     assert probe.stored() == before
 
 
-def test_late_setting(q):
-    """A setting that nobody has named yet may be named on a queue that is in use."""
-    q.push("x")
-    open_queue(q, dead_max_tasks=7)
-    follower = open_queue(q)
-    follower.stats()
-    assert follower.dead_max_tasks == 7
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [

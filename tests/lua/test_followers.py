@@ -151,23 +151,6 @@ def test_refused(q, probe):
     assert probe.stored() == before
 
 
-@pytest.mark.parametrize("how", ["update", "pop"])
-def test_by_hand(q, probe, how):
-    """A person may let it run at once: then no end concerns it."""
-    first = q.push("first")
-    late = q.push("late", 9, after=[first])
-    if how == "update":
-        q.update(late, delay=0)
-        task = probe.pop()
-    else:
-        task = q.pop(id=late, force=True).task
-    assert (task.id, task.after) == (late, None)
-    q.release(task, delay=5)
-    q.cancel(first)
-    q.promote()
-    assert (q.get(late).state, buried(q), probe.count("followers")) == ("delayed", {}, 0)
-
-
 @pytest.mark.parametrize("how", ["cancel", "purge"])
 def test_removed(q, probe, how):
     """A task that is removed while it waits leaves nothing behind."""

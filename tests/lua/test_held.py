@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import pytest
 
 from dpq import LeaseInfo, Push
-from dpq.operations.one_task import holder
 from dpq.operations.workers import MOST_NAMED, Doing
 
 
@@ -47,18 +46,6 @@ def test_what_it_says(q, clock):
     )
 
 
-def test_another_delivery_is_not_put_down_to_the_worker(q, clock):
-    """A beat names deliveries: who had the task before is not its holder any more."""
-    q.push("x")
-    first = q.pop(visibility=5).task
-    beat(q, "before", first)
-    clock.advance(6)
-    second = q.pop().task
-    assert [(lease.id, lease.worker) for lease in q.held()] == [(second.id, None)]
-    beat(q, "after", second)
-    assert [lease.worker for lease in q.held()] == ["after"]
-
-
 def test_a_beat_is_bounded(q, probe):
     """It names the 1000 oldest leases, and says how many there are."""
     leases = [(f"id{n}", 10**15 + n) for n in range(MOST_NAMED + 50)]
@@ -70,30 +57,6 @@ def test_a_beat_is_bounded(q, probe):
     assert len(stored) < 20_000
     assert q.workers()[0].holds == MOST_NAMED + 50
     assert len(probe.call("workers", "", "0", 60_000, "")[-1]) < 100  # a look does not read them
-
-
-def test_the_holder_of_one_task(q, probe, clock):
-    """It is the worker whose last heartbeat names that delivery; other leases are not read."""
-    for n in range(3):
-        q.push(n)
-    one, other, third = (q.pop(visibility=1000).task for _ in range(3))
-    beat(q, "w", one, other)
-    beat(q, "v", third)
-
-    def held_by(task):
-        lease = q._session.run(holder, q._operations, task, clock.ms)
-        return lease.worker, lease.pid, lease.held_seconds
-
-    clock.advance(3)
-    assert [held_by(task)[0] for task in (one, other, third)] == ["w", "w", "v"]
-    assert held_by(one)[1:] == (77, pytest.approx(3, abs=0.01))
-    reply = probe.call("workers", "", "0", 60_000, str(other.token))
-    assert [text for text in reply if str(one.token).encode() in text] == []
-    part = str(other.token)[:-1]
-    assert q._session.run(q._operations.told, part).holders == {}
-    q.release(one)
-    again = q.pop(visibility=1000).task
-    assert held_by(again)[0] is None
 
 
 def test_the_longest_held_first(q, clock):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dpq import ConfigurationError, LeaseLostError
+from dpq import LeaseLostError
 
 WAYS = {
     "fail": lambda q, task: q.fail(task, "no", 30),
@@ -94,53 +94,6 @@ def test_new_delays_hold_nothing(q, clock):
     q.push("last", group="g")
     q.dead.replay(rate=0.001)
     assert ready(q) == ["now"]
-
-
-def test_by_id(q, group):
-    """The held task may be taken by force; no other task of its group may."""
-    q.fail(q.pop().task, "no", 300)
-    assert q.pop(id=group[1]).task is None
-    assert q.pop(id=group[0]).task is None
-    q.pause()
-    assert q.pop(id=group[0], force=True).task is None
-    q.resume()
-    assert ready(q) == []
-    assert q.pop(id=group[0], force=True).task.payload == 0
-    assert ready(q) == []
-
-
-def test_it_says_so(q, clock, group):
-    """why, limits and the verdict name the order and the moment."""
-    q.fail(q.pop().task, "no", 30)
-    assert ready(q) == []
-    [state] = [each for each in q.limits() if each.group == "g"]
-    assert (state.in_order, state.concurrency, state.reason) == (True, 1, "in order")
-    assert state.opens_at.timestamp() * 1000 == clock.ms + 30_000
-    assert "its first task waits for its retry" in q.why(group[1])
-    assert "for another 30" in q.why(group[1])
-    verdict = q.why()
-    assert f"keeps its order: task {group[0]} waits for its retry" in str(verdict)
-    assert "in order: one task runs, or waits for its retry" in q.drain().because
-    clock.advance(30)
-    assert ready(q) == [0]
-    [state] = [each for each in q.limits() if each.group == "g"]
-    assert state.reason == "concurrency"
-
-
-@pytest.mark.parametrize(
-    ("limit", "words"),
-    [
-        ({"in_order": True}, "only a group"),
-        ({"in_order": True, "group": "g", "concurrency": 2}, "concurrency is 2"),
-        ({"in_order": True, "group": "g", "members": ["a"]}, "a pool runs several"),
-        ({"in_order": 1, "group": "g"}, "True or False"),
-    ],
-)
-def test_arguments(q, limit, words):
-    """What cannot be is refused, and nothing changes."""
-    with pytest.raises(ConfigurationError, match=words):
-        q.set_limit(**limit)
-    assert q.limits()[0].windows == ()
 
 
 @pytest.mark.parametrize("seed", range(2))

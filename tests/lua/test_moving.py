@@ -203,20 +203,6 @@ def test_the_bound_and_the_rate_in_saturation(
     assert len(granted) >= (len(exact) - count) * 63 / 64
 
 
-@pytest.mark.parametrize("apart", [0.999, 1.0])
-def test_a_slot_is_a_64th_of_the_window(q: DPQ[Any], clock: Any, apart: float) -> None:
-    """What is granted within it leaves together; the next 64th has a slot of its own."""
-    q.set_limit([RateLimit(2, 64, moving=True, slack=0)], group="g")
-    fill(q, 4)
-    assert payloads(q, 1) == [0]
-    clock.advance(apart)
-    assert payloads(q) == [1]
-    clock.advance(64.001 - apart)
-    assert left(q) == (apart == 1)
-    clock.advance(apart)
-    assert left(q) == 2
-
-
 def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     """A permit books the moment when enough has left; the next one comes behind it."""
     q.set_limit([RateLimit(4, 2, moving=True, slack=0)], group="g")

@@ -56,23 +56,6 @@ def test_what_is_under_way_counts(q, clock, scope):
     assert payloads(q) == []
 
 
-def test_leases_are_counted_from_the_first_answer_on(q, redis, clock):
-    """Those from before are found; of other groups none count."""
-    fill(q, 3, "g")
-    fill(q, 3, "h")
-    running = q.pop_many(6)
-    q.observe("g", headers=says(8, 60))
-    assert left(q)[""][0] == 5
-    fill(q, 9, "g")
-    more = q.pop_many(2)
-    q.observe("g", headers=says(8, 90))
-    assert left(q)[""][0] == 3
-    for task in (*running, *more):
-        q.ack(task)
-    q.observe("g", headers=says(8, 120))
-    assert left(q)[""][0] == 8
-
-
 def test_an_older_answer_never_raises_it(q, clock):
     """Of the same reset the lower number counts; a later reset is another window."""
     q.observe("g", headers=says(5, 60))
@@ -219,20 +202,6 @@ def test_a_policy_says_how_long_the_window_is(q, clock):
     assert left(q) == {"": (0, 10)}
 
 
-def test_the_longest_time_to_a_reset_is_the_window(q, clock):
-    """As far as answers have said: a host that names no policy says it bit by bit."""
-    fill(q, 12)
-    q.observe("g", headers=windows(3, 30))
-    q.observe("g", headers=windows(2, 29))
-    clock.advance(30)
-    assert payloads(q) == [0, 1, 2, 3]
-    assert left(q) == {"": (0, 30)}
-    q.observe("g", headers=windows(0, 60))
-    clock.advance(60)
-    assert payloads(q) == [4, 5, 6, 7]
-    assert left(q) == {"": (0, 60)}
-
-
 # Permits
 
 
@@ -315,19 +284,6 @@ def test_a_far_reset_is_asked_again_by_one(q, clock, scope):
     assert payloads(q) == []
     q.ack(probe)
     assert payloads(q) == [2, 3, 4, 5, 6, 7, 8]
-
-
-def test_a_reset_that_two_answers_name_is_believed(q, clock):
-    """A day at most; a host that counts down says the same moment again."""
-    fill(q, 3)
-    q.observe("g", headers=windows(1, 3000))
-    clock.advance(10)
-    q.observe("g", headers=windows(0, 2990))
-    assert payloads(q) == []
-    clock.advance(2989.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """The options of one task: its visibility and its time limit, kept in its record."""
 
-import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError
+from dpq import DPQ, Push, TaskNotFoundError
 
 LIMIT = {"visibility": 300.0, "time_limit": 7.5}
 
@@ -112,24 +111,6 @@ def test_a_cost_changes_in_place(q: DPQ[Any], clock: Any) -> None:
     assert q.check() == []
 
 
-@pytest.mark.many_calls
-def test_pages_of_peek_follow_each_other(q: DPQ[Any]) -> None:
-    """`after` goes on behind the last one, in each state; one that has gone is told."""
-    ids = [q.push(n, priority=-n) for n in range(250)]
-    later = [q.push(n, delay=n + 1) for n in range(5)]
-    seen: list[str] = []
-    while page := q.peek(90, after=seen[-1] if seen else None):
-        seen += [task.id for task in page]
-        assert len(seen) <= len(ids)
-    assert seen == ids
-    assert [t.id for t in q.peek(2, "delayed", after=later[1])] == later[2:4]
-    q.cancel(ids[5])
-    for state, after in (("ready", ids[5]), ("delayed", ids[6])):  # gone; live, in another state
-        told = f"cannot peek after task .* has no such {state} task now; start again from"
-        with pytest.raises(TaskNotFoundError, match=told):
-            q.peek(5, state, after=after)
-
-
 def test_a_moment_is_counted_by_the_servers_clock(q: DPQ[Any], clock: Any) -> None:
     """`at` is due then, one that has passed is due now; a batch asks for the time once, and a
     recurring task counts from there."""
@@ -146,35 +127,3 @@ def test_a_moment_is_counted_by_the_servers_clock(q: DPQ[Any], clock: Any) -> No
     clock.advance(5)
     q.pop_many(2)
     assert q.check() == []
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"at": datetime(2030, 1, 1)}, "with a time zone"),  # noqa: DTZ001 - that is refused
-        ({"at": 5}, "it must be a datetime"),
-        ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 5}, "at and delay are both given"),
-        (
-            {"at": datetime(2030, 1, 1, tzinfo=UTC), "cron": "* * * * *"},
-            "at and cron are both given",
-        ),
-        ({"at": datetime(2930, 1, 1, tzinfo=UTC)}, "more than 10 years from now"),
-        ({"delay": timedelta(days=4000)}, "seconds from 0 to"),
-        ({"delay": -timedelta(seconds=1)}, "seconds from 0 to"),
-        ({"visibility": timedelta(seconds=5)}, "it must be seconds"),
-        ({"visibility": 0}, "visibility is 0"),
-        ({"time_limit": "5"}, "time_limit is '5'"),
-        ({"time_limit": 10**9}, "time_limit is"),
-        ({"backoff": 5}, "backoff is 5: it must be a list of 1 to 16 delays"),
-        ({"backoff": [5, -1]}, r"backoff\[1\] is -1: it must be seconds from 0"),
-        ({"backoff": [math.nan]}, r"backoff\[0\] is nan: it must be seconds from 0"),
-        ({"backoff": [1, "5"]}, r"backoff\[1\] is '5': it must be seconds from 0"),
-    ],
-)
-def test_what_is_no_moment_or_option_is_refused(
-    q: DPQ[Any], given: dict[str, Any], told: str
-) -> None:
-    """With the reason, and nothing is pushed."""
-    with pytest.raises(ConfigurationError, match=told):
-        q.push("a", **given)
-    assert q.size() == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kit.limits import LONG, fill, take
 
-from dpq import DPQ, Adaptive, MemberState
+from dpq import DPQ, MemberState
 
 KEYS = ["key-a", "key-b", "key-c"]
 
@@ -192,26 +192,6 @@ def test_a_pin_without_a_pool_and_outside_of_it(q, clock):
     assert q.check() == []
 
 
-def test_a_pin_stays(q, clock):
-    """Through update, failure, replay, rerun and the runs of a recurring task."""
-    q.set_limit(6000, 60, burst=99, group="g", members=["a", "b"])
-    q.push(1, group="g", key="k", member="b", max_attempts=1, visibility=50)
-    q.update(key="k", priority=5, cost=2)
-    q.fail(take(q))
-    assert q.dead.replay() == 1
-    task = take(q)
-    assert (task.member, task.visibility) == ("b", 50)
-    q.push(2, group="g", key="k", on_duplicate="rerun", member="b")
-    assert q.get(key="k").member == "b"  # the running delivery, too
-    q.ack(task)
-    assert (take(q).member, q.size()) == ("b", 1)
-    q.push(1, group="g", every=5, member="b")
-    task = take(q)
-    q.ack(task)
-    clock.advance(5)
-    assert take(q).member == "b"
-
-
 def test_members_that_stay_keep_their_past(q, clock):
     """A changed pool loses no grant, and a member that comes back too soon still owes its own."""
     q.set_limit(1, 60, group="g", members=["a", "b"])
@@ -227,35 +207,3 @@ def test_members_that_stay_keep_their_past(q, clock):
     assert members(q) == []
     clock.advance(59)
     assert sorted(members(q)) == ["a", "b", "c"]
-
-
-def test_from_a_pool_to_a_plain_limit_and_back(q, clock):
-    """Running tasks are counted once, and free what counts them."""
-    q.set_limit(concurrency=1, group="g", members=["a", "b"])
-    fill(q, 20)
-    tasks = q.pop_many(9, visibility=LONG)
-    assert len(tasks) == 2
-    q.set_limit(concurrency=3, group="g")
-    assert members(q) == [None]
-    assert q.check() == []
-    q.ack(tasks[0])
-    assert members(q) == [None]
-    q.set_limit(concurrency=1, group="g", members=["a", "b"])
-    assert (member(q, "b").in_flight, members(q)) == (1, ["a"])
-    q.ack(tasks[1])
-    assert members(q) == ["b"]
-    assert q.check() == []
-
-
-def test_members_learn_apart(q, clock):
-    """The learned rate and the slack are of one member."""
-    q.set_limit(8, 8, group="g", members=["a", "b"], adaptive=Adaptive(1, 100))
-    fill(q, 20)
-    q.rate_limited(take(q), 1)
-    assert [state.rate for state in q.group("g").members] == [4, 8]
-    q.delay_group("g", None)
-    q.set_limit(8, 8, group="h", members=["a", "b"])
-    fill(q, 20, "h")
-    q.rate_limited(take(q), 1)
-    assert [state.slack > 0 for state in q.group("h").members] == [True, False]
-    assert q.check() == []

@@ -133,17 +133,6 @@ def test_bytes_bound(q, probe, clock, size, priority):
     assert [body[1:2] for body in bodies(raw_pop(probe, clock, most=10, max_bytes=1))] == [b"3"]
 
 
-@pytest.mark.parametrize("size", [98, 998], ids=["short", "long"])
-def test_bytes_bound_puts_back_exactly(q, probe, clock, size):
-    """Whatever the priorities, the tasks that are put back keep score, member and group."""
-    priorities = [1e300, 2**62 + 1, 0.1, 0, 7, 2**52, 5e-324, -0.1, -7, -1e300]
-    for priority in priorities:
-        q.push("x" * size, priority=priority)
-    before = probe.stored()["ready"]
-    raw_pop(probe, clock, most=10, max_bytes=1.5 * size)
-    assert probe.stored()["ready"] == before[1:]
-
-
 def test_expired_when_ready(q, clock, probe):
     """A task that was not started in time is dead, and the next one is popped."""
     task_id = q.push("late", expires_in=5, priority=1)
@@ -151,16 +140,6 @@ def test_expired_when_ready(q, clock, probe):
     clock.advance(5)
     assert probe.pop().payload == "next"
     assert q.get(task_id).reason == "expired"
-
-
-def test_expired_head(q, clock, probe):
-    """Behind an expired head its heirs are looked at in the same call."""
-    q.push("late", expires_in=5, group="g", priority=2)
-    q.push("late too", expires_in=5, group="g", priority=1)
-    q.push("next", group="g")
-    clock.advance(5)
-    assert probe.pop().payload == "next"
-    assert q.stats().dead == 2
 
 
 def test_not_expired_once_started(q, clock, probe):

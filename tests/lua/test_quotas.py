@@ -79,21 +79,6 @@ def test_periods_are_those_of_the_calendar(q, clock, zone, period, moment, later
     assert quota(q)[1].timestamp() == end
 
 
-@given(
-    zone=st.sampled_from([name for name in ZONES if name != "Australia/Lord_Howe"]),
-    moment=st.integers(
-        ms_of(datetime(2024, 1, 1, tzinfo=UTC)), ms_of(datetime(2034, 1, 1, tzinfo=UTC))
-    ),
-)
-def test_hours(q, clock, zone, moment):
-    """An hour begins with minute 0 of the zone, also where its offset has half hours."""
-    clock.ms = moment
-    q.set_limit(Quota(5, "hour", zone), group="g")
-    local = datetime.fromtimestamp(moment // 1000, ZoneInfo(zone))
-    left = 3600 - local.minute * 60 - local.second
-    assert quota(q)[1].timestamp() == moment // 1000 + left
-
-
 @pytest.mark.parametrize(
     ("before", "now"),
     [
@@ -114,18 +99,6 @@ def test_months_have_their_days(q, clock, before, now):
     assert payloads(q) == [2, 3]
     clock.advance(60 if now[3] == 0 else 59)
     assert payloads(q) == []
-
-
-def test_an_hour_that_comes_twice(q, clock):
-    """It is two hours, each with all of the quota."""
-    at(clock, 2026, 11, 1, 0, 59, zone="America/Los_Angeles")
-    q.set_limit(Quota(2, "hour", "America/Los_Angeles"), group="g")
-    fill(q, 20)
-    granted = 0
-    for _ in range(3 * 60):
-        granted += len(payloads(q))
-        clock.advance(60)
-    assert granted == 8
 
 
 # A day on which clocks change
@@ -196,20 +169,6 @@ def test_a_reserve(q, clock):
     assert quota(q)[0] == 1
     clock.advance(43_200)
     assert payloads(q) == [3]
-
-
-def test_a_429_is_counted(q, clock):
-    """A request that met a limit was a request; a closing by hand does not open a spent quota."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(2, "day"), group="g")
-    fill(q, 3)
-    q.rate_limited(take(q), 5)
-    clock.advance(5)
-    q.ack(take(q))
-    assert payloads(q) == []
-    q.delay_group("g", 0)
-    assert payloads(q) == []
-    assert quota(q) == (0, datetime(2026, 3, 3, tzinfo=UTC))
 
 
 def test_spread_makes_up_for_idle_time(q, clock):

@@ -116,17 +116,6 @@ def test_a_longer_closing_is_never_shortened(q, clock, tasks, scope):
     assert exactly_after(q, clock, 20) == ["g0"]
 
 
-def test_a_closing_by_hand_is_not_shortened_either(q, clock, tasks):
-    """A 429 leaves the longer closing by hand; and a hand may shorten that of a 429."""
-    tasks = [take(q) for _ in range(2)]
-    q.delay_group("g", 60)
-    q.rate_limited(tasks[0], 5)
-    assert q.next_event() == 60
-    q.delay_group("g", 1)
-    assert "g0" not in payloads(q)
-    assert exactly_after(q, clock, 1) == ["g0"]
-
-
 @pytest.mark.parametrize(("again", "seconds"), [(10, 14), (1, 10)])
 def test_the_same_call_again(q, clock, probe, tasks, again, seconds):
     """A second call in one delivery counts its time from itself, and the deferral only once."""
@@ -161,19 +150,6 @@ def test_uncounted_in_its_place(q, clock, probe, scope):
     assert (q.stats().deferred, q.stats().failed) == (1, 0)
     q.rate_limited(again, 5, scope)
     assert q.get(task.id).deferrals == 2
-
-
-def test_after_its_lease(q, clock, probe):
-    """A holder whose lease ran out may still say it, once; the lost lease stays counted."""
-    q.push("x", group="g")
-    task = take(q, 10)
-    clock.advance(10)
-    q.promote()
-    q.rate_limited(task, 5)
-    q.rate_limited(task, 5)
-    clock.advance(5)
-    again = take(q)
-    assert (again.attempt, again.deferrals, again.deliveries) == (2, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -260,19 +236,6 @@ def test_probe_whose_lease_is_lost(q, clock, scope):
     assert payloads(q) == [1, 2]
 
 
-@pytest.mark.parametrize("scope", ["group", "queue"])
-def test_probe_that_is_extended(q, clock, scope):
-    """A probe is one for as long as its lease is kept alive."""
-    fill(q, 3)
-    probe = first_after_429(q, clock, scope, visibility=20)
-    for _ in range(3):
-        clock.advance(15)
-        q.extend(probe, 20)
-        assert payloads(q) == []
-    q.ack(probe)
-    assert payloads(q) == [1, 2]
-
-
 def test_the_end_of_another_lease_is_no_probe(q, clock, tasks):
     """What was popped before the closing, and ends while the probe runs, opens nothing."""
     early = take(q)
@@ -348,13 +311,3 @@ def test_the_bound_over_a_closing(q, clock):
     tasks = [take(q) for _ in range(3)]
     q.rate_limited(tasks[0], 5)
     assert exactly_after(q, clock, 100) == [0]
-
-
-# When to look again
-
-
-def test_who_waits_for_the_end_of_a_closing_knows_it(q, clock, tasks):
-    """A pop of a closed queue says when it opens."""
-    q.rate_limited(take(q), 3, "queue")
-    clock.advance(1)
-    assert q._session.run(q._operations.pop, 1, None, "-").next_event_ms == 2000

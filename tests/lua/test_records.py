@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from dpq import DPQ
-from dpq.protocol.command import same
 
 SIZES = (510, 511)
 """Characters of a payload; with its quotes it has two bytes more, and up to 512 stand inline."""
@@ -256,29 +255,6 @@ def test_a_payload_is_replaced(q, probe, on_duplicate, running):
         q.ack(task)
     assert probe.drain() == ([] if running and on_duplicate == "update" else ["yyy"])
     assert not {"meta", "payload", "keys"} & set(probe.stored())
-
-
-def test_raw_odd_bytes(q, probe, clock):
-    """What others push may hold line feeds and TABs as they are: a record ends at the first."""
-    q.push("before")
-    q.ack(q.pop().task)
-    q.set_limit(10, 1, burst=10, group="*")
-    body = b'["\xc3\xa9",\n\t\n1 2 3,\t"f1 1 1 1 9 1 1 1"\t]\n'.replace(b" 2 3", b"")
-    for script_args in (
-        ["a", "0", b"9 0\tg\n" + body],
-        ["b", '{"priority":"0","max_attempts":9,"cost":"2","group":"g"}', body],
-        ["c", '{"priority":"0","max_attempts":9,"group":"g","key":"key"}', body],
-    ):
-        q._session.send(q._operations._ask("push", ["", *script_args], same))
-    assert q.check() == []
-    want = ["é", 1, "f1 1 1 1 9 1 1 1"]
-    for _ in range(3):
-        task = probe.pop()
-        assert task.payload == want
-        q.fail(task, "no", delay=0)
-        assert q.get(task.id).payload == want
-    assert q.check() == []
-    assert probe.drain() == [want] * 3
 
 
 # Priorities and names

@@ -10,7 +10,7 @@ import pytest
 from kit.limits import take
 from kit.workers import note_calls
 
-from dpq import DPQ, ConfigurationError, LeaseLostError, Push, TaskNotFoundError
+from dpq import DPQ, LeaseLostError, TaskNotFoundError
 
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 LINE = "*/5 * * * * UTC"
@@ -168,22 +168,6 @@ def test_cron_round_trips(q, clock, probe, acked, following, trips):
     assert due(q, task_id) == following
 
 
-def test_cron_without_a_time(q, clock, probe):
-    """An ack that brings no time for a cron task changes nothing, and says what is wanted."""
-    task_id = q.push("x", cron="*/5 * * * *")
-    task = pop_at(q, clock, 100)
-    before = probe.stored()
-    first = round(START.timestamp() * 1000) + 100_000
-    wanted = f"{clock.ms}\tc 0 {first} {LINE}".encode()
-    late = f"{task.token}\t{LINE}\t1 2 {clock.ms}"
-    other = f"{task.token}\t* * * * * UTC\t{clock.ms + 9}"
-    for claim in (task.token, late, other, f"{task.token}\t{LINE}\t"):
-        assert probe.call("ack", clock.ms, task_id, claim) == [1, wanted]
-        assert probe.call("ack", clock.ms, task_id, claim, task_id, claim) == [1, wanted, 2, wanted]
-    assert probe.stored() == before
-    assert q.ack(task) is True
-
-
 @pytest.mark.parametrize(
     ("how", "due_at", "back_to", "following"),
     [({"every": 60, "delay": 60}, 60, -500, 120), ({"cron": "*/5 * * * *"}, 100, 50, 400)],
@@ -195,24 +179,6 @@ def test_the_clock_steps_back(q, clock, how, due_at, back_to, following):
     at(clock, back_to)
     q.ack(task)
     assert due(q, task_id) == following
-
-
-def test_many_at_once(q, clock, probe):
-    """One batch may hold tasks of every kind; the time is asked for once, to push and to ack."""
-    pushes = [Push(0), Push(1, every=60), Push(2, cron="*/5 * * * *"), Push(3, cron="0 * * * *")]
-    q.push("open")
-    probe.drain()
-    sent = calls(q)
-    ids = q.push_many(pushes)
-    assert [name for name, *_ in sent] == ["push", "push"]
-    at(clock, 2800)
-    tasks = sorted(q.pop_many(9, visibility=10_000), key=lambda task: task.payload)
-    assert [task.payload for task in tasks] == [0, 1, 2, 3]
-    at(clock, 3001)
-    assert q.ack_many([*tasks, tasks[1], tasks[2]]) == [True] * 4 + [False] * 2
-    assert [name for name, *_ in sent].count("ack") == 2
-    assert [due(q, task_id) for task_id in ids[1:]] == [3060, 3100, 6400]
-    assert q.size() == 3
 
 
 # Failure
@@ -372,41 +338,6 @@ def test_update_moves_the_next_run(q, clock, probe, by):
     assert (due(q, task_id), q.get(task_id).priority) == (25, 3)
     assert run_at(q, clock, 29).scheduled_at == START + timedelta(seconds=25)
     assert due(q, task_id) == 85
-
-
-@pytest.mark.parametrize("running", [False, True])
-def test_cancel_by_key(q, clock, probe, running):
-    """A cancelled task does not come back, and leaves nothing behind."""
-    q.push("x", every=60, key="k")
-    task = probe.pop() if running else None
-    q.cancel(key="k")
-    if task:
-        assert q.ack(task) is False
-    stored = probe.stored()
-    assert not {"meta", "payload", "keys", "delayed", "invisible", "ready"} & set(stored)
-    for verb in (q.cancel, q.update):
-        with pytest.raises(TaskNotFoundError, match="the task with key 'k'") as caught:
-            verb(key="k", **({} if verb == q.cancel else {"priority": 1}))
-        assert caught.value.key == "k"
-
-
-def test_conflicts(q):
-    """What a push may not say together is refused before anything is written."""
-    q.push("open")
-    before = len(q)
-    for wrong in (
-        {"every": 0},
-        {"every": 5, "cron": "* * * * *"},
-        {"cron": "x"},
-        {"timezone": "CET"},
-    ):
-        with pytest.raises(ConfigurationError):
-            q.push("x", **wrong)
-        with pytest.raises(ConfigurationError):
-            q.push_many([Push("y"), Push("x", **wrong)])
-    with pytest.raises(ConfigurationError):
-        q.push("x", delay=1, cron="* * * * *")
-    assert len(q) == before
 
 
 # Never twice

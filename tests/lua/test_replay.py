@@ -41,15 +41,6 @@ def test_attempts_start_anew(q, clock, probe):
     assert q.get(task_id).attempts == 2
 
 
-def test_named(q, clock, probe):
-    """Named ids come back; live, unknown and repeated ones are passed over."""
-    ids = bury(q, clock, 0, 1, 2)
-    live = q.push("live")
-    assert q.dead.replay([ids[2], live, "nobody", ids[2]]) == 1
-    assert probe.state(ids[2]) == "ready"
-    assert q.stats().dead == 2
-
-
 @pytest.mark.many_calls
 def test_chosen(q):
     """Letters are chosen by reason, group and condition, over more than one page."""

@@ -233,14 +233,3 @@ def test_progress_ends_with_its_delivery(q, clock, probe, end):
         assert (again.id, q.get(task.id).progress) == (task.id, None)
     with pytest.raises(Exception, match="cannot tell the progress of task"):
         q.progress(task, 2, 2)
-
-
-def test_progress_of_ended_deliveries_is_removed(q, probe):
-    """However many deliveries have told of progress, few of them are stored after their end."""
-    for i in range(100):
-        q.push(i)
-        task = probe.pop()
-        q.progress(task, i)
-        q.ack(task)
-    assert probe.redis.hlen(probe.key("progress")) <= 5
-    assert probe.redis.pttl(probe.key("progress")) > 0

@@ -47,15 +47,6 @@ def test_priorities_come_first(fair, probe):
     assert probe.drain() == ["a0", "d0", "a1", "d1", "a2", "b0", "c0", "b1", "c1"]
 
 
-@pytest.mark.parametrize("priority", [2**53 + 1, 2**62 + 1, -(2**53) - 1, 0.1])
-def test_priorities_that_no_double_holds(fair, probe, priority):
-    """Turns keep priorities beyond 2^53 exact."""
-    fill(fair, {"a": 3, "b": 2}, priority=priority)
-    fair.push("better", priority=priority + 1, group="c")
-    fair.push("worse", priority=priority - 1, group="c")
-    assert probe.drain() == ["better", "a0", "b0", "a1", "b1", "a2", "worse"]
-
-
 def test_order_inside_a_group(fair, probe):
     """Inside a group the order is as ever: priority, then first in, first out."""
     for i, priority in enumerate([0, 2, 1, 2, 0]):

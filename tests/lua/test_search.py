@@ -92,41 +92,6 @@ def test_search_by_text(q, probe):
         assert search(probe, text=text, blind=1)[1] == []
 
 
-def test_search_by_priority_and_schedule(q, probe):
-    """`least` is a number, of ints and floats; `recurs` finds schedules of both kinds."""
-    q.push(0, -1)
-    high, real = q.push(1, 2**62), q.push(2, 10.5)
-    pulse, cron = q.push(3, every=30), q.push(4, cron="* * * * *")
-    assert search(probe, least=10.5)[1] == [high, real]
-    assert search(probe, recurs=1)[1] == [pulse]
-    assert search(probe, "delayed", recurs=1)[1] == [cron]
-
-
-def test_search_by_reason_and_error(q, probe):
-    """Dead letters are found by what `dead_kinds` has called them, exactly."""
-    for n, error in enumerate(("HTTP 404", "HTTP 500", "timeout", None)):
-        q.push(n, max_attempts=1)
-        q.fail(q.pop().task, error)
-    q.push("x")
-    q.bury(q.pop().task, "page 7 is gone")
-    q.set_limit(60, 60, group="pool", members=["key-a"])
-    q.push("y", group="pool")
-    q.bury(q.pop().task, "page 8 is gone")  # its record has the member behind the error
-    kinds = probe.call("dead_kinds", 0, 100)
-    assert kinds[:2] == [6, 0]
-    found = {}
-    for reason, fault, count in zip(kinds[2::5], kinds[3::5], kinds[4::5], strict=True):
-        found[reason, fault] = count
-        ids = search(probe, "dead", reason=reason, fault=fault)[1]
-        assert len(ids) == count
-    assert found == {
-        (b"attempts spent", b"HTTP #"): 2,
-        (b"attempts spent", b"timeout"): 1,
-        (b"attempts spent", b""): 1,
-        (b"page # is gone", b""): 2,
-    }
-
-
 def test_dead_kinds_page_by_page(q, probe, clock):
     """It looks at so many from a rank on, and names the newest of each kind."""
     ids = []

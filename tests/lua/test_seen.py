@@ -1,6 +1,5 @@
 """unique_for: a key that stays taken after the ack of its task, for a time or for ever."""
 
-import json
 import math
 
 import pytest
@@ -53,20 +52,6 @@ def test_pushed_anew(q, probe, how):
     assert probe.drain() == ["again"]
 
 
-def test_the_newest_word_counts(q, clock, probe):
-    """An `update` replaces unique_for, as it does every option; `keep` leaves it."""
-    q.push("x", key="k", unique_for=10)
-    q.push("x", key="k", unique_for=99)
-    assert q.get(key="k").unique_for == 10
-    q.push("x", key="k", on_duplicate="update", unique_for=math.inf)
-    assert q.get(key="k").unique_for == math.inf
-    assert json.loads(q.get(key="k").model_dump_json())["unique_for"] == "Infinity"
-    q.push("x", key="k", on_duplicate="update")
-    q.ack(probe.pop())
-    q.push("x", key="k")
-    assert q.size() == 1
-
-
 def test_other_ends(q, probe):
     """Cancel, purge and a dropped dead letter leave no seen key; a dead letter has its key."""
 
@@ -81,17 +66,6 @@ def test_other_ends(q, probe):
     assert push() == task_id
     q.dead.purge()
     assert push() != task_id
-
-
-def test_rerun_while_it_runs(q, probe):
-    """A task that is to run once more keeps its key; the last ack makes it a seen key."""
-    task_id = q.push("x", key="k", unique_for=99)
-    task = probe.pop()
-    q.push("y", key="k", on_duplicate="rerun", unique_for=99)
-    q.ack(task)
-    assert q.get(key="k").payload == "y"
-    assert probe.drain() == ["y"]
-    assert q.push("z", key="k") == task_id
 
 
 def test_forget(q, probe):

@@ -3,7 +3,7 @@
 import pytest
 from kit.limits import LONG, SCOPES, fill, payloads, take
 
-from dpq import DPQ, Adaptive, ConfigurationError, Push, Quota, RateLimit
+from dpq import Adaptive, Quota, RateLimit
 
 
 def walk(probe, clock, field, rules, heavy=0):
@@ -66,19 +66,6 @@ def test_clear_a_groups_own(q, clock):
 
 
 # For whom, and from when
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_consumers_that_were_there_before(q, clock, scope):
-    """A limit holds for every consumer from then on, those that have popped before included."""
-    other = DPQ(q.redis, q.queue_name, clock=clock)
-    fill(q, 6)
-    assert payloads(other, 1) == [0]
-    q.set_limit(1, 10, group=scope)
-    assert payloads(other) == [1]
-    assert payloads(q) == []
-    q.set_limit(1, 10, burst=2, group=scope)
-    assert payloads(other) == [2]
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -253,15 +240,6 @@ def test_wakes(q, clock, probe, scope, change):
     assert probe.woken()
 
 
-def test_refused_before_anything_is_sent(q, probe):
-    """A limit that cannot be is refused, and the old one stands."""
-    q.set_limit(1, 10)
-    before = probe.stored()
-    with pytest.raises(ConfigurationError):
-        q.set_limit([RateLimit(1, 10), RateLimit(1, 20, adaptive=Adaptive(1, 2))])
-    assert probe.stored() == before
-
-
 # Begun anew
 
 
@@ -343,18 +321,6 @@ def test_what_was_spent_before_a_reset_gives_nothing_back(q, clock):
         q.push("late", group="g", cost={"t": 9})
         assert payloads(q) == []
         q.purge()
-
-
-def test_a_reset_of_all_groups_leaves_those_with_a_limit_of_their_own(q):
-    """Each group that follows the default begins anew, however many there are."""
-    q.set_limit(1, 60, group="*")
-    q.set_limit(1, 60, group="own")
-    groups = [f"g{n}" for n in range(600)]
-    q.push_many(Push(n, group=group) for group in [*groups, "own"] for n in range(3))
-    assert len(payloads(q)) == 601
-    reset(q, "*", 1, 60)
-    assert len(payloads(q)) == 600
-    assert len(payloads(q)) == 0
 
 
 @pytest.mark.parametrize("field", ["queue", "group:g", "groups"])

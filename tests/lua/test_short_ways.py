@@ -3,7 +3,6 @@
 import pytest
 
 from dpq import DPQ, Push, RateLimit
-from dpq.operations.shortcut import FORGIVEN_AFTER, LONGEST_PAUSE, Shortcut
 
 REFUSED = [-5]
 
@@ -227,22 +226,3 @@ def test_groups_as_push(q, clock, probe, redis, shut_until):
         found.append((probe.call(name, clock(), *tasks), probe.stored()))
     assert found[0] == found[1]
     assert found[0][0] == [0]
-
-
-def test_when_the_short_way_is_tried():
-    """It is tried when expected; after refusals less and less often, until all goes well."""
-    way = Shortcut()
-    assert way.is_open()
-    way.expect(False)
-    assert not way.is_open()
-    pauses = []
-    for _ in range(8):
-        way.refuse()
-        way.expect(True)
-        pauses.append(next(n for n in range(99) if way.is_open()))
-    assert pauses == [1, 3, 7, 15, 31, 63, 63, LONGEST_PAUSE]
-    for _ in range(FORGIVEN_AFTER + 1):
-        way.expect(True)
-    way.refuse()
-    way.expect(True)
-    assert [way.is_open() for _ in range(2)] == [False, True]

@@ -62,16 +62,6 @@ def test_learned(q, clock, fill, scope):
     assert [interval(q, clock) for _ in range(3)] == [0.105] * 3
 
 
-def test_twice_as_much_when_that_was_too_little(q, clock, fill):
-    """Another 429 within five windows doubles it; the window itself is the most."""
-    q.set_limit(10, 1, group="g")
-    seen = []
-    for _ in range(6):
-        refuse(q, clock)
-        seen.append(learned(q))
-    assert seen == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]
-
-
 def test_it_is_forgotten_slowly(q, clock, fill):
     """Half of it is left after 20 minutes, without a word in between, and nothing at last."""
     q.set_limit(10, 1, group="g")
@@ -107,19 +97,6 @@ def test_a_probe(q, clock, fill):
         clock.advance(1)
         q.rate_limited(take(q), 1)
     assert learned(q) == 0.1
-
-
-def test_the_same_incident(q, clock, fill):
-    """What was on its way when the limit was hit counts once, whenever its 429 comes."""
-    q.set_limit(10, 1, burst=5, group="g")
-    tasks = q.pop_many(5, visibility=LONG)
-    for task in tasks[:3]:
-        q.rate_limited(task, 1)
-        clock.advance(0.1)
-    clock.advance(5)
-    q.ack(take(q))
-    q.rate_limited(tasks[3], 1)
-    assert learned(q) == 0.05
 
 
 @pytest.mark.many_calls

@@ -67,12 +67,3 @@ def test_oldest(q, clock, order):
     assert queue.stats().oldest_ready_seconds == 15
     queue.cancel(oldest)
     assert queue.stats().oldest_ready_seconds == 5
-
-
-def test_oldest_counts_from_being_due(q, clock):
-    """A delayed task is old from the moment it was due."""
-    q.push("x", delay=20)
-    assert q.stats().oldest_ready_seconds is None
-    clock.advance(26)
-    q.promote()
-    assert q.stats().oldest_ready_seconds == 6

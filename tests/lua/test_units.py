@@ -92,24 +92,6 @@ def test_never_above_the_bound(q, clock, scope):
     assert q.check() == []
 
 
-def test_a_429_gives_other_units_time(q, clock):
-    """At its end the first task is alone, whatever it costs; then requests go on at their pace."""
-    q.set_limit(
-        [RateLimit(60, 60, 5, slack=0), RateLimit(60, 60, 50, slack=0, unit="t")], group="g"
-    )
-    q.push_many(Push(n, group="g", cost={"t": 20}) for n in range(9))
-    q.rate_limited(q.pop().task, 7, cost={"t": 20})
-    clock.advance(7)
-    [probe] = q.pop_many(9)
-    assert q.group("g").reason == "probe"
-    q.ack(probe)
-    assert q.group("g").units_left == (0, 17)  # both were charged
-    clock.advance(2)
-    assert q.pop_many(9) == []
-    clock.advance(1)
-    assert len(q.pop_many(9)) == 1
-
-
 @pytest.mark.parametrize("text", ["0|5 1000T 2", "0|5 1000to-ken 2", "0|5 tokens 2", "0|5 1000  2"])
 @pytest.mark.damaged
 def test_rules_with_a_strange_unit(q, probe, text):

@@ -143,15 +143,6 @@ def test_waiting_and_in_flight(q, clock):
     assert (q.group("g").waiting, q.group("h").waiting) == (2, 2)
 
 
-def test_learned_rate(q):
-    """The rate that was learned stands beside the one that was set."""
-    q.set_limit(8, 1, group="g", adaptive=Adaptive(1, 10))
-    fill(q, 2)
-    q.rate_limited(q.pop().task, 1)
-    state = q.group("g")
-    assert (state.rate, state.windows[0].rate) == (4, 8)
-
-
 @pytest.mark.many_calls
 def test_hundreds(q, clock):
     """All groups with limits and all closed ones are named once, on however many pages."""

@@ -45,18 +45,6 @@ def test_less_than_one(fair):
     assert fair.check() == []
 
 
-def test_a_group_that_was_idle_gains_no_credit(fair):
-    """It comes back with the turns of its weight, and at the end of the line."""
-    fair.set_limit(group="a", weight=3)
-    fill(fair, "bc")
-    assert order(fair, 10) == "bc" * 5
-    fill(fair, "a", 1)
-    assert order(fair, 9) == "bcabcbcbc"
-    fill(fair, "a", 7)
-    assert order(fair, 12) == "bcaaabcaaabc"
-    assert order(fair, 4) == "abcb"
-
-
 def test_without_round_robin_it_means_nothing(q):
     """The order of the tasks decides."""
     q.set_limit(group="a", weight=3)
@@ -73,17 +61,3 @@ def test_every_group(fair):
     states = {state.group: state.weight for state in fair.limits()}
     assert states == {None: 1, "*": 2, "c": 1}
     assert (fair.group("a").weight, fair.group("c").default) == (2, False)
-
-
-def test_other_limits_beside_it(fair, clock):
-    """A queue that refuses takes no turn; members and weights go together."""
-    fair.set_limit(1, 1, burst=2)
-    fair.set_limit(100, 1, burst=50, group="a", members=["x", "y"], weight=3)
-    fill(fair, "ab")
-    seen = ""
-    for _ in range(4):
-        clock.advance(2)
-        seen += order(fair, 9)
-    assert seen == "aaabaaab"
-    assert fair.group("a").weight == 3
-    assert fair.check() == []

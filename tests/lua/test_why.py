@@ -81,16 +81,6 @@ def test_paused(q, clock, seconds, told):
         assert q.why(ids[0]) == "it is ready: next"
 
 
-def test_group_closed_by_hand(q, clock):
-    """In a group that is closed by hand."""
-    ids = [q.push(i, group="g") for i in range(3)]
-    q.delay_group("g", 60)
-    clock.advance(10)
-    told = "its group 'g' is closed (by hand) for another 50.0 s, and it is"
-    assert q.why(ids[0]) == f"{told} first then"
-    assert q.why(ids[2]) == f"{told} behind 2 tasks of its group then"
-
-
 def test_group_closed_by_a_429(q, clock):
     """In a group that a 429 has closed, and while its probe runs."""
     ids = [q.push(i, group="g") for i in range(2)]
@@ -118,17 +108,6 @@ def test_group_spent(q, clock):
     told = "its group 'g' is closed (its rate is spent) for another 6.0 s, and it is"
     assert q.why(ids[1]) == f"{told} first then"
     assert q.why(ids[2]) == f"{told} behind 1 task of its group then"
-
-
-@pytest.mark.parametrize("group", [None, "g"])
-def test_queue_spent(q, clock, group):
-    """In a queue whose rate is spent, in an open group or in none."""
-    ids = [q.push(i, group=group) for i in range(2)]
-    q.set_limit(1, 10)
-    q.pop()
-    assert q.why(ids[1]) == (
-        "the queue is closed (its rate is spent) for another 10.0 s, and it is first then"
-    )
 
 
 def test_order_is_that_of_pop(q):
