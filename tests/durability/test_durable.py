@@ -337,29 +337,6 @@ def test_a_worker_takes_tasks_while_acks_wait(
 
 
 @pytest.mark.usefixtures("wait_long")
-def test_async_pops_go_past_what_waits(pair: Pair, queue_name: str) -> None:
-    """While pushes wait for a replica, a pop does not; a cancelled push leaves the others alone."""
-
-    async def work() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push("first")
-            with still(pair.replica):
-                pushes = [asyncio.ensure_future(q.push(n)) for n in range(3)]
-                while await q.size() < 4:  # each asks the server, and turns the loop
-                    pass
-                pushes += [asyncio.ensure_future(q.push(n)) for n in range(3)]
-                tasks = await q.pop_many(4)
-                assert len(tasks) == 4
-                assert not any(push.done() for push in pushes)
-                pushes[0].cancel()
-            assert len(set(await asyncio.gather(*pushes[1:]))) == 5
-            assert await q.size() == 7
-            await q.drop()
-
-    asyncio.run(work())
-
-
-@pytest.mark.usefixtures("wait_long")
 @pytest.mark.parametrize(
     ("face", "in_time"),
     [("blocking", True), ("asyncio", True), ("asyncio", False)],
@@ -397,23 +374,6 @@ def test_a_worker_that_ends_lets_acks_wait(
     assert told == (
         [] if in_time else ["ends before the server has confirmed the end of 3 deliveries"]
     )
-
-
-def test_async_calls_that_are_not_confirmed(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each caller of a batch is told; the next one is confirmed."""
-
-    async def work() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push("first")
-            with replica_away(pair, monkeypatch):
-                told = await asyncio.gather(*(q.push(n) for n in range(3)), return_exceptions=True)
-                assert all(isinstance(each, NotConfirmedError) for each in told)
-            assert await q.push("last")
-            await q.drop()
-
-    asyncio.run(work())
 
 
 # What goes wrong on the way
