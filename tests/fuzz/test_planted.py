@@ -1,6 +1,5 @@
 """What the fuzzers have found, each planted by hand: the damage hits itself, and nothing else."""
 
-import json
 import time
 
 import pytest
@@ -142,19 +141,3 @@ def test_what_cannot_be_shown_is_a_clear_error_or_marked(redis, q, key):
     redis.hset(key("conf"), "format", b"9")
     with pytest.raises(DPQError, match="format"):
         DPQ(redis, q.queue_name, order="fifo")
-
-
-def test_what_comes_by_hand_beyond_the_clients_bounds_breaks_nothing(redis, q, queue_name, clock):
-    """The longest names, and a payload beyond what the client allows, are popped whole."""
-    from dpq.protocol.scripts import script
-
-    q.push("before")
-    called = script("push")
-    keys = [key_of(queue_name, part) for part in called.parts]
-    names = {"group": "g" * 200, "key": "k" * 200}
-    spec = json.dumps({"priority": "5", "max_attempts": 3} | names)
-    redis.eval(called.text, len(keys), *keys, clock.ms, "i" * 200, spec, b'"%b"' % (b"x" * 2**21))
-    task = q.pop().task
-    assert (len(task.group), len(task.key), len(task.id)) == (200, 200, 200)
-    q.ack(task)
-    assert (q.pop().task.payload, q.check()) == ("before", [])

@@ -6,7 +6,6 @@ from kit.limits import fill, payloads, take
 
 from dpq import ConfigurationError
 from dpq.testing import Clock
-from dpq.transport.listener import PREFIX
 
 
 def test_a_caller_gets_the_member_that_it_names(q, clock):
@@ -94,32 +93,6 @@ def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
     out[1].end()
     assert payloads(q) == [0]
     assert q.check() == []
-
-
-def test_a_caller_of_a_member_is_called(q, clock, redis):
-    """By the end of a lease of its member, and by its opening; not by those of another one."""
-    heard = redis.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(PREFIX + "here")
-    heard.get_message(timeout=1)
-    q.set_limit(concurrency=1, group="g", members=["a", "b"])
-    out = {name: Asker(q, member=name) for name in "ab"}
-    for asker in out.values():
-        asker.ask()
-    waits = Asker(q, member="a")
-    waits.caller.channel = "here"
-    assert waits.ask().code == 2
-    out["b"].end()
-    assert heard.get_message(timeout=0.1) is None
-    out["a"].end()
-    assert heard.get_message(timeout=1)["data"] in (waits.caller.id, waits.caller.id.encode())
-    q.delay_group("g", 60, member="a")
-    assert waits.ask().code == 0
-    q.delay_group("g", 0, member="b")
-    assert heard.get_message(timeout=0.1) is None
-    q.delay_group("g", 0, member="a")
-    assert heard.get_message(timeout=1)
-    assert waits.ask().code == 1
-    heard.close()
 
 
 def test_a_member_that_the_pool_lacks(q, clock: Clock):

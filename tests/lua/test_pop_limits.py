@@ -567,28 +567,3 @@ def test_a_gate_that_says_something_is_kept(server, q, clock, probe):
     assert q.group("window").units_left[0] < 1
     clock.advance(2 * 86400)
     assert many_groups() == {b"learned"}  # its 429s go on to count
-
-
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("looked", [False, True])
-def test_a_looser_limit_opens_when_it_says(q, clock, closed, looked):
-    """After a tighter limit the queue opens at the moment shown, whether somebody looks or not."""
-    q.set_limit(1, 10, 9, slack=0)
-    ids = q.push_many(Push(n) for n in range(30))
-    tasks = q.pop_many(9, visibility=10**6)
-    if closed:
-        q.rate_limited(tasks[0], 60, "queue")
-    q.set_limit(10, 10, slack=0)
-    if looked:
-        q.pop()
-    if closed:
-        q.resume()
-    [state] = q.limits()
-    opens_at = state.opens_at.timestamp()
-    assert opens_at <= clock() / 1000 + 12
-    while clock() / 1000 < opens_at:
-        [state] = q.limits()
-        assert state.opens_at.timestamp() == opens_at
-        assert f"for another {opens_at - clock() / 1000:.1f} s" in q.why(ids[-1])
-        clock.advance(1)
-    assert q.pop().task

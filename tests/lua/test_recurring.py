@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from kit.limits import take
-from kit.workers import note_calls
 
-from dpq import DPQ, LeaseLostError, TaskNotFoundError
+from dpq import DPQ, LeaseLostError
 
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 LINE = "*/5 * * * * UTC"
@@ -147,27 +146,6 @@ def test_cron(q, clock, probe):
     assert q.peek(state="delayed")[0].cron == LINE
 
 
-def calls(q):
-    """The scripts that a queue calls from now on, with their arguments."""
-    sent = []
-    note_calls(q, lambda commands: sent.extend((c.script.name, *c.args[1:]) for c in commands))
-    return sent
-
-
-@pytest.mark.parametrize(
-    ("acked", "following", "trips"), [(399, 400, 1), (400, 700, 2), (9000, 9100, 2)]
-)
-def test_cron_round_trips(q, clock, probe, acked, following, trips):
-    """An ack within the period is one round trip; a later one is two, and nothing piles up."""
-    task_id = q.push("x", cron="*/5 * * * *")
-    task = pop_at(q, clock, 100, visibility=10_000)
-    at(clock, acked)
-    sent = calls(q)
-    assert q.ack(task) is True
-    assert len(sent) == trips
-    assert due(q, task_id) == following
-
-
 @pytest.mark.parametrize(
     ("how", "due_at", "back_to", "following"),
     [({"every": 60, "delay": 60}, 60, -500, 120), ({"cron": "*/5 * * * *"}, 100, 50, 400)],
@@ -292,19 +270,6 @@ def test_the_same_schedule_again(q, clock, probe, how):
     q.push("z", 5, **how, key="k", on_duplicate="update")  # it is overdue, and stays so
     task = run(q)
     assert (task.payload, task.priority) == ("z", 5)
-
-
-def test_no_schedule_any_more(q, clock, probe):
-    """An update that names no schedule makes it a task of one run, even while it runs."""
-    task_id = q.push("x", every=60, delay=5, key="k")
-    q.push("y", key="k", on_duplicate="update")
-    task = probe.pop()
-    assert (task.payload, task.every) == ("y", None)
-    q.push("z", every=60, key="k", on_duplicate="update")
-    q.push("z", key="k", on_duplicate="update")
-    assert q.ack(task) is True
-    with pytest.raises(TaskNotFoundError):
-        q.get(task_id)
 
 
 @pytest.mark.parametrize("delay", [0, 25])

@@ -92,18 +92,6 @@ def test_a_cap_of_bytes(q, probe, capped):
     assert values_of(q) == [4, 5, 6, 7, 8, "x" * 93]
 
 
-def test_each_end_of_a_task_that_comes_back(q, clock, probe):
-    """Each run keeps a result of its own; by its id the newest counts."""
-    task_id = q.push("x", every=10)
-    for value in (1, 2, 3):
-        q.ack(probe.pop(), result=value)
-        clock.advance(10)
-    assert q.result(task_id) == 3
-    assert [(result.task_id, result.value) for result in q.results()] == [
-        (task_id, value) for value in (1, 2, 3)
-    ]
-
-
 def test_many(q, probe):
     """Of several tasks each has its own result, or none; those that are not finished have none."""
     for i in range(5):

@@ -42,17 +42,6 @@ def test_search_is_peek(q, probe, state):
     assert probe.stored() == before
 
 
-def test_search_goes_on_behind_a_task_that_is_gone(q, probe):
-    """The place of a page is a score and a member, whether or not somebody has taken it since."""
-    ids = [q.push(n) for n in range(9)]
-    head, _ = search(probe, most=4)
-    q.cancel(ids[3])
-    q.cancel(ids[4])
-    assert search(probe, score=head[3], member=head[4])[1] == ids[5:]
-    q.purge()
-    assert search(probe, score=head[3], member=head[4])[0][:3] == [0, 0, 0]
-
-
 def test_search_looks_at_so_many(q, probe):
     """It ends after `look` tasks, and says how many are left behind them."""
     q.push_many([Push(f"word {n}") for n in range(250)])

@@ -194,21 +194,6 @@ def test_ack_refuses(plain, probe, clock):
     assert plain.ack(tasks[0]) is False
 
 
-def test_ack_of_counted_leases(q, probe, clock):
-    """It ends a lease that is counted; pop is asked where its end lets others run."""
-    q.set_limit(99, 1, burst=99, concurrency=2, group="*")
-    q.push_many([Push("g", group="g"), Push("g", group="g"), Push("x"), Push("h", group="h")])
-    tasks = q.pop_many(4)
-    answers = [probe.call("ack_plain", clock(), task.id, task.token) for task in tasks]
-    assert answers == [REFUSED, REFUSED, [], []]
-    assert redis_members(probe, "tracked") == [f"g\t{task.id}" for task in tasks[:2]]
-
-
-def redis_members(probe, part):
-    """The members of a sorted set, as text."""
-    return sorted(member.decode() for member in probe.redis.zrange(probe.key(part), 0, -1))
-
-
 @pytest.mark.parametrize("shut_until", [None, "9e12"])
 def test_groups_as_push(q, clock, probe, redis, shut_until):
     """It stores tasks of groups as push does: heads, better ones, those of closed groups."""
