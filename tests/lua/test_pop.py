@@ -217,6 +217,15 @@ def test_lease_expiry_to_death(q, clock, probe):
     assert q.stats().expired_leases == 3
 
 
+def test_expired_lease_keeps_its_place(q, clock, probe):
+    """A task whose lease ran out comes back to its place among equals."""
+    for i in range(3):
+        q.push(i)
+    probe.pop()
+    clock.advance(30)
+    assert probe.drain() == [0, 1, 2]
+
+
 def test_woken_chain(q, clock, probe):
     """A pop that follows a wait wakes the next consumer when work remains, else not."""
     for i in range(3):
