@@ -100,7 +100,7 @@ _SHARED = {
 }
 """Hypothesis: `quick`, always the same examples; `soak` for the long search of `make test-all`."""
 settings.register_profile(
-    "quick", max_examples=40, stateful_step_count=40, derandomize=True, database=None, **_SHARED
+    "quick", max_examples=20, stateful_step_count=40, derandomize=True, database=None, **_SHARED
 )
 settings.register_profile("soak", max_examples=300, stateful_step_count=80, **_SHARED)
 if settings.get_current_profile_name() != "soak":

@@ -157,38 +157,6 @@ def test_without_learning_a_429_changes_no_rate(q, clock):
 # Where the limit may be: known from the last 429
 
 
-class Host:
-    """Allows so much in a window of the queue, and closes for a second when that is too much."""
-
-    def __init__(self, q, clock, rate, allows, **bounds):
-        self.q, self.clock, self.allows = q, clock, allows
-        settings = {"floor": 1, "ceiling": 100} | bounds
-        q.set_limit(rate, 1, group="g", adaptive=Adaptive(**settings))
-        q.push_many(Push(payload=i, group="g") for i in range(2000))
-
-    def rate(self):
-        return self.q.group("g").rate
-
-    def crawl(self, windows):
-        """The rates that each window ends with, and how many 429s there were."""
-        rates, refused = [], 0
-        for _ in range(windows):
-            if len(self.q) < 200:
-                self.q.push_many(Push(payload=i, group="g") for i in range(1000))
-            end = self.clock() + 1000
-            while self.clock() < end:
-                task = self.q.pop(visibility=LONG).task
-                if task is None:
-                    self.clock.advance(max(0.001, self.q.next_event()))
-                elif self.rate() > self.allows:
-                    self.q.rate_limited(task, 1)
-                    refused += 1
-                else:
-                    self.q.ack(task)
-            rates.append(self.rate())
-        return rates, refused
-
-
 @pytest.mark.parametrize(("units", "last"), [(2, 8), (9, 9)])
 def test_where_the_limit_is(q, clock, learn, units, last):
     """It is what went through in the last window: at least what was clean, 8; at most the rate, 9.
@@ -204,15 +172,3 @@ def test_where_the_limit_is(q, clock, learn, units, last):
     for _ in range(6):
         use(q, clock, 1, 0.2)
     assert rate(q) == 7 + last * 3 / 128
-
-
-@pytest.mark.many_calls
-def test_a_limit_that_has_changed_is_found_fast_again(q, clock):
-    """What was slow near the old limit is as fast as at first near a lower or a higher one."""
-    host = Host(q, clock, 15, 16)
-    host.crawl(150)
-    for allows in (4, 40):
-        host.allows = allows
-        rates, refused = host.crawl(60)
-        assert refused >= 4, "it looks again whether it may go on"
-        assert allows * 0.85 < rates[-1] < allows
