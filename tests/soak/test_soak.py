@@ -108,7 +108,7 @@ class Made:
 
     def judged(self) -> Verdict:
         books = Books(sorted(self._directory.iterdir()))
-        return Judge(books, defaultdict(set), {}).judge()
+        return Judge(books, defaultdict(set), defaultdict(dict)).judge()
 
     def found(self) -> set[str]:
         return {finding.what for finding in self.judged().findings}
