@@ -525,6 +525,7 @@ class Model:
             error = entry.error if settled == "fail" else None
             self.come_again(entry, now, error, lapsed)
             entry.token, entry.settled = token, settled
+            entry.rerun = now  # a late end of the old delivery does not take what was ordered
             return
         self.move(entry, DEAD, now, lapsed)
         entry.reason = reason
