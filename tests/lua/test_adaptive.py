@@ -145,15 +145,6 @@ def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
     assert rate(other, scope) == 8
 
 
-def test_without_learning_a_429_changes_no_rate(q, clock):
-    """A limit that is known stays what it is."""
-    q.set_limit(8, 1, group="g")
-    q.push("x", group="g")
-    hit(q, 1)
-    state = q.group("g")
-    assert (state.rate, state.windows[0].rate) == (None, 8)
-
-
 # Where the limit may be: known from the last 429
 
 

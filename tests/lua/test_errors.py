@@ -69,19 +69,6 @@ def test_the_last_eight_stay(q, probe):
     assert text.count(b"\t=\n") == 5
 
 
-def test_a_row_of_429s_is_one_error(q, probe, clock):
-    """So a limit that is met again and again hides no failure."""
-    task_id = q.push("x")
-    q.fail(probe.pop(), "broken", delay=0)
-    for _ in range(9):
-        q.rate_limited(probe.pop(), 1, "task")
-        clock.advance(1)
-    assert told(q, task_id) == [
-        ("rate limited", 2, "429: retry after 1 s"),
-        ("failed", 1, "broken"),
-    ]
-
-
 VERBS = {
     "fail": lambda q, task: q.fail(task, "no", delay=0),
     "bury": lambda q, task: q.bury(task, "no"),

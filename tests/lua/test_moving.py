@@ -225,23 +225,6 @@ def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     assert slots(gate(q, redis)) <= 3
 
 
-@pytest.mark.many_calls
-def test_many_bookings_are_bounded(q: DPQ[Any], clock: Any, redis: Redis) -> None:
-    """A short window whose callers book far ahead keeps no more than some thousand bytes."""
-    q.set_limit([RateLimit(64, 0.02, moving=True, slack=0)], group="g")
-    run, operations = q._session.run, q._operations
-    moments: list[float] = []
-    for n in range(1300):  # the text is made shorter twice
-        request = PermitRequest.checked("g", 1, None, 0, 60.0)
-        answer = run(operations.acquire, Caller(request, 0.0), 0.0)
-        moments.append(clock.ms + answer.wait * 1000)
-        assert answer.code == 1
-        clock.ms += 0.3125 if n < 64 else 0
-    assert slots(gate(q, redis)) < 700
-    for n, start in enumerate(moments):
-        assert sum(start <= at < start + 20 for at in moments[n : n + 200]) <= 64
-
-
 def test_after_a_429(q: DPQ[Any], clock: Any) -> None:
     """The probe goes alone; when it is done, all that the window has left goes at once."""
     q.set_limit([TEN], group="g")

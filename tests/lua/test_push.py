@@ -54,37 +54,6 @@ def test_delayed(q, clock, probe, delay, due):
     assert task_after(q, clock, due).payload == "x"
 
 
-def test_record(q, clock, probe):
-    """What push was told is stored as docs/storage.md says."""
-    task_id = q.push("x", 2**53 + 1, 1.5, group="g", key="k", max_attempts=7, expires_in=9)
-    assert probe.record(task_id) == {
-        "kind": "f",
-        "token": "0",
-        "attempts": "0",
-        "deliveries": "0",
-        "deferrals": "0",
-        "delivery": "-",
-        "again": "0",
-        "max": "7",
-        "cost": "1",
-        "wait": "1500",
-        "priority": "9007199254740993",
-        "enqueued": str(clock.ms),
-        "expires": str(clock.ms + 9000),
-        "aging": "0",
-        "order": "0998" + "0" * 14 + "1",
-        "group": "g",
-        "key": "k",
-        "reason": "",
-        "error": "",
-        "rest": "",
-        "payload": '\n"x"',
-    }
-    plain = q.push({"a": 1}, -(2**52), group="g", max_attempts=7)
-    stored = f'q{clock.ms:011x}{2:015}7 {-(2**52)}\tg\n{{"a":1}}'
-    assert probe.stored()["meta"][plain.encode()] == stored.encode()
-
-
 @pytest.mark.parametrize("options", [{}, {"delay": 5}, {"group": "g"}, {"key": "k"}])
 def test_sent_again(q, clock, probe, options):
     """An id that is stored already is left alone, before and after it was popped."""
