@@ -13,7 +13,7 @@
 
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
-A quarter of the tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis
+An eighth of the tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis
 as well (id `fakeredis`), unless they name `server` themselves: there is none. The others, and those
 marked `many_calls`, do so in the soak's settings only.
 
@@ -59,7 +59,7 @@ from dpq.testing import Clock, QueueFactory
 
 MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
-    *("test_repair", "test_check", "test_delay_group", "test_recurring"),
+    *("test_repair", "test_check", "test_delay_group", "test_recurring", "test_full_memory"),
 }
 """Not on fakeredis, whose every command of a script is Python: it would take minutes. Single tests
 have the mark `many_calls`: they run there in `make test-all`."""
@@ -88,10 +88,6 @@ LONG = (
 are idle."""
 
 
-EVERY_SERVER = {"test_full_memory"}
-"""On each real server, always: what it does there is the server's own rule."""
-
-
 TAG = re.compile(rb"^dpq:\{([^{}]+\{[1-9]\d*)\}:")
 """Of a partition: the queue's name, a brace and a number."""
 
@@ -104,7 +100,7 @@ _SHARED = {
 }
 """Hypothesis: `quick`, always the same examples; `soak` for the long search of `make test-all`."""
 settings.register_profile(
-    "quick", max_examples=40, stateful_step_count=40, derandomize=True, database=None, **_SHARED
+    "quick", max_examples=20, stateful_step_count=40, derandomize=True, database=None, **_SHARED
 )
 settings.register_profile("soak", max_examples=300, stateful_step_count=80, **_SHARED)
 if settings.get_current_profile_name() != "soak":
@@ -180,13 +176,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         first, *others = SERVERS
         if path.stem in SHELLS:
             others = []
-        elif others and path.stem not in EVERY_SERVER:
+        elif others:
             others = [others[turn % len(others)]]
         engines = [first, *others]
-        wanted = "lua" in path.parts and path.stem not in MANY_CALLS | EVERY_SERVER
+        wanted = "lua" in path.parts and path.stem not in MANY_CALLS
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         if settings.get_current_profile_name() != "soak":
-            wanted = wanted and turn % 4 == 1
+            wanted = wanted and turn % 8 == 1
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
         if settings.get_current_profile_name() != "soak":
             wanted = wanted and not metafunc.definition.get_closest_marker("many_calls")
@@ -238,7 +234,7 @@ def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
     sets: dict[tuple[str, str], dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
-        if call and call.params.get("server") in SERVERS and item.path.stem not in EVERY_SERVER:
+        if call and call.params.get("server") in SERVERS:
             others = "-".join(part for part in call._idlist if part != call.params["server"])
             name = (str(item.path), item.originalname)  # type: ignore[attr-defined]
             sets.setdefault(name, {}).setdefault(others, []).append(item)

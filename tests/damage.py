@@ -10,8 +10,6 @@ from dpq import DPQ, Adaptive, RateLimit
 
 Found = tuple[str, str]  # kind and subject
 LONG = 10**8  # seconds of a lease that does not end by itself
-PADS = ("", "x" * 600)
-"""What makes a payload stand in its record, or in a field of its own."""
 
 
 def fill(q: Any, pad: str = "") -> dict[str, str]:

@@ -220,21 +220,6 @@ class Cluster:
         node.kill()
         self.nodes.remove(node)
 
-    def add_empty(self) -> Node:
-        """A master without slots."""
-        node = self._add()
-        node.ask("CLUSTER SET-CONFIG-EPOCH", 1000)
-        node.ask("CLUSTER MEET", "127.0.0.1", self.nodes[0].port)
-        self.settle()
-        return node
-
-    def forget(self, node: Node) -> None:
-        """End a node that holds nothing."""
-        known = node.ask("CLUSTER MYID")
-        self.kill(node)
-        for other in self.nodes:
-            other.ask("CLUSTER FORGET", known)
-
     def heal(self) -> None:
         """Give every master a replica again, and wait until all is well."""
         for node in self.nodes:

@@ -1,10 +1,8 @@
 """Everything that works on one server works on a cluster, for clients of each kind."""
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from queue import SimpleQueue
@@ -17,36 +15,25 @@ from kit.schedulers import running
 from kit.threads import in_a_thread
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
-from redis.backoff import NoBackoff
 from redis.cluster import LoadBalancingStrategy
-from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 from topology import Cluster
 from typer.testing import CliRunner
 
 from dpq import (
     DPQ,
-    AsyncDPQ,
-    AsyncWorker,
     LeaseLostError,
     Push,
     RateLimited,
     Scheduler,
-    Task,
     TaskState,
 )
 from dpq.cli import app
-from dpq.protocol.keys import key_of
 from dpq.registry.all_queues import known_queues
 from dpq.transport import waiter as waiters
-from dpq.transport.cluster import Node
-from dpq.transport.waiter import Waiter
-from dpq.transport.waiter_async import AsyncWaiter
 
 KINDS: dict[str, Callable[[Cluster], RedisCluster]] = {
     "own": lambda cluster: cluster.client(),
-    "decoding": lambda cluster: cluster.client(decode_responses=True, protocol=3),
-    "no-retries": lambda cluster: cluster.client(retry=Retry(NoBackoff(), 0)),
     "from-replicas": lambda cluster: cluster.client(
         load_balancing_strategy=LoadBalancingStrategy.RANDOM_REPLICA
     ),
@@ -62,7 +49,7 @@ def awaited(cluster: Cluster, names: list[str], *, own: bool) -> list[Any]:
     return [AwaitedOfOneClient(client, name) for name in names]
 
 
-@pytest.fixture(params=[*KINDS, "url", "asyncio", "asyncio-url"])
+@pytest.fixture(params=[*KINDS, "url", "asyncio"])
 def q(request: pytest.FixtureRequest, cluster: Cluster, names: list[str]) -> Iterator[Any]:
     """A queue for a client of each kind."""
     with ExitStack() as stack:
@@ -161,15 +148,6 @@ def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ, cluster: Cluster) -> No
     assert [task.payload for task in found] == ["now"]
 
 
-def test_first_calls_at_the_same_time(cluster: Cluster, names: list[str]) -> None:
-    """Threads that make the first call together share the one client that is being made."""
-    with DPQ.from_url(cluster.url, names[0]) as q, ThreadPoolExecutor(8) as pool:
-        ids = [call.result() for call in [pool.submit(q.push, n) for n in range(8)]]
-        assert len(set(ids)) == 8
-        assert q.size() == 8
-        q.drop()
-
-
 def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:
     """What goes to several nodes is under way to all of them before a reply is read."""
     for number, q in enumerate(queues):
@@ -199,43 +177,6 @@ def test_workers_over_several_nodes(of_each_face: Any, cluster: Cluster) -> None
         before = scripts_run(cluster)
         time.sleep(0.5)
         assert scripts_run(cluster) - before <= 2
-
-
-def test_asyncio(cluster: Cluster, names: list[str]) -> None:
-    """Native: one worker over several queues, with a caller's client and a URL."""
-
-    async def work(queues: list[AsyncDPQ]) -> None:
-        done: asyncio.Queue[Any] = asyncio.Queue()
-
-        async def handle(task: Task[Any]) -> None:
-            done.put_nowait(task.payload)
-
-        pop = asyncio.create_task(queues[1].pop(timeout=PATIENCE_S))
-        await asyncio.sleep(0.05)
-        await asyncio.gather(*(q.push(number) for number, q in enumerate(queues)))
-        assert await (await pop).on_success()
-        await queues[1].push(1, delay=0.1)
-        worker = AsyncWorker(queues, handle, concurrency=10)
-        running = asyncio.create_task(worker.run(signals=False))
-        async with asyncio.timeout(PATIENCE_S):
-            assert sorted([await done.get() for _ in range(3)]) == [0, 1, 2]
-            await queues[2].push("woken")
-            assert await done.get() == "woken"
-        worker.stop()
-        assert await running == 4
-        for q in reversed(queues):  # the first one may own the client
-            assert await q.check() == []
-            await q.drop()
-            await q.close()
-
-    async def main() -> None:
-        client = AsyncRedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-        async with client:
-            await work([AsyncDPQ(client, name) for name in names])
-        first = AsyncDPQ.from_url(cluster.url, names[0])
-        await work([first, *(AsyncDPQ(first.redis, name) for name in names[1:])])
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("most", [64, 2])
@@ -281,34 +222,3 @@ def test_the_registry_and_the_command_line(cluster: Cluster, queues: list[DPQ]) 
         for q in queues:
             told = dpq("doctor", "--queue", q.queue_name, code=1)  # nothing is kept on disk
             assert ("evict" in told) == (q is queues[1] and setting == "allkeys-lru")
-
-
-def test_a_waiter_asks_nothing_of_a_node_that_was_replaced(
-    cluster: Cluster, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A silent one would take the time of the lease that was got from its successor."""
-    marker = key_of(names[0], "wake")
-    successor = Node("another", None, {})
-
-    def asked(*_: Any) -> Any:
-        raise AssertionError("asked the old one")
-
-    async def wait() -> None:
-        async with AsyncDPQ.from_url(cluster.url, names[0]) as q:
-            waiter = AsyncWaiter(q._session.connections, [marker])
-            never = asyncio.get_running_loop().create_future()
-            assert await waiter.wait(0.01, never) is None
-            monkeypatch.setattr(q._session.connections.nodes, "of", lambda _: successor)
-            monkeypatch.setattr(q._session.connections, "execute", asked)
-            await waiter.withdraw()
-            assert waiter._blocks[0]._reading is None
-
-    with DPQ.from_url(cluster.url, names[0]) as q:
-        waiter = Waiter(q._session.connections.nodes, [marker])
-        assert waiter.wait(0.01) is None
-        monkeypatch.setattr(q._session.connections.nodes, "of", lambda _: successor)
-        monkeypatch.setattr(waiters, "ask", asked)
-        waiter.withdraw()
-        assert waiter._blocks[0].until is None
-    monkeypatch.undo()
-    asyncio.run(wait())

@@ -172,43 +172,6 @@ def test_waiters_follow_a_slot(healed: Cluster, queues: list[DPQ]) -> None:
     migrate(q.queue_name, away, home, busy=False)
 
 
-@soak
-def test_a_slot_moves_to_a_node_without_any(healed: Cluster, q: DPQ) -> None:
-    """A queue follows to a node of which its client has not heard."""
-    home = healed.master_of(q.queue_name)
-    with Pressure(healed.url, q.queue_name) as pressure:
-        away = healed.add_empty()
-        migrate(q.queue_name, home, away)
-        pressure.goes_on()
-        migrate(q.queue_name, away, home)
-        pressure.goes_on()
-    pressure.account(q, [])
-    assert not pressure.errors
-    healed.forget(away)
-
-
-@soak
-def test_a_slot_moves_at_once(healed: Cluster, q: DPQ, capsys: pytest.CaptureFixture[str]) -> None:
-    """Valkey 9 moves a queue of 24 000 tasks as a whole; no call fails."""
-    home = healed.master_of(q.queue_name)
-    if home.binary.family != "valkey":
-        pytest.skip("CLUSTER MIGRATESLOTS is Valkey's")
-    away = next(node for node in healed.masters() if node is not home)
-    slot = key_slot(q.queue_name.encode())
-    q.push_many(Push(payload=number) for number in range(24_000))
-    with Pressure(healed.url, q.queue_name) as pressure:
-        pressure.longest = 0.0
-        new = away.ask("CLUSTER MYID")
-        home.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", new)
-        wait_for(lambda: healed.master_of(q.queue_name) is away, healed.seen)
-        pressure.goes_on()
-        longest = pressure.longest
-    told = pressure.account(q, [])
-    assert not pressure.errors
-    with capsys.disabled():
-        print(f"\nslot moved at once, longest push {longest * 1000:.0f} ms: {told}")
-
-
 def test_a_master_is_cut_off(healed: Cluster, q: DPQ, capsys: pytest.CaptureFixture[str]) -> None:
     """SIGSTOP of the master under load: its replica takes over, it comes back as a replica.
 

@@ -36,7 +36,6 @@ from dpq import (
     LeaseLostError,
     NotConfirmedError,
     Push,
-    RateLimited,
     Retry,
     TaskNotFoundError,
 )
@@ -291,14 +290,6 @@ def test_an_error_of_the_call_comes_first(
             durable.cancel(task.id)
 
 
-def test_a_recurring_task_comes_back(durable: DPQ[Any]) -> None:
-    """An ack that is asked for the next time of a cron line first is confirmed when it is done."""
-    durable.push("tick", cron="* * * * * *")
-    task = durable.pop(timeout=3).task
-    assert durable.ack(task) is True
-    assert durable.get(task.id).state == "delayed"
-
-
 def test_lease_and_worker_go_on(
     pair: Pair,
     face: Face,
@@ -326,15 +317,12 @@ def test_lease_and_worker_go_on(
 
 
 @pytest.mark.usefixtures("wait_long")
-@pytest.mark.parametrize("prefetch", [0, 4])
 def test_a_worker_takes_tasks_while_acks_wait(
-    pair: Pair, face: Face, either: Any, producer: DPQ[Any], prefetch: int
+    pair: Pair, face: Face, either: Any, producer: DPQ[Any]
 ) -> None:
     """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
     begun: SimpleQueue[Any] = SimpleQueue()
-    worker = face.worker(
-        either, lambda task: begun.put(task.payload), concurrency=4, prefetch=prefetch
-    )
+    worker = face.worker(either, lambda task: begun.put(task.payload), concurrency=4, prefetch=4)
     producer.push("first")
     with in_a_thread(partial(worker.run, signals=False), worker.stop), still(pair.replica):
         for number in range(3):
@@ -345,71 +333,7 @@ def test_a_worker_takes_tasks_while_acks_wait(
     assert producer.stats().acked == 4
 
 
-def fail_some_with_429() -> Callable[[Any], None]:
-    """A handler that meets a limit at each task's first two attempts, of whatever scope."""
-    limits = {number: [*("group", "queue", "task")][number % 3 :][:2] for number in range(20)}
-
-    def handler(task: Any) -> None:
-        if limits[task.payload]:
-            raise RateLimited(0.001, limits[task.payload].pop())
-
-    return handler
-
-
-@pytest.mark.parametrize("prefetch", [0, 8])
-def test_a_storm_of_429_ends(face: Face, either: Any, prefetch: int) -> None:
-    """Workers whose handlers meet limits all the time finish every task, once."""
-    either.push_many([Push(n, group=f"g{n % 4}") for n in range(20)])
-    worker = face.worker(either, fail_some_with_429(), concurrency=4, prefetch=prefetch)
-    with in_a_thread(worker.drain):
-        pass
-    assert worker.handled["done"] == either.stats().acked == 20
-    assert not either.check()
-
-
 # asyncio
-
-
-def test_async_calls_share_their_confirmation(pair: Pair, queue_name: str) -> None:
-    """What many tasks push at once goes in few batches, with one WAIT each; pops go past them."""
-
-    async def work() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push("first")
-            before = waits(pair)
-            ids = await asyncio.gather(*(q.push(n) for n in range(200)))
-            assert len(set(ids)) == 200
-            assert waits(pair) - before <= 5
-            tasks = await q.pop_many(201)
-            assert waits(pair) - before <= 5
-            assert await asyncio.gather(*(q.ack(task) for task in tasks)) == [True] * 201
-            assert waits(pair) - before <= 10
-            await q.drop()
-
-    asyncio.run(work())
-
-
-@pytest.mark.usefixtures("wait_long")
-def test_async_pops_go_past_what_waits(pair: Pair, queue_name: str) -> None:
-    """While pushes wait for a replica, a pop does not; a cancelled push leaves the others alone."""
-
-    async def work() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push("first")
-            with still(pair.replica):
-                pushes = [asyncio.ensure_future(q.push(n)) for n in range(3)]
-                while await q.size() < 4:  # each asks the server, and turns the loop
-                    pass
-                pushes += [asyncio.ensure_future(q.push(n)) for n in range(3)]
-                tasks = await q.pop_many(4)
-                assert len(tasks) == 4
-                assert not any(push.done() for push in pushes)
-                pushes[0].cancel()
-            assert len(set(await asyncio.gather(*pushes[1:]))) == 5
-            assert await q.size() == 7
-            await q.drop()
-
-    asyncio.run(work())
 
 
 @pytest.mark.usefixtures("wait_long")
@@ -450,40 +374,6 @@ def test_a_worker_that_ends_lets_acks_wait(
     assert told == (
         [] if in_time else ["ends before the server has confirmed the end of 3 deliveries"]
     )
-
-
-def test_async_calls_that_are_not_confirmed(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each caller of a batch is told; the next one is confirmed."""
-
-    async def work() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push("first")
-            with replica_away(pair, monkeypatch):
-                told = await asyncio.gather(*(q.push(n) for n in range(3)), return_exceptions=True)
-                assert all(isinstance(each, NotConfirmedError) for each in told)
-            assert await q.push("last")
-            await q.drop()
-
-    asyncio.run(work())
-
-
-def test_one_object_in_several_loops(pair: Pair, queue_name: str) -> None:
-    """A queue object that is used in one loop after another confirms in each."""
-    q: AsyncDPQ[Any] = AsyncDPQ(aio.Redis.from_url(pair.url), queue_name, durability="replica")
-
-    async def push() -> None:
-        assert await q.push("a")
-        await q.redis.aclose()  # redis-py's pool does not go from loop to loop
-
-    async def end() -> None:
-        await q.drop()
-        await q.close()
-        await q.redis.aclose()
-
-    for work in (push, push, end):
-        asyncio.run(asyncio.wait_for(work(), 20))
 
 
 # What goes wrong on the way
@@ -586,26 +476,6 @@ def test_what_the_client_sends_is_not_confirmed(
         q.redis.close()
 
 
-@pytest.mark.usefixtures("wait_long")
-def test_closing_in_the_middle(pair: Pair, queue_name: str) -> None:
-    """Who waits for a confirmation when the queue object is closed is told so at once."""
-
-    async def work() -> None:
-        q: AsyncDPQ[Any] = AsyncDPQ.from_url(pair.url, queue_name, durability="replica")
-        await q.push("first")
-        with still(pair.replica):
-            push = asyncio.ensure_future(q.push("second"))
-            while await q.size() < 2:
-                pass
-            await q._session.close()
-            with pytest.raises(NotConfirmedError):
-                await push
-        await q.drop()
-        await q.close()
-
-    asyncio.run(asyncio.wait_for(work(), 50))
-
-
 # Who is refused
 
 
@@ -640,31 +510,6 @@ def test_a_server_without_waitaof_is_refused(place: Path, face: Face, queue_name
             pytest.raises(ConfigurationError, match=wanted),
         ):
             q.push("a")
-
-
-@pytest.mark.parametrize(
-    ("role", "durability"),
-    [
-        ("dpq-producer", "replica"),
-        pytest.param(
-            *("dpq-blind-producer", "fsync"),
-            marks=pytest.mark.skipif(not has_waitaof(find_binary()), reason="no WAITAOF"),
-        ),
-    ],
-)
-def test_users_need_the_word_that_waits(
-    pair: Pair, queue_name: str, role: str, durability: Any
-) -> None:
-    """A line of docs/security.md and `+wait`, or `+waitaof`, are enough."""
-    lines = GUIDES.joinpath("security.md").read_text()
-    (line,) = re.findall(rf"ACL SETUSER {role} reset on >PASSWORD (.*)", lines)
-    rules = re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
-    word = {"replica": "+wait", "fsync": "+waitaof"}[durability]
-    with (
-        user(pair, queue_name, *rules, word) as url,
-        DPQ.from_url(url, queue_name, durability=durability) as q,
-    ):
-        assert q.push("a")
 
 
 def test_the_guide_shows_how_to_repeat(

@@ -6,9 +6,9 @@ SOAK = settings.get_current_profile_name() == "soak"
 
 
 def examples(quick: int) -> settings:
-    """So many examples in the suite, and twenty times as many with `make test-all`."""
+    """So many examples in the suite, and eighty times as many with `make test-all`."""
     return settings(
-        max_examples=quick * 20 if SOAK else quick,
+        max_examples=quick * 80 if SOAK else quick,
         derandomize=not SOAK,
         database=None,
         deadline=None,

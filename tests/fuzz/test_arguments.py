@@ -116,7 +116,7 @@ def goes_on(redis: Redis) -> None:
     q.drop()
 
 
-@examples(150)
+@examples(30)
 @given(st.lists(calls, min_size=1, max_size=6))
 def test_any_call(redis, made):
     """Any arguments to any method: a DPQError, or the call works; and the queue goes on."""
@@ -131,7 +131,7 @@ def test_any_call(redis, made):
     goes_on(redis)
 
 
-@examples(200)
+@examples(40)
 @given(
     anything,
     some(arguments_of(DPQ.__init__, "self", "redis", "queue_name", "clock")),
@@ -152,7 +152,7 @@ def test_any_queue(redis, name, settings):
         q.drop()
 
 
-@examples(200)
+@examples(40)
 @given(st.lists(anything, min_size=3, max_size=3))
 def test_any_value(redis, values):
     """The small values, signals, workers and URLs refuse what they cannot take with a DPQError."""
@@ -191,7 +191,7 @@ words = st.lists(
 )
 
 
-@examples(60)
+@examples(15)
 @given(words, st.binary(max_size=60))
 def test_any_command_line(first_server, redis, line, stdin):
     """Any words after `dpq`, with any input: it ends with 0, 1 or 2, and without a traceback."""

@@ -242,7 +242,7 @@ def names_another_format(redis: Redis) -> bool:
     return bool(re.fullmatch("[0-9]+", stored)) and stored not in (STORAGE_FORMAT, MIN_FORMAT)
 
 
-@examples(60)
+@examples(10)
 @given(damages, st.integers(0, 2), st.booleans())
 @example([("new field", "conf", b"next_event", b"nan")], 0, False)
 @example([("field", "conf", 1, b"0")], 0, False)
@@ -325,7 +325,7 @@ loses a setting whole is no longer guarded against."""
 CALLS = ["check", "limits", "promote", "stats", "push", "anew", "resume", "groups"]
 
 
-@examples(80)
+@examples(20)
 @given(
     st.sampled_from([None, "g", "*"]),
     st.integers(0, 2),
@@ -378,7 +378,7 @@ records = st.lists(
 """For each task the kind of its record, and what stands in which fields."""
 
 
-@examples(25)
+@examples(6)
 @given(records)
 @example(
     [

@@ -23,16 +23,6 @@ def test_from_every_state(q, clock, probe, state):
     assert q.stats().acked == 1
 
 
-@pytest.mark.parametrize("settle", ["release", "fail"])
-def test_after_settling(q, probe, settle):
-    """Work that was given back may still be acked by its delivery until somebody pops it."""
-    q.push("x")
-    task = probe.pop()
-    getattr(q, settle)(task)
-    assert q.ack(task) is True
-    assert q.size() == 0
-
-
 def test_of_an_expired_last_attempt(q, clock, probe):
     """An ack after the lease of the last attempt ran out takes the task out of the dead letters."""
     q.push("x", max_attempts=1)
@@ -58,15 +48,6 @@ def test_many(q, clock, probe):
     assert caught.value.task_ids == (tasks[2].id, tasks[3].id)
     assert q.stats().acked == 2
     assert q.stats().invisible == 2
-
-
-def test_many_and_gone(q, probe):
-    """Each task of `ack_many` has its own answer."""
-    for i in range(3):
-        q.push(i)
-    tasks = q.pop_many(3)
-    q.ack(tasks[1])
-    assert q.ack_many(tasks) == [True, False, True]
 
 
 @pytest.mark.parametrize("state", ["invisible", "delayed", "ready", "waiting"])
@@ -97,44 +78,6 @@ def test_of_a_task_that_runs_again(q, clock, probe, state):
         q.extend(task, 1)
 
 
-def test_twice_of_a_task_that_runs_again(q, probe):
-    """A retried ack does not finish the new task of a `rerun`; with a new holder it is refused."""
-    task_id = q.push("old", key="k")
-    task = probe.pop()
-    q.push("new", key="k", on_duplicate="rerun")
-    q.ack(task)
-    assert q.ack(task) is False
-    assert probe.state(task_id) == "ready"
-    probe.pop()
-    with pytest.raises(LeaseLostError):
-        q.ack(task)
-
-
-@pytest.mark.parametrize(("pause", "state"), [(3, "delayed"), (10, "ready")])
-def test_of_a_task_that_runs_again_later(q, clock, probe, pause, state):
-    """The delay of a `rerun` counts from that push, not from the ack."""
-    task_id = q.push("old", key="k")
-    task = probe.pop()
-    q.push("new", delay=10, key="k", on_duplicate="rerun")
-    clock.advance(pause)
-    q.ack(task)
-    assert probe.state(task_id) == state
-    clock.advance(10 - pause)
-    assert probe.pop().payload == "new"
-
-
-def test_of_a_task_that_runs_again_in_lifo(q, clock, probe):
-    """In a LIFO queue a task that runs again comes before its equals, and after newer ones."""
-    lifo = type(q)(q.redis, q.queue_name, order="lifo", clock=clock)
-    lifo.push("old", key="k")
-    task = lifo.pop().task
-    lifo.push("equal")
-    lifo.push("new", key="k", on_duplicate="rerun")
-    lifo.ack(task)
-    lifo.push("newest")
-    assert probe.drain() == ["newest", "new", "equal"]
-
-
 @pytest.mark.parametrize("state", STATES)
 def test_in_a_group_of_one_at_a_time(q, clock, probe, state):
     """From whatever state a task is acked, what counts as running in its group is right."""
@@ -147,17 +90,6 @@ def test_in_a_group_of_one_at_a_time(q, clock, probe, state):
     best = "better" if state == "waiting" else "next"
     assert probe.pop().payload == best
     assert q.pop().task is None
-
-
-def test_of_a_task_that_runs_again_in_a_group_of_one_at_a_time(q, probe):
-    """The ack of a task that runs again ends its lease as any other."""
-    q.set_limit(concurrency=1, group="g")
-    q.push("old", group="g", key="k")
-    q.push("next", group="g")
-    task = probe.pop()
-    q.push("new", group="g", key="k", on_duplicate="rerun")
-    assert q.ack(task) is True
-    assert probe.drain() == ["next", "new"]
 
 
 @pytest.mark.damaged

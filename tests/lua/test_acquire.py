@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from kit.askers import Asker
-from kit.limits import SCOPES, fill, payloads, take
+from kit.limits import SCOPES, fill, payloads
 
-from dpq import DPQ, LimitTimeoutError, Quota, RateLimit, Reserve
+from dpq import DPQ, LimitTimeoutError, Quota, RateLimit
 from dpq.model.permit import PermitRequest
 from dpq.transport.listener import PREFIX
 
@@ -38,21 +38,6 @@ def test_units_are_booked_one_after_the_other(q, clock, scope):
     assert q.check() == []
 
 
-def test_without_a_limit(q, clock, probe):
-    """Without a limit callers go at once, and nothing is stored about them."""
-    assert asks(q, 3) == [0, 0, 0]
-    assert asks(q, 3, None) == [0, 0, 0]
-    assert set(probe.stored()) <= {"conf", "stats"}
-    assert b"queue_gate" not in probe.stored()["conf"]
-
-
-def test_the_queue_alone(q, clock):
-    """Without a group a caller takes the queue's limit only."""
-    q.set_limit(1, 1, group="*")
-    q.set_limit(10, 1)
-    assert asks(q, 2, None) == pytest.approx([0, 0.1], abs=0.001)
-
-
 def test_tasks_and_permits_share_a_limit(q, clock):
     """What a permit has taken no task takes, and the other way round."""
     q.set_limit(10, 1, burst=2, group="g")
@@ -65,14 +50,6 @@ def test_tasks_and_permits_share_a_limit(q, clock):
     assert payloads(q) == []
     clock.advance(0.05)
     assert payloads(q) == [1]
-
-
-def test_units_of_several_kinds(q, clock):
-    """All units of group and queue are booked for one moment."""
-    q.set_limit([RateLimit(600, 60, 9), RateLimit(60, 60, 10, unit="tokens")], group="g")
-    assert asks(q, 3, cost={"tokens": 5}) == [0, 0, 5]
-    assert Asker(q, cost={"": 0, "tokens": 1}).ask().code == 0
-    assert q.check() == []
 
 
 def test_a_booking_is_charged_for_its_moment(q, clock):
@@ -165,18 +142,6 @@ def test_beyond_the_timeout(q, clock):
     assert asks(q, 1, timeout=2) == [2]
 
 
-def test_a_closed_group_charges_nothing(q, clock):
-    """The caller asks again at the opening."""
-    q.set_limit(10, 1, group="g")
-    q.delay_group("g", 30)
-    caller = Asker(q)
-    assert caller.ask()[:2] == (0, 30)
-    with pytest.raises(LimitTimeoutError):
-        Asker(q, timeout=29).ask()
-    clock.advance(30)
-    assert caller.ask()[:2] == (1, 0)
-
-
 def test_a_closing_moves_a_booking(q, clock):
     """Who asks again with its booking goes, unless its group was closed meanwhile."""
     q.set_limit(1, 2, group="g")
@@ -202,15 +167,6 @@ def test_a_booking_that_comes_late(q, clock):
     assert late.ask().wait == 2
     clock.advance(3.1)
     assert late.ask().wait == pytest.approx(0.9, abs=0.001)
-
-
-def test_a_reserve_holds_for_callers(q, clock):
-    """Callers of a lower priority leave the units that are reserved."""
-    q.set_limit(60, 60, 4, reserve=Reserve(2, priority=5), group="g")
-    assert asks(q, 2) == [0, 0]
-    assert asks(q, 2, priority=5) == [0, 0]
-    assert Asker(q, priority=5).ask().wait == 1
-    assert Asker(q).ask().wait > 3
 
 
 # The line: rank first, then who came first
@@ -269,36 +225,6 @@ def test_callers_age_as_tasks_do(q, clock, aging):
     assert first.ask().code == 1
 
 
-def test_a_caller_keeps_its_place_while_it_asks(q, clock):
-    """It may be some seconds late."""
-    q.set_limit(concurrency=1, group="g")
-    holder, first, second = Asker(q), Asker(q), Asker(q)
-    first.caller.channel = "somewhere"
-    holder.ask()
-    assert first.ask()[:2] == (2, 2)
-    clock.advance(0.5)
-    assert second.ask().code == 2
-    clock.advance(2.9)
-    holder.end()
-    assert second.ask().code == 2
-    assert first.ask().code == 1
-
-
-def test_callers_of_a_pool_have_a_lease_of_each_member(q, clock):
-    """As many callers go as the members have leases; tasks take what these leave."""
-    q.set_limit(concurrency=2, group="g", members=["a", "b"])
-    holders = [Asker(q) for _ in range(4)]
-    callers = [Asker(q) for _ in range(3)]
-    assert [holder.ask().code for holder in holders] == [1] * 4
-    assert [caller.ask().code for caller in callers] == [2] * 3
-    clock.advance(0.001)
-    fill(q, 9)
-    for holder in holders:
-        holder.end()
-    assert len(payloads(q)) == 1
-    assert [caller.ask().code for caller in callers] == [1] * 3
-
-
 def test_a_booking_is_of_one_period(q, clock):
     """None goes beyond the end of a quota's period, in which it would not count."""
     q.set_limit([RateLimit(1, 2, slack=0), Quota(100, "hour")], group="g")
@@ -338,22 +264,6 @@ def test_a_free_lease_waits_for_the_first_caller(q, clock):
     assert first.ask().code == 1
     first.end()
     assert payloads(q) == [0]
-
-
-def test_a_caller_before_tasks_of_several_leases(q, clock):
-    """It keeps one lease of those that are free; tasks take the others."""
-    q.set_limit(concurrency=3)
-    holders = [Asker(q, None) for _ in range(3)]
-    for holder in holders:
-        holder.ask()
-    first = Asker(q, None, priority=9)
-    assert first.ask().code == 2
-    fill(q, 5, None)
-    for holder in holders:
-        holder.end()
-    assert payloads(q) == [0, 1]
-    assert first.ask().code == 1
-    assert payloads(q) == []
 
 
 @pytest.mark.parametrize("scope", ["g", None])
@@ -476,22 +386,6 @@ def test_a_full_group(q, clock):
     assert q.check() == []
 
 
-def test_a_full_queue(q, clock):
-    """A permit of any group counts towards the queue's concurrency, beside leases of tasks."""
-    q.set_limit(concurrency=2)
-    first, second = Asker(q, "a"), Asker(q, None)
-    q.push("x", group="b")
-    assert first.ask().code == 1
-    take(q)
-    assert second.ask().code == 2
-    first.end()
-    assert second.ask().code == 1
-    q.push("y")
-    assert payloads(q) == []
-    second.end()
-    assert payloads(q) == ["y"]
-
-
 @pytest.mark.parametrize("scope", ["g", None])
 def test_a_dead_caller(q, clock, scope):
     """Its permit comes back when its lease ends, for callers and for tasks."""
@@ -555,67 +449,6 @@ def test_a_429_closes_for_all(q, clock):
     assert q.group("g").slack > 0, "a 429 under a limit that was kept teaches slack"
 
 
-def test_a_probe_that_meets_a_429(q, clock):
-    """It closes the group once more, and the next one is the probe."""
-    first, probe, other = Asker(q), Asker(q), Asker(q)
-    first.ask()
-    first.met(30)
-    clock.advance(30)
-    probe.ask()
-    probe.met(10)
-    assert other.ask()[:2] == (0, 10)
-    clock.advance(10)
-    assert other.ask().code == 1
-    assert other.caller.held
-    other.end()
-    assert q.group("g").open
-
-
-def test_a_probe_that_dies(q, clock):
-    """When its lease is over, the next caller or task is the probe."""
-    first = Asker(q)
-    first.ask()
-    first.met(5)
-    clock.advance(5)
-    assert Asker(q, lease=20).ask().code == 1
-    assert full(q)
-    clock.advance(21)
-    fill(q, 2)
-    assert payloads(q) == [0], "one task is the probe"
-    assert full(q)
-    assert q.check() == []
-
-
-def test_a_429_of_the_queue(q, clock):
-    """It closes the queue for tasks and for callers of any group."""
-    first = Asker(q, "a")
-    first.ask()
-    first.met(30, "queue")
-    fill(q, 1)
-    assert payloads(q) == []
-    assert Asker(q, "b").ask()[:2] == (0, 30)
-    assert Asker(q, None).ask()[:2] == (0, 30)
-
-
-def test_the_slow_group_does_not_hold_the_queue(q, clock):
-    """A booking far ahead in a group would leave the queue's limit idle: the caller asks later."""
-    q.set_limit(100, 1)
-    q.set_limit(1, 1, group="slow")
-    assert asks(q, 1, "slow") == [0]
-    assert Asker(q, "slow").ask().code == 0
-    assert asks(q, 1, "quick")[0] <= 0.011
-
-
-def test_damaged_bookings_count_as_spent(q, clock, redis, probe):
-    """A gate with an unreadable booking grants nothing for a while."""
-    q.set_limit(1, 2, group="g")
-    asks(q, 2)
-    text = redis.hget(probe.key("gates"), "g").decode()
-    assert " B:" in text
-    redis.hset(probe.key("gates"), "g", text.replace(" B:", " X:"))
-    assert Asker(q).ask().wait >= 2
-
-
 # What a permit has spent, and members of pools
 
 
@@ -643,20 +476,6 @@ def test_what_a_permit_has_spent(q, clock):
     assert q.check() == []
 
 
-def test_a_permit_that_names_no_units(q, clock):
-    """It reserves the estimate of the group, and what it tells counts for the next ones."""
-    q.set_limit([RateLimit(1, 60, 1000, unit="t", estimate=100)], group="g")
-    asker = Asker(q)
-    asker.ask()
-    assert left(q) == [900]
-    asker.end("t=20")
-    assert left(q) == [980]
-    asker = Asker(q)
-    asker.ask()
-    assert left(q) == [880]
-    assert q.check() == []
-
-
 def test_members_take_turns(q, clock):
     """A permit runs as the member that was granted least recently, and books at the first one."""
     q.set_limit(1, 1, group="g", members=["a", "b", "c"])
@@ -667,36 +486,4 @@ def test_members_take_turns(q, clock):
     assert payloads(q) == []
     clock.advance(1)
     assert payloads(q) == [0]  # c: the others are booked until then
-    assert q.check() == []
-
-
-def test_a_429_of_a_member(q, clock):
-    """It closes the member alone; the next permit runs as another one."""
-    q.set_limit(1, 1, 5, group="g", members=["a", "b"], concurrency=1)
-    first = Asker(q)
-    assert first.ask().scope == "g\ta"
-    assert Asker(q).ask().scope == "g\tb"
-    assert Asker(q).ask().code == 2  # both are out
-    first.met(60)
-    assert [state.reason for state in q.group("g").members] == ["rate limited", "concurrency"]
-    clock.advance(60)
-    again = Asker(q)
-    assert again.ask().scope == "g\ta"
-    again.end()
-    assert [state.reason for state in q.group("g").members] == ["spent", None]
-    assert q.check() == []
-
-
-def test_a_booking_of_a_member_is_asked_again(q, clock):
-    """It keeps its member; a closing of that member moves it."""
-    q.set_limit(1, 10, group="g", members=["a"])
-    q.set_limit(1, 2, group="h", members=["a", "b"])
-    askers = [Asker(q, "h") for _ in range(4)]
-    assert [asker.ask().wait for asker in askers] == [0, 0, 2, 2]
-    clock.advance(2)
-    third, fourth = askers[2:]
-    assert (third.ask().wait, third.caller.scope) == (0, "h\ta")
-    q.delay_group("h", 30, member="b")
-    answer = fourth.ask()
-    assert (answer.code, answer.scope, round(answer.wait)) == (1, "h\ta", 2)
     assert q.check() == []

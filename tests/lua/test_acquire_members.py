@@ -4,10 +4,8 @@ import pytest
 from kit.askers import Asker
 from kit.limits import fill, payloads, take
 
-from dpq import ConfigurationError, LimitTimeoutError
-from dpq.model.permit import UNKNOWN_MEMBER
+from dpq import ConfigurationError
 from dpq.testing import Clock
-from dpq.transport.listener import PREFIX
 
 
 def test_a_caller_gets_the_member_that_it_names(q, clock):
@@ -80,20 +78,6 @@ def test_a_line_of_a_member_is_served_in_order(q, clock):
     assert q.check() == []
 
 
-def test_a_better_task_comes_before_a_caller_of_a_member(q, clock):
-    """Tasks and callers share one order, at a member as well."""
-    q.set_limit(concurrency=1, group="g", members=["a"])
-    out = Asker(q, member="a")
-    out.ask()
-    waits = Asker(q, member="a")
-    assert waits.ask().code == 2
-    fill(q, 1, priority=5)
-    out.end()
-    assert payloads(q) == [0]
-    assert waits.ask().code == 2
-    assert q.check() == []
-
-
 def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
     """The lease of its member is kept for it; the tasks go on when it has its permit."""
     q.set_limit(concurrency=2, group="g", members=["a"])
@@ -111,60 +95,6 @@ def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
     assert q.check() == []
 
 
-def test_a_caller_of_a_member_is_called(q, clock, redis):
-    """By the end of a lease of its member, and by its opening; not by those of another one."""
-    heard = redis.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(PREFIX + "here")
-    heard.get_message(timeout=1)
-    q.set_limit(concurrency=1, group="g", members=["a", "b"])
-    out = {name: Asker(q, member=name) for name in "ab"}
-    for asker in out.values():
-        asker.ask()
-    waits = Asker(q, member="a")
-    waits.caller.channel = "here"
-    assert waits.ask().code == 2
-    out["b"].end()
-    assert heard.get_message(timeout=0.1) is None
-    out["a"].end()
-    assert heard.get_message(timeout=1)["data"] in (waits.caller.id, waits.caller.id.encode())
-    q.delay_group("g", 60, member="a")
-    assert waits.ask().code == 0
-    q.delay_group("g", 0, member="b")
-    assert heard.get_message(timeout=0.1) is None
-    q.delay_group("g", 0, member="a")
-    assert heard.get_message(timeout=1)
-    assert waits.ask().code == 1
-    heard.close()
-
-
-def test_a_caller_who_leaves_frees_the_line_of_its_member(q, clock):
-    """Nothing of it stays, and the next one goes."""
-    q.set_limit(concurrency=1, group="g", members=["a"])
-    out = Asker(q, member="a")
-    out.ask()
-    gone, stays = Asker(q, member="a"), Asker(q, member="a")
-    gone.ask()
-    stays.ask()
-    q._session.run(q._operations.end_permit, gone.caller, gone.caller.place, "")
-    out.end()
-    assert stays.ask().scope == "g\ta"
-    assert q.check() == []
-
-
-def test_a_booking_stays_with_its_member(q, clock):
-    """A closing of that member makes the caller wait for it, not take another one."""
-    q.set_limit(1, 2, group="g", members=["a", "b"])
-    Asker(q, member="a").ask()
-    asker = Asker(q, member="a")
-    assert asker.ask().wait == 2
-    q.delay_group("g", 30, member="a")
-    clock.advance(2)
-    assert asker.ask().code == 0
-    clock.advance(28)
-    assert (asker.ask().code, asker.caller.scope) == (1, "g\ta")
-    assert q.check() == []
-
-
 def test_a_member_that_the_pool_lacks(q, clock: Clock):
     """It is refused at once, with the names that are there; nothing is charged."""
     q.set_limit(1, 60, group="g", members=["key-a", "key-b"])
@@ -176,87 +106,3 @@ def test_a_member_that_the_pool_lacks(q, clock: Clock):
     with pytest.raises(ConfigurationError, match="'key-4' and 59 more"):
         Asker(q, member="none").ask()
     assert q.check() == []
-
-
-def test_a_pool_refuses_callers_who_cannot_learn_their_member(q, clock):
-    """The error says the ways out; a group without members takes them."""
-    q.set_limit(1, 60, group="g", members=["a", "b"])
-    with pytest.raises(
-        ConfigurationError, match=r"group 'g' is a pool \('a', 'b'\).*prepare=.*mem"
-    ):
-        Asker(q, member=UNKNOWN_MEMBER).ask()
-    assert [member.units_left for member in q.group("g").members] == [(1,), (1,)]
-    assert Asker(q, "other", member=UNKNOWN_MEMBER).ask().scope == "other"
-    assert Asker(q, None, member=UNKNOWN_MEMBER).ask().scope == ""
-
-
-def test_a_group_without_members_ignores_the_name(q, clock):
-    """As it ignores the pin of a task; a 429 closes the group."""
-    q.set_limit(1, 2, group="g")
-    asker = Asker(q, member="a")
-    assert asker.ask().scope == "g"
-    waits = Asker(q, member="a", timeout=60)
-    waits.ask()
-    asker.met(30)
-    assert q.group("g").reason == "rate limited"
-    assert q.check() == []
-
-
-def test_a_pool_that_changes_while_a_caller_waits(q, clock):
-    """A caller whose member goes is refused; one whose group becomes a pool gets its member."""
-    q.set_limit(concurrency=1, group="g", members=["a"])
-    Asker(q, member="a").ask()
-    waits = Asker(q, member="a")
-    waits.ask()
-    q.set_limit(concurrency=1, group="g", members=["b"])
-    with pytest.raises(ConfigurationError, match="has 'b'"):
-        waits.ask()
-    q._session.run(q._operations.end_permit, waits.caller, waits.caller.place, "")
-    assert q.check() == []
-    q.set_limit(1, 2, group="h")
-    Asker(q, "h").ask()
-    booked = Asker(q, "h", member="a")
-    assert booked.ask().wait == 2
-    q.set_limit(1, 2, group="h", members=["a"])
-    clock.advance(2)
-    booked.ask()
-    assert booked.caller.scope == "h\ta"
-    assert q.check() == []
-
-
-def test_check_keeps_the_line_of_a_member(q, clock):
-    """Callers who wait are no problem, and check leaves them their place."""
-    q.set_limit(concurrency=1, group="g", members=["a"])
-    out, waits = Asker(q, member="a"), Asker(q, member="a")
-    out.ask()
-    waits.ask()
-    assert q.check() == []
-    out.end()
-    clock.advance(0.001)
-    late = Asker(q, member="a")
-    assert late.ask().code == 2
-    assert waits.ask().code == 1
-    clock.advance(60)
-    assert q.check() == []
-
-
-@pytest.mark.parametrize("member", ["", "x" * 101, "a\nb", "~a", 7])
-def test_bad_members(q, member):
-    """They are refused before anything is sent."""
-    with pytest.raises(ConfigurationError, match="member"):
-        Asker(q, member=member)
-
-
-def test_a_member_without_a_group(q):
-    """Only a group has members."""
-    with pytest.raises(ConfigurationError, match="without a group"):
-        Asker(q, None, member="a")
-
-
-def test_a_timeout_at_a_member(q, clock):
-    """It counts for the member, not for the pool."""
-    q.set_limit(1, 60, group="g", members=["a", "b"])
-    Asker(q, member="a").ask()
-    with pytest.raises(LimitTimeoutError):
-        Asker(q, member="a", timeout=5).ask()
-    assert Asker(q, member="b", timeout=0).ask().code == 1

@@ -1,13 +1,10 @@
 """A limit that learns: up after each window that was used and clean, halved at a 429."""
 
-import itertools
-import re
-
 import pytest
 from kit.limits import LONG, SCOPES, take
 from kit.moments import task_after
 
-from dpq import DPQ, Adaptive, Push, RateLimit
+from dpq import DPQ, Adaptive, Push
 
 
 @pytest.fixture
@@ -58,35 +55,6 @@ def test_at_least_half(q, clock, learn):
         assert rate(q) == after
 
 
-def test_units_and_not_tasks(q, clock):
-    """What a window was used is counted in units: one task of cost 4 is half of 8."""
-    q.set_limit(8, 1, burst=100, group="g", adaptive=Adaptive(1, 20))
-    for _ in range(2):
-        q.push("x", group="g", cost=4)
-        use(q, clock, 1)
-    assert rate(q) == 9
-
-
-def test_a_pause_is_one_window(q, clock, learn):
-    """A long pause adds one step at most, for the window before it."""
-    learn()
-    use(q, clock, 8, seconds=1000)
-    use(q, clock, 1)
-    assert rate(q) == 9
-    use(q, clock, 8, seconds=1000)
-    assert rate(q) == 9
-
-
-def test_a_window_ends_at_its_time(q, clock, learn):
-    """The step comes with the first unit at the window's end, and not one ms before."""
-    learn()
-    use(q, clock, 8, seconds=0.999)
-    use(q, clock, 1, seconds=0.001)
-    assert rate(q) == 8
-    use(q, clock, 1, seconds=0)
-    assert rate(q) == 9
-
-
 def test_ceiling(q, clock, learn):
     """The rate rises to the ceiling and no further, whatever the step."""
     learn(ceiling=10.5, step=2)
@@ -108,16 +76,6 @@ def test_halved(q, clock, learn, scope):
         q.ack(task)
         seen.append(rate(q, scope))
     assert seen == [8, 4, 2, 2, 2]
-
-
-def test_floor_between(q, clock, learn):
-    """The floor is reached exactly, from wherever."""
-    learn(7, floor=3)
-    hit(q, 1)
-    assert rate(q) == 3.5
-    clock.advance(1)
-    hit(q, 1)
-    assert rate(q) == 3
 
 
 def test_scope_of_the_429(q, clock, learn):
@@ -150,27 +108,6 @@ def test_once_in_a_closing(q, clock, learn):
     assert rate(q) == 4
 
 
-def test_once_in_a_closing_that_grows(q, clock, learn):
-    """So it is when a later 429 has made the closing longer."""
-    learn(16)
-    tasks = q.pop_many(3, visibility=LONG)
-    q.rate_limited(tasks[0], 10)
-    clock.advance(5)
-    q.rate_limited(tasks[1], 30)
-    clock.advance(10)
-    q.rate_limited(tasks[2], 1)
-    assert rate(q) == 8
-
-
-def test_once_for_a_delivery(q, clock, learn):
-    """A delivery that says it again halves no second time, later either."""
-    learn(16)
-    task = hit(q, 1)
-    clock.advance(5)
-    q.rate_limited(task, 1)
-    assert rate(q) == 8
-
-
 def test_a_window_with_a_429_is_not_clean(q, clock, learn):
     """The window of a 429 adds nothing; the next one begins with the opening."""
     learn(16)
@@ -195,15 +132,6 @@ def test_pace(q, clock, learn):
         q.ack(task_after(q, clock, 0.25))
 
 
-def test_pace_after_a_step(q, clock):
-    """The unit with which a step comes is paid for at the new pace."""
-    q.set_limit(2, 1, group="g", adaptive=Adaptive(1, 4, step=2))
-    q.push_many(Push(payload=i, group="g") for i in range(9))
-    q.pop(visibility=LONG)
-    for interval in (0.5, 0.5, 0.25, 0.25, 0.25):
-        task_after(q, clock, interval, LONG)
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
     """What was learned stays when a process says the same limit at its start, or another rate."""
@@ -217,89 +145,7 @@ def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
     assert rate(other, scope) == 8
 
 
-def test_new_bounds(q, clock, learn):
-    """Another floor or ceiling holds at once for what was learned."""
-    learn(16)
-    hit(q, 1)
-    learn(16, floor=10)
-    assert rate(q) == 10
-    learn(4, ceiling=6)
-    assert rate(q) == 6
-
-
-def test_of_several_windows_the_shortest_learns(q, clock):
-    """The longer windows stay as they are said."""
-    hour = RateLimit(100, 3600, burst=3)
-    q.set_limit([hour, RateLimit(8, 1, burst=9, adaptive=Adaptive(1, 8))], group="g")
-    q.push_many(Push(payload=i, group="g") for i in range(9))
-    hit(q, 1)
-    state = q.group("g")
-    assert (state.rate, state.windows[1]) == (4, hour)
-    clock.advance(1)
-    q.ack(q.pop(visibility=LONG).task)
-    clock.advance(36)
-    assert len(q.pop_many(9, visibility=LONG)) == 1
-
-
-def test_without_learning_a_429_changes_no_rate(q, clock):
-    """A limit that is known stays what it is."""
-    q.set_limit(8, 1, group="g")
-    q.push("x", group="g")
-    hit(q, 1)
-    state = q.group("g")
-    assert (state.rate, state.windows[0].rate) == (None, 8)
-
-
-def test_learning_starts_with_the_rate(q, learn):
-    """Before anything has happened the rate is what was said."""
-    learn(13)
-    assert rate(q) == 13
-
-
 # Where the limit may be: known from the last 429
-
-
-class Host:
-    """Allows so much in a window of the queue, and closes for a second when that is too much."""
-
-    def __init__(self, q, clock, rate, allows, **bounds):
-        self.q, self.clock, self.allows = q, clock, allows
-        settings = {"floor": 1, "ceiling": 100} | bounds
-        q.set_limit(rate, 1, group="g", adaptive=Adaptive(**settings))
-        q.push_many(Push(payload=i, group="g") for i in range(2000))
-
-    def rate(self):
-        return self.q.group("g").rate
-
-    def crawl(self, windows):
-        """The rates that each window ends with, and how many 429s there were."""
-        rates, refused = [], 0
-        for _ in range(windows):
-            if len(self.q) < 200:
-                self.q.push_many(Push(payload=i, group="g") for i in range(1000))
-            end = self.clock() + 1000
-            while self.clock() < end:
-                task = self.q.pop(visibility=LONG).task
-                if task is None:
-                    self.clock.advance(max(0.001, self.q.next_event()))
-                elif self.rate() > self.allows:
-                    self.q.rate_limited(task, 1)
-                    refused += 1
-                else:
-                    self.q.ack(task)
-            rates.append(self.rate())
-        return rates, refused
-
-
-def test_a_429_after_a_raise_takes_little_back(q, clock, learn):
-    """What the last clean window had was allowed: an eighth below it, not half of the rate."""
-    learn()
-    use(q, clock, 8)
-    hit(q, 1)
-    assert rate(q) == 7
-    clock.advance(1)
-    hit(q, 1)
-    assert rate(q) == 3.5, "no window was clean since: the limit itself has changed"
 
 
 @pytest.mark.parametrize(("units", "last"), [(2, 8), (9, 9)])
@@ -317,138 +163,3 @@ def test_where_the_limit_is(q, clock, learn, units, last):
     for _ in range(6):
         use(q, clock, 1, 0.2)
     assert rate(q) == 7 + last * 3 / 128
-
-
-def test_refused_earlier_than_before(q, clock):
-    """If the rate has not come to 15/16 of the last 429, it goes to 13/16 of the clean one.
-
-    From there a clean window adds 3/128 of the clean one.
-    """
-    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20))
-    q.push_many(Push(payload=i, group="g") for i in range(100))
-    use(q, clock, 8)
-    use(q, clock, 9, 0.5)
-    hit(q, 1)  # at 9
-    clock.advance(1)
-    for _ in range(8):
-        use(q, clock, 1, 0.2)
-    assert rate(q) == 7 + 9 * 3 / 128
-    hit(q, 1)
-    assert rate(q) == 7 * 13 / 16
-    clock.advance(1)
-    for _ in range(7):
-        use(q, clock, 1, 0.2)
-    assert rate(q) == 7 * (13 / 16 + 3 / 128)
-
-
-def test_near_the_last_429(q, clock):
-    """A rate that was refused is tried again after many windows, not after the next."""
-    rates, refused = Host(q, clock, 15, 16).crawl(40)
-    assert refused <= 4
-    assert all(rate > 13.5 for rate in rates)
-    assert sum(rates) / 40 > 15
-
-
-@pytest.mark.many_calls
-def test_a_limit_that_stays(q, clock):
-    """The longer a limit stays what it is, the more seldom it is met, and the less it takes."""
-    host = Host(q, clock, 15, 16)
-    met = [host.crawl(60) for _ in range(4)]
-    refused = [count for _, count in met]
-    assert refused[0] > refused[2] >= refused[3]
-    assert refused[3] <= 2
-    assert min(met[3][0]) > 14.9
-    assert sum(met[3][0]) / 60 > 15.4
-
-
-@pytest.mark.many_calls
-def test_a_limit_that_has_changed_is_found_fast_again(q, clock):
-    """What was slow near the old limit is as fast as at first near a lower or a higher one."""
-    host = Host(q, clock, 15, 16)
-    host.crawl(150)
-    for allows in (4, 40):
-        host.allows = allows
-        rates, refused = host.crawl(60)
-        assert refused >= 4, "it looks again whether it may go on"
-        assert allows * 0.85 < rates[-1] < allows
-
-
-def test_beyond_the_last_429(q, clock):
-    """Where the old limit is passed without a 429 the steps grow: eight times as much is found."""
-    host = Host(q, clock, 5, 5)
-    host.crawl(10)
-    host.allows = 40
-    rates, _ = host.crawl(25)
-    assert rates[-1] > 30
-
-
-def test_a_limit_that_falls(q, clock):
-    """A host that allows a quarter at once is obeyed within a few 429s."""
-    host = Host(q, clock, 20, 20)
-    host.crawl(5)
-    host.allows = 5
-    rates, refused = host.crawl(30)
-    assert refused <= 8
-    assert all(rate <= 5.5 for rate in rates[8:])
-    assert sum(rates[8:]) / 22 > 4
-
-
-def test_no_further_than_used(q, clock):
-    """Beyond the last 429 a rate is at most half as much again as the window before has used."""
-    q.set_limit(8, 1, burst=20, group="g", adaptive=Adaptive(2, 20))
-    q.push_many(Push(payload=i, group="g") for i in range(200))
-    use(q, clock, 8)
-    use(q, clock, 1, 0.5)
-    hit(q, 1)  # at 8
-    clock.advance(1)
-    seen = []
-    for _ in range(12 * 6):
-        use(q, clock, 1, 0.167)
-        seen.append(rate(q))
-    assert (seen[0], max(seen)) == (7, 9)
-
-
-def test_back_after_a_halving(q, clock):
-    """After halvings that were for nothing, half of the way back with each clean window.
-
-    The last 429 is where it was before the second one.
-    """
-    host = Host(q, clock, 20, 20, ceiling=40)
-    for _ in range(2):
-        hit(q, 1)
-        clock.advance(1)
-    q.ack(take(q))
-    rates, refused = host.crawl(5)
-    assert (refused, rates) == (0, [5, 12.5, 16.25, 16.71875, 17.1875])
-
-
-@pytest.mark.many_calls
-def test_the_climb_is_kept_with_the_rate(q, clock, probe):
-    """How slowly it goes on is stored behind what is learned, and what is no such number is not."""
-    host = Host(q, clock, 15, 16)
-    host.crawl(60)
-    text = probe.redis.hget(probe.key("gates"), "g").decode()
-    learned, beside, climb = re.search(r" 0:([\d.]+):([\d.]+):([\d.]+) ", text).groups()
-    assert 1 / 1024 <= float(climb) < 3 / 128
-    for damaged, seen in ((b"9", 3 / 128), (b"0", 1 / 1024), (b".", 3 / 128), (b"0.01", 0.01)):
-        there = f" 0:{learned}:{beside}:{climb} ".encode()
-        put = text.encode().replace(there, b" 0:16:0:%b " % damaged)
-        put = re.sub(rb"^(\S+ \S+ \S+) \S+", rb"\1 10", put)
-        probe.redis.hset(probe.key("gates"), "g", put)
-        rates, _ = host.crawl(3)
-        steps = [later - first for first, later in itertools.pairwise(rates)]
-        assert steps == pytest.approx([16 * seen] * 2)
-
-
-def test_where_the_last_429_was_is_kept_with_the_rate(q, clock):
-    """It is part of what is learned, also while the group is empty for some minutes."""
-    host = Host(q, clock, 15, 16)
-    host.crawl(4)
-    before = host.rate()
-    q.purge()
-    clock.advance(600)
-    q.promote()
-    q.push_many(Push(payload=i, group="g") for i in range(2000))
-    rates, refused = host.crawl(3)
-    assert refused == 0
-    assert all(before <= rate < 16.2 for rate in rates)

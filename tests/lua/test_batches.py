@@ -3,12 +3,9 @@
 import pytest
 
 from dpq import (
-    DPQ,
     BatchFinishedError,
     BatchNotFoundError,
-    ConfigurationError,
     Push,
-    TaskNotFoundError,
 )
 
 
@@ -46,16 +43,6 @@ def test_done(q, clock, probe):
     assert (q.pop().task, counts(q)) == (None, (0, 3, 0, 0))
 
 
-def test_many_at_once(q, probe):
-    """Acks of one call count each task once, also one that is named twice."""
-    sealed(q, 1, 2, 3)
-    q.push("other", batch="c")
-    tasks = q.pop_many(4)
-    q.ack_many([*tasks, tasks[0]])
-    assert (counts(q), counts(q, "c")) == ((0, 3, 0, 0), (0, 1, 0, 0))
-    assert (q.batch("b").finished, q.batch("c").finished) == (True, False)
-
-
 def test_empty_for_a_moment(q, probe):
     """Without a seal a batch is not finished, however often nothing is left; with it, once."""
     for i in range(3):
@@ -65,13 +52,6 @@ def test_empty_for_a_moment(q, probe):
     state = q.seal_batch("b", on_finish=Push("end"))
     assert (state.finished, counts(q)) == (True, (0, 3, 0, 0))
     assert probe.drain() == ["end"]
-
-
-def test_nothing_to_do(q, probe):
-    """A batch that is sealed without a task is finished at once."""
-    assert q.seal_batch("b").finished
-    assert q.seal_batch("b", on_finish=Push("end", delay=5)).finished
-    assert q.next_event() == 5
 
 
 def test_sealed_again(q, probe):
@@ -118,23 +98,6 @@ def test_dead(q, clock, probe, how):
     assert counts(q) == (0, 0, 1, 0)
 
 
-def test_expired_while_it_was_delayed(q, clock, probe):
-    """Upkeep that buries the last task of a batch releases the waiting task in the same step."""
-    sealed(q, "x", delay=10, expires_in=5)
-    clock.advance(10)
-    assert probe.pop().payload == "end"
-    assert counts(q) == (0, 0, 1, 0)
-
-
-def test_a_record_that_cannot_be_read(q, clock, probe):
-    """A task whose record is damaged is dead."""
-    (task_id,), _ = sealed(q, "x")
-    raw = probe.redis.hget(probe.key("meta"), task_id)
-    probe.redis.hset(probe.key("meta"), task_id, b"f" + raw)
-    assert probe.pop().payload == "end"
-    assert counts(q) == (0, 0, 1, 0)
-
-
 def test_a_retry_counts_once(q, clock, probe):
     """A task that comes back is left until it is done."""
     sealed(q, "x")
@@ -147,17 +110,6 @@ def test_a_retry_counts_once(q, clock, probe):
     clock.advance(100)
     assert counts(q) == (1, 0, 0, 0)
     q.ack(probe.pop())
-    assert counts(q) == (0, 1, 0, 0)
-
-
-def test_late_ack_of_a_dead_task(q, clock, probe):
-    """A task that is acked out of the dead letters is done."""
-    sealed(q, "x", max_attempts=1)
-    task = probe.pop()
-    clock.advance(60)
-    assert probe.pop().payload == "end"
-    assert counts(q) == (0, 0, 1, 0)
-    assert q.ack(task) is True
     assert counts(q) == (0, 1, 0, 0)
 
 
@@ -190,15 +142,6 @@ def test_removed(q, probe):
     assert probe.drain() == ["end"]
 
 
-def test_dropped_letters_stay_dead(redis, queue_name, clock):
-    """A dead letter over the cap goes; its batch still counts it."""
-    with DPQ(redis, queue_name, dead_max_tasks=1, clock=clock) as q:
-        q.push_many([Push(i, batch="b") for i in range(3)])
-        for task in q.pop_many(3):
-            q.bury(task, "no")
-        assert (q.stats().dead, counts(q), q.check()) == (1, (0, 0, 3, 0), [])
-
-
 @pytest.mark.parametrize("how", ["keep", "raise_priority"])
 def test_key_that_stays(q, probe, how):
     """A push that leaves the task of its key as it is adds nothing to its batch."""
@@ -227,132 +170,6 @@ def test_key_that_moves(q, probe, how, state):
     assert counts(q, "b") == (0, 1, 0, 0)
 
 
-def test_dead_task_that_was_pushed_again(q, probe):
-    """A dead task that its key revives is left again, in its batch; with `rerun` it stays left."""
-    q.push("x", key="k", batch="b", max_attempts=1)
-    task = probe.pop()
-    q.push("y", key="k", on_duplicate="rerun")
-    q.bury(task, "no")
-    assert (q.ack(task), counts(q)) == (False, (1, 0, 0, 0))
-    assert (probe.drain(), counts(q)) == (["y"], (0, 1, 0, 0))
-
-
-def test_within_one_push(q, probe):
-    """A push may meet an earlier one of the same call: the task then is in the later batch."""
-    q.push_many([Push(1, key="k", batch="a"), Push(2, key="k", batch="b", on_duplicate="update")])
-    assert (counts(q, "a"), counts(q, "b")) == ((0, 0, 0, 1), (1, 0, 0, 0))
-
-
-def test_recurring(q, probe):
-    """A recurring task is in no batch, and leaves it when a push of its key makes it recur."""
-    before = probe.stored()
-    for schedule in ({"every": 5}, {"cron": "* * * * *"}):
-        with pytest.raises(ConfigurationError, match="batch is 'b', but the task recurs"):
-            q.push("x", batch="b", **schedule)
-    assert probe.stored() == before
-    q.push("x", key="k", batch="b")
-    q.push("x", key="k", every=5, on_duplicate="update")
-    assert (counts(q), q.get(key="k").batch) == ((0, 0, 0, 1), None)
-    q.push("x", key="k", batch="c", on_duplicate="rerun")
-    with pytest.raises(BatchNotFoundError):
-        q.batch("c")
-
-
-def test_waits_in_its_group(q, clock, probe):
-    """The task at the end has its priority, group, delay, attempts; it waits from its release."""
-    q.push("x", batch="b")
-    end = Push("end", 7, delay=3, group="g", max_attempts=4, visibility=9)
-    callback = q.seal_batch("b", on_finish=end).callback
-    clock.advance(60)
-    q.ack(probe.pop())
-    assert (q.pop().task, q.next_event()) == (None, 3)
-    clock.advance(3)
-    task = probe.pop()
-    assert (task.id, task.priority, task.group, task.max_attempts) == (callback, 7, "g", 4)
-    assert q.stats().wait.count == 2
-    assert q.stats().wait.sums[0] == 1
-
-
-def test_why(q, clock, probe):
-    """`why` says what the task at the end waits for."""
-    _, callback = sealed(q, 1, 2, 3)
-    q.ack(probe.pop())
-    assert q.why(callback) == "it waits for the end of batch 'b': 2 of its 3 tasks are left"
-    q.ack(probe.pop())
-    assert q.why(callback).endswith(": 1 of its 3 tasks is left")
-    q.ack(probe.pop())
-    assert q.why(callback) == "it is delayed: due in 0.0 s"
-
-
-def test_let_go_by_hand(q, probe):
-    """`update` with a delay lets the waiting task run now; the end of the batch adds no other."""
-    _, callback = sealed(q, "x")
-    q.update(callback, priority=5)
-    assert q.get(callback).visible_until is None
-    q.update(callback, delay=0)
-    assert probe.pop().id == callback
-    q.ack(probe.pop())
-    assert (q.pop().task, q.batch("b").finished) == (None, True)
-
-
-def test_cancelled_end(q, probe):
-    """A waiting task that is cancelled does not run."""
-    _, callback = sealed(q, "x")
-    q.cancel(callback)
-    q.ack(probe.pop())
-    assert (q.pop().task, q.batch("b").finished) == (None, True)
-    with pytest.raises(TaskNotFoundError):
-        q.get(callback)
-
-
-@pytest.mark.parametrize(
-    "named", [{"key": "k"}, {"batch": "c"}, {"every": 5}, {"cron": "* * * * *"}]
-)
-def test_refused_ends(q, probe, named):
-    """The task at the end has no key, batch or schedule; nothing is sealed then."""
-    with pytest.raises(ConfigurationError, match=rf"{next(iter(named))} is .*: leave|; leave"):
-        q.seal_batch("b", on_finish=Push("end", **named))
-    with pytest.raises(BatchNotFoundError):
-        q.batch("b")
-
-
-@pytest.mark.parametrize("name", ["", "a\tb", "x" * 201, 5, None])
-def test_refused_names(q, name):
-    """The name of a batch is as that of a group."""
-    for call in (q.batch, q.seal_batch, lambda name: q.push_many([Push("x", batch=name or "")])):
-        with pytest.raises(ConfigurationError, match="batch"):
-            call(name)
-
-
-def test_listed(q, clock):
-    """`batches` names the one that changed last first."""
-    for name in "abc":
-        q.push("x", batch=name)
-        clock.advance(1)
-    q.seal_batch("b")
-    assert [state.name for state in q.batches()] == ["b", "c", "a"]
-    assert [state.name for state in q.batches(1)] == ["b"]
-
-
-def test_old_ones_go(q, clock, probe):
-    """A batch without live tasks goes 90 days after its last change; one with a task stays."""
-    q.push("x", batch="live")
-    q.push("first", 9, batch="old")
-    q.ack(probe.pop())
-    q.push("x", 9, batch="again")
-    q.ack(probe.pop())
-    clock.advance(80 * 86_400)
-    q.push("second", 9, batch="again")
-    q.ack(probe.pop())
-    clock.advance(10 * 86_400 + 1)
-    q.promote()
-    assert {state.name for state in q.batches()} == {"live", "again"}
-    clock.advance(80 * 86_400)
-    q.promote()
-    assert [state.name for state in q.batches()] == ["live"]
-    assert probe.redis.hlen(probe.key("batches")) == 1
-
-
 def test_the_oldest_goes(q, clock, probe):
     """No more than 10 000 batches without live tasks are kept: the oldest goes first."""
     for i in range(3):
@@ -367,32 +184,3 @@ def test_the_oldest_goes(q, clock, probe):
     assert {state.name for state in q.batches()} == {"b1", "b2"}
     probe.redis.hset(probe.key("batches"), "\t", f"{first + 1} {last}")
     probe.redis.hdel(probe.key("batches"), f"\t{first + 10_000}")
-
-
-def test_upkeep_is_bounded(q, clock, probe):
-    """One step of upkeep looks at a bounded number of batches."""
-    for i in range(250):
-        q.seal_batch(f"b{i}")
-    clock.advance(91 * 86_400)
-    sizes = []
-    while q.batches(1):
-        q.promote()
-        sizes.append(len(q.batches(1000)))
-    assert sizes == [150, 50, 0]
-
-
-@pytest.mark.damaged
-def test_lost_payload(q, probe):
-    """A task whose payload is lost is dead."""
-    (task_id,), _ = sealed(q, "x")
-    probe.lose_body(task_id)
-    assert probe.pop().payload == "end"
-    assert counts(q) == (0, 0, 1, 0)
-
-
-def test_plain_tasks_beside(q, probe):
-    """Tasks without a batch go the short ways all the time, and count in none."""
-    q.push("plain", 5)
-    q.push("x", batch="b")
-    assert probe.drain() == ["plain", "x"]
-    assert counts(q) == (0, 1, 0, 0)

@@ -24,15 +24,6 @@ def test_what_is_stored(q, clock, probe, beat):
     assert probe.stored()["workers"] == {b"w": line.encode()}
 
 
-def test_again(q, clock, probe, beat):
-    """A later word replaces the one before."""
-    beat(running=2, age=4)
-    clock.advance(10)
-    beat(running=0, age=14)
-    line = f"{clock.ms} {clock.ms - 14000} 0 8 77\thost\tname"
-    assert probe.stored()["workers"] == {b"w": line.encode()}
-
-
 def test_leaving(q, probe, beat):
     """A worker that ends is gone at once, the others stay; the last one takes the key along."""
     beat("a")
@@ -75,25 +66,3 @@ def test_the_last_one_dies(q, probe, beat):
     probe.redis.pexpire(probe.key("workers"), 5000)
     beat()
     assert probe.redis.pttl(probe.key("workers")) > 55_000
-
-
-def test_names_are_one_short_line(q, beat):
-    """Whatever a worker is called, it is one line of at most 200 characters."""
-    beat(name="a\tb\nc\0d" + "ü" * 300)
-    [worker] = q.workers()
-    assert worker.name == "a b c d" + "ü" * 193
-
-
-def test_bad_text(q, probe, beat):
-    """What somebody else has written there is forgotten at the next word."""
-    probe.redis.hset(probe.key("workers"), mapping={"x": "", "y": "none"})
-    beat()
-    assert names(probe) == {b"w"}
-
-
-def test_purge_leaves_workers(q, beat):
-    """Tasks are purged, and not those who work on them."""
-    q.push("x")
-    beat()
-    q.purge()
-    assert [worker.id for worker in q.workers()] == ["w"]

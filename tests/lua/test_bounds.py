@@ -1,15 +1,13 @@
 """Bounds that hold on the server, whoever calls the scripts."""
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
 
 from dpq import DPQ
-from dpq.model.task import OnDuplicate
 from dpq.protocol.command import same
-from dpq.server import Server
 from dpq.testing import Clock
 
 LONG = "x" * 201
@@ -107,70 +105,6 @@ def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str, rule: str) -> 
     assert not q.check()
 
 
-def test_options_without_a_priority(q: DPQ[Any]) -> None:
-    """Each task has a priority: it may not be left out."""
-    q.push("before")
-    with pytest.raises(ResponseError, match="the option priority must be a finite number"):
-        call(q, "push", "a", json.dumps({"key": "a"}), b"1")
-    assert q.size() == 1
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        *(
-            {"priority": repr(number)}
-            for number in (0.0, -1.5, 5e-324, 1e16, -1.7976931348623157e308)
-        ),
-        *({"priority": str(number)} for number in (-(2**63), 2**63 - 1)),
-        *({"residual": residual} for residual in ("0000", "0999", "2001")),
-        *({"cost": cost} for cost in ("2", "0,tokens=5", "1,a=1,b_2=1000000000")),
-        *({"on_duplicate": how, "key": "a"} for how in get_args(OnDuplicate)),
-        {"cron": "*/5 * * * * Europe/Berlin", "first": 5},
-        {"cron": "0 */5 * * * * UTC", "first": 5},
-        {"trace": f"00-{'a' * 32}-{'b' * 16}-01"},
-        {"backoff": "1,0,315360000000"},
-        {"max_attempts": 10**12},
-        {"every": 1, "delay": 0, "visibility": 0, "time_limit": 0, "max_attempts": 1_000_000},
-    ],
-)
-def test_options_in_their_bounds(q: DPQ[Any], option: dict[str, Any]) -> None:
-    """Whatever has the form of its option is stored, and is sound."""
-    q.push("before")
-    call(q, "push", "a", json.dumps({"priority": "0"} | option), b"1")
-    assert q.size() == 2
-    assert not q.check()
-
-
-@pytest.mark.parametrize(
-    ("score", "body"),
-    [
-        ("", b"3 0\t\n1"),
-        ("x", b"3 0\t\n1"),
-        ("nan", b"3 0\t\n1"),
-        ("0 ", b"3 0\t\n1"),
-        ("9" * 400, b"3 0\t\n1"),
-        ("0", b""),
-        ("0", b"1"),
-        ("0", b"3 0\t1"),
-        ("0", b" 3 0\n1"),
-        ("0", b"+3 0\t\n1"),
-        ("0", b"3\t\n1"),
-        ("0", b" -3 0\t\n1"),
-        ("0", b" 3 2.5\t\n1"),
-        ("0", b"3 0\ta\tb\n1"),
-        ("0", b" 3 0 \t\n1"),
-    ],
-)
-def test_plain_tasks(q: DPQ[Any], score: str, body: bytes) -> None:
-    """What is no plain task is refused, and nothing of its batch is stored."""
-    q.push("before")
-    with pytest.raises(ResponseError, match="a plain task has no score, or no record"):
-        call(q, "push", "good", *plain(), "a", score, body)
-    assert q.size() == 1
-    assert not q.check()
-
-
 def test_pushed_by_others(q: DPQ[Any], clock: Clock) -> None:
     """What keeps to the bounds is a task: plain, with a long payload of any bytes, and full."""
     long = b'"' + b"\\n\\t " * 1000 + b'"'
@@ -189,35 +123,3 @@ def test_pushed_by_others(q: DPQ[Any], clock: Clock) -> None:
     assert not q.check()
     q.ack_many(q.pop_many(9))
     assert q.size() == 0
-
-
-def test_longest_names(q: DPQ[Any]) -> None:
-    """200 bytes are a name, everywhere."""
-    name = "x" * 200
-    q.push(1, group=name, key=name)
-    q.set_limit(10, 1, group=name)
-    q.delay_group(name, 5)
-    assert q.group(name).waiting == 1
-    assert not q.check()
-
-
-def test_payloads(server: Server, q: DPQ[Any]) -> None:
-    """More than 64 MiB are no payload."""
-    q.push("before")
-    with pytest.raises(ResponseError, match="the payload is too long"):
-        call(q, "push", "a", spec(), b"1" * (64 * 1024 * 1024 + 1))
-    with pytest.raises(ResponseError, match="the payload is too long"):
-        call(q, "push", "a", *plain(body=b"1" * (64 * 1024 * 1024 + 1)))
-    assert q.size() == 1
-
-
-def test_groups_and_queues(q: DPQ[Any]) -> None:
-    """Neither a limit, nor a closing, nor the registry takes a longer name."""
-    for script, args in (
-        ("set_limit", ("group:" + LONG, "", "0", "set", "0")),
-        ("delay_group", (LONG, 1000)),
-    ):
-        with pytest.raises(ResponseError, match="too long"):
-            call(q, script, *args)
-    with pytest.raises(ResponseError, match="too long"):
-        q._session.send(q._operations._ask("register", [LONG], same))

@@ -27,16 +27,6 @@ def test_from_every_live_state(q, probe, state):
     assert q.push("y", key="k", on_duplicate="error") != task_id
 
 
-def test_unknown(q, probe):
-    """An id that is not stored is not found, and nothing changes."""
-    q.push("x")
-    before = probe.stored()
-    with pytest.raises(TaskNotFoundError) as caught:
-        q.cancel("nobody")
-    assert caught.value.task_id == "nobody"
-    assert probe.stored() == before
-
-
 def test_dead(q, probe):
     """A dead task cannot be cancelled and stays."""
     task_id = q.push("x")
@@ -45,25 +35,6 @@ def test_dead(q, probe):
     with pytest.raises(TaskNotFoundError):
         q.cancel(task_id)
     assert probe.stored() == before
-
-
-def test_head(q, probe):
-    """When the head of a group is cancelled, the best of the waiting becomes ready and wakes."""
-    head = q.push("head", priority=3, group="g")
-    q.push("third", priority=1, group="g")
-    q.push("second", priority=2, group="g")
-    probe.woken()
-    q.cancel(head)
-    assert probe.woken()
-    assert probe.drain() == ["second", "third"]
-
-
-def test_no_wake_without_news(q, probe):
-    """A cancel that makes nothing ready wakes nobody."""
-    task_id = q.push("x")
-    probe.woken()
-    q.cancel(task_id)
-    assert not probe.woken()
 
 
 VERBS = {
@@ -139,17 +110,6 @@ def test_a_note_is_bounded(q, probe, clock):
     q.push("more")
     q.cancel(probe.pop().id)
     assert q.redis.zcard(probe.key("cancelled")) < before
-
-
-def test_no_note_without_a_holder(q, probe):
-    """Nobody works on a task that was never popped, or that was given back: there is no note."""
-    q.push("x")
-    q.cancel(q.peek()[0].id)
-    q.push("y")
-    task = probe.pop()
-    q.release(task)
-    q.cancel(task.id)
-    assert "cancelled" not in probe.stored()
 
 
 def test_a_heartbeat_says_so(q, probe):

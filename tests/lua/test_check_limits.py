@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from damage import LIMIT_DAMAGES, LONG, SETTINGS_DAMAGES, fill_limits, fill_settings
-
-from dpq import Problem, Push
+from damage import LIMIT_DAMAGES, SETTINGS_DAMAGES, fill_limits, fill_settings
 
 
 @pytest.fixture
@@ -50,27 +48,3 @@ def test_sound(q, clock, probe, ids):
     assert q.check() == []
     q.purge()
     assert q.check() == []
-
-
-@pytest.mark.damaged
-def test_finds_damage_on_a_later_page(server, q, probe):
-    """The cursor is followed to the end in each part."""
-    q.set_limit(concurrency=700, group="g")
-    q.push_many(Push(payload=i, group="g") for i in range(500))
-    tasks = [task for _ in range(2) for task in q.pop_many(250, visibility=LONG)]
-    probe.redis.zrem(probe.key("tracked"), f"g\t{tasks[321].id}")
-    probe.redis.zadd(probe.key("tracked"), {"g\tgone": 0})
-    assert sorted(q.check(), key=lambda found: found.kind) == [
-        Problem(kind="lease not counted", subject=tasks[321].id, detail="g"),
-        Problem(kind="lease that has ended", subject="g\tgone", detail="in tracked"),
-    ]
-
-
-def test_page_is_bounded(server, q, clock, probe):
-    """One call looks at about `count` entries and says where to go on."""
-    q.push_many(Push(payload=i) for i in range(600))
-    for _ in range(3):
-        q.pop_many(200, visibility=LONG)
-    cursor, *found = probe.call("check_limits", clock(), "invisible", "0", 10)
-    assert cursor != b"0"
-    assert found == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import ConfigurationError, Push
+from dpq import ConfigurationError
 
 
 def push(q, payload, debounce=5, debounce_max=None, **options):
@@ -34,14 +34,6 @@ def test_bound(q, clock, probe):
     assert q.pop().task is None
     clock.advance(0.001)
     assert probe.drain() == [3]
-
-
-def test_over_the_bound(q, clock, probe):
-    """A bound that has passed makes the task ready now."""
-    push(q, 1, 50)
-    clock.advance(20)
-    push(q, 2, 5, 10)
-    assert probe.drain() == [2]
 
 
 def test_ready(q, clock, probe):
@@ -97,35 +89,6 @@ def test_dead(q, clock, probe):
     clock.advance(4.999)
     assert q.pop().task is None
     clock.advance(0.001)
-    assert probe.drain() == [2]
-
-
-def test_waits_for_another(q, clock, probe):
-    """A task that waits for another task goes on waiting; then it is delayed."""
-    ahead = q.push("ahead")
-    q.push(1, key="k", after=[ahead])
-    clock.advance(9)
-    push(q, 2)
-    clock.advance(9)
-    assert probe.drain() == ["ahead"]
-    clock.advance(5)
-    assert probe.drain() == [2]
-
-
-def test_other_pushes(q, clock, probe):
-    """Without debounce a push does what its on_duplicate says."""
-    push(q, 1)
-    q.push(2, key="k")
-    assert q.get(key="k").payload == 1
-    q.push(3, key="k", on_duplicate="update")
-    assert probe.drain() == [3]
-
-
-def test_push_many(q, clock, probe):
-    """In one call, too, the newest push counts."""
-    ids = q.push_many(Push(n, key="k", debounce=5) for n in range(3))
-    assert len(set(ids)) == 1
-    clock.advance(5)
     assert probe.drain() == [2]
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpq import DPQ, TaskState
-from dpq.protocol.keys import REGISTRY, STORAGE_FORMAT
+from dpq import DPQ
+from dpq.protocol.keys import REGISTRY
 
 
 def test_nothing_is_left(q, probe):
@@ -20,25 +20,6 @@ def test_nothing_is_left(q, probe):
     assert not probe.redis.sismember(REGISTRY, q.queue_name)
 
 
-def test_used_again(q, clock, probe):
-    """A dropped queue starts anew at its next use, by any of its clients."""
-    other = DPQ(q.redis, q.queue_name, clock=clock)
-    other.push("x")
-    q.stats()
-    q.drop()
-    other.push("y")
-    assert probe.redis.sismember(REGISTRY, q.queue_name)
-    assert probe.stored()["conf"][b"format"] == STORAGE_FORMAT.encode()
-    assert probe.record(q.peek()[0].id)["order"].endswith("1")
-
-
-def test_settings_go_too(q):
-    """After a drop another setting may be named."""
-    DPQ(q.redis, q.queue_name, order="lifo")
-    q.drop()
-    assert DPQ(q.redis, q.queue_name, order="fifo").order == "fifo"
-
-
 @pytest.mark.parametrize("settings", [{"order": "lifo"}, {"aging": 1.0}])
 def test_named_settings_hold_on(q, clock, probe, settings):
     """After a drop the settings that a client named hold from its very first task on."""
@@ -51,11 +32,3 @@ def test_named_settings_hold_on(q, clock, probe, settings):
     assert q.check() == []
     order = ["second", "first"] if "order" in settings else ["first", "second"]
     assert probe.drain() == order
-
-
-def test_twice(q, probe):
-    """Dropping what is not there is harmless."""
-    q.push("x")
-    assert probe.call("drop") > 0
-    assert probe.call("drop") == 0
-    assert [q.peek(state=state) for state in TaskState] == [[]] * 5

@@ -44,14 +44,3 @@ def test_one_delivery_counts_once(q, clock, probe):
     again = probe.pop()
     assert (again.attempt, again.deliveries) == (2, 2)
     assert q.stats().expired_leases == 4
-
-
-def test_deferred_then_extended_then_crashed(q, clock, probe):
-    """After a deferral and an extension a crash counts."""
-    q.push("x")
-    task = probe.pop()
-    q.set_visibility(task, 10)
-    q.extend(task, 20)
-    clock.advance(20)
-    again = probe.pop()
-    assert (again.attempt, again.deferrals) == (2, 1)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dpq import DPQ, Backoff, Push
+from dpq import DPQ, Backoff
 from dpq.protocol.keys import key_of
 
 
@@ -74,14 +74,6 @@ def test_no_limit_of_attempts(q, clock, probe, options):
     assert not q.check()
     [line] = [each for each in q.export() if task_id in each]
     assert json.loads(line)["max_attempts"] is None
-
-
-def test_a_queue_without_a_limit_of_attempts(q, clock):
-    """The default of a client may be no limit, and a push may name one."""
-    queue = DPQ(q.redis, q.queue_name, clock=clock, default_max_attempts=math.inf)
-    assert queue.default_max_attempts == math.inf
-    ids = queue.push_many([Push("a"), Push("b", max_attempts=1), Push("c", delay=1)])
-    assert [q.get(task_id).max_attempts for task_id in ids] == [math.inf, 1, math.inf]
 
 
 def test_attempts_spent(q, clock, probe):

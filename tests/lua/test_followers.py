@@ -42,15 +42,6 @@ def test_done(q, clock, probe):
     assert (probe.pop().id, probe.count("followers")) == (late, 0)
 
 
-def test_many_acks(q, probe):
-    """Acks of one call end each task once, also one that is named twice; others stay short."""
-    ids = q.push_many([Push(n) for n in range(3)])
-    q.push("late", after=ids)
-    tasks = q.pop_many(3)
-    q.ack_many([*tasks, tasks[0]])
-    assert probe.drain() == ["late"]
-
-
 @pytest.mark.parametrize("end", ["bury", "fail", "lease", "expired", "cancel", "purge", "full"])
 @pytest.mark.parametrize("on_dead", ["bury", "run"])
 def test_dead(q, clock, probe, end, on_dead):
@@ -160,47 +151,6 @@ def test_refused(q, probe):
     assert probe.stored() == before
 
 
-def test_key(q, probe):
-    """An update by the key leaves it waiting, with its new payload; a kept one adds none."""
-    first, other = q.push_many([Push("first"), Push("other")])
-    late = q.push("late", key="k", after=[first])
-    assert q.push("new", key="k", after=[other]) == late
-    assert waits_for(q, late) == [first]
-    for mode in ("update", "rerun", "raise_priority"):
-        assert q.push(mode, 3, key="k", on_duplicate=mode) == late
-    assert (waits_for(q, late), q.get(late).payload) == ([first], "rerun")
-    assert probe.drain() == ["first", "rerun", "other"]
-
-
-def test_once_more(q, probe):
-    """A task that is pushed again while it runs has not ended: only its last ack ends it."""
-    first = q.push("first", key="k")
-    late = q.push("late", after=[first])
-    task = probe.pop()
-    q.push("again", key="k", on_duplicate="rerun")
-    q.ack(task)
-    assert (probe.pop().payload, waits_for(q, late)) == ("again", [first])
-    q.ack(q.peek(1, state="invisible")[0])
-    assert probe.drain() == ["late"]
-
-
-@pytest.mark.parametrize("how", ["update", "pop"])
-def test_by_hand(q, probe, how):
-    """A person may let it run at once: then no end concerns it."""
-    first = q.push("first")
-    late = q.push("late", 9, after=[first])
-    if how == "update":
-        q.update(late, delay=0)
-        task = probe.pop()
-    else:
-        task = q.pop(id=late, force=True).task
-    assert (task.id, task.after) == (late, None)
-    q.release(task, delay=5)
-    q.cancel(first)
-    q.promote()
-    assert (q.get(late).state, buried(q), probe.count("followers")) == ("delayed", {}, 0)
-
-
 @pytest.mark.parametrize("how", ["cancel", "purge"])
 def test_removed(q, probe, how):
     """A task that is removed while it waits leaves nothing behind."""
@@ -211,23 +161,6 @@ def test_removed(q, probe, how):
     else:
         q.purge("delayed")
     assert (probe.count("followers"), probe.drain()) == (0, ["first"])
-
-
-@pytest.mark.parametrize("of_batch", [False, True])
-def test_age_by_hand(q, clock, probe, of_batch):
-    """A task that waits for others and gets a delay is due after that, and no older."""
-    first = q.push("first", batch="b", delay=1000)
-    if of_batch:
-        waits = q.seal_batch("b", on_finish=Push("waits")).callback
-    else:
-        waits = q.push("waits", after=[first])
-    clock.advance(60)
-    q.update(waits, delay=5)
-    clock.advance(7)
-    q.promote()
-    assert q.stats().oldest_ready_seconds == 2
-    assert probe.pop().id == waits
-    assert q.stats().wait.p50 < 3
 
 
 def test_lost_reply(q, clock, probe):

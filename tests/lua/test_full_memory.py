@@ -21,7 +21,6 @@ from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.protocol.scripts import script_names
-from dpq.registry.names import glance
 from dpq.testing import Clock, QueueFactory, _stored
 
 Build = Callable[[DPQ[Any], Clock], object]
@@ -581,15 +580,6 @@ def test_a_name_that_is_lost_keeps_nobody_from_a_queue(stage: Stage) -> None:
     with DPQ[Any](stage.redis, stage.name, clock=stage.clock) as other:
         other.stats()
     assert stage.redis.sismember(REGISTRY, stage.name)
-
-
-def test_glance(stage: Stage) -> None:
-    """At full memory a daemon sees when it has something to do."""
-    stage.set_up(fill)
-    plenty = stage.q._session.send(glance([stage.q._operations], names=True))
-    with stage.full():
-        assert stage.q._session.send(glance([stage.q._operations], names=True)) == plenty
-    assert plenty.waits == [0]  # the queue has a clock of its own, long ago
 
 
 def test_no_verb_is_left_out() -> None:

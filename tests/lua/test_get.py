@@ -18,28 +18,6 @@ def test_ready(q, clock):
     assert task.enqueued_at.timestamp() == at(clock, 0)
 
 
-def test_delayed(q, clock):
-    """A delayed task says when it is due."""
-    task = q.get(q.push("x", delay=7))
-    assert task.state == "delayed"
-    assert task.visible_until.timestamp() == at(clock, 7)
-
-
-def test_invisible(q, clock, probe):
-    """A running task says when its lease ends, and looks as its holder sees it."""
-    task_id = q.push("x")
-    task = probe.pop(visibility=9)
-    assert q.get(task_id) == task
-    assert task.visible_until.timestamp() == at(clock, 9)
-
-
-def test_waiting(q):
-    """A task behind the head of its group is waiting."""
-    q.push("head", group="g")
-    task = q.get(q.push("x", group="g"))
-    assert (task.state, task.visible_until) == ("waiting", None)
-
-
 def test_dead(q, clock, probe):
     """A dead task says why, when and after how many attempts."""
     task_id = q.push("x", max_attempts=1)
@@ -55,12 +33,3 @@ def test_unknown(q):
     """An id that is not stored is not found."""
     with pytest.raises(TaskNotFoundError, match="nobody"):
         q.get("nobody")
-
-
-def test_several(q, probe):
-    """The script answers five values for each id, an empty state for an unknown one."""
-    ids = [q.push("a"), "nobody", q.push("b", delay=5)]
-    reply = probe.call("get", *ids)
-    assert reply[::5] == [b"ready", b"", b"delayed"]
-    assert reply[3::5] == [b'"a"', b"", b'"b"']
-    assert reply[6:8] == [b"0", b""]

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ
-from dpq.protocol.keys import REGISTRY, key_of
+from dpq.protocol.keys import key_of
 from dpq.protocol.replies import UNKNOWN, Glance
 from dpq.protocol.scripts import script
 from dpq.registry.names import glance
@@ -48,20 +48,6 @@ def test_moments(real: DPQ[Any], other: DPQ[Any]) -> None:
     assert 2000 < ends <= 3000
 
 
-def test_due(real: DPQ[Any], redis: Redis) -> None:
-    """What is due, whatever the number says, is due now; a far moment has a bound."""
-    for stored, seen in (("5", 0), ("-inf", 0), ("inf", 10**9), ("9e15", 10**9)):
-        redis.hset(key_of(real.queue_name, "conf"), "next_event", stored)
-        assert glanced(real).waits == [seen], stored
-
-
-@pytest.mark.parametrize("stored", ["nan", "", "x"])
-def test_a_moment_that_is_none(real: DPQ[Any], redis: Redis, stored: str) -> None:
-    """Another program wrote it: a step finds out."""
-    redis.hset(key_of(real.queue_name, "conf"), "next_event", stored)
-    assert glanced(real).waits == [UNKNOWN]
-
-
 def test_only_a_step_can_tell(real: DPQ[Any], other: DPQ[Any], redis: Redis) -> None:
     """A queue that is gone, of another format, or of another type."""
     conf = key_of(other.queue_name, "conf")
@@ -76,14 +62,6 @@ def test_only_a_step_can_tell(real: DPQ[Any], other: DPQ[Any], redis: Redis) -> 
     redis.set(conf, "x")
     assert glanced(real, other).waits == [-1, UNKNOWN]
     redis.delete(conf)
-
-
-def test_names(real: DPQ[Any], redis: Redis) -> None:
-    """It counts the list of queues, if it is asked to and there is such a list."""
-    redis.sadd(REGISTRY, "a-name")
-    assert glanced(real).names == redis.scard(REGISTRY)
-    assert glanced(real, names=False).names == -1
-    redis.srem(REGISTRY, "a-name")
 
 
 def test_it_changes_nothing() -> None:

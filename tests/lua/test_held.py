@@ -3,11 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
-from kit.workers import note_calls
 
-from dpq import ConfigurationError, LeaseInfo, Push
-from dpq.operations.one_task import holder
-from dpq.operations.workers import MOST_NAMED, RELEASED_AT_ONCE, Doing
+from dpq import LeaseInfo, Push
+from dpq.operations.workers import MOST_NAMED, Doing
 
 
 def q_pushes(count):
@@ -19,12 +17,6 @@ def beat(q, worker, *tasks, name=None, running=0, longest_ms=None, longest_task=
     doing = Doing([(task.id, task.token) for task in tasks], longest_ms, longest_task)
     about = (worker, name or worker, "host", 77, running, 8, 4.0, doing)
     q._session.run(q._operations.beat, *about)
-
-
-def test_nobody(q, probe):
-    """Where nothing runs there is one empty page, with the time."""
-    assert len(probe.call("held", "", "0")) == 2
-    assert q.held() == []
 
 
 def test_what_it_says(q, clock):
@@ -54,64 +46,6 @@ def test_what_it_says(q, clock):
     )
 
 
-def test_only_leases(q):
-    """Ready, delayed, hidden, waiting and dead tasks are held by nobody."""
-    q.push("hidden", 9)
-    q.set_visibility(q.pop().task, 60)
-    q.push("dead", 9)
-    q.bury(q.pop().task, "no")
-    q.push("delayed", delay=60)
-    q.delay_group("g", 60)
-    q.push("waiting", group="g")
-    q.push("ready")
-    assert q.held() == []
-
-
-def test_another_delivery_is_not_put_down_to_the_worker(q, clock):
-    """A beat names deliveries: who had the task before is not its holder any more."""
-    q.push("x")
-    first = q.pop(visibility=5).task
-    beat(q, "before", first)
-    clock.advance(6)
-    second = q.pop().task
-    assert [(lease.id, lease.worker) for lease in q.held()] == [(second.id, None)]
-    beat(q, "after", second)
-    assert [lease.worker for lease in q.held()] == ["after"]
-
-
-def test_a_worker_that_ends_or_dies_holds_nothing(q, clock):
-    """What it had told is gone with it; an idle worker has one line only."""
-    q.push("x")
-    task = q.pop(visibility=1000).task
-    beat(q, "w", task)
-    beat(q, "w")
-    assert q.held()[0].worker is None
-    beat(q, "w", task)
-    q._session.run(q._operations.leave, "w")
-    assert q.held()[0].worker is None
-    beat(q, "w", task)
-    clock.advance(60)
-    assert (q.held()[0].worker, q.workers()) == (None, [])
-
-
-def test_what_is_stored(q, probe, clock):
-    """What a worker holds stands beside its line, and goes with it: an older DPQ reads the line."""
-    q.push("x")
-    task = q.pop().task
-    beat(q, "w", task, running=1, longest_ms=1500, longest_task=task.id)
-    line = f"{clock.ms} {clock.ms - 4000} 1 8 77\thost\tw".encode()
-    more = f"{clock.ms} 1 1500 {task.id}\t{task.token}".encode()
-    assert probe.stored()["workers"] == {b"w": line, b"w\t": more}
-    [worker] = q.workers()
-    assert (worker.holds, worker.longest_seconds, worker.longest_task) == (1, 1.5, task.id)
-    beat(q, "w")
-    assert probe.stored()["workers"] == {b"w": line.replace(b" 1 8", b" 0 8")}
-    beat(q, "w", task)
-    assert q.workers()[0].longest_seconds is None
-    q._session.run(q._operations.leave, "w")
-    assert "workers" not in probe.stored()
-
-
 def test_a_beat_is_bounded(q, probe):
     """It names the 1000 oldest leases, and says how many there are."""
     leases = [(f"id{n}", 10**15 + n) for n in range(MOST_NAMED + 50)]
@@ -123,30 +57,6 @@ def test_a_beat_is_bounded(q, probe):
     assert len(stored) < 20_000
     assert q.workers()[0].holds == MOST_NAMED + 50
     assert len(probe.call("workers", "", "0", 60_000, "")[-1]) < 100  # a look does not read them
-
-
-def test_the_holder_of_one_task(q, probe, clock):
-    """It is the worker whose last heartbeat names that delivery; other leases are not read."""
-    for n in range(3):
-        q.push(n)
-    one, other, third = (q.pop(visibility=1000).task for _ in range(3))
-    beat(q, "w", one, other)
-    beat(q, "v", third)
-
-    def held_by(task):
-        lease = q._session.run(holder, q._operations, task, clock.ms)
-        return lease.worker, lease.pid, lease.held_seconds
-
-    clock.advance(3)
-    assert [held_by(task)[0] for task in (one, other, third)] == ["w", "w", "v"]
-    assert held_by(one)[1:] == (77, pytest.approx(3, abs=0.01))
-    reply = probe.call("workers", "", "0", 60_000, str(other.token))
-    assert [text for text in reply if str(one.token).encode() in text] == []
-    part = str(other.token)[:-1]
-    assert q._session.run(q._operations.told, part).holders == {}
-    q.release(one)
-    again = q.pop(visibility=1000).task
-    assert held_by(again)[0] is None
 
 
 def test_the_longest_held_first(q, clock):
@@ -161,26 +71,6 @@ def test_the_longest_held_first(q, clock):
     assert [lease.worker for lease in q.held(worker="w1")] == ["w1"]
     assert [lease.worker for lease in q.held(older_than=15)] == ["w0", "w1"]
     assert q.held(worker="w2", older_than=15) == q.held(worker="nobody") == q.held(0) == []
-
-
-@pytest.mark.parametrize("how", [{"n": -1}, {"n": "x"}, {"older_than": -1}, {"older_than": "x"}])
-def test_bad_arguments(q, how):
-    """They are refused, with the value and the bound."""
-    with pytest.raises(ConfigurationError, match=next(iter(how))):
-        q.held(**how)
-    with pytest.raises(ConfigurationError, match="a lease is"):
-        q.release_held(["id"])
-
-
-def test_bad_text_of_a_worker(q, clock, probe):
-    """What another program wrote beside a worker is passed over."""
-    q.push("x")
-    task = q.pop().task
-    beat(q, "w", task)
-    for text in ("", "x", "9" * 40, f"{clock.ms} 1 x y", f"{clock.ms} 1 5 id\t{task.token} x"):
-        probe.redis.hset(probe.key("workers"), "w\t", text)
-        assert [worker.holds for worker in q.workers()] in ([0], [1])
-        assert q.held()[0].worker is None
 
 
 @pytest.mark.many_calls
@@ -213,16 +103,3 @@ def test_release_held(q):
     assert q.release_held(held) == 2  # another delivery has it: not touched
     assert [lease.id for lease in q.held()] == [again.id]
     assert q.check() == []
-
-
-def test_release_held_goes_in_steps(q, probe):
-    """So many leases in one round trip, and no more."""
-    q.push_many(q_pushes(RELEASED_AT_ONCE * 2 + 1))
-    while q.pop_many(100):
-        pass
-    sent = []
-    note_calls(q, lambda commands: sent.append(len(commands)))
-    held = q.held(1000)
-    sent.clear()
-    assert q.release_held(held) == RELEASED_AT_ONCE * 2 + 1
-    assert sent == [RELEASED_AT_ONCE, RELEASED_AT_ONCE, 1]

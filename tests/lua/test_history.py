@@ -90,34 +90,6 @@ def test_upkeep_remembers(q: DPQ, clock: Clock) -> None:
     assert slot.ready == 1
 
 
-def test_damage_is_no_slot(q: DPQ, clock: Clock, redis: Redis) -> None:
-    """What somebody else wrote there is left out."""
-    q.push(1)
-    remember(q)
-    key = key_of(q.queue_name, "history")
-    redis.hset(key, f"m{(clock.ms // 60_000 - 1) % 1440}", f"{clock.ms - 60_000} what is this")
-    redis.hset(key, f"m{(clock.ms // 60_000 - 2) % 1440}", "")
-    redis.xadd(key_of(q.queue_name, "events"), {"not": "ours"})
-    assert len(q.history()) == 1
-    assert q.events() == []
-
-
-def test_slots_name_what_they_hold(q: DPQ, clock: Clock, redis: Redis) -> None:
-    """A slot has a name before each count; so one with other totals is read beside it."""
-    q.push_many([Push(1), Push(2, delay=9)])
-    q.bury(q.pop().task, "no")
-    remember(q)
-    key, minute = key_of(q.queue_name, "history"), clock.ms // 60_000
-    text = (redis.hget(key, f"m{minute % 1440}") or b"").decode()
-    named, buckets = text.split(" w0 ")[0].split(" r0 ")[0], text.split()[-4:]
-    assert named == f"{clock.ms} de 1 dd 1 pu 2 po 1 bu 1"
-    assert {*zip(buckets[::2], buckets[1::2], strict=True)} == {("w0", "1"), ("r0", "1")}
-    redis.hset(key, f"m{(minute - 1) % 1440}", f"{clock.ms - 60_000} pu 1 new 77 ")
-    before, now = q.history()
-    assert (before.pushed, before.buried) == (1, 0)
-    assert (now.pushed, now.deliveries, now.buried, now.delayed, now.dead) == (2, 1, 1, 1, 1)
-
-
 def test_events(q: DPQ) -> None:
     """What people want to see is told, the oldest first; a task that succeeds tells nothing."""
     q.push_many([Push(n, group="g") for n in range(4)])
@@ -166,16 +138,6 @@ def test_a_storm_is_one_event_a_second(q: DPQ, clock: Clock) -> None:
     q.rate_limited(tasks[5], 5)
     assert [event.kind for event in q.events()] == ["rate_limited"] * 3
     assert q.stats().rate_limited == 6
-
-
-def test_what_others_write_into_the_stream(q: DPQ, redis: Redis) -> None:
-    """An event without its time is left out, and stops no 429."""
-    q.push("x", group="g")
-    task = q.pop().task
-    names = {"kind": "rate_limited", "group": "g", "member": "", "task": "", "detail": ""}
-    redis.xadd(key_of(q.queue_name, "events"), {**names, "when": "soon"})
-    q.rate_limited(task, 5)
-    assert [event.kind for event in q.events()] == ["rate_limited"]
 
 
 def test_the_stream_is_capped(q: DPQ, redis: Redis) -> None:

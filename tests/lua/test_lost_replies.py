@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from kit.each import each
 from kit.moments import task_after
 from kit.workers import note_calls
 from redis import Redis
@@ -59,14 +60,14 @@ class Proxy:
 
     def close(self) -> None:
         """Cut everything, and wait for the threads."""
-        for each in self._sockets:
+        for one in self._sockets:
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                one.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(timeout=10)
             assert not thread.is_alive()
-        for each in self._sockets:
-            each.close()
+        for one in self._sockets:
+            one.close()
 
     def _keep(self, new: socket.socket) -> socket.socket:
         self._sockets.append(new)
@@ -780,7 +781,7 @@ def test_met_limit(server, q, clock, lossy, lose):
     assert 0.05 <= state.slack < 0.06
 
 
-@pytest.mark.parametrize("name", sorted(set(script_names()) - LOOKS.keys()))
+@each("name", sorted(set(script_names()) - LOOKS.keys()))
 def test_no_script_is_left_out(name):
     """Each script that is no look has its test here, which loses its reply, and looks then."""
     test = globals()[f"test_{name}"]

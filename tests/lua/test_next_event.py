@@ -1,13 +1,6 @@
 """next_event: look at what time will bring, without touching it."""
 
 
-def test_nothing_to_come(q):
-    """With no task, and with ready ones only, nothing is to come."""
-    assert q.next_event() is None
-    q.push("x")
-    assert q.next_event() is None
-
-
 def test_each_kind(q, clock, probe):
     """A due task, the end of a lease and the opening of a group are events; the nearest counts."""
     q.delay_group("g", 60)
@@ -30,11 +23,3 @@ def test_overdue(q, clock, probe):
     clock.advance(100)
     assert q.next_event() == 0
     assert probe.stored() == before
-
-
-def test_raw(q, probe):
-    """The script answers ms, and -1 for nothing."""
-    assert probe.call("next_event", 1000) == -1
-    probe.redis.zadd(probe.key("closed"), {"g": 1500})
-    assert probe.call("next_event", 1000) == 500
-    probe.redis.delete(probe.key("closed"))

@@ -3,7 +3,7 @@
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import Budget, LimitTimeoutError, Push, Quota, RateLimit
+from dpq import Budget, Push, Quota, RateLimit
 from dpq.model.permit import Caller, PermitRequest
 
 SCOPES = [None, "g"]
@@ -39,34 +39,6 @@ def test_as_many_as_are_left(q, clock, scope):
     assert left(q, scope) == {}
 
 
-def refills(left, seconds, full):
-    """Headers of a host whose requests come back evenly."""
-    return says(left, seconds, "requests") | {"x-ratelimit-limit-requests": str(full)}
-
-
-def run_all(q, clock, seconds=10):
-    """Run and end each task as soon as it may: the ms when each one began, from now."""
-    begun, first = [], clock.ms
-    while clock.ms <= first + seconds * 1000:
-        for task in q.pop_many(20):
-            begun.append(clock.ms - first)
-            q.ack(task)
-        clock.advance(0.25)
-    return begun
-
-
-def test_the_newest_answer_of_such_a_host_counts(q, clock):
-    """Also if it says more; each other lease counts as one that the host does not know."""
-    fill(q, 9, "g")
-    tasks = q.pop_many(3)
-    q.observe(tasks[0], headers=refills(2, 10, 12))  # one in a second
-    assert left(q) == {"": (0, 12)}
-    q.ack_many(tasks)
-    q.observe("g", headers=refills(5, 3.5, 12))
-    assert left(q) == {"": (5, 3.5)}
-    assert run_all(q, clock) == [0, 0, 0, 0, 0, 500]
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_what_is_under_way_counts(q, clock, scope):
     """The host may not know it yet; the task that has the answer is known to it."""
@@ -82,23 +54,6 @@ def test_what_is_under_way_counts(q, clock, scope):
         q.observe(task, headers=says(0, 30))
         q.ack(task)
     assert payloads(q) == []
-
-
-def test_leases_are_counted_from_the_first_answer_on(q, redis, clock):
-    """Those from before are found; of other groups none count."""
-    fill(q, 3, "g")
-    fill(q, 3, "h")
-    running = q.pop_many(6)
-    q.observe("g", headers=says(8, 60))
-    assert left(q)[""][0] == 5
-    fill(q, 9, "g")
-    more = q.pop_many(2)
-    q.observe("g", headers=says(8, 90))
-    assert left(q)[""][0] == 3
-    for task in (*running, *more):
-        q.ack(task)
-    q.observe("g", headers=says(8, 120))
-    assert left(q)[""][0] == 8
 
 
 def test_an_older_answer_never_raises_it(q, clock):
@@ -146,15 +101,6 @@ def test_units(q, clock):
     assert payloads(q) == [1, 2]
 
 
-def test_a_task_that_needs_more_than_there_ever_is(q, clock):
-    """It waits for one reset only."""
-    q.observe("g", headers=says(5, 60))
-    q.push("huge", group="g", cost=10**9)
-    assert payloads(q) == []
-    clock.advance(60)
-    assert payloads(q) == ["huge"]
-
-
 def test_opened_by_hand(q, clock):
     """Who opens a group knows better: the budget is forgotten. Closing keeps it."""
     fill(q, 9)
@@ -178,25 +124,6 @@ def test_a_429_keeps_it(q, clock):
     clock.advance(1)
     assert payloads(q) == [0]
     assert q.group("g").reason == "probe"
-
-
-def test_a_new_budget_wakes_a_waiting_queue(q, clock):
-    """Of the queue: what it slept by is forgotten."""
-    fill(q, 3, None)
-    q.observe(None, headers=says(0, 60))
-    assert payloads(q) == []
-    q.observe(None, headers=says(2, 90))
-    assert payloads(q) == [0, 1]
-
-
-def test_a_lost_delivery_still_tells(q, clock):
-    """The answer is true whoever has the task now; its new delivery is under way."""
-    fill(q, 2)
-    old = take(q, visibility=1)
-    clock.advance(31)
-    assert len(q.pop_many(2)) == 2
-    q.observe(old, headers=says(5, 60))
-    assert left(q)[""][0] == 3
 
 
 def test_ends_are_bounded(q, clock):
@@ -227,17 +154,6 @@ def test_it_is_forgotten(q, redis, queue_name, clock):
         payloads(q)
         q.promote()
     assert redis.hkeys(gates) == [b"g0"]
-
-
-@pytest.mark.parametrize("token", ["O:1", "O:x:9", "O:1:2:3:4:5", "Otokens::", "O:1:9:9:9::"])
-def test_an_unreadable_budget(q, redis, queue_name, clock, token):
-    """The gate cannot be read, so it counts as spent for one window."""
-    q.set_limit(60, 60, group="g")
-    redis.hset(f"dpq:{{{queue_name}}}:gates", "g", f"- {token} ")
-    fill(q, 2)
-    assert payloads(q) == []
-    clock.advance(60)
-    assert payloads(q) == [0]
 
 
 # The whole limit, window after window
@@ -286,88 +202,12 @@ def test_a_policy_says_how_long_the_window_is(q, clock):
     assert left(q) == {"": (0, 10)}
 
 
-def test_the_longest_time_to_a_reset_is_the_window(q, clock):
-    """As far as answers have said: a host that names no policy says it bit by bit."""
-    fill(q, 12)
-    q.observe("g", headers=windows(3, 30))
-    q.observe("g", headers=windows(2, 29))
-    clock.advance(30)
-    assert payloads(q) == [0, 1, 2, 3]
-    assert left(q) == {"": (0, 30)}
-    q.observe("g", headers=windows(0, 60))
-    clock.advance(60)
-    assert payloads(q) == [4, 5, 6, 7]
-    assert left(q) == {"": (0, 60)}
-
-
-def test_a_window_ends_when_its_answers_say(q, clock):
-    """Its end was a guess; a straggler of the window before makes it no shorter."""
-    fill(q, 20)
-    q.observe("g", headers=windows(0, 9.5))
-    clock.advance(9.5)
-    assert len(q.pop_many(2)) == 2
-    q.observe("g", headers=windows(4, 8.5))
-    assert left(q) == {"": (2, 9.5)}
-    q.observe("g", headers=windows(4, 10))
-    assert left(q) == {"": (2, 10)}
-    q.observe("g", headers=windows(4, 11))  # now it is known
-    assert left(q) == {"": (2, 10)}
-
-
-def test_another_limit_begins_anew(q, clock):
-    """The window of one limit says nothing of another's."""
-    fill(q, 40)
-    q.observe("g", headers=windows(0, 50, limit=100))
-    q.observe("g", headers=windows(0, 2))
-    clock.advance(2)
-    assert payloads(q) == [0, 1, 2, 3]
-    assert left(q) == {"": (0, 2)}
-
-
-def test_a_task_that_needs_more_than_the_whole_limit(q, clock):
-    """It has a window for itself, and none waits for ever."""
-    q.observe("g", headers=windows(3, 10))
-    q.push("huge", group="g", cost=100)
-    q.push("later", -1, group="g")
-    assert payloads(q) == []
-    clock.advance(10)
-    assert payloads(q) == ["huge"]
-    clock.advance(10)
-    assert payloads(q) == ["later"]
-
-
-def test_a_gate_of_windows_is_kept_and_goes(q, redis, queue_name, clock):
-    """Without a limit it stays for an hour after its last reset."""
-    gates = f"dpq:{{{queue_name}}}:gates"
-
-    def busy():
-        for _ in range(40):
-            q.push("x", group="h")
-            payloads(q)
-            q.promote()
-
-    q.observe("g", headers=windows(3, 10))
-    clock.advance(3609)
-    busy()
-    assert redis.hkeys(gates) == [b"g"]
-    clock.advance(1)
-    busy()
-    assert redis.hlen(gates) == 0
-
-
 # Permits
 
 
 def permit(q, group="g"):
     """One that is there now."""
     return q.acquire(group, timeout=0)
-
-
-def refused_for(q, group="g"):
-    """The seconds until a permit may be there."""
-    with pytest.raises(LimitTimeoutError) as refused, permit(q, group):
-        pass
-    return refused.value.retry_after
 
 
 def test_permits_count_until_their_answer(q, redis, queue_name, clock):
@@ -390,19 +230,6 @@ def test_permits_count_until_their_answer(q, redis, queue_name, clock):
     assert q.check() == []
 
 
-def test_a_permit_that_counts_anyway_stays_a_lease(q, clock):
-    """Its answer tells what is left, and its end ends it."""
-    q.set_limit(concurrency=1, group="g")
-    q.observe("g", headers=windows(4, 10))
-    with permit(q) as only:
-        only.report(200, windows(4, 10))
-        assert left(q) == {"": (3, 10)}
-        assert only.leased
-        assert refused_for(q) > 0
-    with permit(q):
-        pass
-
-
 def asked(q, lease=60.0):
     """A caller that waits, and the answer that it got."""
     caller = Caller(PermitRequest.checked("g", 1, None, 0, lease), 0.0)
@@ -414,18 +241,6 @@ def ask(q, caller):
     answer = q._session.run(q._operations.acquire, caller, 0.0)
     caller.receive(answer, 0.0)
     return answer
-
-
-def test_permits_that_ran_out_are_not_under_way(q, clock):
-    """Their callers are dead."""
-    q.observe("g", headers=windows(4, 100))
-    assert asked(q, lease=30)[1].held
-    clock.advance(20)
-    q.observe("g", headers=windows(4, 80))
-    assert left(q) == {"": (3, 80)}
-    clock.advance(11)
-    q.observe("g", headers=windows(2, 69))
-    assert left(q) == {"": (2, 69)}
 
 
 def test_none_is_booked_beyond_a_reset(q, clock):
@@ -471,39 +286,6 @@ def test_a_far_reset_is_asked_again_by_one(q, clock, scope):
     assert payloads(q) == [2, 3, 4, 5, 6, 7, 8]
 
 
-def test_the_same_of_what_comes_back_evenly(q, clock):
-    """A unit a day is no unit for whom nobody else says so."""
-    fill(q, 3)
-    q.observe("g", headers=refills(0, 80_000, 2))
-    clock.advance(59.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == [0]
-
-
-def test_what_is_left_runs_before_one_asks(q, clock):
-    """However far the reset is."""
-    fill(q, 9)
-    q.observe("g", headers=windows(2, 80_000))
-    assert payloads(q) == [0, 1]
-    clock.advance(60)
-    assert payloads(q) == [2]
-    assert payloads(q) == []
-
-
-def test_a_reset_that_two_answers_name_is_believed(q, clock):
-    """A day at most; a host that counts down says the same moment again."""
-    fill(q, 3)
-    q.observe("g", headers=windows(1, 3000))
-    clock.advance(10)
-    q.observe("g", headers=windows(0, 2990))
-    assert payloads(q) == []
-    clock.advance(2989.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     "own", [RateLimit(5000, 3600), Quota(5000, "hour"), RateLimit(9, 3600, unit="t")]
 )
@@ -516,18 +298,6 @@ def test_one_answer_is_believed_as_far_as_an_own_window_reaches(q, clock, own):
     assert payloads(q) == []
     clock.advance(0.001)
     assert payloads(q) == [0]
-
-
-def test_members_of_a_pool_are_asked_again(q, clock):
-    """Each by itself, as far as the pool's windows reach."""
-    q.set_limit(10, 120, burst=9, group="g", members=["a", "b"])
-    fill(q, 9)
-    first = take(q)
-    q.observe(first, headers=says(0, 80_000))
-    q.ack(first)
-    assert {task.member for task in q.pop_many(4)} == {"b"}
-    clock.advance(120)
-    assert sum(task.member == "a" for task in q.pop_many(9)) == 1
 
 
 def test_a_429_says_for_how_long(q, clock):

@@ -25,16 +25,6 @@ def test_for_a_time(q, clock, probe):
     assert task_after(q, clock, 6).payload == "x"
 
 
-def test_again(q, clock):
-    """The second pause counts from its own moment."""
-    q.push("x")
-    q.pause(10)
-    clock.advance(5)
-    q.pause(10)
-    clock.advance(9.999)
-    assert q.pop().task is None
-
-
 def test_touches_no_task(q, clock, probe):
     """While the queue is paused a pop does no upkeep, and other calls work."""
     q.push("late", delay=1)
@@ -71,11 +61,3 @@ def test_resume_after_a_429_of_the_queue(q, clock, probe):
     assert q.pop().task is None
     clock.advance(5)
     assert probe.pop().payload == 1
-
-
-def test_resume_of_a_running_queue(q, probe):
-    """Resuming what is not paused leaves the settings alone."""
-    q.push("x")
-    before = probe.stored()["conf"]
-    q.resume()
-    assert probe.stored()["conf"] == before

@@ -1,14 +1,12 @@
 """Pools: a group whose tasks run as one of several members, each with a limit of its own."""
 
-import json
 from collections import Counter
 from typing import Any
 
 import pytest
 from kit.limits import LONG, fill, take
-from redis.exceptions import ResponseError
 
-from dpq import DPQ, Adaptive, MemberState, Push, RateLimit, RateLimited
+from dpq import DPQ, MemberState
 
 KEYS = ["key-a", "key-b", "key-c"]
 
@@ -100,18 +98,6 @@ def test_an_ended_lease_frees_its_member(q, clock, probe):
     assert q.check() == []
 
 
-def test_a_lease_that_its_holder_takes_again_counts_again(q, clock):
-    """It counts for the member that it runs as."""
-    q.set_limit(concurrency=1, group="g", members=["a"])
-    fill(q, 2)
-    task = take(q, 5)
-    clock.advance(5)
-    q.promote()
-    q.extend(task, 50)
-    assert (member(q, "a").in_flight, q.pop().task) == (1, None)
-    assert q.check() == []
-
-
 def test_a_429_closes_the_member_alone(q, clock):
     """The others go on; its first task afterwards is a probe of that member."""
     q.set_limit(60, 60, burst=3, group="g", members=KEYS)
@@ -150,45 +136,6 @@ def test_a_probe_whose_lease_runs_out(q, clock):
     assert q.check() == []
 
 
-@pytest.mark.parametrize("scope", ["group", "queue", "task"])
-def test_what_else_a_429_can_close(q, clock, scope):
-    """The whole group has a probe of its own; the queue and the task are closed as ever."""
-    q.set_limit(60, 60, burst=9, group="g", members=KEYS)
-    fill(q, 9)
-    q.push("other", group="other")
-    q.rate_limited(take(q), 10, scope)
-    seen = members(q)
-    assert len(seen) == {"group": 1, "queue": 0, "task": 9}[scope]
-    clock.advance(10)
-    assert len(members(q)) == 1
-    assert q.group("g").reason == {"group": "probe"}.get(scope)
-
-
-@pytest.mark.parametrize("scope", ["member", "group", "queue", "task"])
-def test_a_429_counts_for_the_member_that_met_it(q, clock, scope):
-    """Once for each delivery, whatever it closes; the group counts those of all its members."""
-    q.set_limit(60, 60, burst=9, group="g", members=KEYS)
-    fill(q, 9)
-    first, second = take(q), take(q)
-    q.rate_limited(first, 10, scope)
-    q.rate_limited(first, 20, scope)
-    q.rate_limited(second, 10, "task")
-    met = [state.rate_limited for state in q.group("g").members]
-    assert (met, q.group("g").rate_limited) == ([1, 1, 0], 2)
-    clock.advance(100_000)
-    q.promote()
-    assert member(q).rate_limited == 1
-    assert q.check() == []
-
-
-def test_tasks_without_a_member_close_their_group(q, clock):
-    """Scope member is the group there; the signal says the same."""
-    q.push_many([Push(1, group="g"), Push(2, group="g")])
-    q.rate_limited(take(q), 5, "member")
-    assert q.group("g").reason == "rate limited"
-    assert RateLimited(3).scope == "member"
-
-
 def test_closed_by_hand(q, clock):
     """One member for a time, until it is opened, and opened again; the group beside it."""
     q.set_limit(60, 60, burst=5, group="g", members=KEYS)
@@ -206,53 +153,6 @@ def test_closed_by_hand(q, clock):
     q.delay_group("g", 0, member="key-b")
     assert members(q) == ["key-b"] * 5
     assert q.check() == []
-
-
-@pytest.mark.parametrize("name", ["key-a", ""])
-def test_a_429_of_what_is_closed_until_it_is_opened(q, clock, name):
-    """Closed by hand it stays, with the units that it has; what it learns then, it learns."""
-    q.set_limit(*(2, 1), 2, group="g", members=KEYS if name else None, adaptive=Adaptive(0.5, 4))
-    fill(q, 100)
-    task = take(q)
-    q.delay_group("g", None, member=name or None)
-    q.rate_limited(task, 5)
-    seen = member(q) if name else q.group("g")
-    assert (seen.reason, seen.opens_at) == ("closed by hand", None)
-    assert seen.rate == 1
-    clock.advance(10)
-    assert "key-a" not in members(q) if name else q.pop().task is None
-    q.delay_group("g", 0, member=name or None)
-    seen = member(q) if name else q.group("g")
-    assert (seen.open, seen.units_left) == (True, (2,))
-    assert q.check() == []
-
-
-def test_a_group_that_is_closed_until_it_is_opened(q, clock):
-    """Nothing is to come by itself then, and a sound queue says so."""
-    fill(q, 3)
-    q.delay_group("g", None)
-    state = q.group("g")
-    assert (state.open, state.reason, state.opens_at) == (False, "closed by hand", None)
-    assert (q.next_event(), q.pop().task) == (None, None)
-    assert "until it is opened" in q.why(q.peek(1, "waiting")[0].id)
-    clock.advance(10**9)
-    assert q.pop().task is None
-    assert q.check() == []
-    q.delay_group("g", 0)
-    assert take(q).payload == 0
-
-
-def test_all_revoked(q, clock):
-    """A pool whose members are all closed until opened waits, and says why."""
-    q.set_limit(60, 60, group="g", members=["a", "b"])
-    fill(q, 3)
-    for name in "ab":
-        q.delay_group("g", None, member=name)
-    state = q.group("g")
-    assert (state.open, state.reason, state.opens_at) == (False, "closed by hand", None)
-    assert (q.pop().task, q.next_event()) == (None, None)
-    q.set_limit(60, 60, group="g", members=["a", "b", "c"])
-    assert take(q).member == "c"
 
 
 def test_a_pinned_task_runs_as_its_member(q, clock):
@@ -292,26 +192,6 @@ def test_a_pin_without_a_pool_and_outside_of_it(q, clock):
     assert q.check() == []
 
 
-def test_a_pin_stays(q, clock):
-    """Through update, failure, replay, rerun and the runs of a recurring task."""
-    q.set_limit(6000, 60, burst=99, group="g", members=["a", "b"])
-    q.push(1, group="g", key="k", member="b", max_attempts=1, visibility=50)
-    q.update(key="k", priority=5, cost=2)
-    q.fail(take(q))
-    assert q.dead.replay() == 1
-    task = take(q)
-    assert (task.member, task.visibility) == ("b", 50)
-    q.push(2, group="g", key="k", on_duplicate="rerun", member="b")
-    assert q.get(key="k").member == "b"  # the running delivery, too
-    q.ack(task)
-    assert (take(q).member, q.size()) == ("b", 1)
-    q.push(1, group="g", every=5, member="b")
-    task = take(q)
-    q.ack(task)
-    clock.advance(5)
-    assert take(q).member == "b"
-
-
 def test_members_that_stay_keep_their_past(q, clock):
     """A changed pool loses no grant, and a member that comes back too soon still owes its own."""
     q.set_limit(1, 60, group="g", members=["a", "b"])
@@ -327,129 +207,3 @@ def test_members_that_stay_keep_their_past(q, clock):
     assert members(q) == []
     clock.advance(59)
     assert sorted(members(q)) == ["a", "b", "c"]
-
-
-def test_gates_of_members_that_are_gone_go(q, clock, probe):
-    """When their grants count no more, as all gates of idle pools."""
-    q.set_limit(1, 60, group="g", members=KEYS)
-    fill(q, 9)
-    assert len(members(q)) == 3
-    q.delay_group("g", None, member="key-b")
-    q.set_limit(1, 60, group="g", members=["key-a"])
-    clock.advance(200)
-    for _ in range(20):
-        q.promote()
-    assert b"g\tkey-b" not in probe.redis.hgetall(probe.key("gates"))
-    assert len(members(q)) == 1
-    q.purge()
-    clock.advance(200)
-    for _ in range(20):
-        q.promote()
-    assert probe.redis.hgetall(probe.key("gates")) == {}
-
-
-def test_a_member_that_comes_back_is_still_closed(q, clock):
-    """For as long as the last closing said, though upkeep has looked for useless gates."""
-    q.set_limit(1, 1, group="g", members=KEYS)
-    fill(q, 9)
-    q.delay_group("g", 300, member="key-a")
-    q.rate_limited(take(q), 200, "member")
-    q.set_limit(1, 1, group="g", members=["key-c"])
-    clock.advance(100)
-    for _ in range(20):
-        q.promote()
-    q.set_limit(1, 1, group="g", members=KEYS)
-    assert [member(q, name).open for name in KEYS] == [False, False, True]
-    clock.advance(100)
-    assert [member(q, name).open for name in KEYS] == [False, True, True]
-    clock.advance(100)
-    assert member(q).open
-
-
-def test_other_groups_do_not_drop_the_gates_of_members(q, clock, probe):
-    """Groups without limits empty all the time; grants of members stay."""
-    q.set_limit(1, 600, group="g", members=KEYS)
-    fill(q, 9)
-    assert len(members(q)) == 3
-    for n in range(30):
-        q.push(n, group=f"free-{n}", priority=5)
-        q.ack(take(q))
-    assert members(q) == []
-
-
-def test_from_a_pool_to_a_plain_limit_and_back(q, clock):
-    """Running tasks are counted once, and free what counts them."""
-    q.set_limit(concurrency=1, group="g", members=["a", "b"])
-    fill(q, 20)
-    tasks = q.pop_many(9, visibility=LONG)
-    assert len(tasks) == 2
-    q.set_limit(concurrency=3, group="g")
-    assert members(q) == [None]
-    assert q.check() == []
-    q.ack(tasks[0])
-    assert members(q) == [None]
-    q.set_limit(concurrency=1, group="g", members=["a", "b"])
-    assert (member(q, "b").in_flight, members(q)) == (1, ["a"])
-    q.ack(tasks[1])
-    assert members(q) == ["b"]
-    assert q.check() == []
-
-
-def test_members_learn_apart(q, clock):
-    """The learned rate and the slack are of one member."""
-    q.set_limit(8, 8, group="g", members=["a", "b"], adaptive=Adaptive(1, 100))
-    fill(q, 20)
-    q.rate_limited(take(q), 1)
-    assert [state.rate for state in q.group("g").members] == [4, 8]
-    q.delay_group("g", None)
-    q.set_limit(8, 8, group="h", members=["a", "b"])
-    fill(q, 20, "h")
-    q.rate_limited(take(q), 1)
-    assert [state.slack > 0 for state in q.group("h").members] == [True, False]
-    assert q.check() == []
-
-
-def test_units_of_members(q, clock):
-    """Costs, reserves and the queue's own limit hold as without members."""
-    windows = [RateLimit(60, 60, 9), RateLimit(600, 60, 100, unit="t")]
-    q.set_limit(windows, group="g", members=["a", "b"])
-    q.set_limit(concurrency=3)
-    q.push_many(Push(n, group="g", cost={"t": 60}) for n in range(9))
-    assert members(q) == ["a", "b"]
-    clock.advance(2)
-    assert members(q) == ["a"]
-    clock.advance(100)
-    assert q.pop().task is None  # the queue
-    assert member(q, "b").units_left == (9, 100)
-
-
-def test_a_batch_of_a_round_robin_queue(q, clock):
-    """Pools are groups as others: each has its turn, and gives way when all members are spent."""
-    q = DPQ(q.redis, q.queue_name, fairness="round_robin", clock=clock)
-    q.set_limit(60, 60, group="p", members=["a", "b"])
-    fill(q, 5, "p")
-    fill(q, 5, "x")
-    seen = [(task.group, task.member) for task in q.pop_many(9, visibility=LONG)]
-    assert seen == [("p", "a"), ("x", None), ("p", "b"), *[("x", None)] * 4]
-
-
-def test_64_members(q, clock):
-    """The most: each runs once, in their order."""
-    names = [f"proxy {n}" for n in range(64)]
-    q.set_limit(1, 60, group="g", members=names)
-    fill(q, 100)
-    assert members(q) == names
-    clock.advance(60)
-    assert members(q, 10) == names[:10]
-    with pytest.raises(ValueError, match="members are 65: they must be 1 to 64"):
-        q.set_limit(1, 60, group="g", members=[*names, "one more"])
-
-
-def test_foreign_pins(q, probe):
-    """What is pushed by other means than DPQ keeps to the same bounds."""
-    q.push(1)
-    spec = json.dumps({"priority": "5", "group": "g", "member": "x" * 101})
-    with pytest.raises(ResponseError, match=r"the option member must be .* at most 100 bytes"):
-        probe.call("push", "", "some-id-of-nobody", spec, "1")
-    with pytest.raises(ResponseError, match="too long"):
-        probe.call("delay_group", "", "g", "5", "x" * 101)

@@ -17,12 +17,6 @@ def bodies(reply):
     return [value.partition(b"\n")[2] for value in reply[2::2]]
 
 
-def test_nothing(q):
-    """An empty queue answers three times None."""
-    assert q.pop() == (None, None, None)
-    assert q.pop_many(5) == []
-
-
 def test_lease(q, clock, probe):
     """A popped task is under a lease: nobody gets it before the lease ends, and then anybody."""
     task_id = q.push("x", priority=4)
@@ -46,13 +40,6 @@ def test_triple(q):
     assert first.on_success() is True
 
 
-def test_default_visibility(q, clock):
-    """Without `visibility` the queue's own is used."""
-    queue = DPQ(q.redis, q.queue_name, default_visibility=7, clock=clock)
-    queue.push("x")
-    assert queue.pop().task.visible_until.timestamp() * 1000 == clock.ms + 7000
-
-
 def test_priority_then_sequence(q, probe):
     """Higher priority first; equal priorities, ints and floats alike, first in, first out."""
     for i, priority in enumerate([0, 5, 0.0, -1, 5.0, 5]):
@@ -70,18 +57,6 @@ def test_lifo(q, clock, probe):
         queue.push(i, group="g")
     queue.push("best", priority=1, group="g")
     assert [task.payload for task in queue.pop_many(9)] == ["best", 2, 1, 0]
-
-
-def test_tokens_grow(q, probe):
-    """The tokens of a queue grow from delivery to delivery, of whatever task."""
-    tokens = []
-    for _ in range(3):
-        for i in range(3):
-            q.push(i)
-        tasks = q.pop_many(2)
-        tokens += [task.token for task in tasks]
-        q.release(tasks[0])
-    assert tokens == sorted(set(tokens))
 
 
 def test_tokens_grow_while_the_clock_steps_back(q, clock, probe):
@@ -111,27 +86,6 @@ def test_tokens_grow_past_a_failover(q, clock, probe):
         q.ack(lost[0])
 
 
-@pytest.mark.parametrize("damage", ["x", "-1", "nan", "inf", "1e300", "9007199254740993", ""])
-def test_a_damaged_token_is_passed_over(q, clock, probe, damage):
-    """Whatever stands where the newest token should: the next ones grow, and are exact."""
-    probe.redis.hset(probe.key("conf"), "token", damage)
-    for n in range(4):
-        q.push(n)
-    tokens = [task.token for task in [*q.pop_many(2), *q.pop_many(2)]]
-    assert tokens == sorted(set(tokens))
-    assert tokens[0] > 0
-    assert tokens[-1] < 2**53
-
-
-def test_many(q, probe):
-    """pop_many takes up to so many of the best, with different tokens."""
-    for i in range(5):
-        q.push(i, priority=-i)
-    assert [task.payload for task in q.pop_many(3)] == [0, 1, 2]
-    assert [task.payload for task in q.pop_many(3)] == [3, 4]
-    assert q.stats().popped == 5
-
-
 def test_many_in_groups(q, probe):
     """With groups a batch is the same as so many single pops: each heir competes."""
     for i, group in enumerate("aabbaacb"):
@@ -153,28 +107,6 @@ def test_upkeep_before_choice(q, clock, probe):
     reply = raw_pop(probe, clock, batch=3)
     assert bodies(reply) == [b"6"]
     assert probe.drain() == [5, 4, 3, "ready", 2, 1, 0]
-
-
-def test_upkeep_of_a_full_batch(q, clock, probe):
-    """When exactly one batch is due it comes again: it cannot know that nothing is left."""
-    for i in range(3):
-        q.push(i, delay=1)
-    clock.advance(1)
-    assert raw_pop(probe, clock, batch=3) == [-5]
-    assert bodies(raw_pop(probe, clock, batch=3)) == [b"0"]
-
-
-def test_upkeep_counts_all_kinds(q, clock, probe):
-    """Leases, due tasks and opening groups share one batch."""
-    q.push("lease")
-    probe.pop(visibility=1)
-    q.push("delayed", delay=1)
-    q.delay_group("g", 1)
-    q.push("group", group="g", priority=9)
-    clock.advance(1)
-    assert raw_pop(probe, clock, batch=2) == [-5]
-    assert probe.count("closed") == 1
-    assert bodies(raw_pop(probe, clock, batch=2)) == [b'"group"']
 
 
 @pytest.mark.many_calls
@@ -201,30 +133,6 @@ def test_bytes_bound(q, probe, clock, size, priority):
     assert [body[1:2] for body in bodies(raw_pop(probe, clock, most=10, max_bytes=1))] == [b"3"]
 
 
-@pytest.mark.parametrize("size", [98, 510, 511])
-@pytest.mark.parametrize("options", [{}, {"cost": 2}], ids=["plain", "full"])
-def test_bytes_bound_counts_payloads_only(q, probe, clock, size, options):
-    """The bound is that of the payloads, wherever they stand: no byte of a record counts."""
-    for _ in range(2):
-        q.push_many(Push("x" * size, **options) for _ in range(3))
-        q.release(q.pop().task, priority=1)  # of this one the record has counts
-        for bytes_, count in ((2 * (size + 2) - 1, 1), (2 * (size + 2), 2)):
-            reply = raw_pop(probe, clock, most=9, max_bytes=bytes_)
-            assert [len(body) for body in bodies(reply)] == [size + 2] * count
-        q.drop()
-
-
-@pytest.mark.parametrize("size", [98, 998], ids=["short", "long"])
-def test_bytes_bound_puts_back_exactly(q, probe, clock, size):
-    """Whatever the priorities, the tasks that are put back keep score, member and group."""
-    priorities = [1e300, 2**62 + 1, 0.1, 0, 7, 2**52, 5e-324, -0.1, -7, -1e300]
-    for priority in priorities:
-        q.push("x" * size, priority=priority)
-    before = probe.stored()["ready"]
-    raw_pop(probe, clock, most=10, max_bytes=1.5 * size)
-    assert probe.stored()["ready"] == before[1:]
-
-
 def test_expired_when_ready(q, clock, probe):
     """A task that was not started in time is dead, and the next one is popped."""
     task_id = q.push("late", expires_in=5, priority=1)
@@ -234,25 +142,6 @@ def test_expired_when_ready(q, clock, probe):
     assert q.get(task_id).reason == "expired"
 
 
-def test_expired_when_due(q, clock, probe):
-    """A task whose time is over when it comes due is dead, and its group goes on."""
-    task_id = q.push("late", expires_in=5, delay=5, group="g")
-    q.push("next", group="g", priority=-1)
-    clock.advance(5)
-    assert probe.pop().payload == "next"
-    assert q.get(task_id).reason == "expired"
-
-
-def test_expired_head(q, clock, probe):
-    """Behind an expired head its heirs are looked at in the same call."""
-    q.push("late", expires_in=5, group="g", priority=2)
-    q.push("late too", expires_in=5, group="g", priority=1)
-    q.push("next", group="g")
-    clock.advance(5)
-    assert probe.pop().payload == "next"
-    assert q.stats().dead == 2
-
-
 def test_not_expired_once_started(q, clock, probe):
     """A task that was started in time may come back after that time."""
     q.push("x", expires_in=5)
@@ -260,16 +149,6 @@ def test_not_expired_once_started(q, clock, probe):
     q.release(probe.pop(), delay=60)
     clock.advance(60)
     assert probe.pop().deliveries == 2
-
-
-def test_only_expired(q, clock, probe):
-    """With more expired tasks than one batch it says -5 until all are buried."""
-    for i in range(5):
-        q.push(i, expires_in=1)
-    clock.advance(1)
-    replies = [raw_pop(probe, clock, batch=2) for _ in range(4)]
-    assert replies == [[-5], [-5], [-5], [0, -1, clock() * 1000, 10_000]]
-    assert q.stats().dead == 5
 
 
 @pytest.mark.damaged
@@ -312,29 +191,6 @@ def test_records_that_cannot_be_read(q, probe, group):
     assert [task.payload for task in q.pop_many(9)] == [1, 2]
     assert {task.id for task in q.dead.list(reason="bad record")} == bad
     assert q.check() == []
-
-
-def test_next_event_that_is_no_number(q, probe, clock):
-    """A moment that nobody can compare is as one that has come: upkeep is done, and finds it."""
-    q.push("later", delay=5)
-    q.push("leased")
-    probe.redis.hset(probe.key("conf"), "next_event", "nan")
-    assert probe.pop(visibility=9).payload == "leased"
-    clock.advance(9)
-    assert probe.drain() == ["later", "leased"]
-
-
-@pytest.mark.damaged
-def test_missing_record(q, clock, probe):
-    """An entry without a record is passed over and gone, from ready and from upkeep."""
-    ids = [q.push("x", priority=1), q.push("y", delay=1), q.push("z")]
-    assert probe.pop().id == ids[0]
-    q.push("w", priority=2)
-    probe.redis.hdel(probe.key("meta"), q.peek()[0].id, *ids[:2])
-    clock.advance(30)
-    assert probe.pop().payload == "z"
-    assert probe.count("ready") + probe.count("delayed") == 0
-    assert probe.count("invisible") == 1
 
 
 def test_unreadable_payload(q, clock, probe):
@@ -383,18 +239,6 @@ def test_woken_chain(q, clock, probe):
     assert not probe.woken()
 
 
-@pytest.mark.parametrize(
-    ("delay", "watching", "marked"), [(9.999, True, True), (9.999, False, False), (10, True, False)]
-)
-def test_woken_chain_before_an_event(q, clock, probe, delay, watching, marked):
-    """A woken pop that takes the last task hands on the moment it watched, if it comes soon."""
-    q.push("later", delay=delay)
-    q.push("now")
-    probe.woken()
-    raw_pop(probe, clock, waiter=clock() + round(delay * 1000) if watching else 0)
-    assert probe.woken() is marked
-
-
 def test_upkeep_wakes(q, clock, probe):
     """A pop whose upkeep made more ready than it takes wakes a waiting consumer."""
     for i in range(2):
@@ -430,16 +274,6 @@ def test_aging_of_a_delayed_task(q, clock, probe):
     queue.update(task_id, delay=10)
     clock.advance(60)
     assert [task.payload for task in queue.pop_many(9)] == ["moved", "delayed"]
-
-
-def test_aging_in_groups(q, clock, probe):
-    """With aging the order inside and among groups is that of the aged priorities."""
-    queue = DPQ(q.redis, q.queue_name, aging=0.5, clock=clock)
-    for i in range(12):
-        queue.push(i, priority=(i * 5) % 12, group="abc"[i % 3])
-        clock.advance(1.7)
-    expected = sorted(range(12), key=lambda i: 0.5 * 1.7 * i - (i * 5) % 12)
-    assert [task.payload for task in queue.pop_many(12)] == expected
 
 
 def test_clock_of_the_server(redis, queue_name):

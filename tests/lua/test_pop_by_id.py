@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import ConfigurationError, LeaseLostError, Quota, RateLimit
+from dpq import Quota, RateLimit
 
 
 def take(q, task_id, **how):
@@ -23,21 +23,6 @@ def test_comes_before_better_tasks(q, probe, group, fairness):
     assert take(q, ids[4]) == 4
     assert take(q, other) == "other"
     assert probe.drain() == [1, 2]
-
-
-def test_is_a_delivery_as_any_other(q, clock):
-    """It has a lease, a token and a count, and its end is that of any delivery."""
-    q.push("first")
-    wanted = q.push("second")
-    popped = q.pop(id=wanted, visibility=5)
-    task = popped.task
-    assert (task.deliveries, task.attempt, task.state) == (1, 1, "invisible")
-    assert q.get(wanted).visible_until == task.visible_until
-    clock.advance(6)
-    assert q.pop(id=wanted).task.attempt == 2
-    with pytest.raises(LeaseLostError):
-        q.fail(task)
-    assert q.stats().popped == 2
 
 
 def test_not_ready(q, clock):
@@ -108,36 +93,6 @@ def test_a_429_and_a_pause_hold(q, clock):
     assert take(q, ids[3]) is None
     q.resume()
     assert take(q, ids[3]) == 3
-
-
-def test_a_refused_head_leaves_its_group(q):
-    """A refusal closes nothing: the group stays as it was, and a cheaper task comes."""
-    q.set_limit(rate=10, per=10, burst=10, group="g")
-    dear = q.push("dear", group="g", cost=8, priority=-1)
-    q.ack(q.pop(id=q.push("x", group="g", cost=5)).task)
-    assert take(q, dear) is None
-    cheap = q.push("cheap", group="g")
-    assert take(q, cheap) == "cheap"
-
-
-def test_expired(q, clock):
-    """A wanted task that has expired is buried, as in any pop."""
-    task_id = q.push("x", expires_in=5, group="g")
-    other = q.push("y", group="g")
-    clock.advance(5)
-    assert take(q, task_id) is None
-    assert q.dead.list()[0].reason == "expired"
-    assert take(q, other) == "y"
-
-
-def test_arguments(q):
-    """A timeout, and force without an id, are refused, and say the way out."""
-    with pytest.raises(ConfigurationError, match="does not wait"):
-        q.pop(5, id="x")
-    with pytest.raises(ConfigurationError, match="without an id"):
-        q.pop(force=True)
-    with pytest.raises(ConfigurationError, match="id is 7"):
-        q.pop(id=7)
 
 
 @pytest.mark.parametrize("verb", ["fail", "bury"])

@@ -28,14 +28,6 @@ def test_gone(q, clock, probe, left):
     probe.redis.delete(probe.key(left))
 
 
-def test_markers_alone_are_no_queue(q, clock, probe):
-    """A pop may put a marker back after a drop: it goes, and nothing else is written."""
-    probe.redis.zadd(probe.key("wake"), {"w": 0, "e": clock.ms})
-    probe.redis.zadd(probe.key("tick"), {"w": 0})
-    assert probe.call("promote", clock(), 100) == [0, -2]
-    assert probe.stored() == {}
-
-
 def test_each_kind(q, clock, probe):
     """It makes ready what is due: ended leases, delayed tasks, and the best of an opening group."""
     ids = [q.push("lease")]
@@ -86,14 +78,6 @@ def test_wakes_for_ready_tasks_only(q, clock, probe):
     assert probe.woken()
 
 
-def test_while_paused(q, clock):
-    """A pause stops no upkeep."""
-    q.push("x", delay=1)
-    q.pause()
-    clock.advance(1)
-    assert q.promote() == 1
-
-
 def test_trims_old_dead_letters(q, clock, probe):
     """Dead letters over the cap of age go, in steps, without any burial."""
     queue = DPQ(q.redis, q.queue_name, dead_max_age=60, clock=clock)
@@ -108,18 +92,6 @@ def test_trims_old_dead_letters(q, clock, probe):
     assert probe.call("promote", clock(), 3) == [2, -1]
     assert not {"dead", "meta", "payload", "keys"} & set(probe.stored())
     assert queue.stats().dropped == 5
-
-
-def test_default_caps(q, clock):
-    """Unless the queue says otherwise a dead letter is kept for 90 days."""
-    q.push("x")
-    q.bury(q.pop().task, "r")
-    clock.advance(90 * 86_400 - 0.001)
-    q.promote()
-    assert q.stats().dead == 1
-    clock.advance(0.001)
-    q.promote()
-    assert q.stats().dead == 0
 
 
 def test_lease_that_was_counted(q, clock, probe):

@@ -66,14 +66,6 @@ def test_heads_only(q, probe):
     assert probe.woken()
 
 
-def test_waiting_only(q, probe):
-    """When the waiting ones are purged, the heads stay."""
-    for i in range(6):
-        q.push(i, group="ab"[i % 2])
-    assert q.purge("waiting") == 4
-    assert probe.drain() == [0, 1]
-
-
 @pytest.mark.many_calls
 def test_in_steps(q, probe):
     """One call removes at most so many; any number goes in the end."""
@@ -93,25 +85,3 @@ def test_named(q, probe):
     assert probe.state(live) == "ready"
     assert q.dead.purge([]) == 0
     assert q.stats().dead == 1
-
-
-@pytest.mark.many_calls
-def test_chosen(q):
-    """Dead letters are chosen by reason, group and condition, all of them together."""
-    for i in range(6):
-        q.push(i, group="ab"[i % 2])
-    for task in q.pop_many(6):
-        q.bury(task, f"reason {task.payload % 3}")
-    assert q.dead.purge(reason="reason 0", group="b") == 1
-    assert q.dead.purge(where=lambda task: task.payload < 2) == 2
-    assert [task.payload for task in sorted(q.dead.list(), key=lambda t: t.payload)] == [2, 4, 5]
-    assert q.dead.purge() == 3
-
-
-@pytest.mark.damaged
-def test_without_a_record(q, probe):
-    """An entry whose record is gone goes, too."""
-    task_id = q.push("x")
-    probe.redis.hdel(probe.key("meta"), task_id)
-    assert q.purge() == 1
-    assert not {"ready", "payload"} & set(probe.stored())

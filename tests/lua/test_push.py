@@ -6,7 +6,6 @@ import pytest
 from kit.moments import task_after
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push
-from dpq.operations.queue import PUSH_BATCH
 
 MODES = ["keep", "update", "raise_priority", "rerun", "error"]
 STATES = ["ready", "delayed", "waiting", "invisible", "dead"]
@@ -55,37 +54,6 @@ def test_delayed(q, clock, probe, delay, due):
     assert task_after(q, clock, due).payload == "x"
 
 
-def test_record(q, clock, probe):
-    """What push was told is stored as docs/storage.md says."""
-    task_id = q.push("x", 2**53 + 1, 1.5, group="g", key="k", max_attempts=7, expires_in=9)
-    assert probe.record(task_id) == {
-        "kind": "f",
-        "token": "0",
-        "attempts": "0",
-        "deliveries": "0",
-        "deferrals": "0",
-        "delivery": "-",
-        "again": "0",
-        "max": "7",
-        "cost": "1",
-        "wait": "1500",
-        "priority": "9007199254740993",
-        "enqueued": str(clock.ms),
-        "expires": str(clock.ms + 9000),
-        "aging": "0",
-        "order": "0998" + "0" * 14 + "1",
-        "group": "g",
-        "key": "k",
-        "reason": "",
-        "error": "",
-        "rest": "",
-        "payload": '\n"x"',
-    }
-    plain = q.push({"a": 1}, -(2**52), group="g", max_attempts=7)
-    stored = f'q{clock.ms:011x}{2:015}7 {-(2**52)}\tg\n{{"a":1}}'
-    assert probe.stored()["meta"][plain.encode()] == stored.encode()
-
-
 @pytest.mark.parametrize("options", [{}, {"delay": 5}, {"group": "g"}, {"key": "k"}])
 def test_sent_again(q, clock, probe, options):
     """An id that is stored already is left alone, before and after it was popped."""
@@ -110,12 +78,6 @@ def test_many_in_order(q, probe):
     assert q.stats().pushed == 450
 
 
-def test_many_of_nothing(q, probe):
-    """No tasks are no call."""
-    assert q.push_many([]) == []
-    assert "seq" not in probe.stored()
-
-
 @pytest.mark.parametrize("refused", ["error", "other group"])
 def test_batch_is_atomic(q, probe, refused):
     """When one push of a batch is refused, nothing of that batch is written."""
@@ -129,15 +91,6 @@ def test_batch_is_atomic(q, probe, refused):
     with pytest.raises(errors[refused], match=holder):
         q.push_many([*pushes, bad[refused], *pushes])
     assert probe.stored() == before
-
-
-def test_refusal_in_a_later_batch(q):
-    """Batches before the refused one stay."""
-    q.push("old", key="k")
-    pushes = [Push(payload=i) for i in range(PUSH_BATCH)]
-    with pytest.raises(DuplicateTaskError):
-        q.push_many([*pushes, Push(payload=9, key="k", on_duplicate="error"), *pushes])
-    assert len(q) == PUSH_BATCH + 1
 
 
 @pytest.mark.many_calls
@@ -187,8 +140,8 @@ def test_free_key(q, mode):
 
 
 @pytest.mark.parametrize("mode", MODES[:4])
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("group", [None, "h"])
+@pytest.mark.parametrize("state", ["invisible", "dead"])
+@pytest.mark.parametrize("group", ["h"])
 def test_other_group(q, clock, probe, mode, state, group):
     """A push to a key whose holder is in another group changes nothing; `keep` is not refused."""
     holder = hold(q, clock, state)
@@ -218,16 +171,6 @@ def test_update_in_place(q, clock, probe, mode, state):
     assert (task.payload, task.priority, task.state) == ("newer", 8, "delayed")
     assert task.visible_until.timestamp() * 1000 == clock.ms + 20_000
     assert q.stats().pushed == 1 + (state == "waiting")
-
-
-def test_update_of_a_head(q, clock, probe):
-    """An update may make the head step back, and a waiting task the head."""
-    q.push("a", 3, group="g", key="a")
-    q.push("b", 2, group="g", key="b")
-    q.push("a", 1, group="g", key="a", on_duplicate="update")
-    assert [task.payload for task in q.peek()] == ["b"]
-    q.push("a", 5, group="g", key="a", on_duplicate="update")
-    assert [task.payload for task in q.peek()] == ["a"]
 
 
 def test_update_running(q, clock, probe):
@@ -282,20 +225,12 @@ def test_raise_priority(q, clock, probe, state):
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("priority", [5, 5.0, 4, -(2**63), -1e300])
+@pytest.mark.parametrize("priority", [5, 4])
 def test_raise_priority_not(q, clock, probe, state, priority):
     """A lower or equal priority changes nothing."""
     hold(q, clock, state)
     before = probe.stored()
     q.push("new", priority, key="k", group="g", on_duplicate="raise_priority")
-    assert probe.stored() == before
-
-
-def test_raise_priority_of_the_dead(q, clock, probe):
-    """A dead holder is left dead and as it was."""
-    hold(q, clock, "dead")
-    before = probe.stored()
-    q.push("new", 99, key="k", group="g", on_duplicate="raise_priority")
     assert probe.stored() == before
 
 
@@ -322,14 +257,6 @@ def test_raise_priority_is_exact(q, probe, low, high):
     before = probe.stored()
     q.push("x", low, key="k", on_duplicate="raise_priority")
     assert probe.stored() == before
-
-
-def test_raise_priority_makes_the_head(q, probe):
-    """A waiting task that is raised above the head becomes the head."""
-    q.push("a", 2, group="g")
-    q.push("b", 1, group="g", key="k")
-    q.push("b", 3, group="g", key="k", on_duplicate="raise_priority")
-    assert probe.drain() == ["b", "a"]
 
 
 def test_rerun_of_a_running_task(q, clock, probe):
@@ -369,16 +296,6 @@ def test_rerun_outlives_the_run(q, clock, probe, end):
     assert (q.size(), q.stats().dead) == (0, 0)
 
 
-def test_late_ack_of_a_dead_run(q, probe):
-    """The ack of a run that was buried does not take the task that was ordered meanwhile."""
-    q.push("old", key="k")
-    task = probe.pop()
-    q.push("new", key="k", on_duplicate="rerun")
-    q.bury(task, "no")
-    assert q.ack(task) is False
-    assert probe.drain() == ["new"]
-
-
 @pytest.mark.parametrize("mode", ["keep", "update", "raise_priority", "rerun"])
 def test_key_twice_in_a_batch(q, mode):
     """The second push of a key in one batch meets the first one, and both have its id."""
@@ -394,28 +311,6 @@ def test_key_twice_in_a_batch(q, mode):
     assert (task.payload, task.priority) == expected.get(mode, ("second", 2))
     assert q.size() == 2
     assert q.stats().pushed == 2
-
-
-def test_key_twice_in_a_batch_forbidden(q, probe):
-    """With `error` the second push of a key in one batch refuses the whole batch."""
-    q.push("before")
-    before = probe.stored()
-    with pytest.raises(DuplicateTaskError) as caught:
-        q.push_many([Push(payload=1, key="k"), Push(payload=2, key="k", on_duplicate="error")])
-    assert caught.value.key == "k"
-    assert probe.stored() == before
-
-
-def test_key_twice_in_a_batch_in_two_groups(q, probe):
-    """Two groups for one key in one batch refuse the whole batch."""
-    q.push("before")
-    before = probe.stored()
-    first = Push(payload=1, key="k", group="g")
-    with pytest.raises(ConfigurationError, match="another group"):
-        q.push_many([first, Push(payload=2, key="k", group="h", on_duplicate="update")])
-    assert probe.stored() == before
-    ids = q.push_many([first, Push(payload=2, key="k", group="h"), Push(payload=3)])
-    assert ids[0] == ids[1] != ids[2]
 
 
 def test_wakes_only_with_news(q, probe):

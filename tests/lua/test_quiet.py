@@ -2,9 +2,6 @@
 
 import pytest
 
-from dpq import ConfigurationError
-from dpq.operations.workers import Doing
-
 
 @pytest.fixture
 def beat(q):
@@ -69,38 +66,6 @@ def test_a_second_call_changes_nothing(q, clock, probe, beat):
     assert [kind for kind, _ in told(q)] == ["quieted", "unquieted"]
 
 
-def test_nobody_of_that_name(q, probe, clock, beat):
-    """A worker that is not there is told nothing; nothing is written for it."""
-    assert (q.quiet("w"), q.unquiet("w")) == (0, 0)
-    beat()
-    clock.advance(60)
-    assert q.quiet("w") == 0
-    assert told(q) == []
-    assert probe.call("quiet", "", "1", "", "gone") == 0
-    assert set(probe.stored()["workers"]) == {b"w"}
-    for wrong in ("", None, 7):
-        with pytest.raises(ConfigurationError, match="it must be the name or id of a worker"):
-            q.quiet(wrong)
-
-
-def test_an_end_takes_it_along(q, probe, beat):
-    """A worker that ends leaves nothing; a later run of the same name is not quiet."""
-    beat()
-    q.quiet("w")
-    q._session.run(q._operations.leave, "w")
-    assert probe.stored().keys() <= {"events"}
-    assert beat("w2") == 0
-
-
-def test_a_dead_worker_takes_it_along(q, clock, probe, beat):
-    """A quiet worker that dies is forgotten after a minute, with its mark."""
-    beat("dead")
-    q.quiet("dead")
-    clock.advance(60)
-    beat("alive")
-    assert set(probe.stored()["workers"]) == {b"alive"}
-
-
 @pytest.mark.parametrize("how", ["dropped", "silent"])
 def test_what_the_queue_forgets_the_worker_knows(q, clock, beat, how):
     """After a drop of its queue, or a minute without a heartbeat, a quiet worker stays quiet."""
@@ -116,14 +81,3 @@ def test_what_the_queue_forgets_the_worker_knows(q, clock, beat, how):
     assert seen(q) == {"w": ""}
     assert q.unquiet("w") == 1
     assert beat(quiet=True) == 0
-
-
-def test_the_history_counts_a_worker_once(q, clock):
-    """A worker that holds tasks and is quiet has three fields, and is one worker."""
-    q.push("x")
-    for name in ("a", "b"):
-        about = (name, name, "host", 77, 1, 2, 3.0, Doing([("t", 1)], 5, "t"))
-        q._session.run(q._operations.beat, *about)
-    q.quiet("a")
-    q._session.run(q._operations.remember)
-    assert [slot.workers for slot in q.history()] == [2]

@@ -79,36 +79,6 @@ def test_periods_are_those_of_the_calendar(q, clock, zone, period, moment, later
     assert quota(q)[1].timestamp() == end
 
 
-@given(
-    zone=st.sampled_from([name for name in ZONES if name != "Australia/Lord_Howe"]),
-    moment=st.integers(
-        ms_of(datetime(2024, 1, 1, tzinfo=UTC)), ms_of(datetime(2034, 1, 1, tzinfo=UTC))
-    ),
-)
-def test_hours(q, clock, zone, moment):
-    """An hour begins with minute 0 of the zone, also where its offset has half hours."""
-    clock.ms = moment
-    q.set_limit(Quota(5, "hour", zone), group="g")
-    local = datetime.fromtimestamp(moment // 1000, ZoneInfo(zone))
-    left = 3600 - local.minute * 60 - local.second
-    assert quota(q)[1].timestamp() == moment // 1000 + left
-
-
-def test_hours_when_clocks_change_by_half_an_hour(q, clock):
-    """Lord Howe: the hour whose second half comes again is long, and 2:30 begins a short one."""
-    clock.ms = ms_of(datetime(2026, 4, 4, 14, 20, tzinfo=UTC))  # 1:20; at 15:00 it is 1:30 again
-    q.set_limit(Quota(5, "hour", "Australia/Lord_Howe"), group="g")
-    for _ in range(2):
-        assert quota(q)[1] == datetime(2026, 4, 4, 15, 30, tzinfo=UTC)
-        clock.advance(3600)
-    clock.advance(1800)
-    assert quota(q)[1] == datetime(2026, 4, 4, 17, 30, tzinfo=UTC)
-    clock.ms = ms_of(datetime(2026, 10, 3, 15, 20, tzinfo=UTC))  # 1:50; at 15:30 it is 2:30
-    assert quota(q)[1] == datetime(2026, 10, 3, 15, 30, tzinfo=UTC)
-    clock.advance(900)
-    assert quota(q)[1] == datetime(2026, 10, 3, 16, 0, tzinfo=UTC)
-
-
 @pytest.mark.parametrize(
     ("before", "now"),
     [
@@ -131,27 +101,13 @@ def test_months_have_their_days(q, clock, before, now):
     assert payloads(q) == []
 
 
-def test_an_hour_that_comes_twice(q, clock):
-    """It is two hours, each with all of the quota."""
-    at(clock, 2026, 11, 1, 0, 59, zone="America/Los_Angeles")
-    q.set_limit(Quota(2, "hour", "America/Los_Angeles"), group="g")
-    fill(q, 20)
-    granted = 0
-    for _ in range(3 * 60):
-        granted += len(payloads(q))
-        clock.advance(60)
-    assert granted == 8
-
-
 # A day on which clocks change
 
 
-@pytest.mark.parametrize(
-    ("date", "hours"), [((2026, 3, 8), 23), ((2026, 11, 1), 25), ((2026, 7, 1), 24)]
-)
+@pytest.mark.parametrize(("date", "hours"), [((2026, 3, 8), 23), ((2026, 11, 1), 25)])
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_day_when_clocks_change(q, clock, date, hours, spread):
-    """2000 a day are used to 0.98 at least, and not one more, on days of 23, 24 and 25 hours.
+    """500 a day are used to 0.98 at least, and not one more, on days of 23 and 25 hours.
 
     Spread, they are granted evenly: in no hour more than a tenth above the mean.
     """
@@ -159,8 +115,8 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
     at(clock, *date, zone=zone.key)
     begin = clock.ms
     clock.ms -= 3_600_000
-    q.set_limit(Quota(2000, "day", zone.key, spread=spread), group="g")
-    fill(q, 5000)
+    q.set_limit(Quota(500, "day", zone.key, spread=spread), group="g")
+    fill(q, 1300)
     by_day: dict[int, int] = {}
     by_hour: dict[int, int] = {}
     ended = begin + hours * 3_600_000
@@ -176,32 +132,15 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
         opens = q.group("g").opens_at
         clock.ms = min(ms_of(opens), ended + 3_600_000) if opens else clock.ms + 20_000
     today = datetime(*date, tzinfo=zone).toordinal()
-    assert 0.98 * 2000 <= by_day[today] <= 2000
-    assert max(by_day.values()) <= 2000
+    assert 0.98 * 500 <= by_day[today] <= 500
+    assert max(by_day.values()) <= 500
     if spread:
-        mean = 2000 / hours
+        mean = 500 / hours
         assert all(by_hour[hour] <= 1.1 * mean + 1 for hour in range(hours))
     assert q.check() == []
 
 
 # Counting
-
-
-def test_tasks_that_cost_more(q, clock):
-    """Units are counted by what a task costs; one that costs more than all takes all."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit([Quota(10, "day", unit="t"), Quota(100, "day")], group="g")
-    for payload, cost in enumerate([{"t": 4}, {"t": 6}, {"t": 1000}, {"t": 1}]):
-        q.push(payload, group="g", cost=cost)
-    assert payloads(q) == [0, 1]
-    clock.advance(43_200)
-    assert payloads(q) == [2]
-    clock.advance(86_399)
-    assert payloads(q) == []
-    clock.advance(1)
-    assert payloads(q) == [3]
-    state = q.group("g").quotas
-    assert [one.left for one in state] == [9, 99]
 
 
 def test_windows_and_quotas_agree(q, clock):
@@ -232,33 +171,6 @@ def test_a_reserve(q, clock):
     assert payloads(q) == [3]
 
 
-def test_more_than_the_reserve_leaves(q, clock):
-    """Such a task is not stuck: the first of a period may take of the reserve."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(5, "day", reserve=Reserve(2, 10)), group="g")
-    q.push("small", 1, group="g")
-    q.push("large", group="g", cost=4)
-    assert payloads(q) == ["small"]
-    clock.advance(43_199)
-    assert payloads(q) == []
-    clock.advance(1)
-    assert payloads(q) == ["large"]
-
-
-def test_a_429_is_counted(q, clock):
-    """A request that met a limit was a request; a closing by hand does not open a spent quota."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(2, "day"), group="g")
-    fill(q, 3)
-    q.rate_limited(take(q), 5)
-    clock.advance(5)
-    q.ack(take(q))
-    assert payloads(q) == []
-    q.delay_group("g", 0)
-    assert payloads(q) == []
-    assert quota(q) == (0, datetime(2026, 3, 3, tzinfo=UTC))
-
-
 def test_spread_makes_up_for_idle_time(q, clock):
     """What was left over is paced over the rest; the first of a period is free at once."""
     at(clock, 2026, 3, 2, 0)
@@ -277,33 +189,6 @@ def test_spread_makes_up_for_idle_time(q, clock):
     assert payloads(q) == [3]
     clock.advance(2 * 3600)
     assert payloads(q) == [4]
-
-
-def test_why_names_the_quota(q, clock):
-    """The sentence says which quota is spent, or that it is spread."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit([Quota(2, "hour", "Asia/Kolkata"), Quota(5, "day", unit="t")], group="g")
-    for n in range(4):
-        q.push(n, group="g", cost={"t": 1} if n == 0 else 1)
-    q.push("t", group="h", cost={"t": 1})
-    payloads(q, 2)
-    last = q.peek(9, state="waiting")[-1].id
-    assert "(its quota of 2/hour@Asia/Kolkata is spent) for another 1800.0 s" in q.why(last)
-    q.set_limit(Quota(24, "day", spread=True), group="h")
-    q.push("u", group="h")
-    payloads(q)
-    waiting = q.peek(9, state="waiting")[-1].id
-    assert "its quota is spread over the rest of the period" in q.why(waiting)
-
-
-def test_why_names_a_quota_that_a_heavy_task_waits_for(q, clock):
-    """One unit is left, but the best task needs more."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(5, "day"), group="g")
-    q.push("light", 1, group="g", cost=2)
-    heavy = q.push("heavy", group="g", cost=4)
-    assert payloads(q) == ["light"]
-    assert "its quota of 5/day@UTC is spent" in q.why(heavy)
 
 
 # Refunds
@@ -362,19 +247,6 @@ def test_other_rules_keep_the_count(q, clock):
     assert payloads(q) == [6, 7, 8, 9, 10, 11]
 
 
-def test_another_zone_of_every_group(q, clock):
-    """A period that would overlap with the one before goes on with its count."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(3, "day"), group="*")
-    fill(q, 20)
-    assert payloads(q) == [0, 1, 2]
-    q.set_limit(Quota(5, "day", "America/Los_Angeles"), group="*")  # from 8:00 to 8:00
-    clock.advance(12 * 3600 + 1)
-    assert payloads(q) == [3, 4]
-    clock.advance(8 * 3600)
-    assert len(payloads(q)) == 5
-
-
 def test_the_clock_is_set_back(q, clock):
     """The count stays, and the period is over at the end of the one that it is now."""
     at(clock, 2026, 3, 9, 12)
@@ -402,41 +274,6 @@ def test_an_unreadable_count_is_spent(q, redis, queue_name, clock, token):
     assert quota(q) == (0, datetime(2026, 3, 3, tzinfo=UTC))
     clock.advance(43_200)
     assert payloads(q) == [0, 1, 2]
-
-
-@pytest.mark.damaged
-@pytest.mark.parametrize(
-    "part",
-    [
-        *("D 0 UTC 0:0", "D 5 UTC", "X 5 UTC 0:0", "D 5 UTC 0:0 ~ 5 1", "D 5 UTC 0:0 ~~"),
-        *("D 5 UTC x", "D 1000000000001 UTC 0:0", "D 5  0:0", "D 5 UTC 0:0 2"),
-    ],
-)
-def test_unreadable_rules_let_nothing_run(q, redis, queue_name, part):
-    """As those of windows."""
-    q.set_limit(Quota(3, "day"), group="g")
-    fill(q, 2)
-    for hash_ in ("limits", "stats"):
-        name = "kept.group:g" if hash_ == "stats" else "group:g"
-        redis.hset(f"dpq:{{{queue_name}}}:{hash_}", name, f"0|{part}")
-    assert payloads(q) == []
-    assert q.group("g").reason == "unreadable"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    ["0:0,5:99999999", "9:1,5:2,7:-3", "0:-999999999999", "99999999999999:5,1:3", "1:1,,:"],
-)
-@pytest.mark.parametrize("period", "HDWM")
-def test_any_list_of_changes_ends(q, redis, queue_name, clock, changes, period):
-    """However a list of changes was damaged, the script answers."""
-    q.set_limit(Quota(3, "day"), group="g")
-    fill(q, 9)
-    redis.hset(f"dpq:{{{queue_name}}}:limits", "group:g", f"0|{period} 2 UTC {changes}")
-    for _ in range(5):
-        assert len(payloads(q)) <= 2
-        q.limits()
-        clock.advance(11 * 86_400)
 
 
 def test_useless_counts_are_forgotten(q, redis, queue_name, clock):

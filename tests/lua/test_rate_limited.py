@@ -4,7 +4,7 @@ import pytest
 from kit.limits import fill, payloads, take
 from kit.moments import exactly_after, first_after_429, task_after
 
-from dpq import DPQ, Push, RateLimit, RateLimited
+from dpq import DPQ, Push, RateLimited
 
 
 @pytest.fixture
@@ -96,33 +96,10 @@ def test_task(q, clock, probe, tasks):
     assert q.groups() == []
 
 
-def test_for_consumers_that_hold_tasks(q, clock, tasks):
-    """Leases that are out stay, and their ends open nothing."""
-    first, second = take(q), take(q)
-    q.rate_limited(first, 5)
-    q.ack(second)
-    q.push("better", priority=99, group="g")
-    assert payloads(q) == ["free0", "free1"]
-    clock.advance(5)
-    assert payloads(q) == ["better"]
-
-
 def test_of_zero_seconds(q, tasks):
     """A retry_after of 0 opens at once, with a probe."""
     q.rate_limited(take(q), 0)
     assert payloads(q) == ["g0", "free0", "free1"]
-
-
-def test_of_both_scopes(q, clock, tasks):
-    """A group that is closed for longer than the queue stays closed when the queue opens."""
-    q.rate_limited(take(q), 9)
-    q.rate_limited(take(q), 4, "queue")
-    clock.advance(4)
-    probe = take(q)
-    assert probe.payload == "free0"
-    q.ack(probe)
-    assert payloads(q) == ["free1"]
-    assert exactly_after(q, clock, 5) == ["g0"]
 
 
 # How long
@@ -137,17 +114,6 @@ def test_a_longer_closing_is_never_shortened(q, clock, tasks, scope):
     q.rate_limited(tasks[2], 20, scope)
     assert "g0" not in payloads(q)
     assert exactly_after(q, clock, 20) == ["g0"]
-
-
-def test_a_closing_by_hand_is_not_shortened_either(q, clock, tasks):
-    """A 429 leaves the longer closing by hand; and a hand may shorten that of a 429."""
-    tasks = [take(q) for _ in range(2)]
-    q.delay_group("g", 60)
-    q.rate_limited(tasks[0], 5)
-    assert q.next_event() == 60
-    q.delay_group("g", 1)
-    assert "g0" not in payloads(q)
-    assert exactly_after(q, clock, 1) == ["g0"]
 
 
 @pytest.mark.parametrize(("again", "seconds"), [(10, 14), (1, 10)])
@@ -184,40 +150,6 @@ def test_uncounted_in_its_place(q, clock, probe, scope):
     assert (q.stats().deferred, q.stats().failed) == (1, 0)
     q.rate_limited(again, 5, scope)
     assert q.get(task.id).deferrals == 2
-
-
-def test_after_its_lease(q, clock, probe):
-    """A holder whose lease ran out may still say it, once; the lost lease stays counted."""
-    q.push("x", group="g")
-    task = take(q, 10)
-    clock.advance(10)
-    q.promote()
-    q.rate_limited(task, 5)
-    q.rate_limited(task, 5)
-    clock.advance(5)
-    again = take(q)
-    assert (again.attempt, again.deferrals, again.deliveries) == (2, 1, 2)
-
-
-def test_then_extended(q, clock, probe, tasks):
-    """The holder may take its task back while nobody else has it; the group stays closed."""
-    task = take(q)
-    q.rate_limited(task, 5)
-    q.extend(task, 30)
-    assert probe.state(task.id) == "invisible"
-    assert payloads(q) == ["free0", "free1"]
-    assert q.ack(task) is True
-    clock.advance(5)
-    assert payloads(q) == ["g1"]
-
-
-def test_acked_afterwards(q, clock, tasks):
-    """An ack after all takes the task out of the closed group."""
-    task = take(q)
-    q.rate_limited(task, 5)
-    assert q.ack(task) is True
-    clock.advance(5)
-    assert payloads(q) == ["g1", "free0", "free1"]
 
 
 @pytest.mark.parametrize(
@@ -304,54 +236,6 @@ def test_probe_whose_lease_is_lost(q, clock, scope):
     assert payloads(q) == [1, 2]
 
 
-def test_a_lapsed_probe_is_kept_beside_groups_that_empty(q, clock):
-    """Upkeep that forgets idle gates does not forget that a group still owes its probe."""
-    q.push("best", 5, group="a")
-    q.push("next", 1, group="a", delay=1)
-    q.push("late", 3, group="b", expires_in=0.25)
-    q.rate_limited(q.pop(visibility=5).task, 0)
-    assert q.pop(visibility=5).task.payload == "best"  # the probe, whose lease will run out
-    clock.advance(5)
-    q.promote()  # buries what was too late; its group is empty then
-    assert [task.payload for task in q.pop_many(4)] == ["best"]
-
-
-@pytest.mark.damaged
-@pytest.mark.parametrize("scope", ["group", "queue"])
-def test_probe_whose_lease_is_destroyed(q, clock, probe, scope):
-    """If a probe is gone without a word, the next task is the probe."""
-    fill(q, 3)
-    task = first_after_429(q, clock, scope)
-    assert payloads(q) == []
-    probe.redis.zrem(probe.key("invisible"), task.id)
-    clock.advance(30)
-    assert payloads(q) == [1]
-    q.ack(q.peek(1, "invisible")[0])
-    assert payloads(q) == [2]
-
-
-@pytest.mark.parametrize("scope", ["group", "queue"])
-def test_probe_that_is_extended(q, clock, scope):
-    """A probe is one for as long as its lease is kept alive."""
-    fill(q, 3)
-    probe = first_after_429(q, clock, scope, visibility=20)
-    for _ in range(3):
-        clock.advance(15)
-        q.extend(probe, 20)
-        assert payloads(q) == []
-    q.ack(probe)
-    assert payloads(q) == [1, 2]
-
-
-def test_the_first_task_is_the_probe(q, clock, tasks):
-    """The probe is the best task at that moment, not the one that met the 429."""
-    close(q)
-    q.push("better", priority=99, group="g")
-    clock.advance(10)
-    assert take(q).payload == "better"
-    assert payloads(q) == ["free0", "free1"]
-
-
 def test_the_end_of_another_lease_is_no_probe(q, clock, tasks):
     """What was popped before the closing, and ends while the probe runs, opens nothing."""
     early = take(q)
@@ -377,39 +261,11 @@ def test_an_early_delivery_that_meets_one_while_the_probe_runs(q, clock, tasks):
     assert payloads(q) == ["g2", "g3", "g4", "g5"]
 
 
-def test_a_closing_that_outlasts_the_probe(q, clock, tasks):
-    """When the probe ends first, the closing still holds to its time."""
-    early = take(q)
-    probe = first_after_429(q, clock)
-    q.rate_limited(early, 5)
-    q.ack(probe)
-    assert payloads(q) == ["free0", "free1"]
-    assert exactly_after(q, clock, 5) == ["g0"]
-
-
-def test_closed_by_hand_while_the_probe_runs(q, clock, tasks):
-    """A closing by hand holds after the probe, for its time."""
-    probe = first_after_429(q, clock)
-    q.delay_group("g", 5)
-    q.ack(probe)
-    assert payloads(q) == ["free0", "free1"]
-    assert exactly_after(q, clock, 5) == ["g1", "g2", "g3", "g4", "g5"]
-
-
 def test_opened_by_hand(q, tasks):
     """Opened by hand before its time, the group needs no probe."""
     close(q)
     q.delay_group("g", 0)
     assert payloads(q) == ["g0", "g1", "g2", "g3", "g4", "g5", "free0", "free1"]
-
-
-def test_opened_by_hand_while_the_probe_runs(q, clock, tasks):
-    """A probe that is out goes on being one: its end opens the group."""
-    probe = first_after_429(q, clock)
-    q.delay_group("g", 0)
-    assert payloads(q) == ["free0", "free1"]
-    q.ack(probe)
-    assert payloads(q) == ["g1", "g2", "g3", "g4", "g5"]
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -427,48 +283,6 @@ def test_resume_opens_the_queue(q, clock, probe, tasks, paused):
     q.push("worst", priority=-9)
     assert probe.woken()
     assert payloads(q) == ["g0", "g1", "g2", "g3", "g4", "g5", "free0", "free1", "worst"]
-
-
-def test_resume_leaves_groups_closed(q, clock, tasks):
-    """What closed a group is no business of the queue's."""
-    close(q)
-    q.resume()
-    assert payloads(q) == ["free0", "free1"]
-
-
-def test_the_probes_of_queue_and_group(q, clock):
-    """A task may be the probe of both: its end opens both."""
-    fill(q, 3)
-    q.push_many(Push(payload=f"h{i}", group="h") for i in range(2))
-    first, second = take(q), take(q)
-    q.rate_limited(first, 10)
-    q.rate_limited(second, 10, "queue")
-    clock.advance(10)
-    probe = take(q)
-    assert probe.payload == 0
-    assert payloads(q) == []
-    q.ack(probe)
-    assert payloads(q) == [1, 2, "h0", "h1"]
-
-
-def test_a_probe_that_meets_a_limit_of_its_own(q, clock, tasks):
-    """A probe that meets a 429 for itself alone has found nothing open: another one is next."""
-    q.rate_limited(first_after_429(q, clock), 60, "task")
-    probe = take(q)
-    assert probe.payload == "g1"
-    assert payloads(q) == ["free0", "free1"]
-    q.ack(probe)
-    assert payloads(q) == ["g2", "g3", "g4", "g5"]
-
-
-def test_groups_probe_by_themselves(q, clock):
-    """Each closed group has its own probe."""
-    q.push_many(Push(payload=f"{g}{i}", group=g) for i in range(2) for g in "ab")
-    for task in [take(q) for _ in range(2)]:
-        q.rate_limited(task, 10)
-    clock.advance(10)
-    assert payloads(q) == ["a0", "b0"]
-    assert q.check() == []
 
 
 # Pace
@@ -490,35 +304,6 @@ def test_no_burst_after_opening(q, clock, scope):
         assert exactly_after(q, clock, 0.25) == [i]
 
 
-def test_a_rest_after_opening(q, clock):
-    """The burst is earned again by resting, unit by unit."""
-    q.set_limit(4, 1, burst=3, group="g", slack=0)
-    fill(q, 9)
-    q.ack(first_after_429(q, clock))
-    clock.advance(0.5)
-    assert payloads(q) == [1, 2]
-    clock.advance(0.75)
-    assert payloads(q) == [3, 4, 5]
-
-
-@pytest.mark.parametrize("end", ["ack", "lapse"])
-def test_a_rest_counts_from_the_closing(q, clock, end):
-    """The rest goes on while a probe is out, though an early delivery met a 429 meanwhile and
-    another probe must follow: how long the first one ran spends no unit."""
-    q.set_limit(4, 1, burst=3, group="g", slack=0)
-    fill(q, 9)
-    early = take(q)
-    probe = first_after_429(q, clock)
-    q.rate_limited(early, 0)
-    q.extend(probe, 20)
-    clock.advance(20)
-    if end == "ack":
-        q.ack(probe)
-    else:
-        q.promote()
-    assert q.group("g").units_left == (3,)
-
-
 def test_the_bound_over_a_closing(q, clock):
     """What was granted before a short closing still counts after it."""
     q.set_limit(1, 100, burst=3, group="g", slack=0)
@@ -526,25 +311,3 @@ def test_the_bound_over_a_closing(q, clock):
     tasks = [take(q) for _ in range(3)]
     q.rate_limited(tasks[0], 5)
     assert exactly_after(q, clock, 100) == [0]
-
-
-def test_every_window_is_kept_from_a_burst(q, clock):
-    """With several windows each begins with one unit after the closing."""
-    windows = [RateLimit(10, per, burst=5, slack=0) for per in (1, 100)]
-    q.set_limit(windows, group="g")
-    fill(q, 9)
-    close(q)
-    clock.advance(10)
-    assert q.group("g").units_left == (1, 1)
-    q.ack(take(q))
-    assert exactly_after(q, clock, 10) == [1]
-
-
-# When to look again
-
-
-def test_who_waits_for_the_end_of_a_closing_knows_it(q, clock, tasks):
-    """A pop of a closed queue says when it opens."""
-    q.rate_limited(take(q), 3, "queue")
-    clock.advance(1)
-    assert q._session.run(q._operations.pop, 1, None, "-").next_event_ms == 2000

@@ -3,16 +3,13 @@
 The clock begins at 2023-11-14 22:13:20 UTC.
 """
 
-import json
 import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from kit.deliveries import put_back
 from kit.limits import take
-from kit.workers import note_calls
 
-from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push, TaskNotFoundError
+from dpq import DPQ, LeaseLostError
 
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 LINE = "*/5 * * * * UTC"
@@ -82,16 +79,6 @@ def test_every_does_not_drift(q, clock, probe):
         assert due(q, task_id) == 67 + 60 * k
 
 
-@pytest.mark.parametrize(("acked", "following"), [(59.999, 60), (60, 120), (60.001, 120)])
-def test_every_is_later_than_now(q, clock, probe, acked, following):
-    """The next time is later than the ack, be it by a millisecond."""
-    task_id = q.push("x", every=60)
-    task = probe.pop(visibility=1000)
-    at(clock, acked)
-    q.ack(task)
-    assert due(q, task_id) == following
-
-
 def test_every_does_not_pile_up(q, clock, probe):
     """After an outage the task runs once for all that was missed, and then at its times."""
     task_id = q.push("x", every=60)
@@ -100,15 +87,6 @@ def test_every_does_not_pile_up(q, clock, probe):
     assert task.scheduled_at == START + timedelta(seconds=60)
     assert q.pop().task is None
     assert due(q, task_id) == 100_020
-
-
-@pytest.mark.parametrize("every", [0.001, 0.0019, 315_360_000])
-def test_every_from_a_millisecond_to_ten_years(q, clock, probe, every):
-    """The shortest and the longest are exact."""
-    task_id = q.push("x", every=every)
-    run_at(q, clock, 12.345)
-    ms = max(1, round(every * 1000))
-    assert due(q, task_id) * 1000 == 12345 - 12345 % ms + ms
 
 
 def test_place(q, clock, probe):
@@ -153,16 +131,6 @@ def test_old_token(q, clock, probe):
     assert q.ack(second) is True
 
 
-@pytest.mark.parametrize("state", ["ready", "delayed", "waiting"])
-def test_late_ack(q, clock, probe, state):
-    """A late ack counts from wherever the task is, and it does not run a second time."""
-    task_id = q.push("x", every=100, group="g")
-    task = probe.pop()
-    put_back(q, clock, task, state)
-    assert q.ack(task) is True
-    assert due(q, task_id) == 100
-
-
 # cron
 
 
@@ -178,64 +146,6 @@ def test_cron(q, clock, probe):
     assert q.peek(state="delayed")[0].cron == LINE
 
 
-def test_cron_in_a_zone(q, clock, probe):
-    """The zone is the one that was named."""
-    task_id = q.push("x", cron="0 3 * * *", timezone="Europe/Berlin")
-    assert q.get(task_id).visible_until == datetime(2023, 11, 15, 2, tzinfo=UTC)
-    assert q.get(task_id).cron == "0 3 * * * Europe/Berlin"
-
-
-def calls(q):
-    """The scripts that a queue calls from now on, with their arguments."""
-    sent = []
-    note_calls(q, lambda commands: sent.extend((c.script.name, *c.args[1:]) for c in commands))
-    return sent
-
-
-@pytest.mark.parametrize(
-    ("acked", "following", "trips"), [(399, 400, 1), (400, 700, 2), (9000, 9100, 2)]
-)
-def test_cron_round_trips(q, clock, probe, acked, following, trips):
-    """An ack within the period is one round trip; a later one is two, and nothing piles up."""
-    task_id = q.push("x", cron="*/5 * * * *")
-    task = pop_at(q, clock, 100, visibility=10_000)
-    at(clock, acked)
-    sent = calls(q)
-    assert q.ack(task) is True
-    assert len(sent) == trips
-    assert due(q, task_id) == following
-
-
-def test_cron_without_a_time(q, clock, probe):
-    """An ack that brings no time for a cron task changes nothing, and says what is wanted."""
-    task_id = q.push("x", cron="*/5 * * * *")
-    task = pop_at(q, clock, 100)
-    before = probe.stored()
-    first = round(START.timestamp() * 1000) + 100_000
-    wanted = f"{clock.ms}\tc 0 {first} {LINE}".encode()
-    late = f"{task.token}\t{LINE}\t1 2 {clock.ms}"
-    other = f"{task.token}\t* * * * * UTC\t{clock.ms + 9}"
-    for claim in (task.token, late, other, f"{task.token}\t{LINE}\t"):
-        assert probe.call("ack", clock.ms, task_id, claim) == [1, wanted]
-        assert probe.call("ack", clock.ms, task_id, claim, task_id, claim) == [1, wanted, 2, wanted]
-    assert probe.stored() == before
-    assert q.ack(task) is True
-
-
-def test_cron_that_changed_while_it_ran(q, clock, probe):
-    """The next time is that of the schedule as it is at the ack, whatever the holder has seen."""
-    task_id = q.push("x", key="k")
-    task = probe.pop()
-    assert task.cron is None
-    q.push("x", cron="0 * * * *", key="k", on_duplicate="update")
-    q.ack(task)
-    assert due(q, task_id) == 2800  # 23:00
-    task = pop_at(q, clock, 2800)
-    q.push("x", cron="30 * * * *", key="k", on_duplicate="update")
-    q.ack(task)
-    assert due(q, task_id) == 4600  # 23:30
-
-
 @pytest.mark.parametrize(
     ("how", "due_at", "back_to", "following"),
     [({"every": 60, "delay": 60}, 60, -500, 120), ({"cron": "*/5 * * * *"}, 100, 50, 400)],
@@ -247,77 +157,6 @@ def test_the_clock_steps_back(q, clock, how, due_at, back_to, following):
     at(clock, back_to)
     q.ack(task)
     assert due(q, task_id) == following
-
-
-def test_the_clock_of_the_server(redis, q, probe):
-    """Without a clock by hand, times are the server's."""
-    own = DPQ(redis, q.queue_name)
-    task_id = own.push("x", cron="* * * * * *")
-    now = int(redis.time()[0])
-    assert now - 5 < own.get(task_id).visible_until.timestamp() <= now + 5
-    own.cancel(task_id)
-    own.close()
-
-
-def test_first_time_that_has_passed(q, clock, probe):
-    """A cron time that passes between the question for the time and the push is run at once."""
-    q.push("open")
-    spec = json.dumps({"priority": "0", "cron": LINE, "first": clock.ms - 1})
-    assert probe.call("push", clock.ms, "late", spec, b"1") == [0]
-    assert q.get("late").state == "ready"
-    assert q.get("late").scheduled_at == START
-
-
-def test_push_of_nothing(q, clock, probe):
-    """A push of nothing tells the time, whether the queue is there or not."""
-    assert probe.call("push", clock.ms) == [2, str(clock.ms).encode()]
-    assert probe.stored() == {}
-
-
-def test_many_at_once(q, clock, probe):
-    """One batch may hold tasks of every kind; the time is asked for once, to push and to ack."""
-    pushes = [Push(0), Push(1, every=60), Push(2, cron="*/5 * * * *"), Push(3, cron="0 * * * *")]
-    q.push("open")
-    probe.drain()
-    sent = calls(q)
-    ids = q.push_many(pushes)
-    assert [name for name, *_ in sent] == ["push", "push"]
-    at(clock, 2800)
-    tasks = sorted(q.pop_many(9, visibility=10_000), key=lambda task: task.payload)
-    assert [task.payload for task in tasks] == [0, 1, 2, 3]
-    at(clock, 3001)
-    assert q.ack_many([*tasks, tasks[1], tasks[2]]) == [True] * 4 + [False] * 2
-    assert [name for name, *_ in sent].count("ack") == 2
-    assert [due(q, task_id) for task_id in ids[1:]] == [3060, 3100, 6400]
-    assert q.size() == 3
-
-
-@pytest.mark.parametrize("when", ["before", "between"])
-def test_many_and_lost(redis, q, clock, probe, monkeypatch, when):
-    """A cron task of `ack_many` that somebody else has got, be it between the two round trips that
-    it takes, is named like any other; the others are finished."""
-    q.push_many([Push(i, cron="*/5 * * * *") for i in range(2)])
-    at(clock, 100)
-    tasks = q.pop_many(2)
-    at(clock, 9000)
-    holder = DPQ(redis, q.queue_name, clock=clock)
-    if when == "before":
-        holder.pop()
-    else:
-        original = q._session.connections.call_all
-
-        def call_all(commands):
-            replies = original(commands)
-            monkeypatch.setattr(q._session.connections, "call_all", original)
-            holder.pop()
-            return replies
-
-        monkeypatch.setattr(q._session.connections, "call_all", call_all)
-    with pytest.raises(LeaseLostError) as caught:
-        q.ack_many(tasks)
-    assert len(caught.value.task_ids) == 1
-    assert (q.stats().acked, q.stats().invisible, q.stats().delayed) == (1, 1, 1)
-    holder.close()
 
 
 # Failure
@@ -346,39 +185,6 @@ def test_spent_attempts(q, clock, probe):
     assert q.get(task_id).last_error is None
 
 
-@pytest.mark.parametrize(("failed", "following"), [(110, 400), (500, 700)])
-def test_spent_attempts_of_cron(q, clock, probe, failed, following):
-    """With cron too, in two round trips when the run took longer than its period."""
-    task_id = q.push("x", cron="*/5 * * * *", max_attempts=1)
-    task = pop_at(q, clock, 100, visibility=1000)
-    at(clock, failed)
-    q.fail(task, "broken", delay=1)
-    assert due(q, task_id) == following
-    assert (q.stats().failed, q.stats().dead) == (1, 0)
-
-
-def test_fail_of_cron_without_a_time(q, clock, probe):
-    """The last failure of a cron task without a time changes nothing; an earlier needs none."""
-    task_id = q.push("x", cron="*/5 * * * *", max_attempts=2)
-    task = pop_at(q, clock, 100)
-    assert probe.call("fail", clock.ms, task_id, task.token, 0, "e") == 1
-    task = probe.pop()
-    before = probe.stored()
-    assert probe.call("fail", clock.ms, task_id, task.token, 0, "e").endswith(LINE.encode())
-    assert probe.stored() == before
-
-
-def test_spent_attempts_in_a_group(q, clock, probe):
-    """A run that is given up lets the next of its group run."""
-    q.set_limit(concurrency=1, group="g")
-    q.push("x", every=60, max_attempts=1, group="g")
-    q.push("y", group="g")
-    task = probe.pop()
-    assert q.pop().task is None
-    q.fail(task, "broken")
-    assert probe.pop().payload == "y"
-
-
 def test_dead(q, clock, probe):
     """A poison pill is loud: buried, or its lease run out for good, it is dead; replay revives its
     schedule with it."""
@@ -397,17 +203,6 @@ def test_dead(q, clock, probe):
     q.dead.replay()
     run(q)
     assert due(q, task_id) == 1020
-
-
-def test_ack_of_a_dead_run(q, clock, probe):
-    """An ack after the lease of the last attempt ran out takes the task out of the dead."""
-    task_id = q.push("x", every=60, max_attempts=1)
-    task = probe.pop(visibility=5)
-    at(clock, 7)
-    q.promote()
-    assert q.ack(task) is True
-    assert due(q, task_id) == 60
-    assert q.stats().dead == 0
 
 
 @pytest.mark.parametrize("how", [{"every": 100}, {"cron": "*/5 * * * *"}])
@@ -446,16 +241,6 @@ def test_given_back(q, clock, probe, verb):
 # Keys
 
 
-@pytest.mark.parametrize("mode", ["keep", "raise_priority"])
-def test_a_push_that_keeps(q, clock, probe, mode):
-    """These modes leave the schedule as it is."""
-    task_id = q.push("x", every=60, delay=5, key="k")
-    assert q.push("y", 3, every=7, key="k", on_duplicate=mode) == task_id
-    assert (q.get(task_id).every, due(q, task_id)) == (60, 5)
-    with pytest.raises(DuplicateTaskError):
-        q.push("y", every=60, key="k", on_duplicate="error")
-
-
 def test_another_schedule(q, clock, probe):
     """An update replaces the schedule in place: every by every, by cron, and cron by every."""
     task_id = q.push("x", every=60, delay=5, key="k")
@@ -487,47 +272,6 @@ def test_the_same_schedule_again(q, clock, probe, how):
     assert (task.payload, task.priority) == ("z", 5)
 
 
-def test_the_same_every_with_a_delay(q, clock, probe):
-    """With a delay the same period begins anew."""
-    task_id = q.push("x", every=60, delay=30, key="k", expires_in=5)
-    q.push("x", every=60, delay=100, key="k", on_duplicate="update", expires_in=5)
-    run_at(q, clock, 104)
-    assert due(q, task_id) == 160
-
-
-def test_no_schedule_any_more(q, clock, probe):
-    """An update that names no schedule makes it a task of one run, even while it runs."""
-    task_id = q.push("x", every=60, delay=5, key="k")
-    q.push("y", key="k", on_duplicate="update")
-    task = probe.pop()
-    assert (task.payload, task.every) == ("y", None)
-    q.push("z", every=60, key="k", on_duplicate="update")
-    q.push("z", key="k", on_duplicate="update")
-    assert q.ack(task) is True
-    with pytest.raises(TaskNotFoundError):
-        q.get(task_id)
-
-
-def test_no_cron_any_more(q, clock, probe):
-    """So it is when the ack brings a time that is no longer wanted."""
-    q.push("x", cron="*/5 * * * *", key="k")
-    task = pop_at(q, clock, 100)
-    q.push("y", key="k", on_duplicate="update")
-    assert q.ack(task) is True
-    assert q.size() == 0
-
-
-def test_a_schedule_for_a_running_task(q, clock, probe):
-    """A schedule that a running task gets counts from that push, not from its ack."""
-    task_id = q.push("x", key="k")
-    task = probe.pop()
-    at(clock, 10)
-    q.push("y", every=60, delay=3, key="k", on_duplicate="update")
-    at(clock, 20)
-    q.ack(task)
-    assert due(q, task_id) == 73
-
-
 @pytest.mark.parametrize("delay", [0, 25])
 def test_rerun(q, clock, probe, delay):
     """`rerun` of a running task runs it once more after its ack; then its schedule goes on."""
@@ -541,56 +285,6 @@ def test_rerun(q, clock, probe, delay):
     assert task.scheduled_at == START + timedelta(seconds=10 + delay)
     q.ack(task)
     assert due(q, task_id) == 60
-
-
-def test_rerun_after_spent_attempts(q, clock, probe):
-    """A run that is given up leaves the `rerun` that was asked of it."""
-    task_id = q.push("x", every=60, key="k", max_attempts=1)
-    task = probe.pop()
-    q.push("y", key="k", on_duplicate="rerun", max_attempts=1)
-    q.fail(task, "broken")
-    task = probe.pop()
-    assert (task.payload, task.last_error) == ("y", "broken")
-    q.ack(task)
-    assert due(q, task_id) == 60
-
-
-def test_rerun_of_one_that_waits(q, clock, probe):
-    """`rerun` of a task that waits for its time runs it now, and its schedule goes on."""
-    task_id = q.push("x", every=60, delay=60, key="k")
-    at(clock, 10)
-    q.push("y", key="k", on_duplicate="rerun")
-    run(q)
-    assert due(q, task_id) == 60
-
-
-def test_rerun_with_a_schedule(q, clock, probe):
-    """`rerun` may bring another schedule."""
-    task_id = q.push("x", every=60, key="k")
-    task = probe.pop()
-    q.push("y", every=7, key="k", on_duplicate="rerun")
-    q.ack(task)
-    run(q)
-    assert due(q, task_id) == 7
-
-
-def test_update_of_a_dead_one(q, clock, probe):
-    """An update revives a dead task with the schedule that it names."""
-    task_id = q.push("x", every=60, key="k")
-    q.bury(probe.pop(), "bad")
-    q.push("y", every=60, delay=9, key="k", on_duplicate="update")
-    assert due(q, task_id) == 9
-    run_at(q, clock, 9)
-    assert due(q, task_id) == 69
-
-
-def test_twice_in_one_batch(q, clock, probe):
-    """A push that meets an earlier one of its batch changes its schedule."""
-    ids = q.push_many(
-        [Push("x", every=60, key="k"), Push("y", every=9, delay=4, key="k", on_duplicate="update")]
-    )
-    assert ids[0] == ids[1]
-    assert (due(q, ids[0]), q.get(ids[0]).every) == (4, 9)
 
 
 # Change by hand
@@ -611,91 +305,10 @@ def test_update_moves_the_next_run(q, clock, probe, by):
     assert due(q, task_id) == 85
 
 
-@pytest.mark.parametrize(
-    ("how", "delay", "run_after", "following"),
-    [({"every": 60}, 15, 20, 75), ({"cron": "*/5 * * * *"}, 130, 130, 400)],
-)
-def test_update_of_the_first_run(q, clock, how, delay, run_after, following):
-    """So it does for a run that is due already; with cron, the next time after it follows."""
-    task_id = q.push("x", **how)
-    q.update(task_id, delay=delay)
-    run_at(q, clock, run_after)
-    assert due(q, task_id) == following
-
-
-@pytest.mark.parametrize("running", [False, True])
-def test_cancel_by_key(q, clock, probe, running):
-    """A cancelled task does not come back, and leaves nothing behind."""
-    q.push("x", every=60, key="k")
-    task = probe.pop() if running else None
-    q.cancel(key="k")
-    if task:
-        assert q.ack(task) is False
-    stored = probe.stored()
-    assert not {"meta", "payload", "keys", "delayed", "invisible", "ready"} & set(stored)
-    for verb in (q.cancel, q.update):
-        with pytest.raises(TaskNotFoundError, match="the task with key 'k'") as caught:
-            verb(key="k", **({} if verb == q.cancel else {"priority": 1}))
-        assert caught.value.key == "k"
-
-
-def test_one_name(q):
-    """An id or a key, not both, and not neither."""
-    for names in ({}, {"task_id": "x", "key": "k"}, {"key": ""}, {"key": 5}, {"task_id": ""}):
-        for verb, more in ((q.cancel, {}), (q.update, {"priority": 1})):
-            with pytest.raises(ConfigurationError):
-                verb(**names, **more)
-
-
-@pytest.mark.parametrize("state", ["ready", "delayed", "invisible", "dead"])
-def test_purge(q, clock, probe, state):
-    """Purged tasks do not come back."""
-    q.push("x", every=60, delay=5 if state == "delayed" else 0)
-    if state in ("invisible", "dead"):
-        task = probe.pop()
-        if state == "dead":
-            q.bury(task, "bad")
-    assert q.purge(state) == 1
-    assert not {"meta", "payload"} & set(probe.stored())
-
-
-@pytest.mark.damaged
-@pytest.mark.parametrize(
-    "text", ["e 0 1", "e 0 1 x", "e 0 -1 5", "c 0 1 * * * *", "d 0 1 5", "c 0 1 * * * * UTC"]
-)
-def test_a_schedule_that_is_none(q, clock, probe, text):
-    """An ack of it is refused, and loses nothing."""
-    task_id = q.push("x", every=60)
-    task = probe.pop()
-    probe.damage(task_id, "rest", text)
-    with pytest.raises(ConfigurationError):
-        q.ack(task)
-    assert probe.state(task_id) == "invisible"
-
-
-def test_conflicts(q):
-    """What a push may not say together is refused before anything is written."""
-    q.push("open")
-    before = len(q)
-    for wrong in (
-        {"every": 0},
-        {"every": 5, "cron": "* * * * *"},
-        {"cron": "x"},
-        {"timezone": "CET"},
-    ):
-        with pytest.raises(ConfigurationError):
-            q.push("x", **wrong)
-        with pytest.raises(ConfigurationError):
-            q.push_many([Push("y"), Push("x", **wrong)])
-    with pytest.raises(ConfigurationError):
-        q.push("x", delay=1, cron="* * * * *")
-    assert len(q) == before
-
-
 # Never twice
 
 
-@pytest.mark.parametrize("how", [{"every": 0.02}, {"cron": "* * * * * *"}])
+@pytest.mark.parametrize("how", [{"every": 0.02}])
 def test_no_run_is_taken_twice(server, redis, queue_name, how):
     """Eight consumers and a scheduler never begin a run twice, and never two runs at once."""
     queues = [DPQ(redis, queue_name) for _ in range(9)]

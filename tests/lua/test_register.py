@@ -22,16 +22,6 @@ def test_again(q, probe):
     assert not probe.redis.exists(REGISTRY_TICK)
 
 
-def test_a_marker_of_another_type(q, probe):
-    """A queue becomes known though somebody has made something else of the marker."""
-    probe.redis.delete(REGISTRY_TICK)
-    probe.redis.set(REGISTRY_TICK, "x")
-    name = q.queue_name + "-2"
-    assert probe.call("register", name) == 1
-    assert probe.redis.sismember(REGISTRY, name)
-    probe.call("unregister", name)
-
-
 def test_first_push_registers(q, probe):
     """A queue is known from its first push on; one that is only looked at stays unwritten."""
     q.stats()

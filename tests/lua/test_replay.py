@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import LeaseLostError, Push
+from dpq import LeaseLostError
 
 
 def bury(q, clock, *payloads, **options):
@@ -41,25 +41,6 @@ def test_attempts_start_anew(q, clock, probe):
     assert q.get(task_id).attempts == 2
 
 
-def test_expired_is_started_now(q, clock, probe):
-    """A task that died because it was not started in time does not expire again."""
-    task_id = q.push("x", expires_in=1)
-    clock.advance(1)
-    assert q.pop().task is None
-    assert q.dead.replay(task_id) == 1
-    clock.advance(100)
-    assert probe.pop().id == task_id
-
-
-def test_named(q, clock, probe):
-    """Named ids come back; live, unknown and repeated ones are passed over."""
-    ids = bury(q, clock, 0, 1, 2)
-    live = q.push("live")
-    assert q.dead.replay([ids[2], live, "nobody", ids[2]]) == 1
-    assert probe.state(ids[2]) == "ready"
-    assert q.stats().dead == 2
-
-
 @pytest.mark.many_calls
 def test_chosen(q):
     """Letters are chosen by reason, group and condition, over more than one page."""
@@ -82,25 +63,6 @@ def test_rate(q, clock, probe, rate):
     assert dues == [int((i + 1) * 1000 / rate) for i in range(4)]
 
 
-@pytest.mark.many_calls
-def test_rate_over_pages(q, clock):
-    """The spacing goes on from one round trip to the next, over those that really came back."""
-    ids = bury(q, clock, *range(150))
-    assert q.dead.replay([*ids[:120], "nobody", *ids[120:]], rate=10) == 150
-    dues = [task.visible_until.timestamp() * 1000 - clock.ms for task in q.peek(200, "delayed")]
-    assert dues == [100 * i for i in range(1, 150)]
-
-
-def test_groups(q, clock, probe):
-    """Replayed tasks of a group stand behind its head, and wait while it is closed."""
-    ids = bury(q, clock, 0, 1, group="g")
-    q.delay_group("g", 60)
-    q.dead.replay()
-    assert [probe.state(task_id) for task_id in ids] == ["waiting", "waiting"]
-    clock.advance(60)
-    assert probe.drain() == [0, 1]
-
-
 @pytest.mark.parametrize("verb", ["bury", "fail"])
 def test_settled_stays_settled(q, probe, verb):
     """Of the delivery that ended in death the same verb again changes nothing after a replay."""
@@ -117,18 +79,6 @@ def test_settled_stays_settled(q, probe, verb):
     assert q.ack(task) is True  # the work was done all the same
 
 
-def test_notice(q, clock, probe):
-    """A replay whose next task is due within 10 s tells a waiting consumer."""
-    ids = bury(q, clock, 0)
-    probe.woken()
-    probe.call("replay", clock(), 10_000, 0, 0, *ids)
-    assert not probe.woken()
-    ids = bury(q, clock, 1)
-    probe.woken()
-    probe.call("replay", clock(), 9999, 0, 0, *ids)
-    assert probe.woken()
-
-
 def by_hand(q):
     """The details of the events of replays and purges."""
     return [event.detail for event in q.events(limit=1000) if event.kind == "by_hand"]
@@ -140,23 +90,3 @@ def test_a_replay_of_many_steps_is_one_event(q, clock, few):
     ids = bury(q, clock, *range(250))
     assert q.dead.replay(ids if few else None) == 250
     assert by_hand(q) == ["replayed 250"]
-
-
-def test_a_replay_of_chosen_tasks_is_one_event(q, clock):
-    """Also if the last step has nothing to do; none if nothing was replayed."""
-    bury(q, clock, *range(250))
-    assert q.dead.replay(where=lambda task: task.payload in (3, 150)) == 2
-    assert by_hand(q) == ["replayed 2"]
-    assert q.dead.replay([]) == 0
-    assert q.dead.replay(["x"]) == 0
-    assert by_hand(q) == ["replayed 2"]
-
-
-def test_a_purge_of_many_steps_is_one_event(q, clock):
-    """One event for the tasks of each state."""
-    bury(q, clock, *range(150))
-    q.push_many([Push(n) for n in range(150)])
-    assert q.dead.purge(where=lambda task: task.payload < 120) == 120
-    assert by_hand(q) == ["purged 120 dead"]
-    assert q.purge() == 180
-    assert by_hand(q) == ["purged 120 dead", "purged 150 ready", "purged 30 dead"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import DPQ, NO_RESULT, ResultTimeoutError, TaskDeadError, TaskNotFoundError
+from dpq import NO_RESULT, ResultTimeoutError, TaskDeadError, TaskNotFoundError
 from dpq.protocol.scripts import script
 
 FIELDS = 3
@@ -28,17 +28,6 @@ def test_what_an_ack_names(q, probe):
         q.result(task.id)
 
 
-def test_nothing_is_written_without_one(q, probe):
-    """A queue that keeps no results has no key for them."""
-    q.push("x", group="g")
-    q.ack(probe.pop())
-    q.push_many([])
-    q.push("x")
-    q.push("y")
-    q.ack_many(q.pop_many(2), results=[NO_RESULT, NO_RESULT])
-    assert not {"results", "progress"} & probe.stored().keys()
-
-
 def test_its_time(q, clock, probe):
     """A result is known until its time is over, and no longer."""
     short, long = finish(q, probe, 1, keep=10), finish(q, probe, 2, keep=20)
@@ -62,16 +51,6 @@ def test_over_times_are_removed(q, clock, probe):
     stored = probe.redis.hvals(probe.key("results"))
     assert stored.count(b'"over"') < 5  # each stays with a chance of 1 %
     assert q.result(kept) == "kept"
-
-
-def test_the_key_goes(redis, queue_name):
-    """The key ends by itself with the longest time in it, by the server's own clock."""
-    with DPQ(redis, queue_name) as q:
-        for keep in (5000, 50):
-            q.push("x")
-            assert q.pop().on_success(result=1, keep=keep)
-        assert 4_000_000 < redis.pttl(f"dpq:{{{queue_name}}}:results") <= 5_000_000
-        q.drop()
 
 
 @pytest.fixture
@@ -113,49 +92,6 @@ def test_a_cap_of_bytes(q, probe, capped):
     assert values_of(q) == [4, 5, 6, 7, 8, "x" * 93]
 
 
-def test_a_cap_of_numbers(q, clock, probe, capped):
-    """A result that is kept for long goes early if too many come after it."""
-    for i in range(30):
-        q.push(i)
-        capped(probe.pop(), f"{1000 if i else 10**7} {i}\n")
-        clock.advance(2)
-    assert 0 not in values_of(q)
-
-
-def test_each_end_of_a_task_that_comes_back(q, clock, probe):
-    """Each run keeps a result of its own; by its id the newest counts."""
-    task_id = q.push("x", every=10)
-    for value in (1, 2, 3):
-        q.ack(probe.pop(), result=value)
-        clock.advance(10)
-    assert q.result(task_id) == 3
-    assert [(result.task_id, result.value) for result in q.results()] == [
-        (task_id, value) for value in (1, 2, 3)
-    ]
-
-
-def test_a_rerun(q, probe):
-    """A task that was pushed again with rerun has a result for each run."""
-    task_id = q.push("x", key="k")
-    first = probe.pop()
-    q.push("y", key="k", on_duplicate="rerun")
-    q.ack(first, result="first")
-    assert q.result(task_id) == "first"
-    q.ack(probe.pop(), result="second")
-    assert q.result(task_id) == "second"
-
-
-def test_a_cron_task_that_ran_too_long(q, clock, probe):
-    """If an ack is asked once more for a later time, its result is kept once."""
-    task_id = q.push("x", cron="* * * * *")
-    clock.advance(60)
-    task = probe.pop(visibility=3600)
-    clock.advance(200)
-    assert q.ack(task, result="late")
-    assert q.result(task_id) == "late"
-    assert values_of(q) == ["late"]
-
-
 def test_many(q, probe):
     """Of several tasks each has its own result, or none; those that are not finished have none."""
     for i in range(5):
@@ -169,18 +105,6 @@ def test_many(q, probe):
     assert values_of(q) == ["a", "d", "e"]
     assert q.ack_many([*tasks[:1], again, again], results=["new", "b", "c"])[0] is False
     assert values_of(q) == ["a", "d", "e", "b"]
-
-
-def test_an_ack_from_the_dead_letters(q, clock, probe):
-    """Work that was done after its last lease ran out has its result, though the task had died."""
-    task_id = q.push("x", max_attempts=1)
-    task = probe.pop()
-    clock.advance(31)
-    q.promote()
-    with pytest.raises(TaskDeadError, match="lease expired"):
-        q.result(task_id)
-    q.ack(task, result=1)
-    assert q.result(task_id) == 1
 
 
 @pytest.mark.parametrize("reason", ["by hand", "lease expired", "expired", "attempts spent"])
@@ -213,16 +137,6 @@ def test_each_death(q, clock, probe, reason):
         q.result(task_id)
 
 
-def test_a_death_after_a_result(q, clock, probe):
-    """While a task that had a result is a dead letter, its death is what counts."""
-    task_id = q.push("x", every=10, max_attempts=1)
-    q.ack(probe.pop(), result=1)
-    clock.advance(10)
-    q.bury(probe.pop(), "broken")
-    with pytest.raises(TaskDeadError, match="broken"):
-        q.result(task_id)
-
-
 def test_pages(q, clock, probe):
     """A reader goes on behind the last result that it has seen, and misses and repeats none."""
     for i in range(25):
@@ -236,16 +150,6 @@ def test_pages(q, clock, probe):
     assert q.results(after) == []
     finish(q, probe, "new")
     assert [result.value for result in q.results(after)] == ["new"]
-
-
-def test_a_cursor_outlives_the_key(q, clock, probe):
-    """After all results are gone, new ones come behind every cursor that a reader may have."""
-    finish(q, probe, "old")
-    [old] = q.results()
-    probe.redis.delete(probe.key("results"))
-    clock.advance(0.001)
-    finish(q, probe, "new")
-    assert [result.value for result in q.results(old.id)] == ["new"]
 
 
 @pytest.mark.parametrize("more", [0, 3, 5, 9])
@@ -271,16 +175,6 @@ def test_a_server_that_has_lost_its_newest_writes(q, clock, probe, more, back):
     assert read == [*range(5), *(f"new {i}" for i in range(more))]
 
 
-def test_a_purge_and_a_clock_that_went_back(q, clock, probe):
-    """New results have smaller numbers then, and a reader gets them all the same."""
-    finish(q, probe, "old")
-    [old] = q.results()
-    q.purge()
-    clock.ms -= 5000
-    finish(q, probe, "new")
-    assert [result.value for result in q.results(old.id)] == ["new"]
-
-
 def test_purge_removes_all(q, probe):
     """A purge of all tasks takes results and progress along; a purge of one state does not."""
     finish(q, probe, 1)
@@ -290,18 +184,6 @@ def test_purge_removes_all(q, probe):
     assert values_of(q) == [1]
     q.purge()
     assert not {"results", "progress"} & probe.stored().keys()
-
-
-@pytest.mark.damaged
-def test_what_others_wrote(q, probe):
-    """Junk in the key neither stops an ack nor a reader."""
-    key = probe.key("results")
-    probe.redis.hset(key, mapping={"": "junk", "=x": "junk", "7": "junk", "7.": "junk", "y": "z"})
-    task_id = finish(q, probe, 1)
-    assert q.result(task_id) == 1
-    assert values_of(q) == [1]
-    with pytest.raises(TaskNotFoundError):
-        q.result("x")
 
 
 # Progress
@@ -339,14 +221,3 @@ def test_progress_ends_with_its_delivery(q, clock, probe, end):
         assert (again.id, q.get(task.id).progress) == (task.id, None)
     with pytest.raises(Exception, match="cannot tell the progress of task"):
         q.progress(task, 2, 2)
-
-
-def test_progress_of_ended_deliveries_is_removed(q, probe):
-    """However many deliveries have told of progress, few of them are stored after their end."""
-    for i in range(100):
-        q.push(i)
-        task = probe.pop()
-        q.progress(task, i)
-        q.ack(task)
-    assert probe.redis.hlen(probe.key("progress")) <= 5
-    assert probe.redis.pttl(probe.key("progress")) > 0

@@ -116,25 +116,6 @@ def test_the_worst_task_of_a_full_group_is_dropped(q, probe):
     assert probe.drain() == ["a", "c"]
 
 
-def test_equal_priorities_drop_the_newest_or_with_lifo_the_oldest(redis, q, queue_name, probe):
-    """So a group keeps its oldest n tasks; in a LIFO queue its newest."""
-    q.set_bounds(max_waiting=2, when_full="drop_worst")
-    for i in range(4):
-        q.push(i, group="g")
-    assert probe.drain() == [0, 1]
-
-
-def test_lifo_keeps_the_newest(q, clock):
-    """In a LIFO queue the worst of equal priorities is the oldest."""
-    lifo = type(q)(q.redis, f"{q.queue_name}-lifo", order="lifo", clock=clock)
-    lifo.set_bounds(max_waiting=2, when_full="drop_worst")
-    for i in range(4):
-        lifo.push(i, group="g")
-    assert [task.payload for task in [lifo.pop().task, lifo.pop().task]] == [3, 2]
-    lifo.drop()
-    lifo.close()
-
-
 def test_a_push_does_not_pay_for_tasks_that_came_back(q, probe):
     """A push into a group that is far above its bound drops as many tasks as it brings."""
     q.push_many(Push(i, group="g") for i in range(9))
@@ -176,20 +157,6 @@ def test_whatever_ends_a_task_makes_room(q, probe, how):
     assert q.check() == []
     ENDS[how](q, probe)
     assert line(q, probe) == []
-
-
-def test_a_lease_that_ends_in_the_last_attempt_makes_room(q, probe, clock):
-    """Upkeep that buries a task calls a producer, in pop and in promote."""
-    q.set_bounds(max_tasks=1)
-    for upkeep in (q.promote, q.pop):
-        q.purge()
-        q.push("x", max_attempts=1)
-        q.pop(visibility=5)
-        clock.advance(4)
-        stand(q)
-        clock.advance(1)
-        upkeep()
-        assert line(q, probe) == []
 
 
 def test_a_pop_makes_room_in_its_group(q, probe):
@@ -239,13 +206,6 @@ def test_no_more_are_called_than_there_is_room_for(q, probe):
     q._session.run(q._operations.await_room, leaver, leave=True)  # it takes no room
     assert line(q, probe) == before[2:]
     listener.close()
-
-
-def test_a_free_queue_has_no_line(q, probe):
-    """A producer that finds room does not stand in the line."""
-    q.push("x")
-    assert not q._session.run(q._operations.await_room, Producer(0, None))
-    assert line(q, probe) == []
 
 
 def test_a_producer_that_nobody_hears_takes_no_room(q, probe):

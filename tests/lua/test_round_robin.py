@@ -47,15 +47,6 @@ def test_priorities_come_first(fair, probe):
     assert probe.drain() == ["a0", "d0", "a1", "d1", "a2", "b0", "c0", "b1", "c1"]
 
 
-@pytest.mark.parametrize("priority", [2**53 + 1, 2**62 + 1, -(2**53) - 1, 0.1])
-def test_priorities_that_no_double_holds(fair, probe, priority):
-    """Turns keep priorities beyond 2^53 exact."""
-    fill(fair, {"a": 3, "b": 2}, priority=priority)
-    fair.push("better", priority=priority + 1, group="c")
-    fair.push("worse", priority=priority - 1, group="c")
-    assert probe.drain() == ["better", "a0", "b0", "a1", "b1", "a2", "worse"]
-
-
 def test_order_inside_a_group(fair, probe):
     """Inside a group the order is as ever: priority, then first in, first out."""
     for i, priority in enumerate([0, 2, 1, 2, 0]):
@@ -84,32 +75,6 @@ def test_a_better_head_keeps_the_turn(fair, probe):
     assert payloads(fair) == ["b0", "a0", "c0", "b1", "a1"]
 
 
-def test_an_older_task_of_the_group_keeps_the_turn(fair, clock):
-    """A task that comes back to its earlier place takes the turn of the head it replaces."""
-    fill(fair, {"a": 3, "b": 3})
-    first = fair.pop().task
-    assert payloads(fair, 1) == ["b0"]
-    fair.release(first)
-    assert [task.payload for task in fair.peek()] == ["a0", "b1"]
-    assert payloads(fair) == ["a0", "b1", "a1", "b2", "a2"]
-
-
-def test_what_comes_back_takes_no_turn_of_others(fair, clock):
-    """A task that comes back into a group without a head has its turn at the end."""
-    fill(fair, {"a": 1, "b": 2, "c": 2})
-    first = fair.pop().task
-    fair.release(first)
-    assert payloads(fair) == ["b0", "c0", "a0", "b1", "c1"]
-
-
-def test_a_closed_group_goes_to_the_end(fair, clock):
-    """A group that opens again stands behind those that have waited."""
-    fill(fair, {"a": 2, "b": 2, "c": 2})
-    fair.delay_group("a", 10)
-    clock.advance(10)
-    assert payloads(fair) == ["b0", "c0", "a0", "b1", "c1", "a1"]
-
-
 def test_a_spent_group_goes_to_the_end(fair, clock):
     """So does one that its limit has closed."""
     fair.set_limit(1, 1, group="a")
@@ -119,15 +84,6 @@ def test_a_spent_group_goes_to_the_end(fair, clock):
     assert payloads(fair, 2) == ["b1", "a1"]
     clock.advance(1)
     assert payloads(fair) == ["b2", "a2", "b3"]
-
-
-def test_of_groups_under_limits(fair, clock):
-    """Those that may run take turns, those that may not give way."""
-    fair.set_limit(1, 10, burst=2, group="*")
-    fill(fair, {"a": 3, "b": 1, "c": 3})
-    assert payloads(fair) == ["a0", "b0", "c0", "a1", "c1"]
-    clock.advance(10)
-    assert payloads(fair) == ["a2", "c2"]
 
 
 def test_the_queues_limit_keeps_the_turns(fair, clock):
@@ -142,57 +98,6 @@ def test_the_queues_limit_keeps_the_turns(fair, clock):
     assert order == ["a0", "b0", "a1", "b1"]
 
 
-def test_a_429_goes_to_the_end(fair, clock):
-    """A group that was closed by a 429 stands behind the others when it opens."""
-    fill(fair, {"a": 2, "b": 2, "c": 1})
-    fair.rate_limited(fair.pop().task, 5)
-    clock.advance(5)
-    probe = fair.pop_many(3)
-    assert [task.payload for task in probe] == ["b0", "c0", "a0"]
-    fair.ack(probe[2])
-    assert payloads(fair) == ["b1", "a1"]
-
-
-def test_rerun(fair, probe):
-    """A task that runs again is a new one of its group: behind what the group holds."""
-    fair.push("old", group="a", key="k")
-    task = fair.pop().task
-    fill(fair, {"a": 2, "b": 2})
-    fair.push("new", group="a", key="k", on_duplicate="rerun")
-    fair.ack(task)
-    assert probe.drain() == ["a0", "b0", "a1", "b1", "new"]
-
-
-def test_rerun_without_a_group(fair, probe):
-    """Without a group it stands where its ack came."""
-    fair.push("old", key="k")
-    task = fair.pop().task
-    fill(fair, {"a": 2})
-    fair.push("new", key="k", on_duplicate="rerun")
-    fair.ack(task)
-    fill(fair, {"b": 2})
-    assert probe.drain() == ["a0", "new", "b0", "a1", "b1"]
-
-
-def test_due_tasks(fair, clock, probe):
-    """Groups whose tasks come due together take turns from then on."""
-    fill(fair, {"a": 3, "b": 2}, delay=1)
-    clock.advance(1)
-    served = [payload[0] for payload in probe.drain()]
-    assert served[:4] in (["a", "b", "a", "b"], ["b", "a", "b", "a"])
-
-
-def test_a_bytes_bound_keeps_the_turns(fair, clock, probe):
-    """A head that is put back because a batch is full keeps its turn."""
-    for group in "ab":
-        fair.push_many(Push(payload=f"{group}{i}" * 49, group=group) for i in range(2))
-    before = probe.stored()["ready"]
-    reply = probe.call("pop", clock(), 10, 30_000, 110, 100, "")
-    assert len(reply) == 3
-    assert probe.stored()["ready"][0] == before[1]
-    assert [payload[:2] for payload in payloads(fair)] == ["b0", "a1", "b1"]
-
-
 def test_named_late(q, clock, probe):
     """Named on a queue in use, turns begin with what is served next, behind the heads as they are.
 
@@ -203,24 +108,3 @@ def test_named_late(q, clock, probe):
     assert q.check() == []
     fill(fair, {"c": 2})
     assert probe.drain() == ["a0", "b0", "c0", "a1", "b1", "c1", "a2"]
-
-
-def test_looks(fair, probe):
-    """Peek, why, cancel and update know a head whose member has its turn."""
-    fill(fair, {"a": 2, "b": 2})
-    ids = {task.payload: task.id for task in fair.peek(9) + fair.peek(9, "waiting")}
-    assert [task.payload for task in fair.peek()] == ["a0", "b0"]
-    assert fair.why(ids["b0"]).startswith("it is ready behind 1 ready task, but nobody takes it")
-    assert fair.check() == []
-    fair.update(ids["a0"], priority=-1)
-    assert [task.payload for task in fair.peek()] == ["b0", "a1"]
-    fair.cancel(ids["b0"])
-    assert probe.drain() == ["a1", "b1", "a0"]
-
-
-def test_purge(fair, probe):
-    """Purging leaves nothing of heads with turns behind."""
-    fill(fair, {"a": 3, "b": 2})
-    fair.pop()
-    assert fair.purge() == 5
-    assert not {"ready", "waiting", "groups", "meta"} & set(probe.stored())

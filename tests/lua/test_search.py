@@ -42,17 +42,6 @@ def test_search_is_peek(q, probe, state):
     assert probe.stored() == before
 
 
-def test_search_goes_on_behind_a_task_that_is_gone(q, probe):
-    """The place of a page is a score and a member, whether or not somebody has taken it since."""
-    ids = [q.push(n) for n in range(9)]
-    head, _ = search(probe, most=4)
-    q.cancel(ids[3])
-    q.cancel(ids[4])
-    assert search(probe, score=head[3], member=head[4])[1] == ids[5:]
-    q.purge()
-    assert search(probe, score=head[3], member=head[4])[0][:3] == [0, 0, 0]
-
-
 def test_search_looks_at_so_many(q, probe):
     """It ends after `look` tasks, and says how many are left behind them."""
     q.push_many([Push(f"word {n}") for n in range(250)])
@@ -60,20 +49,6 @@ def test_search_looks_at_so_many(q, probe):
     assert (head[:3], ids) == ([0, 120, 130], [])
     head, ids = search(probe, text="word 249", look=200, score=head[3], member=head[4])
     assert head[:3] == [1, 130, 0]
-
-
-def test_search_counts(q, probe):
-    """With `most` 0 it names nothing, and counts what passes."""
-    q.push_many([Push(n, n) for n in range(30)])
-    assert search(probe, most=0, least=20) == ([10, 30, 0, *search(probe)[0][3:]], [])
-
-
-def test_search_stops_before_too_many_bytes(q, probe):
-    """Payloads of a page stay below the bound, but for the first; the next page begins there."""
-    ids = [q.push("x" * 300, -n) for n in range(4)]
-    head, found = search(probe, max_bytes=700)
-    assert (found, head[:3]) == (ids[:2], [2, 2, 2])
-    assert search(probe, max_bytes=1, score=head[3], member=head[4])[1] == ids[2:3]
 
 
 def test_search_by_group(q, probe):
@@ -106,41 +81,6 @@ def test_search_by_text(q, probe):
         assert search(probe, text=text, blind=1)[1] == []
 
 
-def test_search_by_priority_and_schedule(q, probe):
-    """`least` is a number, of ints and floats; `recurs` finds schedules of both kinds."""
-    q.push(0, -1)
-    high, real = q.push(1, 2**62), q.push(2, 10.5)
-    pulse, cron = q.push(3, every=30), q.push(4, cron="* * * * *")
-    assert search(probe, least=10.5)[1] == [high, real]
-    assert search(probe, recurs=1)[1] == [pulse]
-    assert search(probe, "delayed", recurs=1)[1] == [cron]
-
-
-def test_search_by_reason_and_error(q, probe):
-    """Dead letters are found by what `dead_kinds` has called them, exactly."""
-    for n, error in enumerate(("HTTP 404", "HTTP 500", "timeout", None)):
-        q.push(n, max_attempts=1)
-        q.fail(q.pop().task, error)
-    q.push("x")
-    q.bury(q.pop().task, "page 7 is gone")
-    q.set_limit(60, 60, group="pool", members=["key-a"])
-    q.push("y", group="pool")
-    q.bury(q.pop().task, "page 8 is gone")  # its record has the member behind the error
-    kinds = probe.call("dead_kinds", 0, 100)
-    assert kinds[:2] == [6, 0]
-    found = {}
-    for reason, fault, count in zip(kinds[2::5], kinds[3::5], kinds[4::5], strict=True):
-        found[reason, fault] = count
-        ids = search(probe, "dead", reason=reason, fault=fault)[1]
-        assert len(ids) == count
-    assert found == {
-        (b"attempts spent", b"HTTP #"): 2,
-        (b"attempts spent", b"timeout"): 1,
-        (b"attempts spent", b""): 1,
-        (b"page # is gone", b""): 2,
-    }
-
-
 def test_dead_kinds_page_by_page(q, probe, clock):
     """It looks at so many from a rank on, and names the newest of each kind."""
     ids = []
@@ -152,16 +92,6 @@ def test_dead_kinds_page_by_page(q, probe, clock):
     assert (looked, left, reason, count, newest.decode()) == (3, 2, b"no", 3, ids[4])
     assert float(died) == q.get(ids[4]).died_at.timestamp() * 1000
     assert probe.call("dead_kinds", 7, 3) == [0, 0]
-
-
-@pytest.mark.damaged
-def test_damaged_records_hide_nothing(q, probe):
-    """A record that cannot be read is listed, and never stops a search."""
-    ids = [q.push(n, -n) for n in range(3)]
-    q.redis.hset(probe.key("meta"), ids[0], "no record")
-    assert search(probe)[1] == ids
-    assert search(probe, least=-5)[1] == ids[1:]
-    assert search(probe, text="x", reason="y", recurs=1)[1] == []
 
 
 def test_find_groups(q, probe):
@@ -182,15 +112,6 @@ def test_find_groups(q, probe):
     assert named("closed", 0, "", 9) == [("g03", 4), ("g01", 4)]
     assert named("closed", 1, "", 9) == [("g01", 4)]
     assert dict(named("largest", "", "", 50)) == dict(named("name", "", "", 50))
-
-
-def test_the_largest_groups_are_among_those_found(q, probe):
-    """Each group with more than a 200th of what waits is named, whatever stands between."""
-    q.push_many([Push(n, group=f"s{n}") for n in range(300) for _ in range(3)])
-    q.push_many([Push(n, group="s150 large") for n in range(9)])
-    texts = [text.decode() for text in probe.call("find_groups", "largest", "", "", 50)]
-    assert texts[texts.index("s150 large") + 1] == "8"
-    assert len(texts) <= 2 * 201
 
 
 def survey(probe, now):
@@ -241,18 +162,6 @@ def test_survey_counts_closings_while_they_last(q, probe, clock):
         assert held[2::2] == [f"g{n}" for n in range(passed, min(passed + 8, 9))]
 
 
-def test_survey_finds_the_largest_closed_groups(q, probe, clock):
-    """The groups with most due tasks are named, the largest first, however many are closed."""
-    for n in range(60):
-        q.push_many(
-            [Push("x", group=f"g{n:02}") for _ in range(1 + 50 * (n == 50) + 30 * (n == 9))]
-        )
-        q.delay_group(f"g{n:02}", 100 - n)
-    _, held, _ = survey(probe, clock())
-    assert held[:6] == ["", "140", "g50", "51", "g09", "31"]
-    assert len(held) == 18
-
-
 def test_survey_knows_when_a_consumer_asked(q, probe, clock):
     """The last pop is known to 5 s, also one that found nothing."""
     q.push("x")
@@ -266,10 +175,3 @@ def test_survey_knows_when_a_consumer_asked(q, probe, clock):
     clock.advance(5)
     q.pop()
     assert survey(probe, clock())[0][14] == str(clock())
-
-
-def test_names(probe, redis, q):
-    """The names of queues are listed, for the nearest to a misspelt one."""
-    q.push("x")
-    found = [text.decode() for text in probe.call("names", "0")[1:]]
-    assert q.queue_name in found

@@ -1,11 +1,10 @@
 """unique_for: a key that stays taken after the ack of its task, for a time or for ever."""
 
-import json
 import math
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, DuplicateTaskError, Push
+from dpq import DPQ, ConfigurationError, DuplicateTaskError
 
 
 def seen(q, key="k", seconds=10.0, **options):
@@ -53,38 +52,6 @@ def test_pushed_anew(q, probe, how):
     assert probe.drain() == ["again"]
 
 
-def test_upkeep_leaves_a_new_task_its_key(q, clock):
-    """When the time of a seen key is over, the task that has the key by then keeps it."""
-    seen(q)
-    new = q.push("again", key="k", on_duplicate="rerun")
-    clock.advance(10)
-    q.promote()
-    assert q.push("third", key="k") == new
-
-
-def test_in_one_call(q, probe):
-    """push_many answers the old id for each push that meets a seen key."""
-    task_id = seen(q)
-    pushes = [Push(1, key="k"), Push(2, key="l"), Push(3), Push(4, key="k")]
-    ids = q.push_many(pushes)
-    assert ids[0] == ids[3] == task_id
-    assert probe.drain() == [2, 3]
-
-
-def test_the_newest_word_counts(q, clock, probe):
-    """An `update` replaces unique_for, as it does every option; `keep` leaves it."""
-    q.push("x", key="k", unique_for=10)
-    q.push("x", key="k", unique_for=99)
-    assert q.get(key="k").unique_for == 10
-    q.push("x", key="k", on_duplicate="update", unique_for=math.inf)
-    assert q.get(key="k").unique_for == math.inf
-    assert json.loads(q.get(key="k").model_dump_json())["unique_for"] == "Infinity"
-    q.push("x", key="k", on_duplicate="update")
-    q.ack(probe.pop())
-    q.push("x", key="k")
-    assert q.size() == 1
-
-
 def test_other_ends(q, probe):
     """Cancel, purge and a dropped dead letter leave no seen key; a dead letter has its key."""
 
@@ -101,17 +68,6 @@ def test_other_ends(q, probe):
     assert push() != task_id
 
 
-def test_rerun_while_it_runs(q, probe):
-    """A task that is to run once more keeps its key; the last ack makes it a seen key."""
-    task_id = q.push("x", key="k", unique_for=99)
-    task = probe.pop()
-    q.push("y", key="k", on_duplicate="rerun", unique_for=99)
-    q.ack(task)
-    assert q.get(key="k").payload == "y"
-    assert probe.drain() == ["y"]
-    assert q.push("z", key="k") == task_id
-
-
 def test_forget(q, probe):
     """A forgotten key is free; the key of a stored task is not forgotten."""
     old = seen(q)
@@ -121,16 +77,6 @@ def test_forget(q, probe):
     assert new != old
     assert q.forget("k") is False
     assert q.push("y", key="k") == new
-
-
-def test_purge_of_all(q, redis, probe):
-    """A purge of all states forgets all seen keys; a purge of one state none."""
-    seen(q)
-    q.purge("ready")
-    assert probe.count("recent") == 1
-    q.purge()
-    assert "keys" not in probe.stored()
-    assert "recent" not in probe.stored()
 
 
 def test_what_is_over_goes(q, clock, probe):
@@ -159,18 +105,6 @@ def test_cap(redis, q, clock, probe):
     assert set(probe.stored()["keys"]) == {b"a", b"b"}
 
 
-def test_full_memory(redis, q, probe):
-    """With full memory an ack ends its task, and keeps its key."""
-    task_id = q.push("x", key="k", unique_for=9)
-    task = probe.pop()
-    redis.config_set("maxmemory", 1)
-    try:
-        assert q.ack(task)
-    finally:
-        redis.config_set("maxmemory", 0)
-    assert q.push("x", key="k") == task_id
-
-
 def test_refused(q):
     """What has no meaning is refused, and nothing is stored."""
     for message, options in {
@@ -183,15 +117,3 @@ def test_refused(q):
             q.push("x", **({"unique_for": 5} | options))
     with pytest.raises(ConfigurationError, match="key is ''"):
         q.forget("")
-
-
-def test_import_over_a_seen_key(redis, q, clock):
-    """A task whose key is seen in the other queue is refused, until the time of that is over."""
-    q.push("x", key="k")
-    lines = list(q.export())
-    with DPQ(redis, f"{q.queue_name}-2", clock=clock) as other:
-        seen(other, "k", 9)
-        assert other.import_(lines, keep=True).added == 0
-        clock.advance(9)
-        assert other.import_(lines, again=True).added == 1
-        other.drop()

@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from kit.limits import LONG, payloads, take
+from kit.limits import LONG, take
 
-from dpq import DPQ, ConfigurationError, Push, RateLimit
+from dpq import DPQ, ConfigurationError, Push
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_requests(q, clock):
     assert order(fair, 9) == "abbb" * 2 + "a"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_shares(fair, clock, seed):
     """Of any two groups that both have tasks, each gets its weight's share, within one task of
     each: over every interval, with random costs, weights and pops, while another group closes.
@@ -111,16 +111,6 @@ def test_a_group_that_was_idle(fair, probe, kept):
     assert Counter(order(fair, 6)) == {"a": 3, "b": 3}
 
 
-def test_a_debt_is_not_forgotten_with_the_last_task(fair):
-    """A group that brings its dear tasks one by one gets no more than others."""
-    fill(fair, "b", 100, 1)
-    served = ""
-    for _ in range(4):
-        fair.push("dear", group="a", cost={"tokens": 10})
-        served += order(fair, 5)
-    assert served.count("a") == 2
-
-
 def test_costs_that_were_wrong(fair):
     """What tasks have spent is shared, not what was said: within one task of each group, if each
     reports before the next pop.
@@ -136,17 +126,6 @@ def test_costs_that_were_wrong(fair):
         fair.ack(task, {"tokens": cost})
         spent[str(task.group)] += cost
         assert max(spent.values()) - min(spent[group] for group in "abc") <= 20 + 20
-    assert fair.check() == []
-
-
-def test_spent_less(fair):
-    """A group that was charged too much gets the rest back, where it stands in ready as well."""
-    fill(fair, "a", 9, 100)
-    fill(fair, "b", 99, 10)
-    first = take(fair)
-    assert (first.group, order(fair, 3)) == ("a", "bbb")
-    fair.ack(first, {"tokens": 40})
-    assert order(fair, 4) == "babb"
     assert fair.check() == []
 
 
@@ -166,23 +145,6 @@ def test_spent_more(fair, how):
             getattr(fair, how)(task, cost=cost, **({"delay": 9} if how != "ack" else {}))
     assert order(fair, 33).index("a") == 31
     assert fair.check() == []
-
-
-def test_what_a_429_gives_back(fair, clock):
-    """A request that the host refused has spent none of the named units."""
-    fair.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens"))
-    fill(fair, "a", 3, 50)
-    fill(fair, "b", 99, 10)
-    fair.rate_limited(take(fair), 1, scope="task")
-    assert order(fair, 3) == "bab"
-
-
-def test_a_reserved_estimate(fair):
-    """A task that names no units is charged what its limit reserves for it."""
-    fair.set_limit(RateLimit(10**6, 60, burst=10**6, unit="tokens", estimate=20))
-    fair.push_many(Push(n, group="a") for n in range(3))
-    fill(fair, "b", 99, 5)
-    assert order(fair, 11) == "abbbbabbbba"
 
 
 def test_weights(fair):
@@ -205,17 +167,6 @@ def test_priorities_come_first(fair):
     assert served.count("a") in (3, 4)
 
 
-def test_newcomers_below_a_busy_priority(fair):
-    """A group that comes late at a low priority stands beside those there, not where tasks of a
-    higher priority have come to.
-    """
-    fill(fair, "low", 20, 10)
-    fill(fair, "high", 50, 10, priority=1)
-    assert order(fair, 50) == "".join(["high"] * 50)
-    fill(fair, "late", 20, 10)
-    assert order(fair, 6) == "lowlate" * 3
-
-
 def test_tasks_without_a_group(fair):
     """They come before all groups of their priority, first in, first out; groups keep turns."""
     fill(fair, "a", 4, 10)
@@ -229,7 +180,7 @@ def test_tasks_without_a_group(fair):
     assert sorted(served[4:7]) == sorted(served[7:10]) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 30])
+@pytest.mark.parametrize("count", [3, 30])
 def test_newcomers_behind_tasks_without_a_group(fair, count):
     """A newcomer finds the first head behind any number of other tasks, and none of another
     priority.
@@ -247,38 +198,6 @@ def test_newcomers_behind_tasks_without_a_group(fair, count):
     }
 
 
-@pytest.mark.parametrize("priority", [2**53 + 1, -(2**62) - 1, 0.1])
-def test_priorities_that_no_double_holds(fair, priority):
-    """Turns keep priorities beyond 2^53 exact; newcomers look at their own only."""
-    fill(fair, "a", 3, 10, priority=priority)
-    fill(fair, "worse", 1, 1, priority=priority - 1)
-    fill(fair, "better", 1, 1, priority=priority + 1)
-    fill(fair, "b", 3, 10, priority=priority)
-    assert order(fair, 99) == "better" + "ababab" + "worse"
-
-
-def test_closed_groups(fair, clock):
-    """A group that opens again has no credit for the time in which it was closed."""
-    fill(fair, "a", 9, 10)
-    fill(fair, "b", 29, 10)
-    fair.delay_group("a", 5)
-    assert order(fair, 10) == "b" * 10
-    clock.advance(5)
-    assert order(fair, 6) in ("ababab", "bababa")
-
-
-def test_a_limit_closes_and_opens_a_group(fair, clock):
-    """What a group has spent stays while its limit closes it."""
-    fair.set_limit(1, 1, group="a")
-    fill(fair, "a", 9, 100)
-    fill(fair, "b", 99, 10)
-    served = ""
-    for _ in range(12):
-        clock.advance(1)
-        served += order(fair, 2)
-    assert served.count("a") == 3
-
-
 def test_take_one_by_its_id(fair):
     """A task that is taken out of turn is charged, too, and its group moves back."""
     fill(fair, "a", 1, 1)
@@ -289,43 +208,12 @@ def test_take_one_by_its_id(fair):
     assert fair.check() == []
 
 
-def test_take_a_head_by_its_id(fair):
-    """It is charged as well, and its group goes on behind that."""
-    fill(fair, "b", 99, 10)
-    wanted = fair.push("wanted", group="a", cost={"tokens": 50})
-    fill(fair, "a", 2, 1)
-    assert fair.pop(id=wanted).task.payload == "wanted"
-    assert order(fair, 7) == "bbbbbba"
-    assert fair.check() == []
-
-
-def test_older_and_better_tasks(fair):
-    """A task that comes back to its place before the head takes the place of that head."""
-    fill(fair, "a", 3, 10)
-    fill(fair, "b", 9, 10)
-    first = take(fair)
-    assert order(fair, 1) == "b"
-    fair.release(first)
-    assert [task.group for task in fair.peek(2)] == ["a", "b"]
-    assert payloads(fair, 1) == [first.payload]
-    assert fair.check() == []
-
-
 def test_a_lost_reply_is_charged_once_more(fair):
     """A pop whose reply is lost has leased a task, so its group has spent that."""
     fill(fair, "a", 9, 10)
     fill(fair, "b", 9, 10)
     take(fair)  # nobody holds it
     assert order(fair, 3) == "bab"
-
-
-def test_named_late(q, clock, probe):
-    """Named on a queue in use, the heads of before come first; nothing is lost or out of order."""
-    q.push_many(Push(f"{group}{n}", group=group, cost=5) for group in "ab" for n in range(3))
-    fair: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="units", clock=clock)
-    assert fair.check() == []
-    fair.push_many(Push(f"c{n}", group="c", cost=10) for n in range(2))
-    assert probe.drain() == ["a0", "b0", "c0", "a1", "b1", "a2", "b2", "c1"]
 
 
 def test_nothing_stays_behind(fair):
@@ -342,40 +230,6 @@ def test_nothing_stays_behind(fair):
     assert fair.check() == []
 
 
-def test_the_clock_of_the_server_means_nothing(fair, clock):
-    """Turns do not change when the clock goes back."""
-    fill(fair, "a", 20, 10)
-    fill(fair, "b", 20, 10)
-    assert order(fair, 4) == "abab"
-    clock.advance(-100)
-    assert order(fair, 4) == "abab"
-
-
-def test_far_on(fair, probe):
-    """Places keep their order where one digit less is exact, and after 10^17 units."""
-    fill(fair, "c", 20, 10)
-    fill(fair, "d", 20, 10)
-    for group in "cd":
-        probe.redis.hset(probe.key("groups"), "\t" + group, "999999900 1 10")
-    served = order(fair, 40)[2:]
-    assert all(abs(served[:n].count("c") - n / 2) <= 1 for n in range(38))
-    fill(fair, "a", 9, 10**9)
-    fill(fair, "b", 99, 10**8)
-    for group in "ab":
-        probe.redis.hset(probe.key("groups"), "\t" + group, f"1e17 1 {10}")
-    assert Counter(order(fair, 46)[2:]) == {"a": 4, "b": 40}
-    assert fair.check() == []
-
-
-def test_purge(fair, probe):
-    """Purging leaves no task of a head with a share behind."""
-    fill(fair, "a", 3, 10)
-    fill(fair, "b", 3, 10)
-    take(fair)
-    assert fair.purge() == 6
-    assert not {"ready", "waiting", "meta"} & set(probe.stored())
-
-
 @pytest.mark.parametrize(
     ("fairness", "message"),
     [
@@ -390,10 +244,3 @@ def test_bounds(q, fairness, message):
     """The error names the value and what it may be."""
     with pytest.raises(ConfigurationError, match=message):
         DPQ(q.redis, q.queue_name, fairness=fairness)
-
-
-def test_another_unit_is_another_setting(fair):
-    """A client that contradicts the queue is refused; one that names nothing follows."""
-    assert DPQ(fair.redis, fair.queue_name).stats() is not None
-    with pytest.raises(ConfigurationError, match="has fairness units:tokens"):
-        DPQ(fair.redis, fair.queue_name, fairness="units")

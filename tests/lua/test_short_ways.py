@@ -3,7 +3,6 @@
 import pytest
 
 from dpq import DPQ, Push, RateLimit
-from dpq.operations.shortcut import FORGIVEN_AFTER, LONGEST_PAUSE, Shortcut
 
 REFUSED = [-5]
 
@@ -114,15 +113,6 @@ def test_refused(plain, clock, probe, reason):
 PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]
 
 
-def test_beside_groups(plain, clock, probe, redis):
-    """Groups that wait, are limited or closed are no matter of a task without one."""
-    plain.set_limit(9, 1, group="*")
-    plain.push_many([Push("g", group="g", priority=-1) for _ in range(3)])
-    plain.push("c", group="c", priority=99)
-    plain.delay_group("c", 60)
-    test_as_pop(plain, clock, probe, redis, 3, 10**6)
-
-
 @pytest.mark.parametrize("order", ["fifo", "lifo"])
 def test_as_push(q, clock, probe, redis, order):
     """It answers and stores what push does."""
@@ -204,21 +194,6 @@ def test_ack_refuses(plain, probe, clock):
     assert plain.ack(tasks[0]) is False
 
 
-def test_ack_of_counted_leases(q, probe, clock):
-    """It ends a lease that is counted; pop is asked where its end lets others run."""
-    q.set_limit(99, 1, burst=99, concurrency=2, group="*")
-    q.push_many([Push("g", group="g"), Push("g", group="g"), Push("x"), Push("h", group="h")])
-    tasks = q.pop_many(4)
-    answers = [probe.call("ack_plain", clock(), task.id, task.token) for task in tasks]
-    assert answers == [REFUSED, REFUSED, [], []]
-    assert redis_members(probe, "tracked") == [f"g\t{task.id}" for task in tasks[:2]]
-
-
-def redis_members(probe, part):
-    """The members of a sorted set, as text."""
-    return sorted(member.decode() for member in probe.redis.zrange(probe.key(part), 0, -1))
-
-
 @pytest.mark.parametrize("shut_until", [None, "9e12"])
 def test_groups_as_push(q, clock, probe, redis, shut_until):
     """It stores tasks of groups as push does: heads, better ones, those of closed groups."""
@@ -236,22 +211,3 @@ def test_groups_as_push(q, clock, probe, redis, shut_until):
         found.append((probe.call(name, clock(), *tasks), probe.stored()))
     assert found[0] == found[1]
     assert found[0][0] == [0]
-
-
-def test_when_the_short_way_is_tried():
-    """It is tried when expected; after refusals less and less often, until all goes well."""
-    way = Shortcut()
-    assert way.is_open()
-    way.expect(False)
-    assert not way.is_open()
-    pauses = []
-    for _ in range(8):
-        way.refuse()
-        way.expect(True)
-        pauses.append(next(n for n in range(99) if way.is_open()))
-    assert pauses == [1, 3, 7, 15, 31, 63, 63, LONGEST_PAUSE]
-    for _ in range(FORGIVEN_AFTER + 1):
-        way.expect(True)
-    way.refuse()
-    way.expect(True)
-    assert [way.is_open() for _ in range(2)] == [False, True]

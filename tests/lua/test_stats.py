@@ -1,19 +1,8 @@
 """stats: how many tasks are in each state, the running totals, the oldest ready task."""
 
-import re
-from importlib import resources
-
 import pytest
 
-from dpq import DPQ, QueueStats
-from dpq.metrics import HELD
-
-
-def test_new_queue(q):
-    """A queue that was never used counts zero everywhere."""
-    assert q.stats() == QueueStats(ready=0, delayed=0, invisible=0, waiting=0, dead=0)
-    assert len(q) == q.size() == 0
-    assert q
+from dpq import DPQ
 
 
 def test_states(q, probe):
@@ -78,46 +67,3 @@ def test_oldest(q, clock, order):
     assert queue.stats().oldest_ready_seconds == 15
     queue.cancel(oldest)
     assert queue.stats().oldest_ready_seconds == 5
-
-
-@pytest.mark.many_calls
-def test_oldest_of_many_priorities(q, clock):
-    """With more than 100 priorities the oldest of the 100 best and of the worst is found."""
-    q.push("worst", priority=-1000)
-    clock.advance(1)
-    q.push("first hundred", priority=101)
-    q.push("as bad", priority=-1000)
-    clock.advance(1)
-    for i in range(200):
-        q.push(i, priority=i)
-    assert q.stats().oldest_ready_seconds == 2
-    q.cancel(q.peek(500)[-2].id)
-    assert q.stats().oldest_ready_seconds == 1
-
-
-def test_oldest_counts_from_being_due(q, clock):
-    """A delayed task is old from the moment it was due."""
-    q.push("x", delay=20)
-    assert q.stats().oldest_ready_seconds is None
-    clock.advance(26)
-    q.promote()
-    assert q.stats().oldest_ready_seconds == 6
-
-
-def test_a_task_that_runs_before_it_is_due_is_no_younger_than_0(q):
-    """It was taken by its id, and given back."""
-    id_ = q.push("x", delay=20)
-    q.release(q.pop(id=id_, force=True).task)
-    assert q.stats().oldest_ready_seconds == 0
-
-
-def test_each_total_has_a_name() -> None:
-    """Totals and their short names in the Lua are those of `QueueStats`, each once."""
-    text = resources.files("dpq.protocol").joinpath("lua", "lib", "totals.lua").read_text()
-    totals, gauges = (re.findall(r"'(\w+)'", each) for each in text.split("local ")[1:])
-    counts = [name for name, field in QueueStats.model_fields.items() if field.default == 0]
-    fields = [name for name in counts if name not in HELD]
-    assert sorted(totals[::2]) == sorted(fields)
-    short = totals[1::2] + gauges[1::2]
-    assert len({*short}) == len(short)
-    assert not [name for name in short if re.fullmatch("[wr][0-9]+", name)]  # the buckets of times

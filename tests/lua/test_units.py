@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 from kit.limits import LONG, SCOPES, payloads
 
-from dpq import DPQ, Adaptive, Push, RateLimit, RateLimited
+from dpq import DPQ, Push, RateLimit
 
 TOKENS = [RateLimit(500, 60, burst=20), RateLimit(6000, 60, burst=1000, unit="tokens")]
 """500 requests and 6000 tokens a minute: a token each 10 ms."""
@@ -54,51 +54,6 @@ def test_what_a_task_does_not_take_holds_it_up_no_longer(q, clock):
     assert left(q, None) == (7, 0)
 
 
-def test_the_best_task_waits_for_its_units(q, clock):
-    """Units are saved for it: a lighter task behind it does not go first."""
-    q.set_limit([RateLimit(60, 60, 100, unit="t")])
-    q.push_many([Push(0, 9, cost={"t": 90}), Push(1, 8, cost={"t": 20}), Push(2, 7)])
-    assert payloads(q) == [0]
-    assert "waits for units of the queue's limit, for another 10.0 s" in q.why(q.peek(1)[0].id)
-    clock.advance(10)
-    assert payloads(q) == [1, 2]
-
-
-def test_more_than_a_window_ever_grants(q, clock):
-    """It takes the whole window, and is not stuck."""
-    q.set_limit([RateLimit(60, 60, 5, unit="t")], group="g")
-    q.push_many(Push(n, group="g", cost={"t": 10**9}) for n in range(2))
-    assert payloads(q) == [0]
-    clock.advance(64 + 59 - 1)
-    assert payloads(q) == []
-    clock.advance(1)
-    assert payloads(q) == [1]
-
-
-@pytest.mark.parametrize("cost", [1, 30, 1000])
-def test_thirty_million_a_minute(q, clock, cost):
-    """Rates beyond a million lose less than 0.1 %, if a task takes some hundreds of units."""
-    q.set_limit([RateLimit(30_000_000, 60, burst=1000, unit="t")], group="g")
-    granted, pushed = 0, 0
-    for _ in range(20):
-        q.push_many(Push(pushed + n, group="g", cost={"t": cost}) for n in range(1200))
-        pushed += 1200
-        clock.advance(0.001)
-        granted += sum(cost for _ in q.pop_many(1000, visibility=LONG))
-        q.purge("waiting")
-        q.purge("ready")
-    ideal = min(20 * 500, 20 * 1000 * cost)
-    assert granted <= ideal + 1000
-    if cost == 1000:
-        assert granted >= (ideal + 999 - cost) * 0.999
-
-
-def test_six_million_a_minute(q):
-    """What OpenAI's own example needs."""
-    q.set_limit(6_250_000, 60)
-    assert q.limits()[0].windows[0].rate == 6_250_000
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_never_above_the_bound(q, clock, scope):
     """In no window of a minute more than rate + burst - 1 of any unit, whatever tasks take."""
@@ -117,69 +72,6 @@ def test_never_above_the_bound(q, clock, scope):
             assert used <= window.rate + window.burst - 1
     assert q.stats().invisible > 60
     assert q.check() == []
-
-
-def test_a_429_gives_other_units_time(q, clock):
-    """At its end the first task is alone, whatever it costs; then requests go on at their pace."""
-    q.set_limit(
-        [RateLimit(60, 60, 5, slack=0), RateLimit(60, 60, 50, slack=0, unit="t")], group="g"
-    )
-    q.push_many(Push(n, group="g", cost={"t": 20}) for n in range(9))
-    q.rate_limited(q.pop().task, 7, cost={"t": 20})
-    clock.advance(7)
-    [probe] = q.pop_many(9)
-    assert q.group("g").reason == "probe"
-    q.ack(probe)
-    assert q.group("g").units_left == (0, 17)  # both were charged
-    clock.advance(2)
-    assert q.pop_many(9) == []
-    clock.advance(1)
-    assert len(q.pop_many(9)) == 1
-
-
-def test_a_signal_in_a_lease(q, clock):
-    """A 429 in a handler closes the group for all units."""
-    q.set_limit(TOKENS, group="g")
-    q.push("x", group="g", cost={"tokens": 10})
-    with q.lease():
-        raise RateLimited(3)
-    assert q.group("g").opens_at.timestamp() * 1000 == clock.ms + 3000
-
-
-def test_learning_counts_its_own_unit(q, clock):
-    """A learned rate of tokens grows by what tasks took of tokens."""
-    q.set_limit([RateLimit(10, 1, 10, adaptive=Adaptive(1, 99), slack=0, unit="t")], group="g")
-    q.push_many(Push(n, group="g", cost={"t": 5}) for n in range(9))
-    for _ in range(3):
-        q.ack_many(q.pop_many(9))
-        clock.advance(1)
-    assert q.group("g").rate > 10
-
-
-def test_costs_are_shown_and_changed(q, probe):
-    """A task tells its units; an update replaces all of them, a push that keeps none."""
-    task_id = q.push("x", key="k", cost={"tokens": 1800, "usd": 9})
-    assert (q.get(task_id).cost, q.get(task_id).costs) == (1, {"tokens": 1800, "usd": 9})
-    q.update(task_id, cost={"": 2, "tokens": 5})
-    assert (q.get(task_id).cost, q.get(task_id).costs) == (2, {"tokens": 5})
-    task = probe.pop()
-    assert (task.cost, task.costs) == (2, {"tokens": 5})
-    q.fail(task, "no", delay=0)
-    assert q.peek()[0].costs == {"tokens": 5}
-    q.push("y", key="k", cost=3, on_duplicate="update")
-    assert (q.get(task_id).cost, q.get(task_id).costs) == (3, None)
-    assert q.check() == []
-
-
-def test_other_rules_keep_what_was_granted(q, clock):
-    """What a unit has granted in a window of this length still counts; a new unit begins anew."""
-    q.set_limit(TOKENS, group="g")
-    q.push_many(Push(n, group="g", cost={"tokens": 900, "usd": 1}) for n in range(5))
-    assert payloads(q) == [0]
-    q.set_limit([RateLimit(9, 60, 5, unit="usd"), *TOKENS], group="g")
-    assert q.group("g").units_left == (19, 100, 5)
-    q.set_limit(TOKENS[:1], group="g")
-    assert payloads(q) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("text", ["0|5 1000T 2", "0|5 1000to-ken 2", "0|5 tokens 2", "0|5 1000  2"])

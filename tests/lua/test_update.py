@@ -23,16 +23,6 @@ def test_any_priority(q, probe, priority):
     assert (task.priority, type(task.priority)) == (priority, type(priority))
 
 
-def test_priority_when_delayed(q, clock, probe):
-    """A delayed task keeps its time and gets its new priority at it."""
-    task_id = q.push("x", delay=9)
-    q.update(task_id, priority=5)
-    assert (probe.state(task_id), q.next_event()) == ("delayed", 9)
-    q.push("y", priority=4)
-    clock.advance(9)
-    assert probe.drain() == ["x", "y"]
-
-
 def test_priority_when_running(q, clock, probe):
     """The new priority of a running task applies when it returns; the lease stays."""
     task_id = q.push("x")
@@ -71,14 +61,6 @@ def test_delay(q, clock, probe, state):
     assert probe.woken() is (state != "waiting")
 
 
-def test_both(q, clock, probe):
-    """Priority and delay change in one step."""
-    task_id = q.push("x")
-    q.update(task_id, priority=9, delay=5)
-    task = q.get(task_id)
-    assert (task.priority, task.state) == (9, "delayed")
-
-
 def test_heads(q, probe):
     """In a group the head is the best one after every change."""
     ids = [q.push(i, priority=-i, group="g") for i in range(3)]
@@ -89,14 +71,6 @@ def test_heads(q, probe):
     q.update(ids[0], delay=60)
     assert [task.payload for task in q.peek()] == [1]
     assert probe.drain() == [1, 2]
-
-
-def test_in_a_closed_group(q, probe):
-    """In a closed group a changed task goes on waiting."""
-    q.delay_group("g", 60)
-    task_id = q.push("x", group="g")
-    q.update(task_id, priority=5)
-    assert probe.state(task_id) == "waiting"
 
 
 @pytest.mark.parametrize("way", ["unknown", "dead", "acked", "cancelled"])
@@ -117,15 +91,6 @@ def test_not_found(q, probe, way):
         with pytest.raises(TaskNotFoundError):
             q.update(task_id, **change)
     assert probe.stored() == before
-
-
-def test_lifo(q, clock, probe):
-    """In a LIFO queue, too, a changed task keeps its place among its new equals."""
-    queue = DPQ(q.redis, q.queue_name, order="lifo", clock=clock)
-    ids = [queue.push(i) for i in range(3)]
-    queue.update(ids[1], priority=1)
-    queue.update(ids[1], priority=0)
-    assert probe.drain() == [2, 1, 0]
 
 
 def test_aging(q, clock, probe):

@@ -53,17 +53,6 @@ def test_default(q):
     assert [state.group for state in q.groups()] == ["own"]
 
 
-def test_the_default_itself_has_no_state(q):
-    """The default is a setting of many groups: neither open, nor spent, nor counted."""
-    q.set_limit(1, 10, group="*", concurrency=1)
-    fill(q, 3)
-    fill(q, 2, group="*")
-    q.pop_many(9, visibility=LONG)
-    default = q.limits()[1]
-    assert (default.open, default.opens_at, default.reason) == (True, None, None)
-    assert (default.units_left, default.waiting) == ((), 0)
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_units_left(q, clock, scope):
     """Units are what each window would grant at once; they come back with time, to the burst."""
@@ -76,15 +65,6 @@ def test_units_left(q, clock, scope):
     assert state_of(q, scope).units_left == (2.5, 1.1)
     clock.advance(1000)
     assert state_of(q, scope).units_left == (3, 2)
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_units_paid_back(q, clock, scope):
-    """After a task that cost more than the burst the units left are negative."""
-    q.set_limit(4, 1, group=scope)
-    q.push("x", cost=3, group="g")
-    q.pop()
-    assert state_of(q, scope).units_left == (-2,)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -133,16 +113,6 @@ def test_a_429_and_its_probe(q, clock, scope):
     assert state_of(q, where).open
 
 
-def test_full_while_a_probe_is_to_come(q, clock):
-    """Where tasks from before a 429 fill the concurrency, that is the reason: no probe is out."""
-    fill(q, 3)
-    first, _ = q.pop_many(2, visibility=LONG)
-    q.rate_limited(first, 1, "queue")
-    q.set_limit(concurrency=1)
-    clock.advance(2)
-    assert (state_of(q, None).open, state_of(q, None).reason) == (False, "concurrency")
-
-
 def test_by_hand(q, clock):
     """Closed by hand, with tasks or without: named among the groups until it opens."""
     q.delay_group("g", 60)
@@ -152,26 +122,6 @@ def test_by_hand(q, clock):
     assert (state.opens_at, state.waiting) == (moment(clock.ms + 60_000), 2)
     q.delay_group("g", 0)
     assert q.groups() == []
-
-
-def test_a_429_of_the_queue_closes_no_group(q):
-    """What closes the queue is said of the queue."""
-    fill(q, 2)
-    q.rate_limited(q.pop().task, 10, "queue")
-    assert q.group("g").open
-    assert q.groups() == []
-    assert q.limits()[0].reason == "rate limited"
-
-
-def test_closed_and_spent(q, clock):
-    """Of a 429 and a spent window the 429 is the reason, and the later moment is said."""
-    q.set_limit(1, 100, group="g")
-    fill(q, 3)
-    q.rate_limited(q.pop().task, 10)
-    state = q.group("g")
-    assert (state.reason, state.opens_at) == ("rate limited", moment(clock.ms + 100_000))
-    clock.advance(10)
-    assert q.group("g").reason == "spent"
 
 
 def test_waiting_and_in_flight(q, clock):
@@ -191,22 +141,6 @@ def test_waiting_and_in_flight(q, clock):
     assert counts == {None: (5, 3), "g": (2, 2)}
     q.delay_group("g", 60)
     assert (q.group("g").waiting, q.group("h").waiting) == (2, 2)
-
-
-def test_names_that_begin_alike(q):
-    """Groups whose names begin alike are counted each by itself."""
-    for i, name in enumerate(["g", "ga", "g ", "g!", "G"]):
-        fill(q, i + 2, group=name)
-    assert [q.group(name).waiting for name in ("g", "ga", "g ", "g!", "G")] == [2, 3, 4, 5, 6]
-
-
-def test_learned_rate(q):
-    """The rate that was learned stands beside the one that was set."""
-    q.set_limit(8, 1, group="g", adaptive=Adaptive(1, 10))
-    fill(q, 2)
-    q.rate_limited(q.pop().task, 1)
-    state = q.group("g")
-    assert (state.rate, state.windows[0].rate) == (4, 8)
 
 
 @pytest.mark.many_calls
@@ -237,19 +171,3 @@ def test_changes_nothing(q, clock, probe):
     q.groups()
     q.group("g")
     assert probe.stored() == before
-
-
-def test_the_slowest_limit(q):
-    """The slowest limit that may be set can be looked at when it is spent."""
-    q.set_limit(0.01, 315_360_000)
-    q.push("x")
-    q.pop()
-    assert q.limits()[0].reason == "spent"
-
-
-def test_a_payload_is_never_read(q, probe):
-    """The raw reply has eight texts for each group and nothing else."""
-    fill(q, 1)
-    reply = probe.call("view", "5", "", "g", "h")
-    assert len(reply) == 24
-    assert all(isinstance(text, bytes) for text in reply)

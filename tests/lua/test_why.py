@@ -3,7 +3,7 @@
 import pytest
 from kit.limits import LONG
 
-from dpq import Push, RateLimit, Reserve, TaskNotFoundError
+from dpq import Push, TaskNotFoundError
 
 
 def attend(q):
@@ -66,13 +66,6 @@ def test_running(q, clock):
     assert q.why(task_id) == "it is running: its lease ends in 0.0 s"
 
 
-def test_dead(q):
-    """Dead: until somebody replays it."""
-    task_id = q.push("x")
-    q.bury(q.pop().task, "no")
-    assert q.why(task_id) == "it is in the dead letters, until it is replayed"
-
-
 @pytest.mark.parametrize(
     ("seconds", "told"), [(None, "until it is resumed"), (90, "for another 90.0 s")]
 )
@@ -86,16 +79,6 @@ def test_paused(q, clock, seconds, told):
         clock.advance(90)
         attend(q)
         assert q.why(ids[0]) == "it is ready: next"
-
-
-def test_group_closed_by_hand(q, clock):
-    """In a group that is closed by hand."""
-    ids = [q.push(i, group="g") for i in range(3)]
-    q.delay_group("g", 60)
-    clock.advance(10)
-    told = "its group 'g' is closed (by hand) for another 50.0 s, and it is"
-    assert q.why(ids[0]) == f"{told} first then"
-    assert q.why(ids[2]) == f"{told} behind 2 tasks of its group then"
 
 
 def test_group_closed_by_a_429(q, clock):
@@ -127,91 +110,6 @@ def test_group_spent(q, clock):
     assert q.why(ids[2]) == f"{told} behind 1 task of its group then"
 
 
-def test_group_full(q):
-    """In a group of which as many tasks run as may."""
-    ids = [q.push(i, group="g") for i in range(2)]
-    q.set_limit(concurrency=1, group="g")
-    q.pop()
-    assert q.why(ids[1]) == (
-        "its group 'g' is closed (as many tasks run as may), and it is first then"
-    )
-
-
-@pytest.mark.parametrize("group", [None, "g"])
-def test_queue_spent(q, clock, group):
-    """In a queue whose rate is spent, in an open group or in none."""
-    ids = [q.push(i, group=group) for i in range(2)]
-    q.set_limit(1, 10)
-    q.pop()
-    assert q.why(ids[1]) == (
-        "the queue is closed (its rate is spent) for another 10.0 s, and it is first then"
-    )
-
-
-def test_queue_closed_otherwise(q, clock):
-    """In a queue that is full, or closed by a 429."""
-    ids = [q.push(i) for i in range(2)]
-    q.set_limit(concurrency=1)
-    task = q.pop().task
-    assert q.why(ids[1]) == ("the queue is closed (as many tasks run as may), and it is first then")
-    q.rate_limited(task, 5)
-    assert q.why(ids[0]) == (
-        "the queue is closed (rate limited by its host) for another 5.0 s, and it is first then"
-    )
-
-
-def test_the_group_before_the_queue(q):
-    """When both are closed the group is named; a pause before both."""
-    q.set_limit(1, 10)
-    q.set_limit(1, 20, group="g")
-    ids = [q.push(i, group="g") for i in range(2)]
-    q.pop()
-    assert q.why(ids[1]).startswith("its group 'g' is closed (its rate is spent) for another 20.0")
-    q.pause()
-    assert q.why(ids[1]).startswith("the queue is paused")
-
-
-@pytest.mark.parametrize("kind", ["cost", "reserve"])
-@pytest.mark.parametrize(
-    ("group", "told"),
-    [
-        (None, "it waits for units of the queue's limit, for another 10.0 s"),
-        (
-            "g",
-            "its group 'g' is closed (its rate is spent) for another 10.0 s, and it is first then",
-        ),
-    ],
-)
-def test_units_that_are_not_enough(q, kind, group, told):
-    """A task that waits for the units of its cost, or for more than is reserved, is told so."""
-    reserve = Reserve(2, 5) if kind == "reserve" else None
-    q.set_limit(1, 10, burst=3, reserve=reserve, group=group)
-    q.push("first", priority=1, group="g")
-    task_id = q.push("x", group="g", cost=1 if reserve else 3)
-    q.pop()
-    assert q.pop().task is None
-    assert q.why(task_id) == told
-    behind = q.push("y", group="g", priority=-1)
-    assert "behind 1 task of its group" in q.why(behind)
-
-
-def test_expired_events(q, clock):
-    """Why looks, and does no upkeep: what is overdue is said as it stands."""
-    attend(q)
-    task_id = q.push("x", group="g")
-    q.delay_group("g", 10)
-    clock.advance(10)
-    assert q.why(task_id) == "it is waiting: next"
-
-
-def test_odd_names(q):
-    """A group's name is said as Python says it."""
-    name = "a\u2028'\"%s é"
-    task_id = q.push("x", group=name)
-    q.delay_group(name, 5)
-    assert f"its group {name!r} is closed (by hand)" in q.why(task_id)
-
-
 def test_order_is_that_of_pop(q):
     """Over many groups and priorities `behind n` counts what really comes before it."""
     attend(q)
@@ -229,20 +127,3 @@ def test_unknown(q):
     """An id that is not stored is a TaskNotFoundError."""
     with pytest.raises(TaskNotFoundError, match="cannot explain task 'nobody'"):
         q.why("nobody")
-
-
-def test_the_window_that_is_spent(q):
-    """Of several windows it names the unit that is missing; and the length, if two have it."""
-    tokens = RateLimit(600, 60, 100, slack=0, unit="tokens")
-    q.set_limit([RateLimit(60, 60, 60, slack=0), tokens], group="g")
-    ids = [q.push(i, group="g", cost={"tokens": 100}) for i in range(2)]
-    q.pop(visibility=1000)
-    assert "(its rate of tokens is spent)" in q.why(ids[1])
-    q.set_limit([RateLimit(2, 60, slack=0), tokens], group="h")
-    ids = [q.push(i, group="h") for i in range(2)]
-    q.pop(visibility=1000)
-    assert "(its rate of requests is spent) for another 30.0 s" in q.why(ids[1])
-    q.set_limit([RateLimit(2, 1, 2, slack=0), RateLimit(2, 60, 2, slack=0)], group="i")
-    ids = [q.push(i, group="i") for i in range(3)]
-    q.pop_many(2, visibility=1000)
-    assert "(its rate of requests per 60 s is spent)" in q.why(ids[2])

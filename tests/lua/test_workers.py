@@ -9,12 +9,6 @@ def tell(q, worker="w", name="name", age=4.0):
     q._session.run(q._operations.beat, worker, name, "host", 77, 2, 8, age)
 
 
-def test_nobody(q, probe):
-    """Where nobody works there is one empty page."""
-    assert len(probe.call("workers", "", "0", "60000", "")) == 2  # the cursor, and the time
-    assert q.workers() == []
-
-
 def test_what_it_says(q, clock):
     """All that a worker told is there, by the server's clock."""
     tell(q)
@@ -34,13 +28,6 @@ def test_what_it_says(q, clock):
             seen_seconds=7,
         )
     ]
-
-
-def test_longest_first(q):
-    """The worker that has been running longest stands first."""
-    for i, age in enumerate([3, 9, 6]):
-        tell(q, str(i), age=age)
-    assert [worker.id for worker in q.workers()] == ["1", "2", "0"]
 
 
 def test_dead_ones(q, clock):
@@ -64,21 +51,3 @@ def test_pages(q, clock, probe):
     assert calls > 1
     assert {worker.id for worker in q.workers()} == {name.decode() for name in found}
     assert len(q.workers()) == 700
-
-
-def test_bad_text(q, clock, probe):
-    """What cannot be read is left out."""
-    probe.redis.hset(
-        probe.key("workers"), mapping={"x": "", "y": "text", "z": f"{clock.ms} 1 what"}
-    )
-    tell(q)
-    assert [worker.id for worker in q.workers()] == ["w"]
-
-
-def test_a_time_to_come(q, clock, probe):
-    """Who was seen later than a clock that was set back explains is no worker."""
-    line = "2 8 77\thost\tname"
-    moments = {"near": clock.ms + 59_000, "far": clock.ms + 61_000, "never": 10**19}
-    stored = {name: f"{moment} {clock.ms} {line}" for name, moment in moments.items()}
-    probe.redis.hset(probe.key("workers"), mapping=stored)
-    assert [worker.id for worker in q.workers()] == ["near"]

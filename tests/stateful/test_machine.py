@@ -7,19 +7,14 @@ from limit_machine import machine_on
 from pool_machine import pools_on
 from redis import Redis
 
-from dpq.server import Server, find_binary
+from dpq.server import Server
 
 
 def test_every_sequence_of_operations_agrees_with_the_model(
     server: Server | Given, redis: Redis, queue_name: str
 ) -> None:
     """Whatever is called in whatever order, each answer, order, count and total is the model's."""
-    examples = settings().max_examples
-    if isinstance(server, Server) and server.binary.path != find_binary().path:
-        examples = max(1, examples // 5)
-    run_state_machine_as_test(
-        machine_on(redis, queue_name), settings=settings(max_examples=examples)
-    )
+    run_state_machine_as_test(machine_on(redis, queue_name), settings=settings())
 
 
 def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: str) -> None:
@@ -28,7 +23,7 @@ def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: 
     with Redis.from_url(first_server.url) as redis:
         run_state_machine_as_test(
             machine_on(redis, queue_name, **always),
-            settings=settings(max_examples=max(1, settings().max_examples // 2)),
+            settings=settings(max_examples=settings().max_examples // 2),
         )
 
 
@@ -37,5 +32,5 @@ def test_a_pool_agrees_with_its_model(first_server: Server, queue_name: str) -> 
     with Redis.from_url(first_server.url) as redis:
         run_state_machine_as_test(
             pools_on(redis, queue_name),
-            settings=settings(max_examples=max(1, settings().max_examples // 2)),
+            settings=settings(max_examples=settings().max_examples // 2),
         )
