@@ -1,11 +1,9 @@
 """Actions on many tasks at once: a filter chooses, each step is bounded, and it can be stopped."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kit.awaited import asyncio_queue
 from redis import Redis
 from typer.testing import CliRunner
 
@@ -152,18 +150,6 @@ def test_bad_arguments(make, call, said):
     assert q.size() == 1
 
 
-def test_asyncio(redis, queue_name):
-    """The asyncio face does the same."""
-
-    async def main() -> None:
-        async with asyncio_queue(redis, queue_name) as q:
-            await q.push_many([Push(n, n) for n in range(20)])
-            made = await q.bulk("cancel", Filter(most=4))
-            assert (made.done, await q.count(Filter()), await q.size()) == (5, 15, 15)
-
-    asyncio.run(main())
-
-
 def test_the_command(live, redis):
     """`dpq bulk` counts, asks for --yes before it removes, and prints the number of changes."""
     where = redis.connection_pool.connection_kwargs
@@ -183,20 +169,3 @@ def test_the_command(live, redis):
     assert run("update", "--least", 10, code=2).stdout == ""
     assert run("purge", "--dry-run").stdout == "0\n"
     assert live.count(Filter(most=-3)) == 6
-
-
-@pytest.mark.parametrize("name", ["group", "key_prefix", "text", "reason"])
-@pytest.mark.parametrize("value", ["", None, 7, "\ud800", b"a"])
-def test_a_filter_that_is_empty_or_no_text_is_refused(name, value):
-    """An unset variable may not choose every task."""
-    with pytest.raises(ConfigurationError, match=rf"{name} is .*must be"):
-        Filter(**{name: value})
-
-
-def test_dead_letters_take_no_empty_filter(make):
-    """Neither replay nor purge."""
-    q = make()
-    for call in (q.dead.replay, q.dead.purge):
-        for named in ({"group": ""}, {"reason": ""}, {"reason": 7}):
-            with pytest.raises(ConfigurationError, match="must be"):
-                call(**named)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from kit.waiting import LONG
-from redis.exceptions import ConnectionError as RedisConnectionError
 from starlette.testclient import TestClient
 from support import PATIENCE_S
 
@@ -198,35 +197,6 @@ async def test_a_stream_ends_with_its_client_or_process(pages: WebQueue) -> None
         assert q._ends._ears == {}
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-async def test_an_outage(pages: WebQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the server away at the start a stream is refused; later it goes on when it is back."""
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.001)
-    async with pages.opened() as q:
-        await q.push(1)
-        task = await popped(q)
-        examine, away = q._operations.examine, 1
-
-        def broken(*args: Any) -> Any:
-            nonlocal away
-            away -= 1
-            if away >= 0:
-                raise RedisConnectionError("away")
-            return examine(*args)
-
-        monkeypatch.setattr(q._operations, "examine", broken)
-        refused = Visitor(pages.events(task.id))
-        assert await refused.start() == 503
-        await refused.over()
-        visitor = Visitor(pages.events(task.id))
-        assert (await visitor.start(), (await visitor.event())[0]) == (200, "state")
-        away = 3
-        while away > 0:
-            await asyncio.sleep(0.001)
-        await q.ack(task, result=2)
-        assert (await visitor.event())[1]["result"] == 2
-        await visitor.over()
 
 
 async def test_the_answers(pages: WebQueue) -> None:

@@ -11,14 +11,11 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from support import wait_for
 
-from dpq import DPQ, LeaseLostError, Push
-from dpq.operations.queue import POP_BATCH
+from dpq import DPQ, LeaseLostError
 from dpq.server import Server
-from dpq.transport.script_loading import load_scripts
 
 
 class Counting(Redis):
@@ -40,16 +37,6 @@ def once(server: Server) -> Iterator[Redis]:
     """A client that never sends anything twice."""
     with Redis.from_url(server.url, retry=Retry(NoBackoff(), 0)) as client:
         yield client
-
-
-def test_a_cut_connection_is_replaced(server: Server, redis: Redis, queue_name: str) -> None:
-    """When the server has dropped the connection, the call goes through by the client's retries."""
-    q = DPQ(Redis.from_url(server.url), queue_name)
-    q.push(1)
-    kill_all(redis)
-    assert q.pop().task.payload == 1
-    q.drop()
-    q.close()
 
 
 def test_a_client_without_retries(once: Redis, redis: Redis, queue_name: str) -> None:
@@ -86,19 +73,6 @@ def test_a_fault_in_a_call(
                 q.pop()
         q.drop()
         q.close()
-
-
-def test_other_clients_are_used_as_they_are(server: Server, redis: Redis, queue_name: str) -> None:
-    """A subclass sees every call in its own `execute_command`."""
-    with Counting.from_url(server.url) as client:
-        q = DPQ(client, queue_name)
-        q.push_many([Push(payload=1), Push(payload=2)])
-        q.pop()
-        load_scripts(redis)  # else a call that the server does not know is sent twice
-        before = client.calls
-        assert q.pop().task.payload == 2
-        assert client.calls == before + 1
-        q.drop()
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
@@ -162,36 +136,3 @@ def test_an_interrupted_call_spoils_nothing(
     monkeypatch.setattr(AbstractConnection, "read_response", read)
     assert live.size() == 2
     assert [task.payload for task in live.pop_many(3)] == [1, 2]
-
-
-def test_what_is_leased_reaches_the_caller(live: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a later round trip of a pop_many fails, the tasks of those before are returned."""
-    live.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
-    call_all, calls = live._session.connections.call_all, []
-
-    def once(commands: Any) -> Any:
-        calls.append(commands)
-        return call_all(commands) if len(calls) <= 2 else [RedisConnectionError("away")]
-
-    assert live.next_event() is None  # so that the queue is open
-    monkeypatch.setattr(live._session.connections, "call_all", once)
-    assert [task.payload for task in live.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
-    monkeypatch.undo()
-    assert live.size() == POP_BATCH + 50
-
-
-def test_a_refused_unblock_costs_no_task(
-    live: DPQ[Any], redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A user who may not CLIENT UNBLOCK gets the task that a wait has brought."""
-    execute = redis.execute_command
-
-    def refusing(*args: Any, **options: Any) -> Any:
-        if args[0] == "CLIENT UNBLOCK":
-            raise NoPermissionError("no permission")
-        return execute(*args, **options)
-
-    monkeypatch.setattr(redis, "execute_command", refusing)
-    live.push(1, delay=0.1)
-    assert live.pop(timeout=20).task.payload == 1
-    monkeypatch.undo()

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -13,10 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from starlette.testclient import TestClient
 
 from dpq import DPQ, Push, Quota, RateLimit
-from dpq.cli.metrics import read_address
 from dpq.metrics import COUNTERS, GAUGES, GROUPS, TOTALS, Exporter
-from dpq.model.errors import ConfigurationError
-from dpq.model.reports import WorkerInfo
 from dpq.views.sampler import Named, Snapshot, Watch
 from dpq.web import Access
 from dpq.web import app as dashboard
@@ -213,45 +209,6 @@ def test_groups_are_bounded_and_stay(live: DPQ) -> None:
     assert gone not in new
 
 
-def test_members_and_workers_are_bounded(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool has labels as a whole, or is one number; of workers, the longest runs have labels."""
-    monkeypatch.setattr("dpq.metrics.MEMBERS", 3)
-    monkeypatch.setattr("dpq.metrics.WORKERS", 2)
-    for group in ("a", "b"):
-        live.set_limit(9, 9, burst=9, group=group, members=["k", "l"])
-        live.push(1, group=group)
-    for task in live.pop_many(2):
-        live.rate_limited(task, 600, scope="task")
-    now = datetime.now(UTC)
-    runs = {"w1": None, "w2": 3.0, "w3": 1.0, "w4": 2.0}
-    workers = [
-        WorkerInfo(
-            **{"id": name, "name": name, "host": "h", "pid": 1, "queue": live.queue_name},
-            **{"running": 1, "concurrency": 1, "since": now, "seen": now},
-            longest_seconds=seconds,
-        )
-        for name, seconds in [*runs.items(), ("w2", 7.0)]
-    ]
-
-    def read(_: str, watch: Watch) -> Snapshot:
-        return watch.read()._replace(workers=workers)
-
-    told = Scrape(Exporter(Named([live]), read, server="prod").text().decode())
-    met = {
-        (dict(labels)["group"], dict(labels)["member"]): value
-        for (name, labels), value in told.samples.items()
-        if name == "dpq_rate_limited_total" and dict(labels)["group"] in ("a", "b")
-    }
-    assert sorted(met.items()) in (
-        [(("a", ""), 0), (("a", "k"), 1), (("a", "l"), 0), (("b", ""), 1)],
-        [(("a", ""), 1), (("b", ""), 0), (("b", "k"), 1), (("b", "l"), 0)],
-    )
-    name = live.queue_name
-    assert told("dpq_longest_run_seconds", queue=name) == 7
-    of_workers = [told("dpq_worker_longest_run_seconds", queue=name, worker=w) for w in runs]
-    assert of_workers == [None, 7, None, None]  # two have the same name
-
-
 def test_a_slow_server_is_up(live: DPQ, queue_name: str) -> None:
     """A scrape tells of the queues that it could read in time, and how many it has left out."""
     other, now = DPQ(live.redis, f"{queue_name}-2"), [0.0]
@@ -265,19 +222,6 @@ def test_a_slow_server_is_up(live: DPQ, queue_name: str) -> None:
     assert (told("dpq_up"), told("dpq_queues_left_out")) == (1, 1)
     assert told("dpq_queue_up", queue=live.queue_name) == 1
     assert told("dpq_queue_up", queue=other.queue_name) is None
-
-
-def test_many_scrapers_cost_one_read_a_second(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second scrape within a second asks nobody."""
-    now, reads = [0.0], []
-    exporter = Exporter(Named([live]), clock=lambda: now[0], server="prod")
-    real = exporter._read
-    monkeypatch.setattr(exporter, "_read", lambda: reads.append(1) or real())
-    for _ in range(5):
-        exporter.text()
-    now[0] += 1
-    exporter.text()
-    assert len(reads) == 2
 
 
 def test_no_server_no_traceback(
@@ -323,11 +267,3 @@ def test_the_dashboard_tells_the_same(live: DPQ, monkeypatch: pytest.MonkeyPatch
     with TestClient(site, base_url="http://127.0.0.1:8321") as client:
         answer = client.get("/metrics")
         assert (answer.status_code, Scrape(answer.text, "far:6379/2")("dpq_up")) == (200, 0)
-
-
-@pytest.mark.parametrize("text", ["9377", ":1", "127.0.0.1:x", "127.0.0.1:70000"])
-def test_an_address_is_host_and_port(text: str) -> None:
-    """Others are refused with the way out."""
-    assert read_address("[::1]:9377") == ("::1", 9377)
-    with pytest.raises(ConfigurationError, match="HOST:PORT"):
-        read_address(text)

@@ -261,38 +261,6 @@ def test_milliseconds(seconds, ms):
     assert milliseconds("delay", seconds) == ms
 
 
-def test_bounds_are_allowed():
-    """The bounds themselves are allowed."""
-    assert milliseconds("x", 315_360_000) == 315_360_000_000
-    assert milliseconds("x", 0.001, least=0.001) == 1
-    assert [whole_number("x", value, 1, 3) for value in (1, 3)] == [1, 3]
-
-
-class Size(IntEnum):
-    """A whole number that is no plain int."""
-
-    TWO = 2
-
-
-def test_whole_numbers_of_any_type():
-    """An IntEnum is taken wherever an int is, as the int it stands for; a bool is not."""
-    q = DPQ(FakeRedis(), "q", default_max_attempts=Size.TWO, dead_max_tasks=Size.TWO)
-    ids = [q.push(n, cost=Size.TWO, max_attempts=Size.TWO) for n in range(3)]
-    assert len(q.peek(Size.TWO)) == 2
-    q.update(ids[0], cost=Size.TWO)
-    tasks = q.pop_many(Size.TWO)
-    assert [(task.cost, task.max_attempts) for task in tasks] == [(2, 2)] * 2
-    assert type(whole_number("x", Size.TWO, 1, 3)) is int
-    with pytest.raises(ConfigurationError, match="cost is True"):
-        q.push(1, cost=True)
-
-
-@pytest.mark.parametrize("state", [*TaskState, "ready", "dead"])
-def test_task_state(state):
-    """A state may be given by its name."""
-    assert task_state(state) is TaskState(state)
-
-
 def test_one_line():
     """A text that is kept with a task has no control characters and at most 1000 characters."""
     assert one_line("a\tb\r\nc\x00d\x85e") == "a b  c d e"

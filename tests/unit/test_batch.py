@@ -111,23 +111,6 @@ def test_an_answer_is_on_the_disk_before_its_ack(batch: Batch, saved: Path, disk
     assert disk.log == ["write", "fsync", "fsync", "ack", "write", "fsync", "ack"]
 
 
-def test_results_that_wait_are_synced_together(batch: Batch, saved: Path, disk: Disk) -> None:
-    """No save returns before the sync behind its own line, and not each costs one."""
-    results = Results(saved, (), batch)
-
-    async def save(line: int) -> None:
-        await results.save(line, answer(batch, line))
-        assert disk.log[-1] == "fsync"
-        assert line in lines_of(saved)
-
-    async def save_all() -> None:
-        await asyncio.gather(*map(save, range(1, 6)))
-
-    asyncio.run(save_all())
-    assert lines_of(saved) == [1, 2, 3, 4, 5]
-    assert disk.log.count("write") == 1
-
-
 @pytest.mark.parametrize("torn", [b"", b'{"line":2,"requ'])
 def test_a_failed_write_leaves_the_file_as_it_was(
     torn: bytes, batch: Batch, saved: Path, disk: Disk
@@ -227,22 +210,6 @@ def test_a_rewritten_file_keeps_its_mode(mode: int, batch: Batch, saved: Path) -
     assert sorted(each.name for each in saved.parent.iterdir()) == ["answers.jsonl", "asks.jsonl"]
 
 
-def test_a_rewritten_file_keeps_its_owner(
-    batch: Batch, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The owner and group are asked for, before the mode; if that is refused, the file is ours."""
-    asked: list[tuple[int, int]] = []
-
-    def refuse(_: int, owner: int, group: int) -> None:
-        asked.append((owner, group))
-        raise PermissionError
-
-    monkeypatch.setattr(module.os, "fchown", refuse)
-    wanted = tidied(batch, saved)
-    assert saved.read_bytes() == wanted
-    assert asked == [(saved.stat().st_uid, saved.stat().st_gid)]
-
-
 def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Path) -> None:
     """A link, or a file, that stands where the new text is written is replaced; what it points to
     stays. A link that the user has named as the file of results stays one."""
@@ -258,20 +225,6 @@ def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Pat
     assert saved.is_symlink()
     assert real.read_bytes() == wanted
     assert not real.is_symlink()
-
-
-def test_a_link_planted_in_the_midst_is_refused(
-    batch: Batch, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A link that comes between the removal and the making of the file ends the rewrite."""
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    planted = saved.with_name(f"{saved.name}.tmp")
-    monkeypatch.setattr(Path, "unlink", lambda *_, **__: planted.symlink_to(victim))
-    with pytest.raises(FileExistsError):
-        tidied(batch, saved)
-    assert victim.read_text() == "mine"
-    assert lines_of(saved) == [2, 1]
 
 
 # Other processes
@@ -291,18 +244,6 @@ def test_what_another_process_has_saved_is_not_sent_again(batch: Batch, saved: P
     assert sent == []
     send(client, batch, 2, deliveries=2)
     assert len(sent) == 1
-
-
-def test_a_file_that_was_replaced_is_read_anew(batch: Batch, saved: Path) -> None:
-    """Another process has put its lines into order: what this one had read stands elsewhere."""
-    saved.write_bytes(answer(batch, 4) + answer(batch, 5))
-    results = Results(saved, (), batch)
-    results.read()
-    fresh = saved.with_name("fresh")
-    fresh.write_bytes(answer(batch, 1) + answer(batch, 4) + answer(batch, 5))
-    fresh.replace(saved)
-    results.read_on()
-    assert [line for line in range(1, 6) if results.has(line)] == [1, 4, 5]
 
 
 def test_an_answer_goes_into_the_file_that_replaced_the_old_one(

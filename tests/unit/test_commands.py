@@ -17,52 +17,6 @@ from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.replies import Batch
 
 
-def test_keys_are_those_of_the_header(operations):
-    """A command sends the keys of its script's header, in that order, and the time first."""
-    command = next(operations.pause(1.5))
-    assert command.keys == tuple(key_of("name", part) for part in command.script.parts)
-    assert list(command.args) == [5, 1500, ""]
-
-
-def test_push(operations):
-    """A push is an id, options by name, and the payload."""
-    [_, task_id, spec, body] = next(
-        operations.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
-    ).args
-    assert re.fullmatch(r"[A-Za-z0-9_-]{19}", task_id)
-    options = {"priority": "9007199254740993", "residual": "0998", "delay": 500, "group": "g"}
-    assert from_json(spec) == options
-    assert body == b'{"a":1}'
-
-
-@pytest.mark.parametrize(
-    ("priority", "score"), [(0, "0"), (5, "-5"), (-5, "5"), (2**53, f"-{2**53}")]
-)
-def test_plain_push(operations, priority, score):
-    """Of a plain task the spec is its score, and before its payload stands its record."""
-    push = Push(payload={"a": 1}, priority=priority, group="g\xe9", max_attempts=7)
-    [_, _, spec, body] = next(operations.push_many([push])).args
-    assert spec == score
-    assert body.decode() == f'7 {priority}\tg\xe9\n{{"a":1}}'
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        *({"cost": 2}, {"delay": 1}, {"key": "k"}, {"expires_in": 5}, {"every": 5}),
-        *({"visibility": 5}, {"time_limit": 5}, {"priority": 2.5}, {"priority": 2**53 + 1}),
-        *({"priority": 1e300}, {"priority": -1e-9}, {"payload": "x" * 511}),
-    ],
-)
-def test_full_push(operations, more):
-    """What needs more than a plain record has options; its payload stands alone."""
-    push = Push(**{"payload": "x" * 510} | more)
-    [_, _, spec, body, *asks] = next(operations.push_many([push])).args
-    assert from_json(spec).keys() >= {"priority"} | more.keys() - {"payload"}
-    assert asks == (["?"] if "cost" in more else [])
-    assert body == f'"{push.payload}"'.encode()
-
-
 def test_ids_differ(operations):
     """Each push has an id of its own with 72 random bits."""
     command = next(operations.push_many([Push(payload=i) for i in range(PUSH_BATCH)]))
@@ -145,13 +99,6 @@ def test_push_many_is_lazy(operations):
     steps = operations.push_many(pushes())
     next(steps)
     assert taken <= PUSH_BATCH + 1
-
-
-def test_named_settings(operations):
-    """Only what a client names is sent to be agreed upon."""
-    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0]
-    operations.description.named.update(order="lifo")
-    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0, "order", "lifo"]
 
 
 def test_disagreement(operations):

@@ -128,55 +128,6 @@ def test_containers_start_what_the_command_line_takes() -> None:
     assert kinds == {"scheduler", "worker"}
 
 
-def unrestricted(pod: dict[str, Any], container: dict[str, Any]) -> list[str]:
-    """The rules of the "restricted" pod security standard that a pod does not keep.
-
-    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
-    """
-    rights = pod.get("securityContext", {}) | container.get("securityContext", {})
-    capabilities = rights.get("capabilities", {})
-    kinds = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"}
-    kinds |= {"projected", "secret"}
-    volumes = {kind for each in pod.get("volumes", ()) for kind in each if kind != "name"}
-    kept = {
-        "host namespaces": not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"},
-        "host ports": not any("hostPort" in each for each in container.get("ports", ())),
-        "volumes": volumes <= kinds,
-        "privileged": not rights.get("privileged"),
-        "allowPrivilegeEscalation": rights.get("allowPrivilegeEscalation") is False,
-        "runAsNonRoot": rights.get("runAsNonRoot") is True,
-        "runAsUser": rights.get("runAsUser") != 0,
-        "seccompProfile": rights.get("seccompProfile") == {"type": "RuntimeDefault"},
-        "drop": capabilities.get("drop") == ["ALL"],
-        "add": set(capabilities.get("add", ())) <= {"NET_BIND_SERVICE"},
-    }
-    return [rule for rule, is_kept in kept.items() if not is_kept]
-
-
-def test_pods_keep_the_restricted_standard() -> None:
-    """They need no right of the node, write nothing but /tmp, and have no token of the cluster."""
-    for pod, container in containers():
-        assert unrestricted(pod, container) == []
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        assert [each["mountPath"] for each in container["volumeMounts"]] == ["/tmp"]  # noqa: S108
-        assert pod["automountServiceAccountToken"] is False
-    missing = ["allowPrivilegeEscalation", "runAsNonRoot", "seccompProfile", "drop"]
-    assert unrestricted({}, {}) == missing
-    host = {"hostPID": True, "volumes": [{"name": "x", "hostPath": {}}]}
-    assert unrestricted(host, {})[:2] == ["host namespaces", "volumes"]
-
-
-def test_compose_gives_no_more_rights() -> None:
-    """Each service, the server too, has no capability, and writes to /tmp and volumes only."""
-    for name, service in COMPOSE["services"].items():
-        assert service["cap_drop"] == ["ALL"], name
-        assert service["read_only"] is True, name
-        assert service["security_opt"] == ["no-new-privileges:true"], name
-        assert service["tmpfs"] == ["/tmp"], name  # noqa: S108
-        assert not service.keys() & {"privileged", "cap_add", "pid", "network_mode"}, name
-    assert COMPOSE["services"]["redis"]["user"] == "redis"  # its entry point drops no rights then
-
-
 def image_faults(text: str) -> set[str]:
     """What of the container file does not fit the repository or the command line."""
     lines = re.sub(r"\\\n", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
@@ -220,15 +171,6 @@ def test_the_image() -> None:
         assert image_faults(text.replace(right, wrong)), wrong
 
 
-def test_units_give_no_more_rights() -> None:
-    """Each unit has a user of its own, no capability, and reads the system only."""
-    rules = {"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "PrivateTmp=yes"}
-    rules |= {"CapabilityBoundingSet=", "SystemCallFilter=@system-service", "RestrictSUIDSGID=yes"}
-    rules |= {"RestrictNamespaces=yes", "ProtectKernelTunables=yes", "PrivateDevices=yes"}
-    for text, words in units():
-        assert rules - set(text.splitlines()) == set(), words
-
-
 def expressions() -> list[str]:
     """Every query of the rules and of the dashboard."""
     found = [rule["expr"] for rule in RULES]
@@ -267,23 +209,6 @@ def test_each_alert_is_in_the_runbook() -> None:
     section = RUNBOOK.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\w+) \|", section, re.MULTILINE)
     assert rows == ["alert", *(rule["alert"] for rule in RULES)]
-
-
-def test_the_dashboard_is_drawn_as_it_is_asked() -> None:
-    """No panel covers another, and each legend names labels that its query keeps."""
-    places: set[tuple[int, int]] = set()
-    for panel in BOARD["panels"]:
-        at = panel["gridPos"]
-        here = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
-        assert not here & places, panel["title"]
-        places |= here
-        assert len({each["refId"] for each in panel["targets"]}) == len(panel["targets"])
-        for each in panel["targets"]:
-            kept = set(re.findall(r"\w+", " ".join(re.findall(r"\bby \(([^)]*)\)", each["expr"]))))
-            assert set(re.findall(r"{{(\w+)}}", each["legendFormat"])) <= kept, panel["title"]
-            assert 'server=~"$server"' in each["expr"]
-    assert max(x for x, _ in places) < 24
-    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
 
 
 @pytest.mark.parametrize("name", [*TOTALS, *COUNTERS, *GAUGES])

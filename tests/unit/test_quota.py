@@ -90,26 +90,6 @@ def test_clock_changes():
     assert 20 <= howe.count(":") <= 22
 
 
-def test_what_is_for_windows():
-    """Quotas are taken out; the rest is for the windows."""
-    window, quota = RateLimit(1, 1), Quota(5, "day")
-    assert split_quotas([window, quota]) == ([window], (quota,))
-    assert split_quotas([quota]) == (None, (quota,))
-    assert split_quotas(quota) == (None, (quota,))
-    assert split_quotas("5/day@UTC") == (None, (quota,))
-    assert split_quotas("5/day") == ("5/day", ())
-    assert split_quotas([window]) == ([window], ())
-    assert split_quotas(None) == (None, ())
-
-
-def test_two_of_one_kind():
-    """Two quotas of one period and unit would share their count."""
-    with pytest.raises(ConfigurationError, match="2 quotas of a day for the unit 't': keep one"):
-        split_quotas([Quota(5, "day", unit="t"), Quota(6, "day", "Asia/Kolkata", "t")])
-    with pytest.raises(ConfigurationError, match="has 9 quotas: it may have at most 8"):
-        split_quotas([Quota(5, "day", unit=f"t{n}") for n in range(9)])
-
-
 def test_a_zone_that_this_machine_does_not_know():
     """Another machine has set it: it is shown all the same."""
     [quota] = read_quotas("0|D 5 Mars/Base 0:88")

@@ -479,25 +479,6 @@ def test_a_moment_without_a_zone_is_utc(in_tokyo, moment):
 # The classes of HTTP clients
 
 
-def test_http_client():
-    """A response of http.client is read as it is, also its repeated headers."""
-    lines = b"Retry-After: 3\r\nretry-after: 5\r\n\r\n"
-    headers = http.client.parse_headers(io.BytesIO(lines))
-    response = SimpleNamespace(status=429, headers=headers)
-    signal = RateLimited.from_response(response, "task")
-    assert signal is not None
-    assert (signal.retry_after, signal.scope) == (5, "task")
-
-
-def test_urllib():
-    """An HTTPError of urllib is read as it is."""
-    headers = http.client.parse_headers(io.BytesIO(b"Retry-After: 3\r\n\r\n"))
-    with urllib.error.HTTPError("http://x", 503, "busy", headers, io.BytesIO()) as error:
-        signal = RateLimited.from_response(error)
-    assert signal is not None
-    assert signal.retry_after == 3
-
-
 @pytest.mark.parametrize(
     "response",
     [
@@ -514,46 +495,6 @@ def test_no_response(response):
 
 
 # The signal itself
-
-
-def test_scope():
-    """The scope is kept, and is the member's when none is given."""
-    assert RateLimited(1).scope == "member"
-    for scope in ("member", "group", "queue", "task"):
-        signal = RateLimited.from_headers(429, {}, scope)
-        assert signal is not None
-        assert signal.scope == RateLimited(1, scope).scope == scope
-
-
-@pytest.mark.parametrize("scope", ["host", "", None, 1, "GROUP", []])
-def test_wrong_scope(scope):
-    """A wrong scope is named with its choices, also when the answer is no limit."""
-    for make in (
-        lambda: RateLimited(1, scope),
-        lambda: RateLimited.from_headers(200, {}, scope),
-        lambda: RateLimited.from_response(SimpleNamespace(status=200, headers={}), scope),
-    ):
-        with pytest.raises(
-            ConfigurationError, match=r"scope is .*'member', 'group', 'queue' or 'task'"
-        ):
-            make()
-
-
-def test_pickle():
-    """A signal that a process pool carries over is the same on the other side."""
-    there = RateLimited(1.5, "queue", 503)
-    signal = pickle.loads(pickle.dumps(there))  # noqa: S301 - our own bytes
-    assert (signal.retry_after, signal.scope, signal.status) == (1.5, "queue", 503)
-    assert str(signal) == str(RateLimited(1.5))
-
-
-def test_subclass():
-    """A subclass reads headers into its own kind."""
-
-    class HostLimited(RateLimited):
-        pass
-
-    assert type(HostLimited.from_headers(429, {})) is HostLimited
 
 
 @pytest.mark.parametrize("status", [99, 1000, "503", 5.0])
@@ -598,26 +539,6 @@ def test_bounds(status, headers):
     assert wait is not None or status != 429
 
 
-@given(statuses, pairs)
-def test_case_of_names_does_not_matter(status, headers):
-    """Upper and lower case of the names make no difference."""
-    headers = [*DATE.items(), *headers]
-    wanted = wait_of(status, headers)
-    assert wait_of(status, [(name.upper(), value) for name, value in headers]) == wanted
-    assert wait_of(status, [(name.lower(), value) for name, value in headers]) == wanted
-
-
-@pytest.mark.parametrize("attribute", ["status_code", "status", "code"])
-@given(status=st.sampled_from([429, 503, 403, 200]), headers=pairs)
-def test_a_response_is_its_headers(attribute, status, headers):
-    """from_response reads any headers as from_headers does, whatever the status is called."""
-    headers = [*DATE.items(), *headers]
-    response = SimpleNamespace(**{attribute: status}, headers=headers)
-    signal = RateLimited.from_response(response, "queue")
-    assert (None if signal is None else signal.retry_after) == wait_of(status, headers)
-    assert signal is None or signal.scope == "queue"
-
-
 SHORTEST = ["a;r;t=1,", '"";r=0,', "a;w=1,", "1,", "1s", "a=,", ",", ";", '"', '"\\', "1", "a;a;a,"]
 """What costs most for each character, as far as anybody has found."""
 
@@ -643,19 +564,3 @@ def test_hostile_headers_cost_little(name, piece):
     finally:
         sys.setprofile(None)
     assert calls < 100_000  # some 10 ms; without a bound on the text 1 700 000
-
-
-def test_what_is_said_late_is_read():
-    """Other headers, however many and long, leave room for those about limits."""
-    headers = [("Set-Cookie", "c" * 900)] * 50 + [("X-RateLimit-Foo", "?" * 900)] * 50
-    assert wait_of(429, [*headers, ("Retry-After", "7")]) == 7
-
-
-def test_endless_headers():
-    """Headers without an end are read for a bounded time."""
-
-    def endless() -> Any:
-        while True:
-            yield "X-RateLimit-Reset", "7"
-
-    assert wait_of(429, endless()) == 7

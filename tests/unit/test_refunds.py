@@ -77,11 +77,3 @@ def test_a_plain_refund_would_break_it() -> None:
     window.give_back(1, Fraction(50))
     history.grants[0].final = Fraction(0)
     assert window.paid < [*history.paid()][-1]
-
-
-def test_few_pairs_lose_little() -> None:
-    """Three pairs use nearly as much of the rate as all of them, also with twenty running tasks."""
-    used = {
-        most: sum(run(seed, most, running=20)[2] for seed in range(20)) for most in (PAIRS, 10_000)
-    }
-    assert used[PAIRS] >= 0.95 * used[10_000], used

@@ -106,23 +106,6 @@ def test_what_excludes_each_other():
         require_schedule(5, None, "Europe/Berlin", 0)
 
 
-def test_next_is_later():
-    """A time that is now is not the next one; fractions of a second do not matter."""
-    noon = ms("2026-01-01T12:00")
-    line = "*/5 * * * * UTC"
-    assert next_times(line, noon, 2) == [noon + 300_000, noon + 600_000]
-    assert next_times(line, noon - 1, 1) == [noon]
-    assert next_times(line, noon + 1, 1) == [noon + 300_000]
-    assert next_times("*/10 * * * * * UTC", noon + 9_999, 1) == [noon + 10_000]
-
-
-def test_zone():
-    """The same expression is another moment in another zone."""
-    midnight = ms("2026-06-01T00:00")
-    assert times("0 3 * * * Europe/Berlin", midnight, 1) == ["01 03:00 +0200"]
-    assert times("0 3 * * * Asia/Kolkata", midnight, 1) == ["02 03:00 +0530"]
-
-
 def test_an_hour_that_is_left_out():
     """At the start of summer time a daily task in the missing hour runs once, right after it."""
     before = ms("2026-03-28T12:00", BERLIN)
@@ -164,19 +147,6 @@ def test_always_on(zone, cron):
         cron
     ]
     assert abs(runs - days * per_day) <= 8
-
-
-def test_rare():
-    """What matches once in 28 years is found."""
-    line = cron_line("0 0 * 2 MON#5", "UTC")
-    assert next_times(line, ms("2026-01-01T00:00"), 1) == [ms("2044-02-29T00:00")]
-
-
-def test_claim():
-    """A claim is the token, the line and the next times."""
-    later = Later(ms("2026-01-01T10:02"), "*/5 * * * * UTC")
-    first, second = ms("2026-01-01T10:05"), ms("2026-01-01T10:10")
-    assert claim(17, later, 2) == f"17\t*/5 * * * * UTC\t{first} {second}"
 
 
 WORDS = {

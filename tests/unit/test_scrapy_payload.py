@@ -89,14 +89,6 @@ def test_what_is_no_json_is_refused_by_name(case):
         payload_of(scrapy.Request(URL, **parts), SPIDER)
 
 
-def test_what_contains_itself_is_refused():
-    """A circle is an error, not an endless loop."""
-    circle: dict[str, Any] = {}
-    circle["self"] = circle
-    with pytest.raises(PayloadError, match="contains itself"):
-        payload_of(scrapy.Request(URL, meta=circle), SPIDER)
-
-
 NO_REQUESTS: list[tuple[Any, str]] = [
     (7, "no 'url'"),
     ({"meta": {}}, "no 'url'"),
@@ -143,12 +135,3 @@ def test_settings_have_the_forms_that_people_write():
     assert (options.idle_seconds, options.unique_for, options.most) == (float("inf"), None, 16)
     assert read(DPQ_QUEUE="other").queue_name == "other"
     assert read(CONCURRENT_REQUESTS=0).most == 100
-
-
-def test_wrong_settings_are_named():
-    """A spider does not start on a setting that nobody can read."""
-    with pytest.raises(ConfigurationError, match="DPQ_URL is None"):
-        read(DPQ_URL=None)
-    for value in ("soon", -1):
-        with pytest.raises(ConfigurationError, match="DPQ_IDLE_BEFORE_CLOSE is"):
-            read(DPQ_IDLE_BEFORE_CLOSE=value)

@@ -25,16 +25,6 @@ def test_loaded(name):
     assert len(set(loaded.parts)) == len(loaded.parts)
 
 
-def test_only_operations_are_scripts():
-    """What is in a folder is shared by operations, and is none."""
-    names = script_names()
-    assert names == sorted(names)
-    assert {"push", "pop", "ack"} <= set(names)
-    lua = Path(dpq.__file__).parent / "protocol" / "lua"
-    assert names == sorted(path.stem for path in lua.glob("*.lua"))
-    assert {"record", "groups"} <= {path.stem for path in lua.glob("lib/*/*.lua")}
-
-
 HEADER = "-- op: what it does.\n-- Keys: ready meta\n--       conf\n-- Returns 1.\n"
 
 
@@ -61,14 +51,6 @@ def gives(name: str, value: str, needs: str = "") -> str:
         f"{head}-- Gives: {name}().\nlocal _ = table.insert(made, '{name}')\n"
         f"local function {name}()\n  return {value}\nend"
     )
-
-
-def test_keys_are_named():
-    """The header names the keys, for the script and for those who send it."""
-    loaded = Sources({"op": HEADER}, {}).script("op")
-    assert loaded.parts == ("ready", "meta", "conf")
-    with pytest.raises(ValueError, match="op does not say which keys it touches"):
-        Sources({"op": "-- op: what it does.\n"}, {}).script("op")
 
 
 FILES = {
@@ -99,12 +81,6 @@ def test_each_file_stands_once():
     assert [text.count(f"'{name}'") for name in FILES] == [1, 1, 1]
 
 
-def test_a_circle_of_needs():
-    """Files may need each other."""
-    files = {"a": gives("a", "b and 4", "b"), "b": gives("b", "a()", "a")}
-    assert run("if true then\n  -- Needs: b\n  return b()\nend\n", **files) == (4, ["b", "a"])
-
-
 def test_only_names_are_linked():
     """A field, a key of a table and a text keep a name that a file gives; variables do not."""
     add = "local function add()\n  n = n + own.n\nend"
@@ -128,11 +104,6 @@ def test_a_need_that_is_not_there():
         text_of("-- Needs: a\n", a="-- Needs: b\n")
     with pytest.raises(ValueError, match=r"^op\.lua needs op, which is not there"):
         text_of("-- Needs: op\n")
-
-
-def test_read_once():
-    """A script is read and put together once in a process."""
-    assert script("push") is script("push")
 
 
 def test_keys_of_a_queue():

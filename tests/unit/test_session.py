@@ -80,25 +80,6 @@ def test_a_first_push_takes_three_exchanges(
     assert server.sent[3:] == [["push_plain"]]
 
 
-def test_what_only_looks_makes_no_queue(operations: QueueOperations[Any], session_of: Any) -> None:
-    """While the queue is not there, each call asks for its settings again."""
-    server = Server()
-    run, _ = session_of(server, operations)
-    for _ in range(2):
-        run(operations.pause, 1)
-    assert server.sent == [["configure"], ["pause"]] * 2
-    assert operations.settings is None
-
-
-def test_a_closed_session_sends_nothing(operations: QueueOperations[Any], session_of: Any) -> None:
-    server = Server()
-    run, session = session_of(server, operations)
-    session.refusal = "it is closed"
-    with pytest.raises(ConfigurationError, match="it is closed"):
-        run(operations.resume)
-    assert server.sent == []
-
-
 def test_a_lease_is_let_go_once_the_arguments_are_checked(
     description: Description[Any], operations: QueueOperations[Any]
 ) -> None:

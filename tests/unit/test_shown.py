@@ -90,48 +90,6 @@ def test_no_line_of_an_error_is_taken_for_a_record(written: io.StringIO) -> None
     assert "\nTraceback (most recent call last):\n" in written.getvalue().split("third")[1]
 
 
-class Speechless(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text \x1b[2J")
-
-
-def test_a_record_without_a_text_stops_no_call(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """An error whose text cannot be made is logged, as by any logger, and the call goes on."""
-    package, log = logging.getLogger("dpq"), logging.getLogger("dpq.worker.worker")
-    stream = io.StringIO()
-    monkeypatch.setattr(package, "propagate", False)  # pytest's own handler would raise
-    monkeypatch.setattr(package, "handlers", [*package.handlers, logging.StreamHandler(stream)])
-    log.warning("failed: %s", Speechless())
-    log.warning("too few: %d %d", 1)
-    log.warning("then")
-    assert stream.getvalue() == "then\n"
-    assert capfd.readouterr().err.count("--- Logging error ---") == 2
-
-
-def test_a_time_limit_is_not_taken_for_a_record_without_a_text() -> None:
-    """What a signal handler raises while a text is made reaches the caller."""
-
-    class Late(Exception):
-        pass
-
-    class Slow:
-        def __str__(self) -> str:
-            signal.raise_signal(signal.SIGUSR1)
-            return "in time"
-
-    def stop(*_: object) -> None:
-        raise Late
-
-    before = signal.signal(signal.SIGUSR1, stop)
-    try:
-        with pytest.raises(Late):
-            logging.getLogger("dpq.worker.worker").warning("%s", Slow())
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
 def test_where_no_logging_is_set_up_warnings_are_seen(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

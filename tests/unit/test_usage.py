@@ -123,11 +123,6 @@ def test_bodies_that_say_nothing(body, encoding):
         assert anthropic_usage(answer) is None
 
 
-def test_a_body_that_is_not_complete():
-    """If its caller leaves it, or the host hangs up, it says nothing."""
-    assert openai_usage(read([b'{"usage": {"total_tokens": 5}}'], ends=False)) is None
-
-
 def test_a_long_body():
     """Of embeddings only the end is kept, where their usage stands; `body` is then empty."""
     vectors = json.dumps(
@@ -139,15 +134,6 @@ def test_a_long_body():
     assert answer.body == b""
     assert read([b" " * (MOST_BYTES + 1)]).body == b""
     assert len(read([b" " * MOST_BYTES]).body) == MOST_BYTES
-
-
-def test_a_long_event():
-    """So it is for an event with a whole response; the events around it are read as ever."""
-    long = '{"type": "response.completed", "response": {"output": "' + "x" * (2 * MOST_BYTES)
-    long += '", "usage": {"input_tokens": 3, "output_tokens": 4}}}'
-    answer = read([events({"usage": {"total_tokens": 1}}, long, {"type": "y"})], SSE)
-    assert answer.usage == {"total_tokens": 1, "input_tokens": 3, "output_tokens": 4}
-    assert openai_usage(answer)
 
 
 @pytest.mark.parametrize("kind", ["application/json", SSE])
@@ -168,13 +154,6 @@ def test_memory_is_bounded(kind, packed):
         tracemalloc.stop()
 
 
-def test_what_is_read_of_the_cache_counts_towards_no_limit():
-    """What is written into it does."""
-    told = {"input_tokens": 5, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 900}
-    answer = Answer(200, {}, None, True, {**told, "output_tokens": 7})
-    assert anthropic_usage(answer) == {"tokens": 32, "input_tokens": 25, "output_tokens": 7}
-
-
 @pytest.mark.parametrize("nonsense", [-1, True, 1.5, "7", None])
 def test_what_is_no_count_is_not_said(nonsense: Any) -> None:
     """A cost is a whole number from 0: nothing else that an answer names becomes one."""
@@ -182,19 +161,6 @@ def test_what_is_no_count_is_not_said(nonsense: Any) -> None:
     assert openai_usage(Answer(200, {}, None, True, told)) is None
     assert anthropic_usage(Answer(200, {}, None, True, told)) is None
     assert tokens_used({"usage": told}) is None
-
-
-@pytest.mark.parametrize(
-    ("usage", "tokens"),
-    [
-        ({"total_tokens": 9, "prompt_tokens": 5}, 9),
-        ({"input_tokens": 4, "output_tokens": 5}, 9),
-        ({"total_tokens": 10**12}, MAX_COST),
-    ],
-)
-def test_a_batch_counts_the_tokens_of_either_form(usage: dict[str, int], tokens: int) -> None:
-    """A batch does not know whose API it asks; a cost has a bound."""
-    assert tokens_used({"usage": usage}) == tokens
 
 
 @pytest.mark.parametrize(

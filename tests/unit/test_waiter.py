@@ -50,29 +50,6 @@ def test_looks_grow_apart() -> None:
     assert [watch.look_at - NOW for watch in watches_after(nothing(), first)] == [10]
 
 
-def test_an_older_queue_is_looked_at_as_often_as_before() -> None:
-    first = watches_after(nothing(recheck_ms=5000))
-    [again] = watches_after(nothing(recheck_ms=5000), first)
-    assert again.look_at - NOW == 5
-
-
-def test_a_moment_comes_before_the_look() -> None:
-    assert Watch(7, 9000).look_at - NOW == pytest.approx(9)
-    assert Watch(7, 9000, 5000).look_at - NOW == 5
-
-
-def test_a_waiter_that_hears_a_part_of_the_markers_looks_as_often_as_before() -> None:
-    first = watches_after(nothing())
-    watches = watches_after(nothing(), first)
-    deaf: Any = SimpleNamespace(hears_all=False, wait=lambda seconds: seen.append(seconds))
-    seen: list[float] = []
-    assert sleep(deaf, watches, float("inf"))
-    assert seen == [5]
-    deaf.hears_all = True
-    assert sleep(deaf, watches_after(nothing(), first), float("inf"))
-    assert seen == [5, 10]
-
-
 def test_begun() -> None:
     """Only an answer without tasks says that a queue was there, and not opened yet."""
     assert begun(nothing())
