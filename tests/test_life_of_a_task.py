@@ -74,16 +74,6 @@ def test_a_function_stands_where_the_page_says(arrow):
     assert room in (arrow.source, arrow.target)
 
 
-def test_a_renamed_function_is_noticed():
-    """Each kind of wrong name is seen: a function, a method, a file, a script."""
-    right = Arrow("queue", "transport", "Connections.call_all", "transport/connections.py")
-    assert is_there(right)
-    assert not is_there(right._replace(function="Connections.call_each"))
-    assert not is_there(right._replace(function="call_all"))
-    assert not is_there(right._replace(file="transport/link.py"))
-    assert not is_there(Arrow("transport", "server", "pop", "protocol/lua/push.lua"))
-
-
 MOST_CALLS, MOST_FILES = 16, 8
 """Of a warm push. More would be slower, and harder to follow."""
 

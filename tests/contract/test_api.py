@@ -42,9 +42,6 @@ class Page(BaseModel):
     depth: int = 0
 
 
-EVERY_BYTE = bytes(range(256))
-
-
 class DeeperPage(BaseModel):
     url: str
     depth: int

@@ -1,7 +1,4 @@
-"""`AsyncDPQ` keeps the contract of `DPQ`, and its own: one loop, one connection, no waiting thread.
-
-The first part runs the tests of the blocking face once more, over `Awaited`: see kit/awaited.py.
-"""
+"""`AsyncDPQ`: one loop, one connection, no waiting thread. The rest is asked of `DPQ`, its twin."""
 
 import asyncio
 import contextlib
@@ -16,6 +13,7 @@ from typing import Any
 import pytest
 from kit.awaited import (
     LONG,
+    LOOPS,
     PATIENCE,
     asyncio_client,
 )
@@ -38,9 +36,6 @@ from dpq.transport import watches
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
 # ruff: noqa: ASYNC110
-
-
-# The contract of the blocking face, awaited
 
 
 def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:

@@ -38,21 +38,6 @@ def furnish(q: DPQ[Any], clock: Clock) -> None:
         clock.advance(10)
 
 
-CASES: list[tuple[Filter, Callable[[int], bool]]] = [
-    (Filter(), lambda n: True),
-    (Filter(group="a"), lambda n: n % 4 == 0),
-    (Filter(key_prefix="k1-"), lambda n: n % 3 == 1),
-    (Filter(least=3, most=5.5), lambda n: 3 <= n % 10 <= 5.5),
-    (Filter(most=0), lambda n: n % 10 == 0),
-    (Filter(older_than=15), lambda n: n < 100),
-    (Filter(TaskState.DELAYED), lambda n: n % 4 == 3),
-    (
-        Filter(TaskState.DELAYED, least=5, key_prefix="k2", older_than=20),
-        lambda n: n % 4 == 3 and n % 10 >= 5 and n % 3 == 2 and n < 100,
-    ),
-]
-
-
 def test_priorities_of_a_group(make, clock):
     """Update reaches ready, waiting, delayed and running tasks once each; a second call none."""
     q = make()

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import (
     DPQ,
@@ -260,29 +259,6 @@ def test_later_pushes_come_behind(make):
     payloads = [other.pop().task.payload for _ in range(21)]
     assert payloads == [*range(20), "new"]
     assert other.stats().pushed == 1
-
-
-class Cut:
-    """Lets so many calls of the script import through, then cuts the connection."""
-
-    def __init__(self, q: DPQ[Any], after: int, *, lost: bool) -> None:
-        self._all = q._session.connections.call_all
-        self._left, self._lost = after, lost
-        q._session.connections.call_all = self  # type: ignore[method-assign]
-        self._q = q
-
-    def end(self) -> None:
-        vars(self._q._session.connections).pop("call_all", None)
-
-    def __call__(self, commands: Any) -> Any:
-        if any(command.script.name == "import" for command in commands):
-            self._left -= 1
-            if self._left < 0:
-                self.end()
-                if self._lost:
-                    self._all(commands)
-                raise RedisConnectionError("killed")
-        return self._all(commands)
 
 
 def test_again_adds_what_is_gone(make):

@@ -86,6 +86,3 @@ def test_a_signal_that_cannot_be_is_refused_at_once(retry_after: Any) -> None:
     """`RateLimited` checks its argument when it is made, not when the task is given back."""
     with pytest.raises(ConfigurationError):
         RateLimited(retry_after)
-
-
-NOT_READ = {"self", "redis", "queue_name", "clock"}  # the clock is for tests

@@ -17,17 +17,6 @@ from support import wait_for
 from dpq import DPQ, LeaseLostError
 from dpq.server import Server
 
-
-class Counting(Redis):
-    """A client that is not plain."""
-
-    calls = 0
-
-    def execute_command(self, *args: Any, **options: Any) -> Any:
-        self.calls += 1
-        return super().execute_command(*args, **options)
-
-
 # Several statements stand in some `pytest.raises`: the body of a lease is what fails there.
 # ruff: noqa: PT012
 

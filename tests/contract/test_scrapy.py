@@ -121,6 +121,20 @@ class Tree(scrapy.Spider):
         yield from response.follow_all(css="a")
 
 
+class Items:
+    """A pipeline that keeps the items of all spiders of a test."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> "Items":
+        made = cls()
+        made.kept = crawler.settings["KEPT"]
+        return made
+
+    def process_item(self, item: Any) -> Any:
+        self.kept.append(item["page"])
+        return item
+
+
 class Crawls:
     """Runs spiders over the test's queue.
 

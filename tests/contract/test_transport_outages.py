@@ -254,10 +254,6 @@ def test_it_raises_unless_told(live, host, opened):
 # What interrupts a request
 
 
-class Interrupt(BaseException):
-    """What a signal handler may raise."""
-
-
 @pytest.mark.parametrize("path", ["stream", "429", "left"])
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
 async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind, path):

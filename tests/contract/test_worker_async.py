@@ -240,18 +240,6 @@ async def test_a_cancelled_coroutine_hears_why(queue: Queue, end: str) -> None:
 # How a handler ends
 
 
-async def run_once(q: Queue, error: BaseException, **options: Any) -> AsyncWorker:
-    """Handle one task, which raises."""
-
-    async def handler(task: Task[Any]) -> None:
-        worker.stop()
-        raise error
-
-    worker = AsyncWorker(q, handler, **options)
-    await worker.run()
-    return worker
-
-
 async def test_a_time_limit_cancels(queue: Queue) -> None:
     """A handler that runs too long is cancelled, and has failed with a TimeoutError."""
     gate = Gate()

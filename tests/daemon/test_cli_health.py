@@ -18,10 +18,9 @@ import pytest
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner, Result
 
-from dpq import DPQ, AsyncWorker, Worker
-from dpq.cli import _terminal, app, bulk
-from dpq.operations.workers import MOST_NAMED, Doing
-from dpq.server import Server
+from dpq import DPQ
+from dpq.cli import app, bulk
+from dpq.operations.workers import Doing
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -85,16 +84,6 @@ def test_a_server_that_is_away(run: Run) -> None:
     assert "secret" not in said
 
 
-def test_a_server_that_is_silent(run: Run) -> None:
-    """It is unhealthy after the time that was named, whatever the client would wait."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        said = run(
-            "doctor", "--quick", "--timeout", 0.2, code=1, at=f"redis://127.0.0.1:{port}/0"
-        ).stdout
-    assert said == "failed\tserver\t-\tno answer within 0.2 s\n"
-
-
 def test_the_oldest_task(run: Run, q: DPQ, name: str) -> None:
     """A task that is due for too long makes its queue unhealthy, and only that check."""
     run("doctor", "--quick", "--oldest", 1)
@@ -119,15 +108,6 @@ def test_a_worker_of_this_host(run: Run, q: DPQ) -> None:
     beat(q, "near", host=socket.gethostname())
     assert "heartbeat of near" in run("doctor", "--quick", "--worker", 30).stdout
     assert "failed\tworker" in run("doctor", "--quick", "--worker", 0, code=1).stdout
-
-
-def test_a_queue_that_cannot_be_read(run: Run, q: DPQ, name: str) -> None:
-    """Its error is a failed check of that queue."""
-    q.redis.set(f"dpq:{{{name}}}:workers", "x")
-    said = run("doctor", "--quick", code=1).stdout
-    assert f"failed\tqueue\t{name}\t" in said
-    assert "WRONGTYPE" in said
-    q.redis.delete(f"dpq:{{{name}}}:workers")
 
 
 # Leases
@@ -181,28 +161,6 @@ def test_release_of_many(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> N
     assert run("admin", "bulk", "release").stdout == "15\n"
     assert (q.stats().invisible, q.stats().ready, q.stats().failed) == (0, 30, 0)
     assert {task.attempt for task in q.pop_many(30)} == {1}
-
-
-def test_a_worker_that_holds_more_than_it_names(run: Run, q: DPQ) -> None:
-    """The program says how many are left, and to do it again."""
-    q.push("x")
-    beat(q, "bee", q.pop().task, more=MOST_NAMED + 4)
-    said = run("admin", "bulk", "release", "--worker", "bee", "--yes")
-    assert said.stdout == "1\n"
-    assert "it holds 5 more" in said.stderr
-
-
-@pytest.mark.parametrize("agreed", [True, False])
-def test_release_asks_at_a_terminal(
-    run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch, agreed: bool
-) -> None:
-    """At a terminal it asks, and does nothing without a yes."""
-    q.push("x")
-    q.pop()
-    monkeypatch.setattr(_terminal, "asks", lambda: True)
-    said = run("admin", "bulk", "release", "--held-for", 0, lines="y\n" if agreed else "n\n")
-    assert "gives back 1 running tasks" in said.stderr
-    assert q.stats().invisible == (0 if agreed else 1)
 
 
 # The endpoint, and JSON, of real processes
@@ -283,18 +241,6 @@ def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:
     assert all(json.loads(line)["level"] for line in said)
 
 
-def test_a_scheduler_without_a_server(started: Any) -> None:
-    """It is live, so that nobody restarts it for that, and not ready."""
-    with Server.start() as server:
-        process, address, said = started("admin", "scheduler", DPQ_URL=server.url)
-        wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
-        os.kill(server.pid, signal.SIGKILL)
-        wait_for(lambda: ask(address, "ready")[0] == 503, lambda: said)
-    assert ask(address, "live")[0] == 200
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_S) == 0
-
-
 def test_json_lines_cannot_be_forged(started: Any, q: DPQ) -> None:
     """Whatever handlers raise, each line is one object, with the fields that were promised."""
     ids = [q.push(n, 9 - n, group="g\u2028x", max_attempts=1) for n in range(3)]
@@ -310,8 +256,3 @@ def test_json_lines_cannot_be_forged(started: Any, q: DPQ) -> None:
     assert set(ended) == set(ids)
     assert {each["group"] for each in ended.values()} == {r"g\u2028x"}
     assert ["ValueError: a" in str(each.get("traceback")) for each in records].count(True) == 1
-
-
-def test_both_workers_have_it() -> None:
-    """The two faces of a worker tell of their health alike."""
-    assert Worker.health is AsyncWorker.health

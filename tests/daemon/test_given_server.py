@@ -1,10 +1,7 @@
 """`--url`: the suite as a guest on a server that somebody else runs."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +10,6 @@ from given_server import Given
 from redis import Redis
 
 from dpq.server import Server
-
-TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -45,15 +40,6 @@ def test_a_server_with_keys_is_refused(private: Server, client: Redis) -> None:
     assert client.keys("*") == [b"orders"]
 
 
-def test_what_is_left_or_gone_is_told(private: Server, client: Redis) -> None:
-    """A run that leaves a key, or has taken one away, ends with an error that names it."""
-    client.set("orders", 1)
-    given = Given.open(options(beside_keys=True), private.url)
-    client.rename("orders", "orders-2")
-    with pytest.raises(pytest.UsageError, match=r"left: \{b'orders-2'\}, gone: \{b'orders'\}"):
-        given.close()
-
-
 @pytest.mark.parametrize(
     ("url", "why"),
     [
@@ -68,27 +54,6 @@ def test_a_server_that_does_not_answer_is_told(url: str, why: str) -> None:
     with pytest.raises(pytest.UsageError, match=why) as refused:
         Given.open(options(), url)
     assert "SECRET" not in str(refused.value)
-
-
-def test_a_password_and_a_database(private: Server, client: Redis) -> None:
-    """Tests log in, keep to the database of the URL, and show no password."""
-    client.set("customer", 1)
-    client.config_set("requirepass", "SECRET")
-    url = private.url.replace("unix://", "unix://:SECRET@") + "?db=3"
-    tests = [f"{TESTS}/lua/test_lost_replies.py::test_{name}" for name in ("pause", "register")]
-    command = [*(sys.executable, "-m", "pytest"), *("-p", "no:cacheprovider", "--url", url), *tests]
-    with Redis.from_url(url.replace("db=3", "db=0")) as root:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=TESTS)
-        root.config_set("requirepass", "")
-        assert (done.returncode, "4 passed" in done.stdout) == (0, True), done.stdout
-        assert "SECRET" not in done.stdout + done.stderr
-        assert root.keys("*") == [b"customer"]
-
-
-def test_several_processes_are_refused(private: Server) -> None:
-    """Each test looks at all keys, so two must not run at once."""
-    with pytest.raises(pytest.UsageError, match="one process"):
-        Given.open(options(numprocesses=2), private.url)
 
 
 @pytest.mark.parametrize(
@@ -112,16 +77,3 @@ def test_commands_that_others_would_feel_skip_the_test(
         call(client)
     assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
     client.__dict__.pop("execute_command")
-
-
-@pytest.mark.parametrize("what", ["pid", "binary", "directory"])
-def test_what_only_an_owner_has_skips_the_test(given: Given, what: str) -> None:
-    """A test that wants the server's process, program or files is skipped."""
-    with pytest.raises(pytest.skip.Exception, match="needs a server of its own: its"):
-        getattr(given, what)
-
-
-def test_it_is_named_as_other_servers_are(private: Server, given: Given) -> None:
-    """The ids of its tests have the family and the version."""
-    family, version = private.binary.family, private.binary.version
-    assert given.label == f"{family}-{version.rpartition('.')[0]}"

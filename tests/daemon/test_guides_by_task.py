@@ -251,14 +251,3 @@ def test_two_teams(url: str, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_
         assert 5 <= turns.count("crawl") <= 20  # ten, more or less
         with DPQ.from_url(url, "api") as q:
             q.drop()
-
-
-def test_what_a_kill_costs() -> None:
-    """The program of README loses pages by the loop, and none by the queue, which refuses few."""
-    command = [sys.executable, ROOT / "examples" / "killed.py", "--pages", "36"]
-    done = subprocess.run(
-        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
-    (loop, queue) = re.findall(r"(\d+) lost +(\d+) refused", done.stdout)
-    assert int(loop[0]) > 0 == int(queue[0])
-    assert int(queue[1]) <= 3  # the host takes ten in any second, to the millisecond

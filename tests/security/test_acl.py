@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import roles
 from hypothesis import settings
 from redis import Redis
-from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 from roles import (
     CALLS,
     LINES,
@@ -24,10 +23,8 @@ from roles import (
     PAGE,
     ROLES,
     Stage,
-    furnish,
     furnished,
     in_words,
-    metered,
     words_of,
 )
 from support import PATIENCE_S, wait_for
@@ -38,7 +35,7 @@ from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
-from dpq.transport import waiter, waiter_async, watches
+from dpq.transport import waiter, waiter_async
 from dpq.transport.script_loading import load_scripts
 from dpq.worker import fetch_plan
 
@@ -342,24 +339,6 @@ def test_who_may_call_what(login):
     assert half_done == HALF_DONE
 
 
-def test_looking_changes_nothing(server, login, redis, queue_name):
-    """Whatever a dashboard's user runs, refused or not, what is stored stays the same."""
-    for role in ("dpq-overview", "dpq-dashboard"):
-        stage = login(role)
-        task = furnished(stage)
-        keys = sorted(redis.keys("*"))
-        before = [redis.dump(key) for key in keys]
-        for run in CALLS.values():
-            try:
-                run(stage.queue(), task)
-            except ResponseError:
-                continue
-        with pytest.raises(ResponseError, match=NOT_ALLOWED):
-            stage.user.hset(key_of(queue_name, "conf"), "paused_until", "inf")
-        assert sorted(redis.keys("*")) == keys
-        assert [redis.dump(key) for key in keys] == before
-
-
 def read_by_hand(stage: Stage, *task_ids: str) -> str:
     """All that a role's user is told of these tasks by the commands that read a hash."""
     told = []
@@ -453,60 +432,6 @@ def test_a_scheduler_loads_what_a_restart_has_forgotten(redis, login):
     producing.owner().drop()
 
 
-def test_with_eval(redis, login):
-    """Who may send scripts goes on after a restart without anybody's help."""
-    stage = login("dpq-producer", EVAL)
-    stage.owner().push(1)
-    redis.script_flush()
-    stage.queue().push(2)
-    assert stage.owner().stats().ready == 2
-    stage.owner().drop()
-
-
-def test_who_registers_queues(server, login, redis):
-    """A push by a user without the list of names works; with that right, it enters the queue."""
-    stage = login("dpq-producer")
-    stage.queue().push(1)
-    assert stage.name not in known_queues(redis)
-    with pytest.raises(NoPermissionError):
-        stage.queue().register()
-    stage.owner().drop()
-    stage = login("dpq-producer", *in_words(REGISTERS, "", server.binary.version))
-    stage.queue().push(1)
-    assert known_queues(redis) == [stage.name]
-    assert denied(redis, "dpq-admin") <= {"srem"}  # as NO_REMOVAL
-    stage.owner().drop()
-
-
-@pytest.mark.parametrize("more", ["", UNBLOCKS])
-def test_a_moment_is_handed_on(login, redis, face, more, monkeypatch):
-    """A consumer whose patience ends hands on what it was to watch, also without CLIENT UNBLOCK.
-
-    It is refused that right once, and asks no more.
-    """
-    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
-    stage = login("dpq-consumer", *more.split())
-    stage.owner().register()
-
-    def blocked(count: int) -> Callable[[], bool]:
-        return lambda: redis.info("clients")["blocked_clients"] == count
-
-    with face.queue.from_url(stage.url, stage.name) as q, ThreadPoolExecutor() as pool:
-        for _ in range(3):
-            assert q.pop(timeout=0.01).task is None
-        waiting = pool.submit(q.pop, 0.5)
-        wait_for(blocked(1), redis.acl_log)
-        other = pool.submit(q.pop, PATIENCE_S)
-        wait_for(blocked(2), redis.acl_log)
-        stage.owner().push("late", delay=1.5)
-        first, second = waiting.result().task, other.result().task
-    assert first is None
-    assert second.payload == "late"
-    refused = [entry for entry in redis.acl_log() if "client|id" in str(entry["object"])]
-    assert [int(entry["count"]) for entry in refused] <= [1]
-    stage.owner().drop()
-
-
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
 def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monkeypatch):
     """Who has ended a connection without an answer lets another look; none after CLIENT UNBLOCK."""
@@ -522,39 +447,11 @@ def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monke
     stage.owner().drop()
 
 
-def test_names_with_blanks(redis):
-    """The servers take no key pattern with a blank, as the page says."""
-    for pattern in ("~dpq:{my queue}:*", "~dpq:{my\tqueue}:*"):
-        with pytest.raises(ResponseError):
-            redis.execute_command("ACL", "SETUSER", "blank", "on", pattern)
-    redis.execute_command("ACL", "DELUSER", "blank")
-
-
 def run_worker(face: Any, stage: Stage, handler: Any, **how: Any) -> None:
     """Run a worker; the handler gets it as well."""
     with face.queue.from_url(stage.url, stage.name) as q:
         worker = face.worker(q, lambda task: handler(task, worker))
         worker.run(signals=False, **how)
-
-
-@pytest.mark.parametrize("more", [(), METERS.split()])
-def test_the_metrics_of_a_scheduler(login, more):
-    """Its user reads them with one command more, and says of no queue what it cannot read."""
-    stage = login("dpq-scheduler", *more)
-    furnish(stage)
-    assert metered(stage) == bool(more)
-    if more:
-        assert denied(stage.root, "dpq-scheduler") == set()
-    stage.owner().drop()
-
-
-def test_a_worker_that_may_not_pop(login, face):
-    """It ends at its start with what the server says, and takes nothing."""
-    stage = login("dpq-scheduler")
-    stage.owner().push(1)
-    with pytest.raises(ResponseError, match=NOT_ALLOWED):
-        run_worker(face, stage, print)
-    assert stage.owner().stats().ready == 1
 
 
 def test_a_worker_that_may_pop_no_more(login, face, monkeypatch, caplog):
@@ -592,12 +489,3 @@ def test_a_worker_that_may_pop_no_more(login, face, monkeypatch, caplog):
     stage.owner().push("first")
     with pytest.raises(NoPermissionError):
         run_worker(face, stage, handler, until_empty=True)
-
-
-def test_a_wrong_password_is_told_without_it(server, login, queue_name):
-    """A login that fails is a clear error that shows no password."""
-    stage = login("dpq-consumer")
-    url = stage.url.replace("PASSWORD", "not-the-one")
-    with DPQ.from_url(url, queue_name) as q, pytest.raises(AuthenticationError) as refused:
-        q.pop()
-    assert "not-the-one" not in str(refused.value)

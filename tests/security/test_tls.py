@@ -4,9 +4,7 @@ import asyncio
 import shutil
 import socket
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -157,45 +155,6 @@ def test_a_waiting_pop_wakes_over_tls(tls, queue_name, face):
         q.drop()
 
 
-def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, face):
-    """Without CLIENT UNBLOCK the connection is closed, and the next wait finds what is there."""
-    began = time.monotonic()
-    with Redis.from_url(tls.server.url) as root:
-        root.execute_command(
-            "ACL", "SETUSER", "waits", "on", f">{SECRET}", "~*", "+@all", "-client"
-        )
-    url = tls.url().replace("rediss://", f"rediss://waits:{SECRET}@")
-    with face.queue.from_url(url, queue_name) as q:
-        for n in range(3):
-            q.push(n, delay=0.1)
-            assert q.pop(timeout=20).task.payload == n
-        q.drop()
-    assert time.monotonic() < began + 60
-
-
-def test_a_worker_works_over_tls(tls, queue_name, face):
-    """Workers, with acks that travel with the next pop, work over TLS."""
-    with face.queue.from_url(tls.url(), queue_name) as q:
-        for n in range(30):
-            q.push(n)
-        seen: list[int] = []
-        worker = face.worker(q, lambda task: seen.append(task.payload), concurrency=3, prefetch=4)
-        assert worker.run(until_empty=True, signals=False) == 30
-        assert (sorted(seen), q.size()) == (list(range(30)), 0)
-        q.drop()
-
-
-def test_the_program_works_over_tls(tls, queue_name):
-    """`dpq --url rediss://...` works, in a process of its own."""
-    where = ["--url", tls.url(), "--queue", queue_name]
-    command = [sys.executable, "-m", "dpq", *where]
-    subprocess.run([*command, "push", '"hello"'], check=True, capture_output=True)
-    done = subprocess.run([*command, "pop", "--wait"], check=True, capture_output=True, text=True)
-    assert '"payload":"hello"' in done.stdout
-    with DPQ.from_url(tls.url(), queue_name) as q:
-        q.drop()
-
-
 def test_the_server_wants_to_know_the_client(tls, queue_name):
     """Without a certificate, or with one of another CA, nothing is stored, and an error says so."""
     for query in (
@@ -223,26 +182,6 @@ def test_the_client_wants_to_know_the_server(tls, queue_name):
             pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"),
         ):
             q.push(1)
-
-
-def test_a_key_may_have_a_password(tls, queue_name):
-    """`ssl_password` opens a key; without it the URL is refused, and nobody is asked for it."""
-    with DPQ.from_url(tls.url(certificate="locked", ssl_password=SECRET), queue_name) as q:
-        q.push(1)
-        q.drop()
-    for wrong in ("", "another"):
-        with pytest.raises(ConfigurationError, match="ssl_password is wrong"):
-            DPQ.from_url(tls.url(certificate="locked", ssl_password=wrong), queue_name)
-
-
-def test_plain_text_is_refused(tls, queue_name):
-    """A client that speaks plain text to the TLS port gets a clear end, not a hang."""
-    url = tls.base.replace("rediss", "redis")
-    with (
-        DPQ.from_url(url, queue_name) as q,
-        pytest.raises(RedisConnectionError, match="cannot reach"),
-    ):
-        q.push(1)
 
 
 @pytest.mark.parametrize(

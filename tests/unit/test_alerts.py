@@ -3,24 +3,15 @@
 `promtool` comes with Prometheus. Where it is missing, these tests are skipped, and say so.
 """
 
-import json
-import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 import dpq
 
 HERE = Path(dpq.__file__).parents[1] / "deploy" / "prometheus"
-RULES = yaml.safe_load((HERE / "alerts.yml").read_text())["groups"][0]["rules"]
-CASES = yaml.safe_load((HERE / "alerts_test.yml").read_text())
-CAUSES = ("SettingsLost", "NoWorkers", "AllBusy", "ConcurrencyStuck")
-"""The alerts that silence what follows from them."""
 
 pytestmark = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here")
 
@@ -41,6 +32,3 @@ def test_promtool_is_content() -> None:
     """The rules are rules, and in each case exactly those fire that should."""
     assert "SUCCESS" in promtool("check", "rules", "alerts.yml")
     assert promtool("test", "rules", "alerts_test.yml").split()[-1] == "SUCCESS"
-
-
-OPERATOR = re.compile(r"\s(?:(?:and|unless) on |or )")

@@ -2,17 +2,14 @@
 
 import math
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any
 
 import pytest
-from fakeredis import FakeRedis
 from kit.scripted import a_task
 from redis.asyncio import Redis as AsyncRedis
 
-from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, TaskState
-from dpq.model.task import task_state
-from dpq.model.validation import label, milliseconds, one_line, whole_number
+from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit
+from dpq.model.validation import label, milliseconds, one_line
 
 
 class Nowhere:

@@ -1,14 +1,6 @@
 """The table of `python -m benchmarks`: nothing that was measured is lost."""
 
-from collections.abc import Iterator
-from contextlib import nullcontext
-from types import SimpleNamespace
-
-import pytest
-import typer
-
-from benchmarks import _harness, _results
-from benchmarks._harness import Result, Target
+from benchmarks import _results
 from benchmarks._results import Section
 
 

@@ -1,6 +1,5 @@
 """Budget, and what it reads from good answers; the statuses that are limits."""
 
-import itertools
 from dataclasses import astuple
 from types import SimpleNamespace
 
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq import Budget, ConfigurationError, RateLimited
-from dpq.model.budget import read_answer
 
 NOW = 1_730_221_000
 DATE = {"Date": "Tue, 29 Oct 2024 16:56:40 GMT"}  # NOW

@@ -1,13 +1,12 @@
 """codec: payload to bytes and back; anything else is a PayloadError."""
 
 import json
-import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, field_serializer
+from pydantic import BaseModel
 
 from dpq import ConfigurationError, PayloadError
 from dpq.model.payload import MAX_PAYLOAD_BYTES, Codec, bytes_text, codec_of

@@ -1,19 +1,17 @@
 """operations.queue: every operation as a value that can be looked at without a server."""
 
-import re
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
-from pydantic_core import from_json
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import ConfigurationError, Push, Task
 from dpq.operations.queue import PUSH_BATCH
 from dpq.protocol import task_ids
-from dpq.protocol.keys import STORAGE_FORMAT, key_of
+from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.replies import Batch
 
 

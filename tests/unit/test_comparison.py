@@ -3,21 +3,12 @@
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import pytest
-from hypothesis import settings
 
 from benchmarks import _harness
-from benchmarks.peers import asks, tables, tasks
-from benchmarks.peers.catalog import BY_NAME
-from benchmarks.peers.environments import NotInstalledError
-from benchmarks.peers.host import Host
-from benchmarks.peers.servers import Place, place
+from benchmarks.peers import tables
 
 TESTS = Path(__file__).parents[1]
 PAGE = tables.PAGE.read_text(encoding="utf-8")
-FEW = 20
 
 
 def missing(page: str) -> list[str]:

@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import errno
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +19,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq import DPQ, AsyncDPQ
+from dpq import AsyncDPQ
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask, server_name
 from dpq.transport.cluster import Node
 from dpq.transport.connect import connect, open_url
 from dpq.transport.connect_async import open_url_async
-from dpq.transport.internals import socket_of
 from dpq.transport.url import (
     CONNECT_TIMEOUT_S,
     RETRIES,

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -183,13 +183,6 @@ def test_with_durability_no_pop_waits_for_acks(prefetch: int) -> None:
     scene.work()
     assert not [sent for sent in scene.session.sent if {"ack", "pop"} <= {*sent}]
     assert len(scene.session.ended) == 5
-
-
-def in_threads(count: int, work: Callable[[], None]) -> list[threading.Thread]:
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    return threads
 
 
 def test_what_was_cut_off_is_sent_until_it_is_answered() -> None:

@@ -1,6 +1,5 @@
 """What `import dpq` loads, and that every public name is there all the same."""
 
-import ast
 import subprocess
 import sys
 from importlib import import_module
@@ -12,7 +11,6 @@ import pytest
 import dpq
 
 PACKAGE = Path(dpq.__file__).parent
-TREE = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
 
 OTHERS = {
     *("asyncio", "cronsim", "hiredis", "pydantic", "pydantic_core", "pytest", "redis", "rich"),

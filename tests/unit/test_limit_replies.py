@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dpq import Adaptive, LimitState, RateLimit, TaskState
-from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
+from dpq import LimitState, TaskState
+from dpq.operations.limit_replies import Waiting, explain, read_limits
 
 NOW = 1_700_000_000_000
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)

@@ -1,20 +1,16 @@
 """limits: what a limit may be, and its text in the hash `limits`."""
 
 import math
-import pickle
 import re
 from dataclasses import replace
-from enum import IntEnum
 
 import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from dpq import Adaptive, ConfigurationError, LimitState, RateLimit, Reserve
+from dpq import Adaptive, ConfigurationError, RateLimit, Reserve
 from dpq.model.limits import (
     MAX_CONCURRENCY,
-    MAX_WINDOWS,
     limit_rules,
     read_rate,
     read_rules,

@@ -4,7 +4,7 @@ import pytest
 from kit.scripted import a_task
 from pydantic import ValidationError
 
-from dpq import DeadTask, Popped, Problem, Push, QueueStats, Task, TaskState
+from dpq import DeadTask, Problem, QueueStats, Task
 
 TASK = a_task({"a": [1]})
 MODELS = [

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from dpq.model.pace import COVERED_SECONDS, Pace, Point, lasting, pace_of
+from dpq.model.pace import COVERED_SECONDS, Pace, Point, pace_of
 from dpq.model.rates import few, span_between
 
 Rate = Callable[[int], float]

@@ -11,13 +11,6 @@ ROOT = Path(dpq.__file__).parents[1]
 TEXT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def bounds(text: str) -> list[str]:
-    """The requirements of a pyproject.toml that have an upper bound."""
-    project = tomllib.loads(text)["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    return [each for group in groups for each in group if "<" in each.partition(";")[0]]
-
-
 def test_each_extra_is_checked() -> None:
     """Each has the modules that are imported where it is installed."""
     check, packages = load_tool("package_check"), load_tool("packages")

@@ -1,7 +1,6 @@
 """policy: pure decisions."""
 
 import math
-from itertools import pairwise
 
 import pytest
 from hypothesis import given

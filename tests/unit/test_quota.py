@@ -2,12 +2,11 @@
 
 import pytest
 
-from dpq import ConfigurationError, Quota, RateLimit, Reserve
+from dpq import ConfigurationError, Quota, Reserve
 from dpq.model.quota import (
     quota_text,
     read_quota,
     read_quotas,
-    split_quotas,
     write_quotas,
 )
 

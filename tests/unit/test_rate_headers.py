@@ -1,13 +1,9 @@
 """RateLimited, and what it reads from an answer's status and headers."""
 
-import http.client
-import io
 import math
-import pickle
 import re
 import sys
 import time
-import urllib.error
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.message import Message
@@ -21,9 +17,6 @@ from hypothesis import strategies as st
 
 from dpq import ConfigurationError, RateLimited
 from dpq.model.rate_headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
-
-NOW = 1_730_221_000
-"""Tue, 29 Oct 2024 16:56:40 GMT: the `Date` of every case that has a Date."""
 
 DATE = {"Date": "Tue, 29 Oct 2024 16:56:40 GMT"}
 RFC_9110 = "https://www.rfc-editor.org/rfc/rfc9110"

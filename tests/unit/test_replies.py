@@ -7,17 +7,10 @@ import pytest
 
 from dpq import (
     ConfigurationError,
-    DeadTask,
-    DuplicateTaskError,
-    LeaseLostError,
-    Problem,
-    TaskNotFoundError,
     TaskState,
 )
 from dpq.model.payload import Codec
-from dpq.model.schedule import Later
-from dpq.model.task import TaskName
-from dpq.protocol import refusals, remembered, replies
+from dpq.protocol import remembered, replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 EARLIER = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007\t\t\t\t"  # no letter

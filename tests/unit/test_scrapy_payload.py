@@ -11,7 +11,7 @@ scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[sc
 from scrapy.http import FormRequest, JsonRequest  # noqa: E402
 from scrapy.settings import Settings  # noqa: E402
 
-from dpq.model.errors import ConfigurationError, PayloadError  # noqa: E402
+from dpq.model.errors import PayloadError  # noqa: E402
 from dpq.scrapy.options import read_options  # noqa: E402
 from dpq.scrapy.payload import payload_of, request_of  # noqa: E402
 

@@ -2,13 +2,11 @@
 
 import hashlib
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from lupa.lua51 import LuaRuntime
 
-import dpq
 from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 from dpq.protocol.scripts import Sources, script, script_names
 

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import signal
 from collections.abc import Iterator
 
 import pytest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from uuid import UUID
 
 import pytest
 from kit.scripted import a_task
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict, computed_field
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict
 from pydantic_core import from_json, to_json
 
 from dpq import ConfigurationError, PayloadError, Push, Reject, Task
-from dpq.tasks import OPTIONS, Tasks
+from dpq.tasks import Tasks
 from dpq.worker.handlers import Context
 
 

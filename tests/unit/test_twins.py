@@ -1,13 +1,9 @@
 """The twins are what `tools/twins.py` makes of their sources."""
 
 import re
-from pathlib import Path
 
 import pytest
 from kit.tools import load_tool
-
-ROOT = Path(__file__).parents[2]
-
 
 TOOL = load_tool("twins")
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dpq.batch.reader import tokens_used
 from dpq.model import usage
-from dpq.model.cost import MAX_COST
 from dpq.model.usage import (
     MOST_BYTES,
     Answer,

@@ -4,8 +4,6 @@ import re
 from inspect import Parameter, signature
 from pathlib import Path
 
-from mypy import api
-
 import dpq
 from dpq.operations.pushing import Options
 

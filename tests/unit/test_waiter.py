@@ -7,8 +7,8 @@ import pytest
 
 from dpq.protocol.replies import Batch
 from dpq.transport import waiter, watches
-from dpq.transport.waiter import block_seconds, sleep
-from dpq.transport.watches import Watch, begun, watches_after
+from dpq.transport.waiter import block_seconds
+from dpq.transport.watches import begun, watches_after
 
 NOW = 1000.0
 

@@ -1,7 +1,6 @@
 """What both workers decide, without a server: handlers, order of queues, ends, bounds."""
 
 import asyncio
-import inspect
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -10,9 +9,7 @@ from typing import Any
 
 import fakeredis
 import pytest
-from kit.scripted import Kept, a_task
-from redis import Redis
-from redis.exceptions import ConnectionError
+from kit.scripted import a_task
 
 from dpq import (
     DPQ,
@@ -21,27 +18,15 @@ from dpq import (
     Backoff,
     ConfigurationError,
     Context,
-    LeaseLostError,
-    QueueStats,
-    RateLimited,
     Reject,
-    Release,
-    Retry,
     Task,
     Tasks,
     Worker,
 )
-from dpq.cli.worker import worker as worker_command
-from dpq.model.signals import signal_of
-from dpq.protocol.command import Command, Steps
 from dpq.queue import lease_renewal
-from dpq.worker.fetch_plan import none_live
-from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
 from dpq.worker.heartbeats import Heartbeats
-from dpq.worker.outcomes import CannotBeEnded, Done, GivenBack, endings, to_send_again
 from dpq.worker.queue_order import AskOrder
-from dpq.worker.run_state import RunState
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.web import Browser, Open
+from kit.web import Open
 from redis import Redis
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -97,12 +97,3 @@ def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
             assert "server away: " in result.output, words
             assert said in result.output
         client.close()
-
-
-def test_a_page_that_changes_waits_as_its_client_does(change: Browser, q: DPQ) -> None:
-    """Only reading has a limit of its own: a change is sent by the queue of the application."""
-    sent: list[Any] = []
-    pause = q.pause
-    q.pause = lambda *a, **b: sent.append(a) or pause(*a, **b)  # type: ignore[method-assign]
-    change.submit(f"/q/{q.queue_name}/pause")
-    assert sent

@@ -108,47 +108,6 @@ def test_the_buttons_of_the_night_do_what_they_say(change: Browser, q: DPQ, path
     assert "paused" not in change.page("/")
 
 
-def test_nothing_is_wrong(look: Browser, q: DPQ) -> None:
-    """The front page says so, and still lists the queues."""
-    q.push("x", delay=60)
-    html = look.page("/")
-    assert "Nothing is wrong" in html
-    assert f'data-key="{q.queue_name}"' in html
-
-
-def test_the_front_page_is_bounded(
-    dashboard: Open, q: DPQ, redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It looks at the first queues, says so, and shows the others on their pages."""
-    monkeypatch.setattr("dpq.web.server_pages.QUEUES", 1)
-    with DPQ(redis, f"{queue_name}-2") as other:
-        other.push("x")
-        browser = dashboard(q, other)
-        for page in ("/", "/workers", "/events", "/recurring"):
-            assert "the first 1 of 2 queues" in browser.page(page)
-        html = browser.page("/")
-        assert wrong(html) == [q.queue_name]
-        assert f'data-key="{other.queue_name}"' in html
-        other.drop()
-
-
-def test_a_queue_that_cannot_be_read_is_wrong(
-    dashboard: Open, q: DPQ, redis: Redis, queue_name: str
-) -> None:
-    """A damaged queue stands on top, and all pages show the others."""
-    q.push("x", every=30, delay=30, key="pulse<")
-    with DPQ(redis, f"{queue_name}-2") as other:
-        other.push("x")
-        redis.set(f"dpq:{{{queue_name}-2}}:stats", "text")
-        redis.set(f"dpq:{{{queue_name}-2}}:workers", "text")
-        browser = dashboard(q, other)
-        assert wrong(browser.page("/")) == [other.queue_name]
-        assert f"{other.queue_name} cannot be read" in browser.page("/workers")
-        assert "pulse&lt;" in browser.page("/recurring")
-        redis.delete(*(f"dpq:{{{queue_name}-2}}:{key}" for key in ("stats", "workers")))
-        other.drop()
-
-
 def beat(q: DPQ, worker: str, name: str, running: int, doing: Any = None) -> None:
     """A heartbeat of a worker."""
     more = () if doing is None else (doing,)
@@ -180,39 +139,6 @@ def test_workers_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name
         for each in (q, other):
             assert f'href="/q/{each.queue_name}/workers"' in html
         other.drop()
-
-
-def test_events_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
-    """The newest come first, whatever queue they belong to, and can be chosen by kind."""
-    with DPQ(redis, f"{queue_name}-2") as other:
-        q.pause()
-        other.push("x", group="<g>")
-        other.rate_limited(other.pop().task, 30)
-        browser = dashboard(q, other)
-        html = browser.page("/events")
-        of = r'data-row data-key="[^"]*">([^<]+)<'
-        assert re.findall(of, html) == [other.queue_name, q.queue_name]
-        assert "&lt;g&gt;" in html
-        told = browser.api("/events")
-        assert [each["queue"] for each in told["events"]] == [other.queue_name, q.queue_name]
-        only = browser.page("/events?kind=rate_limited")
-        assert 'class="tag bad">429' in only
-        assert re.findall(of, only) == [other.queue_name]
-        other.drop()
-
-
-def test_a_change_of_a_limit_is_undone_from_the_events_of_all_queues(
-    dashboard: Open, q: DPQ, second: DPQ
-) -> None:
-    """Its event leads to the question that puts back what stood before, if the user may."""
-    second.set_limit(5, 1, group="a b")
-    second.set_limit(9, 1, group="a b")
-    html = dashboard(q, second, write=True).page("/events")
-    ways = re.findall(r'class="button" href="([^"]+undo=[^"]+)">Put back', html)
-    assert len(ways) == 2
-    asked = dashboard(q, second, write=True).page(ways[0].replace("&amp;", "&"))
-    assert "It puts back what stood before this change" in asked
-    assert "undo=" not in dashboard(q, second).page("/events")
 
 
 def test_schedules_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
@@ -284,23 +210,6 @@ def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: s
     assert (q.held(), q.get(one.id).attempt) == ([], 1)
 
 
-def test_all_of_a_worker_is_given_back_in_all_its_queues(
-    dashboard: Open, q: DPQ, second: DPQ
-) -> None:
-    """The page of all workers has the same button: it asks, and names the queues."""
-    leased(q, 2)
-    change = dashboard(q, second, write=True)
-    beat(second, "w1", "crawler<", 0)
-    assert 'action="/workers/w1/release"' in change.page("/workers")
-    asked = change.submit("/workers/w1/release", 200, name="crawler<")
-    assert q.queue_name in asked.text
-    assert second.queue_name in asked.text
-    assert "2 done" in change.submit("/workers/w1/release", 200, sure=1).text
-    assert q.stats().invisible == 1
-    change.submit("/workers/nobody/release", 404, sure=1)
-    change.submit("/workers/w1/restart", 404, sure=1)
-
-
 def test_a_worker_is_made_quiet_after_a_question(
     dashboard: Open, q: DPQ, second: DPQ, path: str
 ) -> None:
@@ -336,17 +245,6 @@ def test_a_worker_is_made_quiet_after_a_question(
     assert change.call(f"{queue}/workers/w1:quiet") == {"done": 1, "missed": 0}
     assert change.call(f"{queue}/workers/w1:unquiet") == {"done": 1, "missed": 0}
     assert quiet() == [False, False]
-
-
-def test_a_program_gives_leases_back(change: Browser, look: Browser, q: DPQ, path: str) -> None:
-    """The API gives back some leases, all that match, or all of a worker."""
-    *_, other = leased(q, 2)
-    queue = f"/queues{path[2:]}"
-    look.call(f"{queue}/workers/w1:release", status=403)
-    done = change.call(f"{queue}/tasks:action", {"action": "release", "ids": [other.id]})
-    assert done == {"done": 1, "missed": 0}
-    assert change.call(f"{queue}/workers/w1:release") == {"done": 2, "missed": 0}
-    assert q.held() == []
 
 
 def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -> None:
@@ -393,26 +291,6 @@ def test_a_server_that_is_away(
         gone.setattr("dpq.transport.session.Session.send_all", refuse)
         assert "does not answer" in look.page(page, 503)
     assert look.page(page)
-
-
-def test_who_holds_a_place_is_one_click_away(
-    change: Browser, q: DPQ, path: str, clock: Any
-) -> None:
-    """A concurrency that one task holds leads to that task; busy handlers lead to the workers."""
-    q.set_limit(concurrency=1)
-    q.push_many([Push(n) for n in range(3)])
-    held = q.pop(visibility=10_000).task
-    q.pop()
-    clock.advance(2000)
-    beat(q, "w1", "crawler", 1)
-    assert q.why().state is VerdictState.CONCURRENCY
-    html = change.page("/")
-    assert f'href="{path}/tasks/{held.id}">Look at its task' in html
-    assert f'href="{path}/limit">Look at its limit' in html
-    q.clear_limit()
-    beat(q, "w1", "crawler", 3, Doing([(held.id, held.token)], 2_000_000, held.id))
-    assert q.why().state is VerdictState.HANDLERS_BUSY
-    assert f'href="{path}/workers">Go to its workers' in change.page("/")
 
 
 def test_leases_are_given_back_by_those_who_may(dashboard: Open, q: DPQ, path: str) -> None:
