@@ -404,12 +404,9 @@ def read_until(process: subprocess.Popen[str], word: str) -> str:
     pytest.fail(f"no {word!r} before the end: {process.stderr.read()}")
 
 
-@pytest.mark.parametrize("form", [["--json"], []])
-def test_stats_watches_until_it_is_interrupted(
-    url: str, name: str, q: DPQ, form: list[str]
-) -> None:
+def test_stats_watches_until_it_is_interrupted(url: str, name: str, q: DPQ) -> None:
     """--watch shows the counts again and again; Ctrl-C ends it with 130 and without a traceback."""
-    with start("--url", url, "stats", "--watch", "0.1", "--queue", name, *form) as process:
+    with start("--url", url, "stats", "--watch", "0.1", "--queue", name) as process:
         assert re.search(r"ready\D+0", read_until(process, "ready"))
         q.push(1)
         while not re.search(r"ready\D+1", read_until(process, "ready")):
@@ -766,7 +763,7 @@ def test_the_help_is_enough_to_start() -> None:
     shown = CliRunner().invoke(app, ["--help"]).stdout
     for word in ("export DPQ_URL=embedded:", "dpq push", "dpq pop", "dpq task ack ID TOKEN"):
         assert word in shown
-    bare = program()
+    bare = CliRunner().invoke(app, [])
     assert "To start without a server" in bare.stdout + bare.stderr
     assert CliRunner().invoke(app, ["--version"]).stdout == f"dpq {dpq.__version__}\n"
 

@@ -1,6 +1,8 @@
 """What the documents show runs as it stands: Python blocks and commands."""
 
+import asyncio
 import codeop
+import importlib
 import os
 import re
 import shlex
@@ -16,6 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
+from kit.beside import beside
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -590,11 +593,13 @@ def test_a_worker_of_the_guide_that_is_stopped_loses_no_page(url, session):
     assert printed[4:] == [("page", page) for page in range(10)]
 
 
-def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
+def test_every_command_of_workers_runs(url, tmp_path, monkeypatch, capfd):
     """The commands about workers run the guide's module, each until its queues are empty."""
     monkeypatch.setenv("DPQ_URL", url)
     [shop] = [code for code in blocks(WORKERS, "python") if code.startswith(SHOP)]
     (tmp_path / "shop.py").write_text(shop)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     lines = "".join(blocks(WORKERS, "sh")).splitlines()
     assert len(lines) == 10
     with DPQ.from_url(url, "mails") as mails:
@@ -614,15 +619,8 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
                 shown = CliRunner().invoke(app, [command, *words])
                 assert (name, shown.exit_code) == ("dpq", 0), shown.stderr
                 continue
-            done = subprocess.run(
-                [sys.executable, "-m", name, command, *words],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert (done.returncode, done.stdout) == (0, "mail to ada\n"), done.stderr
+            done = CliRunner().invoke(app, [command, *words])
+            assert (done.exit_code, capfd.readouterr().out + done.stdout) == (0, "mail to ada\n")
         assert (mails.stats().acked, mails.size()) == (4, 0)
         mails.drop()
 
@@ -632,32 +630,32 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
     request is answered once, whatever is run again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    api = [sys.executable, str(ROOT / "examples" / "simulated_llm_api.py"), "--latency", "0.05"]
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    programs = importlib.import_module("simulated_llm_api")
+    servers = []
+
+    async def start() -> list[asyncio.Server]:
+        servers.append(await programs.serve(["--latency", "0.05"]))
+        return servers
+
     write, read, program, library = blocks(BATCHES, "python")
     commands = [line for block in blocks(BATCHES, "sh") for line in block.splitlines()]
     assert len(commands) == 3
-    with subprocess.Popen(api, stdout=subprocess.PIPE, text=True) as host:
-        try:
-            assert host.stdout
-            address = host.stdout.readline().strip()
-            run(write, session, url)
-            for line in commands:
-                line = line.replace("http://127.0.0.1:8000/v1/chat/completions", address)
-                _, *words = shlex.split(line.replace(URL, url))
-                command = [sys.executable, "-m", "dpq", *words]
-                done = subprocess.run(
-                    command, capture_output=True, text=True, timeout=60, check=False
-                )
-                assert (done.returncode, done.stdout) == (0, ""), done.stderr
-                assert "3 of 3 saved" in done.stderr
-            run(read, session, url)
-            whole, base = "http://127.0.0.1:8000/v1/chat/completions", "http://127.0.0.1:8000/v1"
-            run(program, session, url, **{whole: address})
-            run(library, session, url, **{base: address.rpartition("/chat")[0]})
-            used = httpx.get(f"{address.rpartition('/v1')[0]}/counts", trust_env=False).json()
-            session["client"].close()
-        finally:
-            host.kill()
+    with beside(start):
+        address = programs.url_of(servers[0])
+        run(write, session, url)
+        for line in commands:
+            line = line.replace("http://127.0.0.1:8000/v1/chat/completions", address)
+            _, *words = shlex.split(line.replace(URL, url))
+            done = CliRunner().invoke(app, words)
+            assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+            assert "3 of 3 saved" in done.stderr
+        run(read, session, url)
+        whole, base = "http://127.0.0.1:8000/v1/chat/completions", "http://127.0.0.1:8000/v1"
+        run(program, session, url, **{whole: address})
+        run(library, session, url, **{base: address.rpartition("/chat")[0]})
+        used = httpx.get(f"{address.rpartition('/v1')[0]}/counts", trust_env=False).json()
+        session["client"].close()
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed[:3]] == ["1", "2", "3"]
     assert "Paris" in printed[0]

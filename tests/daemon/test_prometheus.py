@@ -20,6 +20,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from hypothesis import settings
 from support import wait_for
 
 import dpq
@@ -27,6 +28,7 @@ from dpq import DPQ, Push, RateLimit
 from dpq.operations.workers import Doing
 from dpq.server import Server
 
+SOAK = settings.get_current_profile_name() == "soak"
 DEPLOY = Path(dpq.__file__).parents[1] / "deploy"
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"][0]["rules"]
 BOARD = json.loads((DEPLOY / "grafana" / "dpq.json").read_text())
@@ -114,7 +116,11 @@ def silent(ask: Ask, queries: Iterable[str]) -> list[str]:
     return [each for each, samples in asked.items() if not samples]
 
 
-@pytest.mark.skipif(not shutil.which("prometheus"), reason="no prometheus here")
+@pytest.mark.skipif(
+    not (SOAK and shutil.which("prometheus")),
+    reason="with a prometheus on the PATH: pytest --hypothesis-profile soak "
+    "tests/daemon/test_prometheus.py",
+)
 def test_each_query_is_answered(first_server: Server, tmp_path: Path) -> None:
     """Each panel and variable of the dashboard has samples, and so has each series of a rule."""
     full, done = (DPQ.from_url(first_server.url, f"seen-by-prometheus-{n}") for n in (1, 2))

@@ -18,6 +18,7 @@ from kit.schedulers import in_ready, running
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 

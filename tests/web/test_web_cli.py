@@ -1,12 +1,14 @@
 """`dpq web`: what it serves, to whom, and what it refuses to start."""
 
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from html import unescape
 from typing import Any
 
 import pytest
