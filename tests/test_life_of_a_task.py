@@ -14,7 +14,7 @@ import pytest
 from test_architecture import ROOMS, SCRIPTS
 
 import dpq
-from dpq import DPQ, Worker
+from dpq import DPQ
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
@@ -161,19 +161,6 @@ def test_a_push_is_a_short_way(server, queue_name):
         q.drop()
     assert len(calls) <= MOST_CALLS, calls
     assert len({file for _, file in calls}) <= MOST_FILES, calls
-
-
-def test_the_picture_of_a_worker_shows_what_is_called(server, queue_name):
-    """A thread of a real worker calls the functions of its picture, in that order."""
-    with DPQ.from_url(server.url, queue_name) as q:
-        q.push("text")
-        worker = Worker(q, lambda task: None, concurrency=1)
-        calls = calls_of_thread("dpq-0", worker.drain)
-        assert worker.handled == {"done": 1}
-        q.drop()
-    missing = first_missing(PICTURES["worker"], calls)
-    assert missing is None, f"a worker does not call {missing} there: mend the page"
-    assert first_missing(PICTURES["worker"][::-1], calls)
 
 
 def test_the_table_of_a_worker_has_every_file():

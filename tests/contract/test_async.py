@@ -35,7 +35,6 @@ from dpq.server import Server
 from dpq.transport import watches
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
-# ruff: noqa: ASYNC110
 
 
 def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:
@@ -326,53 +325,3 @@ def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name
 
 
 # Nothing is left behind
-
-TIDY = """
-import asyncio, gc, sys, warnings
-from dpq import AsyncDPQ, Push
-warnings.filterwarnings("ignore", ".*keeps nothing on disk")  # when it is no private server
-
-async def main(url, name):
-    async with AsyncDPQ.from_url(url, name) as q:
-        await q.push_many(Push(payload=n) for n in range(50))
-        pops = [asyncio.ensure_future(q.pop(timeout=9)) for _ in range(60)]
-        await asyncio.sleep(0)
-        for pop in pops[::2]:
-            pop.cancel()
-        await asyncio.gather(*pops[:40], return_exceptions=True)
-        for pop in pops:
-            pop.cancel()
-        try:
-            async with asyncio.timeout(0.05):
-                async with q.lease(visibility=0.1):
-                    await asyncio.sleep(9)
-        except TimeoutError:
-            pass
-        await q.drop()
-
-async def left_open(url, name):
-    q = AsyncDPQ.from_url(url, name)
-    await q.push("a")
-    asyncio.ensure_future(q.pop(timeout=9))
-    asyncio.ensure_future(q.pop(timeout=9))
-    async with q.lease():
-        pass
-    await q.drop()
-    await q.redis.aclose()
-
-asyncio.run(main(*sys.argv[1:3]), debug=True)
-gc.collect()
-loop = asyncio.new_event_loop()
-loop.run_until_complete(main(*sys.argv[1:3]))
-loop.close()
-gc.collect()
-asyncio.run(left_open(*sys.argv[1:3]), debug=True)
-gc.collect()
-print("done")
-"""
-
-
-def test_no_warning_is_given_in_development_mode(server: Server, queue_name: str) -> None:
-    """No task is destroyed pending, nothing is never awaited, no transport is left open."""
-    told = errors_of(TIDY, "-X", "dev", "-W", "error", server.url, queue_name)
-    assert [line for line in told.splitlines() if "took" not in line] == []  # slow callbacks

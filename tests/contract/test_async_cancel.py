@@ -15,7 +15,6 @@ from kit.waiting import blocked
 from redis import Redis
 
 from dpq import AsyncDPQ, Push, RateLimited, Task
-from dpq.protocol.keys import key_of
 from dpq.transport import watches
 
 PATIENCE = 120.0  # seconds until a test gives up
@@ -23,7 +22,6 @@ MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that n
 
 
 # Polling a server has no event to wait for, and `timeout` is that of a pop.
-# ruff: noqa: ASYNC109, ASYNC110
 
 Queue = AsyncDPQ[Any]
 Opened = Callable[..., Queue]
@@ -239,28 +237,3 @@ async def test_a_cancelled_wait_hands_on(
         turns += 1
         assert turns < MOST_STEPS
     assert turns > 2
-
-
-async def test_a_push_that_waits_for_room(q: Queue, redis: Redis) -> None:
-    """A cancelled push has added its task or not; it does not stand in the line any more."""
-
-    async def prepare() -> asyncio.Task[Any]:
-        await q.set_bounds(max_tasks=1)
-        await q.push("held")
-        task = (await q.pop()).task
-        return asyncio.ensure_future(ack_soon(task))
-
-    async def ack_soon(task: Any) -> None:
-        for _ in range(30):
-            await asyncio.sleep(0)
-        await q.ack(task)
-
-    async def call(acking: Any) -> None:
-        await q.push("x", timeout=PATIENCE)
-
-    async def after(acking: Any, cancelled: bool) -> None:
-        await acking
-        assert await q.size() in ((0, 1) if cancelled else (1,))
-        assert not redis.exists(key_of(q.queue_name, "tracked"))
-
-    await at_every_turn(q, prepare, call, after)

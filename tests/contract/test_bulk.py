@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 from typer.testing import CliRunner
 
-from dpq import DPQ, BulkProgress, ConfigurationError, Filter, Push, TaskState
+from dpq import DPQ, BulkProgress, Filter, Push, TaskState
 from dpq.cli import app
 from dpq.testing import Clock, QueueFactory
 
@@ -81,23 +81,6 @@ def test_running_tasks_are_given_back_or_buried(make):
     assert q.bulk("run").count == 0
 
 
-def test_a_stop_after_a_step(make):
-    """Progress is told after each step; False stops, and the next call goes on."""
-    q = make()
-    q.push_many([Push(n) for n in range(500)])
-    seen: list[BulkProgress] = []
-
-    def stop(now: BulkProgress) -> bool:
-        seen.append(now)
-        return now.done < 200
-
-    made = q.bulk("cancel", Filter(least=0), progress=stop)
-    assert (made.done, made.stopped, made.count) == (200, True, 500)
-    assert [now.done for now in seen] == [0] * (len(seen) - 1) + [200]
-    made = q.bulk("cancel", progress=lambda now: None)
-    assert (made.done, made.stopped, q.size()) == (300, False, 0)
-
-
 def test_no_more_than_were_counted(make):
     """Tasks that come meanwhile do not keep it going."""
     q = make()
@@ -112,27 +95,6 @@ def test_no_more_than_were_counted(make):
     made = q.bulk("cancel", progress=more)
     assert made.done == 300
     assert q.size() > 0
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda q: q.bulk("kill"), "action is 'kill': it must be one of cancel"),
-        (lambda q: q.bulk("bury", Filter(TaskState.READY)), "'bury' takes no tasks that are ready"),
-        (lambda q: q.bulk("update"), "priority is None"),
-        (lambda q: q.bulk("replay", rate=0), "rate is 0"),
-        (lambda q: q.bulk("cancel", Filter(least=float("nan"))), "priority is nan"),
-        (lambda q: q.bulk("cancel", Filter(older_than=-1)), "older_than is -1"),
-        (lambda q: q.bulk("cancel", Filter("odd")), "state is 'odd'"),
-    ],
-)
-def test_bad_arguments(make, call, said):
-    """Each is named with its bounds, and nothing is changed."""
-    q = make()
-    q.push(1)
-    with pytest.raises(ConfigurationError, match=said):
-        call(q)
-    assert q.size() == 1
 
 
 def test_the_command(live, redis):

@@ -194,24 +194,6 @@ def test_settings_limits_and_pause_come_over(make, clock):
     assert other.pop().task.payload == "a"
 
 
-def test_what_limits_have_granted_comes_over(make, clock):
-    """A window that is spent, and a group that met a 429, are so in the other queue."""
-    q, other = make(), make("b")
-    q.set_limit(1, 60, group="spent")
-    q.push_many([Push(n, group=group) for n in range(2) for group in ("spent", "shut")])
-    by_group = {task.group: task for task in q.pop_many(2)}
-    q.ack(by_group["spent"])
-    q.rate_limited(by_group["shut"], 30)
-    moved(q, other)
-    assert other.pop().task is None
-    clock.advance(30)
-    task = other.pop().task
-    assert task.group == "shut"
-    other.ack(task)
-    clock.advance(30)
-    assert other.pop().task.group == "spent"
-
-
 def test_a_running_task_is_ready_with_its_counts(make, clock):
     """Its lease stays behind: the old token is no proof in the other queue."""
     q, other = make(), make("b")
@@ -271,23 +253,6 @@ def test_again_adds_what_is_gone(make):
     report = other.import_(lines, again=True)
     assert (report.added, report.stored, report.before) == (1, 2, 0)
     assert other.size() == 3
-
-
-def test_another_task_under_the_key_is_a_conflict(make):
-    """The error names line, task and holder; nothing of that step is added; `keep` leaves it."""
-    q, other = make(), make("b")
-    q.push_many([Push("a"), Push("b", key="k")])
-    holder = other.push("mine", key="k")
-    lines = lines_of(q)
-    with pytest.raises(ImportConflictError) as caught:
-        other.import_(lines)
-    wanted = q.get(key="k").id
-    assert (caught.value.task_id, caught.value.key, caught.value.holder) == (wanted, "k", holder)
-    assert wanted in lines[caught.value.line - 1]
-    assert other.size() == 1
-    report = other.import_(lines, keep=True)
-    assert (report.added, report.stored) == (1, 1)
-    assert other.get(key="k").payload == "mine"
 
 
 def test_another_task_under_the_id_is_a_conflict(make):

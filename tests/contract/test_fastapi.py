@@ -26,7 +26,6 @@ from dpq.server import Server
 GUIDE = Path(dpq.__file__).parents[1] / "docs" / "guides" / "fastapi.md"
 
 # A follower and a listener have no event of their own to wait for.
-# ruff: noqa: ASYNC110
 
 
 @pytest.fixture(autouse=True)
@@ -260,7 +259,7 @@ def test_the_guide_runs(server: Server, queue_name: str) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(  # noqa: S102 - our own document
+        exec(
             block.replace("redis://localhost", server.url).replace('pages"', f'{queue_name}"'),
             names,
         )

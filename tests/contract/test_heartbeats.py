@@ -52,24 +52,6 @@ def test_it_tells_while_all_handlers_are_busy(
     assert [q.workers() for q in pair] == [[], []]
 
 
-def test_each_run_is_a_worker_of_its_own(q: DPQ[Any]) -> None:
-    """Two runs of one worker have different ids, and the second begins anew."""
-    seen = []
-
-    def handle(_: object) -> None:
-        wait_for(q.workers, lambda: "no worker is known")
-        seen.append(q.workers())
-
-    worker = Worker(q, handle)
-    for _ in range(2):
-        q.push(1)
-        worker.drain()
-    [first], [second] = seen
-    assert first.id != second.id
-    assert first.since <= second.since
-    assert (q.workers(), worker.given_back) == ([], 0)
-
-
 # A quiet worker
 
 

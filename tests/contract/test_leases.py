@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
-from support import wait_for
 
 from dpq import DPQ, AsyncDPQ, Backoff
 
@@ -152,19 +151,6 @@ def test_a_loop_goes_on_past_a_lost_lease(q: DPQ[Any], caplog: pytest.LogCapture
             q.ack(other)
     assert seen == ["a", "b"]
     assert "cannot ack task" in caplog.text
-
-
-def test_a_body_longer_than_its_lease_keeps_its_task(q: DPQ[Any]) -> None:
-    """The lease is extended while the body runs."""
-    q.push("a")
-    for task in q.leases(0.15, until_empty=True):
-        first = q.get(task.id).visible_until
-        assert first is not None
-        wait_for(
-            lambda first=first, task=task: (q.get(task.id).visible_until or first) > first,
-            lambda: "the lease was not extended",
-        )
-    assert (q.stats().acked, q.stats().expired_leases) == (1, 0)
 
 
 def test_asyncio_has_the_same_loop(redis: Redis, queue_name: str) -> None:

@@ -12,13 +12,11 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
-from support import wait_for
 
-from dpq import DPQ, LeaseLostError
+from dpq import DPQ
 from dpq.server import Server
 
 # Several statements stand in some `pytest.raises`: the body of a lease is what fails there.
-# ruff: noqa: PT012
 
 
 @pytest.fixture
@@ -62,29 +60,6 @@ def test_a_fault_in_a_call(
                 q.pop()
         q.drop()
         q.close()
-
-
-@pytest.mark.parametrize("cancelled", [True, False])
-def test_the_heartbeat_stops_when_the_lease_is_lost(
-    live: DPQ[Any], caplog: pytest.LogCaptureFixture, cancelled: bool
-) -> None:
-    """A heartbeat that is refused says so once and ends; it tells a cancelled task apart."""
-    live.push(1)
-    with (
-        caplog.at_level(logging.INFO),
-        pytest.raises(LeaseLostError),
-        live.lease(visibility=0.3) as task,
-    ):
-        if cancelled:
-            live.cancel(task.id)
-        else:
-            with DPQ[Any](live.redis, live.queue_name) as other:
-                other.fail(task, "no", delay=0)
-                other.pop()
-        said = f"task {task.id} was cancelled" if cancelled else f"lease of task {task.id} lost: "
-        wait_for(lambda: said in caplog.text, lambda: caplog.text)
-        raise LeaseLostError("finish", [task.id])
-    assert caplog.text.count(said) == 1
 
 
 def test_the_heartbeat_outlives_a_fault(

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from starlette.testclient import TestClient
 
 from dpq import DPQ, Push, Quota, RateLimit
-from dpq.metrics import COUNTERS, GAUGES, GROUPS, TOTALS, Exporter
+from dpq.metrics import COUNTERS, GAUGES, TOTALS, Exporter
 from dpq.views.sampler import Named, Snapshot, Watch
-from dpq.web import Access
-from dpq.web import app as dashboard
-
-TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
 
 
 class Scrape:
@@ -180,50 +174,6 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     assert counters("rate_limited", "group", "member") == by_member | {"_other": 1}
 
 
-def test_groups_are_bounded_and_stay(live: DPQ) -> None:
-    """At most 98 have labels; they keep them while they have a limit; others are one number."""
-    names = [f"g{n}" for n in range(GROUPS + 30)]
-    for group in names:
-        live.set_limit(1, 1, group=group)
-    live.push_many([Push(n, group=group) for n, group in enumerate(names)])
-    now = [0.0]
-    exporter = Exporter(Named([live]), clock=lambda: now[0], server="prod")
-
-    def shown() -> set[str]:
-        told = Scrape(exporter.text().decode())
-        now[0] += 2
-        rates = [labels for name, labels in told.samples if name == "dpq_limit_rate"]
-        groups = {dict(labels)["group"] for labels in rates}
-        others = told("dpq_group_waiting", queue=live.queue_name, group="_other")
-        assert others == len(names) - len(groups)
-        return groups
-
-    first = shown()
-    assert len(first) == GROUPS
-    assert shown() == first
-    gone = min(first)
-    live.clear_limit(group=gone)
-    assert shown() == first - {gone}
-    new = shown() - first
-    assert len(new) == 1
-    assert gone not in new
-
-
-def test_a_slow_server_is_up(live: DPQ, queue_name: str) -> None:
-    """A scrape tells of the queues that it could read in time, and how many it has left out."""
-    other, now = DPQ(live.redis, f"{queue_name}-2"), [0.0]
-
-    def read(_: str, watch: Watch) -> Snapshot:
-        now[0] += 5
-        return watch.read()
-
-    exporter = Exporter(Named([live, other]), read, clock=lambda: now[0], server="prod")
-    told = Scrape(exporter.text().decode())
-    assert (told("dpq_up"), told("dpq_queues_left_out")) == (1, 1)
-    assert told("dpq_queue_up", queue=live.queue_name) == 1
-    assert told("dpq_queue_up", queue=other.queue_name) is None
-
-
 def test_no_server_no_traceback(
     live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -243,27 +193,3 @@ def test_no_server_no_traceback(
     assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
     live.redis.delete(key)
     broken.drop()
-
-
-def test_the_dashboard_tells_the_same(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`/metrics` wants the token, sets no cookie, and says `dpq_up 0` where nobody answers."""
-    live.push("x")
-    with TestClient(
-        dashboard(live, access=Access(token=TOKEN), server="beside"),
-        base_url="http://127.0.0.1:8321",
-    ) as client:
-        assert client.get("/metrics", follow_redirects=False).status_code == 401
-        answer = client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})
-        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-        assert "set-cookie" not in answer.headers
-        told = Scrape(answer.text, "beside")
-        assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
-
-    def away(*_: Any, **__: Any) -> Any:
-        raise RedisConnectionError("away")
-
-    monkeypatch.setattr("dpq.transport.session.Session.send_all", away)
-    site = dashboard(live, server="redis://u:SECRET@far/2")
-    with TestClient(site, base_url="http://127.0.0.1:8321") as client:
-        answer = client.get("/metrics")
-        assert (answer.status_code, Scrape(answer.text, "far:6379/2")("dpq_up")) == (200, 0)

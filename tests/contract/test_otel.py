@@ -324,35 +324,6 @@ async def test_a_worker_of_asyncio(
     await q.drop()
 
 
-def test_the_body_of_a_lease_and_a_block(make: Make, telemetry: Telemetry) -> None:
-    """Both are the work on a task: children of the span around them, and the parents of what
-    happens in them; without telemetry a block runs all the same."""
-    q = make()
-    q.push_many([Push(n) for n in range(3)])
-    with telemetry.tracer.start_as_current_span("loop") as loop, q.lease() as task:
-        assert task
-        telemetry.tracer.start_span("inner").end()
-        raise RateLimited(0)
-    task = q.pop().task
-    with dpq.otel.processing(q, task) as span:
-        telemetry.tracer.start_span("inner").end()
-        q.ack(task)
-    first, second = telemetry.named("process")
-    assert first.parent
-    assert first.parent.span_id == loop.get_span_context().span_id
-    assert second.parent is None
-    assert said(first)["dpq.task.signal"] == "RateLimited"
-    assert context_of(second) == span.get_span_context()
-    parents = [each.parent.span_id for each in telemetry.named("inner") if each.parent]
-    assert parents == [context_of(first).span_id, context_of(second).span_id]
-    [ack] = telemetry.named("ack")
-    assert ack.parent
-    assert ack.parent.span_id == context_of(second).span_id
-    dpq.otel.uninstrument()
-    with dpq.otel.processing(q, task) as span:
-        assert not span.is_recording()
-
-
 class Broken(SimpleSpanProcessor):
     """Fails whenever it is told something."""
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters
 from redis import Redis
-from support import address_of
 
-from dpq import DPQ, ConfigurationError, pop_first
+from dpq import DPQ, pop_first
 from dpq.transport import watches
 
 
@@ -78,19 +77,3 @@ def test_a_dead_waiter_costs_no_lease(three: list[DPQ[Any]], redis: Redis, backg
     three[1].push("x")
     assert popped.result(PATIENCE)[1].payload == "x"
     assert three[1].stats().popped == 1
-
-
-def test_arguments(three: list[DPQ[Any]], redis: Redis) -> None:
-    """Wrong arguments are refused, and the error says the way out."""
-    for wrong in ([], 7, ["q"], [three[0], None]):
-        with pytest.raises(ConfigurationError, match="at least one DPQ"):
-            pop_first(wrong)  # type: ignore[arg-type]
-    other = Redis(**address_of(redis))
-    with (
-        DPQ(other, "another") as stranger,
-        pytest.raises(ConfigurationError, match="give all of them one"),
-    ):
-        pop_first([three[0], stranger])
-    other.close()
-    with pytest.raises(ConfigurationError, match="timeout is -1"):
-        pop_first(three, timeout=-1)

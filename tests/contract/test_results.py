@@ -14,8 +14,6 @@ from redis import Redis
 
 from dpq import (
     DPQ,
-    NO_RESULT,
-    PayloadError,
     ResultTimeoutError,
     TaskDeadError,
     TaskNotFoundError,
@@ -139,41 +137,6 @@ def test_callers_of_a_server_that_restarts_their_connections(
     hear(waiting, redis, 1)
     waiting.ack(popped(waiting), result="b")
     assert calls[1].result(PATIENCE) == "b"
-
-
-def test_a_lost_message(
-    waiting: DPQ[Any], redis: Redis, background: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An end that nobody tells, as that of an ack without a result, is noticed all the same."""
-    for module in (ends, ends_async):
-        monkeypatch.setattr(module, "ASK_FOR_END_SECONDS", 0.05)
-    task_id = waiting.push(1)
-    call = background(waiting.result, task_id, timeout=None)
-    hear(waiting, redis, 1)
-    waiting.ack(popped(waiting))
-    assert isinstance(call.exception(PATIENCE), TaskNotFoundError)
-
-
-@pytest.mark.parametrize(
-    ("result", "says"),
-    [
-        (object(), "has no JSON form"),
-        ("x" * 2**20, "is 1048578 bytes, and the bound is 1048576"),
-        ({1: {2, 3}, 4: object()}, "has no JSON form"),
-    ],
-)
-def test_what_cannot_be_kept(waiting: DPQ[Any], result: Any, says: str) -> None:
-    """It is refused before anything is written, and the task is still the caller's to ack."""
-    waiting.push(1)
-    waiting.push(2)
-    tasks = waiting.pop_many(2)
-    with pytest.raises(PayloadError, match=says) as caught:
-        waiting.ack(tasks[0], result=result)
-    assert caught.value.task_id == tasks[0].id
-    with pytest.raises(PayloadError, match=says):
-        waiting.ack_many(tasks, results=[1, result])
-    assert waiting.results() == []
-    assert waiting.ack_many(tasks, results=[1, NO_RESULT]) == [True, True]
 
 
 def test_the_end_of_a_pop_and_of_a_lease(waiting: DPQ[Any]) -> None:

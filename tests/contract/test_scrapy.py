@@ -29,10 +29,10 @@ from dpq.transport.session_async import AsyncQueueSession
 
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
 
-from scrapy.crawler import AsyncCrawlerRunner  # noqa: E402
-from scrapy.http import HtmlResponse, Response  # noqa: E402
+from scrapy.crawler import AsyncCrawlerRunner
+from scrapy.http import HtmlResponse, Response
 
-from dpq.scrapy import link  # noqa: E402
+from dpq.scrapy import link
 
 ROOT = Path(dpq.__file__).parents[1]
 
@@ -336,23 +336,8 @@ def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls)
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition; the test's own time is the bound."""
-    while not condition():  # noqa: ASYNC110 - other programs do not set an event
+    while not condition():
         await asyncio.sleep(0.01)
-
-
-async def test_a_spider_waits_while_any_task_lives(crawls):
-    """Neither a delayed task nor one that another consumer holds lets it end."""
-    q = crawls.q
-    q.push({"url": "http://a.example/13"}, delay=0.4, group="a.example")
-    q.push({"url": "http://a.example/14"}, group="other")
-    held = q.pop().task
-    crawl = asyncio.create_task(crawls.begin(Tree))
-    await until(lambda: "13" in crawls.site.paths)
-    await asyncio.sleep(0.1)
-    assert not crawl.done()
-    q.release(held)
-    await crawl
-    assert set(crawls.site.paths) == set(PAGES)
 
 
 def test_an_outage_loses_no_request(crawls, monkeypatch):
@@ -384,7 +369,7 @@ def test_what_the_page_for_users_shows_runs(crawls):
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (commands,) = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     shown: dict[str, Any] = {}
-    exec(block, shown)  # noqa: S102 - our own document
+    exec(block, shown)
     for line in commands.replace("--queue books", f"--queue {crawls.q.queue_name}").splitlines():
         result = CliRunner().invoke(app, shlex.split(line)[1:], env={"DPQ_URL": crawls.url})
         assert result.exit_code == 0, result.output

@@ -3,9 +3,6 @@
 A real server on this machine counts the requests.
 """
 
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -179,30 +176,3 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
         with pytest.raises(LimitTimeoutError):
             await get(q, host.url, timeout=0)
         assert await q.check() == []
-
-
-@pytest.mark.parametrize(
-    ("name", "library"),
-    [
-        *((name, name) for name in ("httpx", "httpx2", "requests", "aiohttp", "scrapy")),
-        *(("django", "django"), ("fastapi", "starlette")),
-        ("otel", "opentelemetry"),
-    ],
-)
-def test_a_missing_extra(name, library):
-    """`import dpq` loads none of the clients, and the error of a missing one says what to do."""
-    program = (
-        "import importlib, sys\n"
-        f"sys.modules[{library!r}] = None\n"
-        "import dpq\n"
-        "dpq.DPQ\n"
-        "assert not {'httpx', 'httpx2', 'aiohttp'} & {m for m, v in sys.modules.items() if v}\n"
-        "try:\n"
-        f"    importlib.import_module('dpq.{name}')\n"
-        "except ImportError as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert re.search(rf"dpq.{name} needs {library}, .*`pip install '\S+>=", done.stdout)

@@ -113,34 +113,6 @@ def test_a_function_that_fails_spoils_nothing(live, host, kind, path, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-@KINDS
-def test_a_stream_that_is_left(live, host, kind):
-    """It stays charged as it was: what the host has spent is not known. Its permit ends."""
-    live.set_limit(LIMIT, group=GROUP, concurrency=1)
-    with open_client(kind, live, spent=openai_usage, timeout=0) as client:
-        for _ in range(2):
-            if isinstance(client, httpx.Client):
-                with client.stream("GET", f"{host.url}/stream"):
-                    pass
-            else:
-                client.get(f"{host.url}/stream", stream=True).close()
-    assert left(live) == 800
-
-
-@KINDS
-def test_an_answer_that_says_nothing_is_logged_once(live, host, kind, caplog):
-    """A 429 and other errors need not say it."""
-    live.set_limit(LIMIT, group=GROUP)
-    with open_client(kind, live, spent=openai_usage) as client:
-        for _ in range(3):
-            client.get(host.url)
-        assert caplog.text.count("does not say what it has spent") == 1
-    caplog.clear()
-    with open_client(kind, live, spent=openai_usage) as client:
-        client.get(f"{host.url}/429")
-    assert caplog.text == ""
-
-
 @asynccontextmanager
 async def asking(kind: str, q: AsyncDPQ[Any], **options: Any) -> AsyncIterator[Any]:
     """Opens an asyncio client."""

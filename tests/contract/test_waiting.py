@@ -124,18 +124,6 @@ def test_an_opened_group_wakes(
     assert the_task(popped).payload == "a"
 
 
-def test_an_update_wakes(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
-    """A delayed task that is made due now, or soon, is had then."""
-    task_id = waiting.push("a", delay=600)
-    for delay in (0, SOON):
-        popped = background(waiting.pop, timeout=LONG)
-        wait_for_waiters(redis, 1)
-        waiting.update(task_id, delay=delay)
-        task = the_task(popped)
-        assert task.id == task_id
-        waiting.set_visibility(task, 600)
-
-
 # How many
 
 
@@ -364,20 +352,6 @@ def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any)
     assert not redis.exists(key_of(waiting.queue_name, "tracked"))
 
 
-def test_each_room_calls_one_producer(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
-    """Many producers come in one after the other; the queue never holds more than its bound."""
-    waiting.set_bounds(max_tasks=2)
-    waiting.push_many([Push(0), Push(0)])
-    pushed = [background(waiting.push, i, timeout=LONG) for i in range(8)]
-    wait_for_producers(waiting, redis, 8)
-
-    for _ in range(10):
-        waiting.pop(timeout=LONG).on_success()
-        assert waiting.size() <= 2
-
-    assert len({future.result(PATIENCE) for future in pushed}) == 8
-
-
 def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
     """If there is no room within the timeout, the push is refused, and nothing is left of it."""
     waiting.set_bounds(max_tasks=1)
@@ -386,17 +360,3 @@ def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
         waiting.push("b", timeout=0.05)
     assert waiting.size() == 1
     assert not redis.exists(key_of(waiting.queue_name, "tracked"))
-
-
-def test_a_lost_call_costs_no_push(
-    waiting: DPQ[Any], redis: Redis, background: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A producer whose call is lost, as when another one dies, asks again by itself."""
-    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 0.3)
-    waiting.set_bounds(max_tasks=1)
-    waiting.push("a")
-    pushed = background(waiting.push, "b", timeout=LONG)
-    wait_for_producers(waiting, redis, 1)
-    redis.delete(key_of(waiting.queue_name, "tracked"))
-    waiting.pop(timeout=LONG).on_success()
-    assert pushed.result(PATIENCE)

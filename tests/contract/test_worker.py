@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kit.waiting import blocked, kill_all, recheck, wait_for_idle
+from kit.waiting import blocked, recheck, wait_for_idle
 from kit.workers import (
     LATE,
     PATIENCE,
@@ -261,19 +261,6 @@ def test_a_handler_is_told_that_its_task_is_cancelled(
 # Round trips
 
 
-@pytest.mark.parametrize("prefetch", [1, 10])
-def test_a_prefetching_worker_settles_soon(
-    q: DPQ[Any], gate: Gate, start: Start, prefetch: int
-) -> None:
-    """A finished task is acked although the next handler lasts."""
-    q.push_many(Push(n) for n in range(3))
-    start(Worker(q, gate, prefetch=prefetch))
-    for done in range(3):
-        gate.open(1)
-        gate.wait_for(min(done + 2, 3))
-        wait_for(lambda count=done + 1: q.stats().acked == count, q.stats)
-
-
 # How a handler ends
 
 
@@ -427,21 +414,6 @@ def test_a_stop_waits_for_handlers(q: DPQ[Any], gate: Gate, start: Start) -> Non
     assert worker.given_back == 0
 
 
-@pytest.mark.parametrize("grace", [0, 30.0])
-def test_an_idle_worker_stops_at_once(
-    q: DPQ[Any], redis: Redis, start: Start, grace: float
-) -> None:
-    """Without a handler that runs nothing is waited for, and nothing keeps blocking."""
-    worker = Worker(q, print, concurrency=3, grace=grace)
-    running = start(worker)
-    wait_for_idle(redis)
-    began = time.monotonic()
-    worker.stop()
-    assert running.result(PATIENCE) == 0
-    assert time.monotonic() - began < LATE
-    wait_for_idle(redis, 0)
-
-
 # In the background of a body
 
 
@@ -525,24 +497,6 @@ def test_hooks_see_every_task(q: DPQ[Any]) -> None:
     assert unknown == ["before", "error", "after"]
 
 
-@pytest.mark.parametrize("error", [ValueError("hook"), SystemExit(1)], ids=repr)
-def test_hooks_that_raise_change_nothing(
-    q: DPQ[Any], error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What a hook raises is logged; the task is handled, and settled as its handler ended."""
-    q.push("good")
-    q.push("bad", max_attempts=1)
-
-    def handler(task: Task[Any]) -> None:
-        if task.payload == "bad":
-            raise ValueError
-
-    hook = raising(error)
-    assert Worker(q, handler, before=hook, after=hook, on_error=hook).drain() == 2
-    assert (q.stats().acked, q.stats().dead) == (1, 1)
-    assert caplog.text.count("a hook failed") == 5
-
-
 # Again, and for long
 
 
@@ -606,23 +560,6 @@ def test_workers_hand_wake_ups_on(
 
 
 # Faults
-
-
-def test_a_killed_connection_costs_nothing(
-    q: DPQ[Any], redis: Redis, gate: Gate, start: Start
-) -> None:
-    """CLIENT KILL of everything, idle and busy: each task is handled, and acked once."""
-    worker = Worker(q, gate, concurrency=2)
-    start(worker)
-    for n in range(4):
-        wait_for_idle(redis)
-        kill_all(redis)
-        q.push(n)
-        gate.wait_for(n + 1)
-        kill_all(redis)
-        gate.open(1)
-    wait_for(lambda: q.stats().acked == 4, q.stats)
-    assert gate.begun == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("prefetch", [0, 4])

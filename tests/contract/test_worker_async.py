@@ -5,10 +5,9 @@ The first part runs the tests of test_worker.py once more, over `AwaitedWorker`:
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -18,14 +17,12 @@ from kit.awaited import (
     AwaitedOfOneClient,
     AwaitedWorker,
     AwaitedWorkerOfAsyncHooks,
-    asyncio_client,
     awaited_tests,
     loop_in_a_thread,
     over_asyncio,
 )
 from kit.workers import PATIENCE, Make, Start, queues, raising, threads_of_workers
 from redis import Redis
-from redis.asyncio.connection import AbstractConnection
 
 from dpq import (
     AsyncDPQ,
@@ -34,12 +31,8 @@ from dpq import (
     Push,
     Task,
 )
-from dpq.transport import connections_async
-from dpq.transport.internals import write
-from dpq.worker import runner_async
 
 Queue = AsyncDPQ[Any]
-Opened = Callable[..., Queue]
 
 
 # The contract of `Worker`, awaited
@@ -282,33 +275,6 @@ async def test_after_the_grace_tasks_go_back(queue: Queue, how: str) -> None:
     assert [(t.payload, t.attempt) for t in await queue.pop_many(5)] == [(0, 1), (1, 1), (2, 1)]
 
 
-async def test_a_handler_that_will_not_end_holds_nothing_up(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A handler that is deaf to its cancellation costs a moment; its task goes back."""
-    monkeypatch.setattr(runner_async, "LEAVE_SECONDS", 0.1)
-
-    deaf = asyncio.Event()
-    begun = asyncio.Event()
-
-    async def handler(task: Task[Any]) -> None:
-        begun.set()
-        while not deaf.is_set():
-            with suppress(asyncio.CancelledError):
-                await deaf.wait()
-
-    await queue.push("a")
-    worker = AsyncWorker(queue, handler, grace=0)
-    work = asyncio.create_task(worker.run())
-    await begun.wait()
-    worker.stop()
-    assert await asyncio.wait_for(work, PATIENCE) == 0
-    assert (await queue.stats()).ready == 1
-    assert (await worker_that_handles_one(queue)).handled == {"done": 1}
-    deaf.set()
-    await until(lambda: worker.handled.total() == 1)
-
-
 async def worker_that_handles_one(q: Queue) -> AsyncWorker:
     worker = AsyncWorker(q, lambda _: None)
     await worker.drain()
@@ -359,78 +325,3 @@ async def test_a_crash_cancels_the_body(queue: Queue, monkeypatch: pytest.Monkey
 
 
 # Faults
-
-
-def cut_at_commands(
-    monkeypatch: pytest.MonkeyPatch, numbers: Collection[int], when: str
-) -> Callable[[], int]:
-    """Let the event loop close the connection before or after the n-th write, be it redis-py's or
-    that of a connection of the queue's own.
-
-    The task that reads does not know it yet. A later write raises in uvloop, not in asyncio's loop.
-    Returns a function that counts the commands.
-    """
-    send, sent = AbstractConnection.send_packed_command, 0
-
-    async def send_and_cut(self: Any, *args: Any, **options: Any) -> None:
-        nonlocal sent
-        sent += 1
-        cut = sent in numbers and self.is_connected
-        if when == "after":
-            await send(self, *args, **options)
-        if cut and self.is_connected:
-            self._writer.transport.abort()
-            await asyncio.sleep(0)  # now it is closed; the reader is next
-        if when == "before":
-            await send(self, *args, **options)
-
-    def write_and_cut(connection: Any, packed: bytes) -> None:
-        nonlocal sent
-        sent += 1
-        if when == "after":
-            write(connection, packed)
-        if sent in numbers:
-            connection._writer.transport.abort()
-        if when == "before":
-            write(connection, packed)
-
-    monkeypatch.setattr(AbstractConnection, "send_packed_command", send_and_cut)
-    monkeypatch.setattr(connections_async, "write", write_and_cut)
-    return lambda: sent
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("several", [False, True])
-async def test_a_worker_outlives_cuts_at_any_command(
-    opened: Opened, redis: Redis, monkeypatch: pytest.MonkeyPatch, several: bool, when: str
-) -> None:
-    """Whatever it writes, also in the middle of connecting: it goes on by itself.
-
-    Several cuts meet also the new connection, and the client that is asked after it.
-    """
-
-    async def scene(queue: Queue, numbers: set[int]) -> int:
-        await queue.stats()
-        with monkeypatch.context() as patches:
-            count = cut_at_commands(patches, numbers, when)
-            seen: list[Any] = []
-            handler = lambda task: seen.append(task.payload)  # noqa: E731
-            worker = AsyncWorker(queue, handler, prefetch=4, visibility=0.3)
-            async with running(worker) as work:
-                for n in range(3):
-                    await queue.push(n)
-                    await until(lambda: work.done() or n in seen, lambda: (numbers, seen))  # noqa: B023
-                worker.stop()
-                assert await work >= 3  # a reply that was lost brings its task again
-            await queue.drop()
-            await queue.close()
-        return count()
-
-    first, count = 1, 1
-    while first <= count:
-        numbers = {first}
-        if several:
-            numbers |= {*Random(first).sample(range(first + 1, first + 12), 4)}
-        count = await scene(opened(client=asyncio_client(redis)), numbers)
-        first += 3 if several else 1
-    assert first > 10

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kit.workers import PATIENCE, Gate, Make, Start, raising
 from redis.exceptions import ConnectionError as RedisConnectionError
-from support import steers, wait_for
+from support import wait_for
 
 from dpq import DPQ, RateLimited, Reject, Release, Retry, Task, Worker
 from dpq.model.log_fields import FIELDS
@@ -144,31 +144,6 @@ def test_a_lost_lease(
     assert told(caplog, "lease_lost") == [
         of(id_, q, level="WARNING", event="lease_lost", reason="ack")
     ]
-
-
-def test_no_text_forges_a_record(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever is raised and however a group is called, a record is a line that steers nothing."""
-    caplog.set_level(logging.DEBUG, "dpq")
-    forged = "x\n2026-01-01 00:00:00,000 INFO    forged\r\x1b[2J\u2028\x85\u202e"
-    group = "g\u2028\u202eforged"
-    errors = [Reject(forged), ValueError(forged), KeyError(forged), RateLimited(0, "group")]
-
-    def handler(task: Task[Any]) -> None:
-        if not task.deferrals:
-            raise errors[task.payload]
-
-    for n in range(len(errors)):
-        q.push(n, group=group, max_attempts=1)
-    Worker(q, handler, name="w\u2028\x1b").drain()
-    assert {"died", "rate_limited", "attempt_failed", "ended"} <= {
-        getattr(record, "event", "") for record in caplog.records
-    }
-    for record in caplog.records:
-        texts = [record.getMessage(), *(str(vars(record).get(name, "")) for name in FIELDS)]
-        assert not [text for text in texts if steers(text) or len(text.splitlines()) > 1]
-        for line in (record.exc_text or "").splitlines():
-            assert not steers(line)
-            assert not line.startswith("2026")
 
 
 # Heartbeats

@@ -1,7 +1,6 @@
 """The command line: what it prints where, how it ends, and that each command does what it says."""
 
 import json
-import math
 import re
 import shlex
 import signal
@@ -31,8 +30,7 @@ from dpq import (
 )
 from dpq.__main__ import main as program_main
 from dpq.cli import app
-from dpq.cli._terminal import loud_first
-from dpq.protocol.keys import REGISTRY, key_of
+from dpq.protocol.keys import key_of
 
 Run = Callable[..., Result]
 
@@ -86,42 +84,6 @@ def told(result: Result) -> str:
 
 
 # Adding
-
-
-def test_events_and_history(run: Run, q: DPQ) -> None:
-    """Events and slots are shown as lines and as JSON; where there are none, it says so."""
-    q.register()
-    assert "nothing has happened" in run("admin", "events").stderr
-    assert "no history" in run("stats", "--history", 3600).stderr
-    q.push(1)
-    q.bury(q.pop().task, "HTTP \x1b[31m404")
-    q.pause(5)
-    lines = run("admin", "events").stdout.splitlines()
-    assert [line.split(" ")[2:4] for line in lines] == [["UTC", "dead"], ["UTC", "paused"]]
-    assert "\x1b" not in lines[0]
-    first, _ = map(json.loads, run("admin", "events", "--json").stdout.splitlines())
-    assert run("admin", "events", "--after", first["id"]).stdout.splitlines() == lines[1:]
-    q._session.run(q._operations.remember)
-    assert json.loads(run("stats", "--history", 3600, "--json").stdout)["buried"] == 1
-    assert "closed groups" in run("stats", "--history", 3600).stdout
-    assert "wait p50, p95, p99" in run("stats").stdout
-
-
-def test_push_waits_for_tasks(run: Run, q: DPQ) -> None:
-    """`--after` may be repeated; a line of `--full` names ids, never numbers of other lines."""
-    first, second = q.push(1), q.push(2)
-    words = ("--after", first, "--after", second, "--on-dead", "run")
-    late = run("push", "3", *words).stdout.strip()
-    assert q.get(late).after == [first, second]
-    assert f"it waits for 2 tasks to end: {first}, {second}" in run("why", late).stdout
-    line = json.dumps({"payload": 4, "after": [late]})
-    assert q.get(run("push", "--full", lines=line).stdout.strip()).after == [late]
-    refused = run("push", "--full", lines='{"payload": 5, "after": [0]}', code=1)
-    assert "a list of ids" in refused.stderr
-    q.cancel(first)
-    q.cancel(second)
-    q.promote()
-    assert q.get(late).state == "ready"
 
 
 @pytest.mark.parametrize(
@@ -417,47 +379,6 @@ def test_stats_watches_until_it_is_interrupted(url: str, name: str, q: DPQ) -> N
     assert re.fullmatch(r"there is no queue '.*\ninterrupted\n", talk)
 
 
-@pytest.fixture
-def odd_queues(q: DPQ) -> Iterator[list[str]]:
-    """Queues that cannot be looked at, each for another reason; beside one that can."""
-    q.push(1)
-    newer, broken = (f"{q.queue_name}-{n}" for n in range(2))
-    for each in (newer, broken):
-        with DPQ(q.redis, each) as other:
-            other.push(1)
-    q.redis.hset(key_of(newer, "conf"), "format", 99)
-    q.redis.delete(key_of(broken, "delayed"), key_of(broken, "workers"))
-    q.redis.set(key_of(broken, "delayed"), "x")
-    q.redis.set(key_of(broken, "workers"), "x")
-    q.redis.sadd(REGISTRY, "a{b", b"\xff")
-    yield [newer, broken, "a{b", "\\xff"]
-    q.redis.srem(REGISTRY, "a{b", b"\xff", newer, broken)
-    q.redis.delete(*(key for each in (newer, broken) for key in q.redis.keys(key_of(each, "*"))))
-
-
-@pytest.mark.parametrize("command", ["queues", "workers"])
-def test_a_queue_that_cannot_be_looked_at_hides_no_other(
-    url: str, q: DPQ, odd_queues: list[str], command: str
-) -> None:
-    """Each queue has its answer or its error, on a line of its own; with an error the end is 1."""
-    q._session.run(q._operations.beat, "w", "bees", "host", 1, 2, 3, 4.0)
-    result = CliRunner().invoke(app, [command, "--url", url, "--json"])
-    assert result.exit_code == 1
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
-    errors = {line["queue"]: line["error"] for line in lines if "error" in line}
-    assert sorted(errors) == sorted(odd_queues)
-    assert "format 99" in errors[odd_queues[0]]
-    assert "WRONGTYPE" in errors[odd_queues[1]]
-    if command == "queues":
-        assert [line["ready"] for line in lines if line["queue"] == q.queue_name] == [1]
-    else:
-        assert [line["queues"] for line in lines if "error" not in line] == [[q.queue_name]]
-    shown = CliRunner().invoke(app, [command, "--url", url])
-    assert "4 of " in shown.stderr
-    for name in (*odd_queues, q.queue_name if command == "queues" else "bees"):
-        assert name in shown.stdout + shown.stderr
-
-
 # Changing
 
 
@@ -480,20 +401,6 @@ def bury(q: DPQ, reason: str = "r", **push: Any) -> str:
     task, _, _ = q.pop()
     q.bury(task, reason)
     return task.id
-
-
-def test_dead_letters_are_listed_by_reason_and_group(run: Run, q: DPQ) -> None:
-    """dead list shows reason and error, filtered, as a table and as lines."""
-    first, second = bury(q, "broken", group="g"), bury(q, "other")
-    lines = run("dead", "list", "--json").stdout.splitlines()
-    assert {json.loads(line)["id"] for line in lines} == {first, second}
-    assert one(run("dead", "list", "--json", "--reason", "other"))["id"] == second
-    assert one(run("dead", "list", "--json", "--group", "g"))["id"] == first
-    table = run("dead", "list", "--reason", "broken").stdout
-    assert first in table
-    assert "broken" in table
-    assert second not in table
-    assert len(run("dead", "list", "-n", 1, "--json").stdout.splitlines()) == 1
 
 
 # Limits and groups
@@ -528,34 +435,6 @@ def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
         run("limit", "clear", *scope)
     assert [state.windows for state in q.limits()] == [()]
     assert re.search(r"the queue +- +- +0 +0 +open", run("limit", "list").stdout)
-
-
-def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
-    """Beside rates and their options; list and show say what is left of them, and until when."""
-    words = ("10/s,burst=3", "100/day@Asia/Kolkata,spread", "t=5/month@UTC")
-    said = told(run("limit", "set", *words, "--group", "g"))
-    assert said.endswith(
-        f"limited group g of {q.queue_name!r}: 10/s,burst=3, 100/day@Asia/Kolkata,spread, "
-        "t=5/month@UTC"
-    )
-    q.push(1, group="g", cost={"t": 2})
-    assert q.pop()
-    [state] = [state for state in q.limits() if state.group == "g"]
-    assert state.windows == (RateLimit(10, 1, 3),)
-    assert [one.left for one in state.quotas] == [99, 3]
-    table = run("limit", "list").stdout
-    assert re.search(r"100/day@Asia/Kolkata, spread\W+99\b.*\n +\(until", table), table
-    shown = run("limit", "list", "--group", "g").stdout
-    assert re.search(r"quota +t=5/month@UTC", shown), shown
-    assert re.search(r"units left +3 until", shown), shown
-    q.observe("g", headers={"x-ratelimit-remaining-t": "7", "x-ratelimit-reset-t": "90"})
-    assert re.search(
-        r"told by its host \(t\) +7 for 1 m (30|29) s", run("limit", "list", "--group", "g").stdout
-    )
-    assert "told by its host" in run("limit", "list").stdout
-    line = one(run("limit", "list", "--group", "g", "--json"))
-    assert line["quotas"][1]["quota"]["period"] == "month"
-    assert "10000/day@America/Los_Angeles" in run("limit", "set", "--help").stdout
 
 
 def test_a_429_closes_what_it_names(run: Run, q: DPQ) -> None:
@@ -778,25 +657,6 @@ def test_a_reader_that_leaves_is_no_crash(url: str, name: str, q: DPQ) -> None:
     assert process.returncode == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "queues"),
-    [
-        (["admin", "scheduler"], None),
-        (["admin", "scheduler", "--queue", "a", "--queue", "b"], ["a", "b"]),
-        (["--queue", "a", "admin", "scheduler"], ["a"]),
-    ],
-)
-def test_scheduler_looks_after_the_queues_named(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], queues: list[str] | None
-) -> None:
-    """The daemon gets the URL and the queues of the command line; DPQ_QUEUE does not narrow it."""
-    called: list[object] = []
-    monkeypatch.setattr("dpq.cli.daemon.run_daemon", lambda *given: called.extend(given))
-    result = CliRunner().invoke(app, words, env={"DPQ_URL": "redis://h", "DPQ_QUEUE": "x"})
-    assert result.exit_code == 0, result.stderr
-    assert called[:2] == ["redis://h", queues]
-
-
 def test_ctrl_c_while_it_loads_is_one_word(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """No traceback, however early: the command line is not there yet."""
 
@@ -837,25 +697,6 @@ def test_a_throw_away_queue_is_told(q: DPQ) -> None:
     result = CliRunner().invoke(app, ["push", "--url", "embedded:", "1"])
     assert result.exit_code == 0
     assert "ends with this command" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "first", "rest"),
-    [
-        (["stats", "-v"], ["-v"], ["stats"]),
-        (["worker", "m:t", "--drain", "-vv"], ["-vv"], ["worker", "m:t", "--drain"]),
-        (["-v", "stats", "--verbose"], ["-v", "--verbose"], ["stats"]),
-        (["fail", "id", "1", "--error", "-v"], [], ["fail", "id", "1", "--error", "-v"]),
-        (["pop", "--wait", "-v"], ["-v"], ["pop", "--wait"]),
-        (["push", "--", "-v"], [], ["push", "--", "-v"]),
-        (["get", "-vx"], [], ["get", "-vx"]),
-    ],
-)
-def test_verbose_may_stand_behind_the_command(
-    words: list[str], first: list[str], rest: list[str]
-) -> None:
-    """Wherever it stands; but what is the value of an option, or behind `--`, is none."""
-    assert loud_first(words, {"--error", "--wait"}) == first + rest
 
 
 def test_peek_pages_on(run: Run, q: DPQ) -> None:
@@ -918,20 +759,6 @@ def test_export_and_import(run, q, url, name, tmp_path):
 
 
 # What several old commands did
-
-
-def test_a_change_and_a_cancel(run: Run, q: DPQ) -> None:
-    """A cancelled task is gone; a key that stayed taken after its ack is freed by the same word."""
-    pushed = ("push", "1", "--key", "k", "--unique-for", "inf")
-    task_id = run(*pushed).stdout
-    assert json.loads(run("get", "--key", "k").stdout)["unique_for"] == math.inf
-    q.ack(q.pop().task)
-    assert run(*pushed).stdout == task_id
-    assert "'k' is free" in run("task", "cancel", "--key", "k").stderr
-    assert "holds no such" in run("task", "cancel", "--key", "k", code=1).stderr
-    assert run(*pushed).stdout != task_id
-    assert run("task", "cancel", "--key", "k").stdout == ""
-    assert q.size() == 0
 
 
 def test_bounds_stand_beside_limits(run: Run, q: DPQ) -> None:

@@ -84,21 +84,6 @@ def test_a_server_that_is_away(run: Run) -> None:
     assert "secret" not in said
 
 
-def test_the_oldest_task(run: Run, q: DPQ, name: str) -> None:
-    """A task that is due for too long makes its queue unhealthy, and only that check."""
-    run("doctor", "--quick", "--oldest", 1)
-    q.push("x")
-    wait_for(lambda: (q.stats().oldest_ready_seconds or 0) > 0.05, q.stats)
-    run("doctor", "--quick", "--oldest", 1000)
-    both = ("--queue", name, "--queue", f"{name}-other")
-    said = run("doctor", "--quick", *both, "--oldest", 0.05, code=1).stdout.splitlines()
-    assert [line.split("\t")[:3] for line in said] == [
-        ["ok", "server", "-"],
-        ["failed", "oldest", name],
-        ["ok", "oldest", f"{name}-other"],
-    ]
-
-
 def test_a_worker_of_this_host(run: Run, q: DPQ) -> None:
     """Only a young heartbeat from this host counts, or from the host that is named."""
     beat(q, "far")

@@ -86,16 +86,3 @@ def test_a_narrow_table_keeps_the_name_and_the_reason(q: DPQ[Any], width: int) -
                 assert all(str(cell) in text for cell in column.cells)
         if kind in ("queues", "workers", "limits"):
             assert NAME[:5] in text, f"{kind}\n{text}"
-
-
-def test_a_table_says_what_it_leaves_out(q: DPQ[Any]) -> None:
-    """The first columns in the order of ranks go, and only as many as must."""
-    plant(q)
-    shown = {}
-    for width in (200, 80, 60):
-        console = Console(file=StringIO(), width=width)
-        console.print(render.dead_tasks("dead", q.dead.list()))
-        shown[width] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert "no room" not in shown[200][-1]
-    assert shown[80][-1].startswith("no room for: priority, cost")
-    assert len(shown[60][-1]) > len(shown[80][-1])

@@ -31,7 +31,7 @@ from dpq.cli.run import exit_code
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
 EXAMPLES = Path(dpq.__file__).parents[1] / "examples"
-SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
+SECRET = "sk-never-to-be-seen-4711"
 
 Lines = list[dict[str, Any]]
 
@@ -252,19 +252,6 @@ def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
         assert queue.stats().acked == 1
 
 
-def test_limits_of_the_host_kill_nothing(api, run, tmp_path):
-    """429s are waited for and counted; no request is lost or dead, though the host is asked
-    without any limit of ours."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
-    host = api("--rpm", 120, "--quantum", 2)
-    code, out, err = run(file, "--url", host.url, "--attempts", 1, "--json")
-    assert code == 0, err
-    *_, last = map(json.loads, out.splitlines())
-    assert last["saved"] == 12
-    assert last["dead"] == last["left"] == 0
-    assert last["rate_limited_here"] == host.counts["limited"] > 0
-
-
 def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, name):
     """A 4xx ends that request alone, with the answer's text; the exit code says so; the request
     can be sent again."""
@@ -282,25 +269,6 @@ def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, nam
     assert host.counts["refused"] == 1
     assert run(file, "--url", host.url, "--retry-dead")[0] == 1
     assert host.counts["refused"] == 2
-
-
-def test_errors_of_the_host_are_tried_again(api, run, tmp_path, url, name):
-    """A 503 without a time is a failed attempt: the request comes back, and is answered. Nothing
-    closes, no slack is learned, and no screen speaks of a 429."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
-    host = api("--errors", 1, "--error-status", 503)
-    limit = ("--limit", "6000/m", "--group", "api")
-    with DPQ.from_url(url, name) as queue:
-        queue.register()  # so that it stays
-    code, out, err = run(file, "--url", host.url, *limit, "--json")
-    assert code == 0, err
-    assert (host.counts["failed"], host.counts["answered"]) == (12, 12)
-    *_, last = map(json.loads, out.splitlines())
-    assert (last["refused_here"], last["rate_limited_here"]) == ({"429": 0, "503": 12}, 0)
-    with DPQ.from_url(url, name) as queue:
-        assert (queue.stats().rate_limited, queue.group("api").slack) == (0, 0)
-        assert queue.stats().failed == 12
-        assert [event.kind for event in queue.events()] == ["limit_set"]
 
 
 def test_the_meter_counts_from_its_begin(capsys):
@@ -435,20 +403,6 @@ def test_it_needs_no_server(api, run, tmp_path):
         assert code == 0, err
     assert (tmp_path / "asks.results.jsonl.queue").is_dir()
     assert host.counts["answered"] == 3
-
-
-def test_a_file_that_grew_sends_what_is_new(api, run, tmp_path):
-    """Lines that were added are sent, the others are not; a queue that still works on another file
-    takes none."""
-    lines = [body(n) for n in range(4)]
-    file = write(tmp_path / "asks.jsonl", lines[:2])
-    host = api()
-    assert run(file, "--url", host.url)[0] == 0
-    write(file, lines)
-    code, _, err = run(file, "--url", host.url)
-    assert code == 0, err
-    assert host.answered == [f"u{n}" for n in range(4)] or len(host.answered) == 4
-    assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -244,21 +244,6 @@ async def again():
     assert (q.stats().acked, q.size()) == (3, 0)
 
 
-@pytest.mark.usefixtures("imported")
-@pytest.mark.parametrize("place", ["before", "DPQ_QUEUE", "DPQ_QUEUES"])
-def test_where_the_queue_is_named(
-    url: str, q: DPQ, name: str, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The queue may be named before the command, and by a variable, as for other commands."""
-    named(q, "plain")
-    before = ["--queue", name] if place == "before" else []
-    for variable, value in {"DPQ_URL": url, **({} if before else {place: name})}.items():
-        monkeypatch.setenv(variable, value)
-    result = CliRunner().invoke(app, [*before, "worker", "shop:plain", "--drain", "-q"])
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
-    assert q.stats().acked == 1
-
-
 # What is not there
 
 

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 import dpq
 import dpq.otel
-from dpq import DPQ, Backoff, Release, Worker
+from dpq import DPQ, Backoff, Release
 from dpq.cli import app
 
 ROOT = Path(dpq.__file__).parents[1]
@@ -219,7 +219,7 @@ def run(code: str, names: dict[str, Any], url: str, **instead: str) -> None:
         code = code.replace(written, meant)
     for written in URLS:
         code = code.replace(written, url)
-    exec(compile(code, "<block>", "exec"), names)  # noqa: S102 - our own documents
+    exec(compile(code, "<block>", "exec"), names)
 
 
 def test_the_program_of_readme_survives_a_kill(url, tmp_path):
@@ -501,20 +501,6 @@ def test_every_block_of_the_guide_to_recurring_tasks_runs(url, session, capsys):
     assert queue.check() == []
 
 
-def test_the_table_of_limits_says_what_runs(url, session):
-    """Each call in the guide's table is taken, and bounds what the host says."""
-    calls = re.findall(r"\| `(q\.set_limit\(.*?\))` \|", section(GUIDE, "Which limit to set"))
-    assert len(calls) == 5
-    run(f'from dpq import DPQ, RateLimit\nq = DPQ.from_url("{URL}", "table")', session, url)
-    most = []
-    for number, call in enumerate(calls):
-        session["host"] = f"host-{number}"
-        run(call, session, url)
-        windows = session["q"].group(session["host"]).windows
-        most.append([(each.rate + each.burst - 1, each.per) for each in windows])
-    assert most == [[(10, 1)], [(1, 6)], [(10, 1), (5000, 3600)], [(300, 900)], []]
-
-
 def test_every_command_of_the_guide_runs(url, session):
     """The shell lines of the guide are taken by `dpq`, in their order."""
     run(f'from dpq import DPQ\nq = DPQ.from_url("{URL}", "shell")', session, url)
@@ -567,30 +553,6 @@ def test_every_block_of_workers_runs(url, session, capsys):
     assert "unknown task 'cuont'" in printed
     assert "'not by this program'" in printed
     assert "fetched https://api.example/\n" in printed
-
-
-def test_a_worker_of_the_guide_that_is_stopped_loses_no_page(url, session):
-    """The guide's long handler gives its task back when its worker is to stop: nothing of it is
-    gone, no attempt is counted, and it begins anew."""
-    first, _, _, by_name, *_ = blocks(WORKERS, "python")
-    for code in (first, by_name):
-        run(code, session, url)
-    mails, printed = session["mails"], []
-    mails.push({"task": "count", "pages": 10})
-    worker = Worker(mails, {"count": session["count"]})
-
-    def shown(*words: Any) -> None:
-        printed.append(words)
-        if len(printed) == 4:
-            worker.stop()
-
-    session["print"] = shown
-    worker.run()
-    assert len(printed) == 4
-    [left] = mails.peek()
-    assert (left.payload["task"], left.attempt, left.deliveries) == ("count", 1, 1)
-    Worker(mails, {"count": session["count"]}).drain()
-    assert printed[4:] == [("page", page) for page in range(10)]
 
 
 def test_every_command_of_workers_runs(url, tmp_path, monkeypatch, capfd):

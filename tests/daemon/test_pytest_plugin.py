@@ -1,22 +1,18 @@
 """The helpers for users' tests: each does what docs/testing.md says, and fails when it should."""
 
 import ast
-import asyncio
 import os
 import re
 import subprocess
 import sys
-import threading
-import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dpq
-from dpq import DPQ, AsyncDPQ, Task
+from dpq import DPQ, Task
 from dpq.protocol.keys import key_of
 from dpq.testing import (
     Clock,
@@ -142,33 +138,6 @@ def test_a_lost_task_fails_the_users_test_and_names_it(pytester: pytest.Pytester
 # The clock and the queues
 
 
-def test_a_clock_stands_still_until_it_is_moved() -> None:
-    """It starts at the present, or where it is told to, and moves by milliseconds."""
-    assert abs(Clock().ms - time.time() * 1000) < 60_000
-    clock = Clock(1000)
-    assert (clock(), clock.ms, repr(clock)) == (1000, 1000, "Clock(1000)")
-    clock.advance(0.0015)
-    assert clock() == 1002
-    clock.ms = 5
-    assert clock() == 5
-
-
-def test_the_async_queue_is_the_same_queue_in_any_loop(
-    dpq_queue: DPQ[Any], dpq_async_queue: AsyncDPQ[Any], dpq_clock: Clock
-) -> None:
-    """It shares name and clock with `dpq_queue`, and serves one event loop after the other."""
-
-    async def push(payload: str) -> None:
-        async with dpq_async_queue as queue:
-            await queue.push(payload, delay=5)
-            assert (await queue.pop()).task is None
-
-    asyncio.run(push("a"))
-    asyncio.run(push("b"))
-    dpq_clock.advance(5)
-    assert [task.payload for task in dpq_queue.pop_many(9)] == ["a", "b"]
-
-
 # Nothing lost, nothing doubled
 
 
@@ -249,11 +218,6 @@ def second_half(folder: Path) -> None:
     mark(folder, "second")
 
 
-class Saver:
-    def save(self, folder: Path) -> None:
-        mark(folder, "saved")
-
-
 def marks(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -278,54 +242,4 @@ def test_a_consumer_crashes_after_its_pop(dpq_queue: DPQ[Any], tmp_path: Path) -
     assert marks(tmp_path) == []
     assert held.visible_until
     assert (held.visible_until - held.enqueued_at).total_seconds() == 100
-    held_and_back(dpq_queue, held, task_id)
-
-
-def test_a_consumer_crashes_before_its_ack(dpq_queue: DPQ[Any], tmp_path: Path) -> None:
-    """With `before_ack` the work is done, in the state of this test, and the task is still held."""
-    task_id = dpq_queue.push("name")
-    held = crash_consumer(dpq_queue, lambda task: mark(tmp_path, task.payload), at="before_ack")
-    assert marks(tmp_path) == ["name"]
-    held_and_back(dpq_queue, held, task_id)
-
-
-def in_a_thread(folder: Path) -> None:
-    thread = threading.Thread(target=second_half, args=[folder])
-    thread.start()
-    thread.join()
-
-
-async def awaited(folder: Path) -> None:
-    await asyncio.sleep(0)
-    second_half(folder)
-
-
-def by_rename(folder: Path) -> None:
-    (folder / "first").rename(folder / "second")
-
-
-@pytest.mark.parametrize(
-    ("half", "at"),
-    [
-        (second_half, second_half),
-        (in_a_thread, second_half),
-        (awaited, second_half),
-        (Saver().save, Saver.save),
-        (Saver().save, Saver().save),
-        (by_rename, os.rename),
-    ],
-    ids=["function", "in a thread", "awaited", "method", "bound method", "builtin"],
-)
-def test_a_consumer_crashes_when_it_enters_a_function(
-    dpq_queue: DPQ[Any], tmp_path: Path, half: Callable[[Path], Any], at: Callable[..., Any]
-) -> None:
-    """Up to the function the work is done, nothing of the function is, and the task is held."""
-
-    def work(_task: Task[Any]) -> Any:
-        mark(tmp_path, "first")
-        return half(tmp_path)
-
-    task_id = dpq_queue.push("a")
-    held = crash_consumer(dpq_queue, work, at=at)
-    assert marks(tmp_path) == ["first"]
     held_and_back(dpq_queue, held, task_id)

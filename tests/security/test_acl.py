@@ -3,8 +3,6 @@
 import functools
 import re
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -24,20 +22,17 @@ from roles import (
     ROLES,
     Stage,
     furnished,
-    in_words,
     words_of,
 )
-from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
-from dpq import DPQ, Scheduler, Task, known_queues
+from dpq import DPQ
 from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
 from dpq.transport import waiter, waiter_async
 from dpq.transport.script_loading import load_scripts
-from dpq.worker import fetch_plan
 
 NAMES = list(LINES)
 ROWS = [row.strip("|").split("|") for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]
@@ -283,32 +278,6 @@ def test_no_other_keys(server, login, role):
     stage.root.delete("another-program")
 
 
-@pytest.mark.parametrize("more", [False, True])
-@pytest.mark.parametrize("role", OF_ONE_QUEUE)
-def test_what_all_queues_share(server, login, role, more):
-    """Who has one queue can neither change what all share into something else, nor take from it.
-
-    Nor who may register queues, where the server knows selectors.
-    """
-    if more or "blind" in role:
-        for_selectors(server)
-    stage = login(role, *(in_words(REGISTERS, "", server.binary.version) if more else ()))
-    stage.root.delete(REGISTRY, REGISTRY_TICK)
-    for key, wrong in ((REGISTRY, "ZADD {} 1 a"), (REGISTRY_TICK, "SADD {} a")):
-        for line in (wrong, "HSET {} a 1", "HSETNX {} a 1", "HINCRBY {} a 1"):
-            words = line.format(key).split()
-            text = ", ".join(f"'{word}'" for word in words)
-            with pytest.raises(ResponseError, match=NOT_ALLOWED):
-                stage.user.execute_command(*words)
-            with pytest.raises(ResponseError, match=NOT_ALLOWED):
-                by_script(stage, f"return redis.call({text})", key)
-    DPQ(stage.root, stage.name + "-2").push("goes on")
-    for line in ("ZREM {1} w", "ZPOPMIN {1}", "BZPOPMIN {1} 1", "SREM {0} a", "SMEMBERS {0}"):
-        with pytest.raises(ResponseError, match=NOT_ALLOWED):
-            stage.user.execute_command(*line.format(REGISTRY, REGISTRY_TICK).split())
-    assert stage.root.zrange(REGISTRY_TICK, 0, -1) == [b"w"]
-
-
 HALF_DONE = {("dpq-plain-producer", "push(group)")}
 """Refused in the middle: the record of a task that was not accepted stays, in no state."""
 
@@ -406,32 +375,6 @@ def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durab
     stage.owner().drop()
 
 
-def test_a_scheduler_loads_what_a_restart_has_forgotten(redis, login):
-    """Users without EVAL go on by themselves where a scheduler runs as its user."""
-    stage = login("dpq-scheduler")
-    producing = login("dpq-producer")
-    producing.owner().push(1)
-    daemon = Scheduler(stage.user)
-    thread = threading.Thread(target=daemon.run, daemon=True)  # a failure must not hang
-    thread.start()
-    wait_for(lambda: daemon._upkeep.queues, known_queues)
-    redis.script_flush()
-    redis.client_kill_filter(_type="normal", skipme=True)  # as a server that starts anew
-
-    def pushed() -> bool:
-        try:
-            producing.queue().push(2)
-        except NoPermissionError:
-            return False
-        return True
-
-    wait_for(pushed, daemon._upkeep.queues.keys)
-    daemon.stop()
-    thread.join(PATIENCE_S)
-    assert producing.owner().stats().ready == 2
-    producing.owner().drop()
-
-
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
 def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monkeypatch):
     """Who has ended a connection without an answer lets another look; none after CLIENT UNBLOCK."""
@@ -445,47 +388,3 @@ def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monke
     handed_on = redis.zrange(key_of(stage.name, "wake"), 0, -1)
     assert handed_on == ([] if more else [b"w"])
     stage.owner().drop()
-
-
-def run_worker(face: Any, stage: Stage, handler: Any, **how: Any) -> None:
-    """Run a worker; the handler gets it as well."""
-    with face.queue.from_url(stage.url, stage.name) as q:
-        worker = face.worker(q, lambda task: handler(task, worker))
-        worker.run(signals=False, **how)
-
-
-def test_a_worker_that_may_pop_no_more(login, face, monkeypatch, caplog):
-    """It goes on as if the server were away, and says why once; until it is empty, it ends."""
-    stage = login("dpq-consumer")
-    tries: list[float] = []
-    seen: list[str] = []
-
-    def may(sign: str) -> None:
-        stage.root.execute_command(
-            "ACL", "SETUSER", "dpq-consumer", f"{sign}eval", f"{sign}evalsha"
-        )
-
-    def pause(_: float) -> float:
-        tries.append(time.monotonic())
-        if len(tries) == 5:
-            may("+")
-        return 0.01
-
-    def handler(task: Task[str], worker: Any) -> None:
-        seen.append(task.payload)
-        if task.payload == "last":
-            worker.stop()
-        else:
-            may("-")
-            stage.owner().push("last")
-
-    monkeypatch.setattr(fetch_plan, "longer_pause", pause)
-    stage.owner().push("first")
-    run_worker(face, stage, handler)
-    assert seen == ["first", "last"]
-    [told] = [text for text in caplog.messages if "again in" in text]
-    assert re.search(NOT_ALLOWED, told)
-    assert len(tries) >= 5
-    stage.owner().push("first")
-    with pytest.raises(NoPermissionError):
-        run_worker(face, stage, handler, until_empty=True)

@@ -1,6 +1,5 @@
 """TLS: `rediss://` with a CA and client certificates, on real servers that speak it."""
 
-import asyncio
 import shutil
 import socket
 import subprocess
@@ -11,19 +10,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import SERVERS, wait_for
 from typer.testing import CliRunner
 
-from dpq import DPQ, AsyncDPQ, ConfigurationError, Push, Scheduler, Worker
+from dpq import DPQ, AsyncDPQ, ConfigurationError, Push, Scheduler
 from dpq.cli import app
 from dpq.model.masking import mask
 from dpq.server import Server
 from dpq.transport.connect import open_url
 
-SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
+SECRET = "not-for-logs"
 
 
 class Certificates(NamedTuple):
@@ -269,40 +267,3 @@ def test_sentinels(tls, sentinel, queue_name, face):
         told = str(refused.value)
         assert f"no Sentinel names a master 'tasks' that is up (localhost:{sentinel}" in told
         assert SECRET not in told
-
-
-@pytest.mark.skipif(settings.get_current_profile_name() != "soak", reason="make test-all")
-def test_a_cluster(tls: Tls) -> None:
-    """`rediss+cluster://`: calls, and waits for several slots at once, in both shells."""
-    binary, words = tls.server.binary, tls.words
-    port = free_port()
-    more = ["--tls-port", str(port), "--cluster-enabled", "yes", "--tls-cluster", "yes"]
-    more += ["--cluster-announce-ip", "127.0.0.1"]
-    with Server.start(binary, extra_args=[*words, *more]) as node:
-        with Redis.from_url(node.url) as root:
-            root.execute_command("CLUSTER ADDSLOTS", *range(16384))
-            wait_for(
-                lambda: root.execute_command("CLUSTER INFO")["cluster_state"] == "ok", lambda: port
-            )
-        query = tls.certificates.query(ssl_check_hostname="no")  # a cluster names addresses
-        url = f"rediss+cluster://localhost:{port}?{query}"
-        done: list[Any] = []
-        with DPQ.from_url(url, "a") as q:
-            queues = [q, DPQ(q.redis, "b"), DPQ(q.redis, "c")]
-            worker = Worker(queues, lambda task: done.append(task.payload))
-            thread = threading.Thread(target=worker.run, kwargs={"signals": False})
-            thread.start()
-            with Redis.from_url(node.url) as root:
-                wait_for(lambda: root.info("clients")["blocked_clients"] == 3, lambda: done)
-            for number, queue in enumerate(queues):
-                queue.push(number)
-            wait_for(lambda: len(done) == 3, lambda: done)
-            worker.stop()
-            thread.join()
-
-        async def main() -> None:
-            async with AsyncDPQ.from_url(url, "a") as aq:
-                await aq.push(1, delay=0.1)
-                assert (await aq.pop(timeout=10)).task.payload == 1
-
-        asyncio.run(main())

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from kit.scripted import a_task
-from redis.asyncio import Redis as AsyncRedis
 
 from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit
-from dpq.model.validation import label, milliseconds, one_line
+from dpq.model.validation import label, milliseconds
 
 
 class Nowhere:
@@ -229,19 +228,6 @@ def test_bad_setting(name, bound, values):
         assert repr(bad)[:30] in str(caught.value) or "bytes" in str(caught.value)
 
 
-@pytest.mark.parametrize("bad", [None, "redis://localhost", object()])
-def test_no_client(bad):
-    """What is not a client is refused with a hint at from_url."""
-    with pytest.raises(ConfigurationError, match="from_url"):
-        DPQ(bad, "name")
-
-
-def test_asyncio_client():
-    """A client of the other kind is refused by its name."""
-    with pytest.raises(ConfigurationError, match=r"redis\.asyncio.*blocking"):
-        DPQ(AsyncRedis(), "name")
-
-
 @pytest.mark.parametrize(
     "name", ["g", "x" * 200, "é" * 100, "a b", "::", "%s", "{x}", "☃", "\u2028"]
 )
@@ -256,11 +242,3 @@ def test_label(name):
 def test_milliseconds(seconds, ms):
     """Seconds become whole ms, rounded; what is above zero stays above zero."""
     assert milliseconds("delay", seconds) == ms
-
-
-def test_one_line():
-    """A text that is kept with a task has no control characters and at most 1000 characters."""
-    assert one_line("a\tb\r\nc\x00d\x85e") == "a b  c d e"
-    assert one_line(ValueError("x")) == "x"
-    assert one_line("é☃" * 1000) == "é☃" * 500
-    assert one_line("\ud800") == "?"

@@ -12,7 +12,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from dpq import Release, Retry, Signal
+from dpq import Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
 from dpq.batch.errors import BatchError
@@ -151,31 +151,6 @@ def test_a_full_disk_ends_the_run(batch: Batch, saved: Path, disk: Disk) -> None
     assert saved.read_bytes() == b""
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "error"),
-    [
-        (503, {}, "Retry: 503: busy"),
-        (503, {"retry-after": "7"}, "RateLimited: rate limited: again in 7.0 s"),
-        (529, {}, "Retry: 529: busy"),
-        (403, {"retry-after": "7"}, "RateLimited: rate limited: again in 7.0 s"),
-        (403, {}, "Reject: 403: busy"),
-        (429, {}, "RateLimited: rate limited: again in 5.0 s"),
-        (408, {}, "Retry: 408: busy"),
-    ],
-)
-def test_what_becomes_of_an_answer(
-    status: int, headers: dict[str, str], error: str, batch: Batch, saved: Path
-) -> None:
-    """The error of a request names the status of its answer, and says how the request goes on."""
-    said = httpx.Response(status, headers=headers, text="busy")
-    client = sender(saved, batch, lambda _: said, lambda: None)
-    with pytest.raises(Signal) as raised:
-        send(client, batch, 1)
-    assert f"{type(raised.value).__name__}: {raised.value}" == error
-    assert getattr(raised.value, "status", status) == status
-    assert not saved.exists()
-
-
 def test_an_overloaded_api_is_no_wrong_address(batch: Batch, saved: Path) -> None:
     """However many requests of a new run meet a 503 first, the run goes on; not so with 500s."""
     for status in (503, 500):
@@ -283,25 +258,6 @@ def test_a_line_cannot_name_another_host(tmp_path: Path, path: str) -> None:
 
 
 # What ends a run
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [(401, "no such key"), (402, "pay"), (429, '{"error": {"code": "insufficient_quota"}}')],
-)
-def test_what_no_request_escapes_ends_the_run(
-    batch: Batch, saved: Path, status: int, text: str
-) -> None:
-    """A wrong key, or no money: the request goes back, and the run ends with the reason."""
-    stops: list[str] = []
-    client = sender(
-        saved, batch, lambda _: httpx.Response(status, text=text), lambda: stops.append("end")
-    )
-    for _ in range(2):
-        with pytest.raises(Release):
-            send(client, batch, 1)
-    assert stops == ["end"]
-    assert client.stopped.startswith(f"the API refuses every request: {status}: ")
 
 
 @pytest.mark.parametrize(("requests", "mode"), [(0o600, 0o600), (0o644, 0o644), (0o400, 0o600)])

@@ -5,14 +5,9 @@ import sys
 import threading
 import time
 
-import pytest
-from redis.exceptions import ConnectionError as RedisConnectionError
-
-from dpq import ConfigurationError, Push, Task
+from dpq import Push
 from dpq.operations.queue import PUSH_BATCH
 from dpq.protocol import task_ids
-from dpq.protocol.keys import STORAGE_FORMAT
-from dpq.protocol.replies import Batch
 
 
 def test_ids_differ(operations):
@@ -97,22 +92,3 @@ def test_push_many_is_lazy(operations):
     steps = operations.push_many(pushes())
     next(steps)
     assert taken <= PUSH_BATCH + 1
-
-
-def test_disagreement(operations):
-    """A stored setting that differs from a named one is refused with both values."""
-    operations.description.named.update(aging="2.0")
-    with pytest.raises(ConfigurationError, match=r"aging is 2\.0.*has aging 1\.0"):
-        next(operations.open()).parse([b"format", STORAGE_FORMAT.encode(), b"aging", b"1.0"])
-
-
-def test_what_is_leased_reaches_the_caller(operations):
-    """A pop that cannot bury what is unreadable hands out what came with it."""
-    steps = operations.pop(3, None)
-    next(steps)
-    good, bad = (Task.model_construct(id=name, token=1) for name in ("good", "bad"))
-    bury = steps.send(Batch([good], [(bad, "why")]))
-    assert bury.script.name == "bury"
-    with pytest.raises(StopIteration) as end:
-        steps.throw(RedisConnectionError("gone"))
-    assert end.value.value.tasks == [good]

@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import AsyncDPQ
 from dpq.model.errors import ConfigurationError
-from dpq.model.masking import mask, server_name
+from dpq.model.masking import mask
 from dpq.transport.cluster import Node
 from dpq.transport.connect import connect, open_url
 from dpq.transport.connect_async import open_url_async
@@ -203,7 +203,7 @@ def test_a_masked_url_shows_all_but_the_password(url: str, shown: str) -> None:
     assert mask(url) == shown
 
 
-PASSWORD = "s3cretPassw0rd"  # noqa: S105 - no real one
+PASSWORD = "s3cretPassw0rd"
 WITH_A_PASSWORD = [
     f"redis://user:{PASSWORD}@host:6379/0?db=1",
     f"rediss://:{PASSWORD}@host",
@@ -343,18 +343,6 @@ def test_a_second_address_is_tried_when_the_first_swallows_packets(
     silent.accept()[0].close()
 
 
-SEVERAL = ["redis+cluster://u:s3cret@{}", "redis+sentinel://u:s3cret@{}/tasks"]
-"""URLs of a cluster and of Sentinels."""
-
-
-@pytest.mark.parametrize("url", SEVERAL)
-def test_opening_several_asks_nobody(url: str) -> None:
-    """A client of several servers connects when it is first used, and may be closed unused."""
-    opened = open_url(url.format("127.0.0.1:1,[::1]:2,name"))
-    assert opened.label == url.replace("s3cret", "***").format("127.0.0.1:1,[::1]:2,name")
-    opened.close()
-
-
 # --- Against a server
 
 
@@ -394,26 +382,3 @@ def test_a_plain_client_serves_without_hiredis(kind: Any, parser: Any) -> None:
     assert notices is None or notices.enabled  # redis-py 6 has none
     connection = Node("", client, {}).connection()
     assert isinstance(connection._parser, parser)
-
-
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("redis://", "localhost:6379/0"),
-        ("redis://user:SECRET@far.example", "far.example:6379/0"),
-        ("rediss://:SECRET@[::1]:7000/2", "[::1]:7000/2"),
-        ("redis://SECRET@[::1]/2?ssl_password=SECRET&db=4", "[::1]:6379/4"),
-        ("unix://user:SECRET@/run/redis.sock?db=1", "/run/redis.sock?db=1"),
-        ("unix:///run/redis.sock?db=0", "/run/redis.sock"),
-        ("redis+cluster://user:SECRET@one:1,two:2/", "one:1,two:2"),
-        ("redis+sentinel://:SECRET@one:1,two:2/mails/3", "one:1,two:2/mails/3"),
-        ("redis://not well-formed:SECRET", "redis://***"),
-        ("embedded:/data", "embedded:/data"),
-        ("production", "production"),
-    ],
-)
-def test_a_server_has_a_short_name(url: str, name: str) -> None:
-    """Its host, port and database, or its socket, without secrets; also of a masked URL."""
-    assert server_name(url) == name
-    if "://" in url:
-        assert server_name(mask(url)) == name

@@ -1,8 +1,6 @@
 """limits: what a limit may be, and its text in the hash `limits`."""
 
 import math
-import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, reject
@@ -12,7 +10,6 @@ from dpq import Adaptive, ConfigurationError, RateLimit, Reserve
 from dpq.model.limits import (
     MAX_CONCURRENCY,
     limit_rules,
-    read_rate,
     read_rules,
     write_rules,
 )
@@ -89,39 +86,11 @@ def test_what_does_not_go_together(settings, told):
     assert refused(RateLimit, rate=5, per=1, **settings) == told
 
 
-@pytest.mark.parametrize(
-    ("settings", "slowest"),
-    [
-        ({"rate": 0.001, "per": 315_360_000}, 0.001),
-        ({"rate": 1, "per": 315_360_000, "burst": 101}, 1),
-        ({"rate": 10**6, "per": 315_360_000, "adaptive": Adaptive(0.001, 10**6)}, 0.001),
-    ],
-)
-def test_a_burst_that_never_comes_back(settings, slowest):
-    """A burst must come back within 1000 years, at the lowest rate that may be learned too."""
-    told = refused(RateLimit, **settings)
-    assert told.startswith(f"a burst of {settings.get('burst', 1)} at {slowest} per 315360000 s")
-    assert told.endswith("at most 31536000000 s (1000 years)")
-    assert RateLimit(1, 315_360_000, 100).burst == 100
-    assert RateLimit(0.01, 315_360_000).rate == 0.01
-
-
 # The arguments of set_limit
 
 
 def rules(rate=None, per=None, burst=1, concurrency=None, adaptive=None, reserve=None, slack=None):
     return limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
-
-
-def test_several_windows():
-    """A RateLimit, or any sequence of them, in any order: the shortest comes first."""
-    second, hour = RateLimit(10, 1), RateLimit(5000, 3600)
-    assert rules(hour) == (hour,)
-    assert rules([hour, second]) == (second, hour)
-    assert rules((second, hour)) == (second, hour)
-    assert rules([RateLimit(i + 1, 1) for i in range(8)]) == tuple(
-        RateLimit(i + 1, 1) for i in range(8)
-    )
 
 
 ONE = "per, burst, adaptive, reserve and slack go with a single rate: give them to each RateLimit"
@@ -188,13 +157,6 @@ def test_a_rate_may_be_said_as_the_command_line_says_it():
     )
 
 
-@pytest.mark.parametrize("unit", ["Tokens", "1k", "_a", "a-b", "a b", "x" * 17, "é", None, 3])
-def test_names_of_units(unit):
-    """A unit is a short word of a-z, 0-9 and _; it stands in texts of the server."""
-    told = refused(RateLimit, rate=1, per=1, unit=unit)
-    assert told.startswith(f"unit is {unit!r}: it must be 1 to 16 of a-z, 0-9 and _, a letter")
-
-
 @pytest.mark.parametrize(
     ("most", "burst", "rate"), [(300, 50, 251), (300, 1, 300), (300, 151, 150), (10**9, 1, 10**9)]
 )
@@ -221,24 +183,6 @@ def test_a_moving_window_is_refused_with_what_would_be_right(settings, told):
     assert refused(RateLimit, **{"rate": 10, "per": 60, "moving": True, **settings}).startswith(
         told
     )
-
-
-def test_a_moving_window_in_words():
-    """The text of the command line, the rules that are stored, and back."""
-    window = RateLimit(300, 900, moving=True)
-    assert read_rate("300/15m,moving") == window
-    assert rules(rate="300/15m,moving", slack=1) == (replace(window, slack=1),)
-    several = (
-        RateLimit(10, 1),
-        RateLimit(10, 1, moving=True),
-        RateLimit(9, 60, 1, Reserve(8, -1.5), slack=2, unit="t", estimate=5, moving=True),
-    )
-    text = write_rules(several, 3)
-    assert text == "3|10 1000 1|10 1000 m|9 60000t m 8 -1.5 +2000 ~5"
-    assert read_rules(text) == (several, 3)
-    assert rules(rate=several[::-1]) == several, "the shortest first, of two alike the even one"
-    assert window.at_once == 300
-    assert RateLimit(10, 1, burst=4).at_once == 4
 
 
 # Text
@@ -280,36 +224,6 @@ def test_round_trip(windows, concurrency):
     back, most = read_rules(text)
     assert (back, most) == (windows, concurrency)
     assert [type(window.rate) for window in back] == [type(window.rate) for window in windows]
-
-
-LUA_SINGLE = re.compile(r"^(\d+)\|(\S+) (\d+) (\d+)$")
-LUA_HEAD = re.compile(r"^(\d+)~?([^|]*)(.*)$")
-LUA_WINDOW = re.compile(r"\|(\S+) (\d+)([a-z0-9_]*) (\d+) ?([^|]*)")
-
-
-@given(limits().filter(bool), st.integers(1, MAX_CONCURRENCY) | st.none())
-def test_as_lua_reads_it(windows, concurrency):
-    """The patterns of lib/limits/rules.lua find every number, and its shortcut only its kind."""
-    text = write_rules(windows, concurrency)
-    first = windows[0]
-    plain = len(windows) == 1 and not (first.reserve or first.adaptive or first.unit)
-    assert bool(LUA_SINGLE.match(text)) is plain
-    count, learning, rest = LUA_HEAD.match(text).groups()
-    assert int(count) == (concurrency or 0)
-    learned = [float(word) for word in learning.split()]
-    adaptive = windows[0].adaptive
-    assert learned == ([adaptive.floor, adaptive.ceiling, adaptive.step] if adaptive else [])
-    found = LUA_WINDOW.findall(rest)
-    assert [float(rate) for rate, *_ in found] == [window.rate for window in windows]
-    assert [int(ms) / 1000 for _, ms, *_ in found] == [window.per for window in windows]
-    assert [unit for _, _, unit, *_ in found] == [window.unit for window in windows]
-    assert [int(burst) for *_, burst, _ in found] == [window.burst for window in windows]
-    for (*_, kept), window in zip(found, windows, strict=True):
-        units, priority = kept.split() if kept else (0, 0)
-        reserve = window.reserve or Reserve(1, 0)
-        assert (int(units), float(priority)) == (
-            (reserve.units, float(reserve.priority)) if window.reserve else (0, 0)
-        )
 
 
 @pytest.mark.parametrize(

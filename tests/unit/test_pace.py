@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from dpq.model.pace import COVERED_SECONDS, Pace, Point, pace_of
-from dpq.model.rates import few, span_between
+from dpq.model.pace import Pace, Point, pace_of
 
 Rate = Callable[[int], float]
 
@@ -107,54 +106,3 @@ def test_a_stop_is_seen_in_half_a_minute(seed: int, come: float) -> None:
         pace = pace_of(points[now - 320 : now + 1])
         assert (pace.kind, pace.done) == ("stopped", 0)
     assert pace_of(points[310:631]).say == "none ended in 30 s"
-
-
-@pytest.mark.parametrize(
-    ("pace", "say"),
-    [
-        (Pace("clears", 1, 2, 185, 290), "done in 3 to 5 m"),
-        (Pace("open", 1, 2, 400), "done in 6 m or more"),
-        (Pace("even", 5, 5.5), "about as many come as end"),
-        (Pace("grows", 9, 1.3), "growing by 8/s"),
-        (Pace("grows", 0.05, 0), "growing by 3/min"),
-        (Pace("grows", 0.005, 0), "growing by 20/h"),
-        (Pace("stopped", 1, 0, seconds=COVERED_SECONDS), "none ended in 5 m"),
-    ],
-)
-def test_sentences(pace: Pace, say: str) -> None:
-    """Each kind has one sentence."""
-    assert pace.say == say
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (180, 300, "3 to 5 m"),
-        (200, 290, "3 to 5 m"),
-        (40, 130, "40 s to 3 m"),
-        (0.2, 0.7, "about 1 s"),
-        (75, 100, "70 to 100 s"),
-        (100, 150, "1 to 3 m"),
-        (80 * 60, 130 * 60, "1 to 3 h"),
-        (30 * 3600, 80 * 3600, "1 to 4 d"),
-        (360, math.inf, "6 m or more"),
-    ],
-)
-def test_spans_between(low: float, high: float, text: str) -> None:
-    """A range has one unit if it can, and rounds outward."""
-    assert span_between(low, high) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "rounded"),
-    [
-        (0, (0, 0, 0)),
-        (11, (10, 12, 12)),
-        (96, (90, 100, 100)),
-        (3, (3, 3, 3)),
-        (0.13, (0.12, 0.12, 0.15)),
-    ],
-)
-def test_a_few_digits(value: float, rounded: tuple[float, float, float]) -> None:
-    """A rough number is rounded down, to the nearest, or up."""
-    assert tuple(few(value, way) for way in (-1, 0, 1)) == pytest.approx(rounded)

@@ -74,22 +74,3 @@ def test_rules_and_back():
     text = write_quotas(quotas, NOW)
     assert read_quotas("3" + text) == quotas
     assert len(text) < 4 * 420
-
-
-def test_clock_changes():
-    """Ten years of them, two a year; of hours only those that move minutes."""
-    [berlin] = write_quotas([Quota(5, "day", "Europe/Berlin")], NOW).split("|")[1:]
-    changes = berlin.split(" ")[3].split(",")
-    assert changes[:2] == ["0:7200", "1792890000:3600"]  # 2026-10-25, 1:00 UTC
-    assert 20 <= len(changes) <= 22
-    assert changes[-1].split(":")[0] > str(NOW // 1000 + 9 * 365 * 86_400)
-    assert "0:19800 " in write_quotas([Quota(5, "day", "Asia/Kolkata", spread=True)], NOW)
-    assert write_quotas([Quota(5, "hour", "Europe/Berlin")], NOW) == "|H 5 Europe/Berlin 0:7200"
-    howe = write_quotas([Quota(5, "hour", "Australia/Lord_Howe")], NOW)
-    assert 20 <= howe.count(":") <= 22
-
-
-def test_a_zone_that_this_machine_does_not_know():
-    """Another machine has set it: it is shown all the same."""
-    [quota] = read_quotas("0|D 5 Mars/Base 0:88")
-    assert (quota.timezone, quota.amount) == ("Mars/Base", 5)

@@ -5,10 +5,6 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from email.message import Message
-from email.utils import format_datetime
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -417,42 +413,6 @@ def test_cases(case):
     assert wait_of(case.status, case.headers) == pytest.approx(case.wait, abs=1e-6)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_shape_reads_alike(case):
-    """Pairs, http.client's headers, bytes, and joined headers are read as text headers are."""
-    pairs = list(dict(case.headers).items())
-    message = Message()
-    joined: dict[str, str] = {}
-    for name, value in [*case.headers.items()] if isinstance(case.headers, dict) else case.headers:
-        if value.isprintable() and value.isascii():
-            message[name] = value
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    wanted = wait_of(case.status, pairs)
-    as_bytes = [(name.encode(), value.encode()) for name, value in pairs]
-    assert wait_of(case.status, as_bytes) == wanted
-    assert wait_of(case.status, dict(as_bytes)) == wanted
-    assert wait_of(case.status, iter(pairs)) == wanted
-    assert wait_of(case.status, [list(pair) for pair in pairs]) == wanted
-    assert wait_of(case.status, message) == wait_of(case.status, case.headers)
-    if case.name != "repeated":  # where one of the values is garbage
-        assert wait_of(case.status, joined) == wait_of(case.status, case.headers)
-
-
-def test_without_a_date():
-    """Without a Date that can be read, a moment counts from this machine's clock."""
-    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=100)
-    for headers in (
-        {"Retry-After": format_datetime(moment, usegmt=True)},
-        {"Retry-After": format_datetime(moment, usegmt=True), "Date": "yesterday"},
-        {"X-RateLimit-Reset": str(int(moment.timestamp()))},
-    ):
-        before = time.time()
-        wait = wait_of(429, headers)
-        after = time.time()
-        assert wait is not None
-        assert moment.timestamp() - after - 0.01 <= wait <= moment.timestamp() - before + 0.01
-
-
 @pytest.fixture
 def in_tokyo(monkeypatch):
     """The local time of this process is far from UTC."""
@@ -470,21 +430,6 @@ def test_a_moment_without_a_zone_is_utc(in_tokyo, moment):
 
 
 # The classes of HTTP clients
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        None,
-        SimpleNamespace(headers={}),
-        SimpleNamespace(status_code=429),
-        SimpleNamespace(status="429 Too Many Requests", headers={}),
-    ],
-)
-def test_no_response(response):
-    """What has no status or no headers is a mistake, and said to be one."""
-    with pytest.raises(ConfigurationError, match="status_code, status or code"):
-        RateLimited.from_response(response)
 
 
 # The signal itself

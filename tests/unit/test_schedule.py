@@ -30,12 +30,6 @@ def checked(**options):
     return PushChecker(operations_named("schedules").description).check(Push(None, **options))[0]
 
 
-def test_every():
-    """Seconds become milliseconds; there is no cron line."""
-    assert checked(every=3600, delay=0.005) == {"priority": "0", "delay": 5, "every": 3_600_000}
-    assert checked(every=0.001) == {"priority": "0", "every": 1}
-
-
 def test_cron():
     """A cron expression becomes a line with its zone, and its first time comes with the clock."""
     options = checked(cron=" */5  * * * * ", timezone="Europe/Berlin", group="@")
@@ -206,11 +200,3 @@ def test_the_words_of_a_cron_line_are_its_times(expression):
     wanted = wanted[:500]
     assert next_times(line, round(start.timestamp() * 1000), len(wanted)) == wanted
     assert wanted
-
-
-def test_a_schedule_without_words():
-    """A period is a span; a line that cannot be read is shown as it is."""
-    assert say_schedule(90, None) == "every 1 m 30 s"
-    assert say_schedule(None, None) == ""
-    for line in ("61 * * * * UTC", "nonsense", "\u202e * * * * UTC"):
-        assert say_schedule(None, line) == line

@@ -129,7 +129,7 @@ async def async_generator() -> Any:
     yield 1
 
 
-def unresolved(url: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def unresolved(url: Nowhere) -> None: ...  # type: ignore[name-defined]
 def no_schema(q: FakeQueue) -> None: ...
 def field_as_default(depth: int = Field(ge=0)) -> None: ...
 
@@ -156,25 +156,6 @@ def test_functions_that_are_no_tasks(
     with pytest.raises(ConfigurationError, match=refused):
         tasks.task()(function)
     assert tasks.names == []
-
-
-@pytest.mark.parametrize(
-    ("option", "bad"),
-    [
-        ("priority", "high"),
-        ("delay", -1),
-        ("group", ""),
-        ("key", "a\0b"),
-        ("on_duplicate", "replace"),
-        ("max_attempts", 0),
-        ("expires_in", 0),
-        ("cost", 0),
-    ],
-)
-def test_bad_defaults(tasks: Tasks, option: str, bad: Any) -> None:
-    """A default that no push would take is refused where it is written."""
-    with pytest.raises(ConfigurationError, match=f"{option} is "):
-        tasks.task("fetch", **{option: bad})
 
 
 # Pushing
@@ -241,19 +222,6 @@ def test_bad_arguments(
     assert queue.pushed == []
 
 
-def test_defaults_of_the_function_are_not_stored(tasks: Tasks) -> None:
-    """What a push leaves out is left to the function that runs, whatever its default is."""
-    marker = object()
-
-    @tasks.task()
-    def fetch(url: str, client: Any = marker) -> Any:
-        return client
-
-    payload = fetch.prepare(url="/a").payload
-    assert payload["args"] == {"url": "/a"}
-    assert arguments_of(tasks, stored(payload)) is marker
-
-
 # Running
 
 
@@ -273,7 +241,7 @@ def test_defaults_of_the_function_are_not_stored(tasks: Tasks) -> None:
         (dict[int, Point], {1: Point(1, 2.5)}),
         (Page, PAGE),
         (list[Page | None], [PAGE, None]),
-        (Optional[int], None),  # noqa: UP045 - the older way to write it
+        (Optional[int], None),
         (float, float("inf")),
         (int | str, "3"),
         (Literal["a", "b"], "b"),

@@ -11,15 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq.batch.reader import tokens_used
-from dpq.model import usage
 from dpq.model.usage import (
     MOST_BYTES,
     Answer,
     BodyReader,
     anthropic_usage,
     openai_usage,
-    readable_encodings,
 )
 
 SSE = "text/event-stream; charset=utf-8"
@@ -122,19 +119,6 @@ def test_bodies_that_say_nothing(body, encoding):
         assert anthropic_usage(answer) is None
 
 
-def test_a_long_body():
-    """Of embeddings only the end is kept, where their usage stands; `body` is then empty."""
-    vectors = json.dumps(
-        {"data": [0.25] * 100_000, "usage": {"prompt_tokens": 8, "total_tokens": 8}}
-    )
-    parts = [vectors[i : i + 50_000].encode() for i in range(0, len(vectors), 50_000)]
-    answer = read([b" " * MOST_BYTES, *parts])
-    assert openai_usage(answer) == {"tokens": 8, "input_tokens": 8, "output_tokens": 0}
-    assert answer.body == b""
-    assert read([b" " * (MOST_BYTES + 1)]).body == b""
-    assert len(read([b" " * MOST_BYTES]).body) == MOST_BYTES
-
-
 @pytest.mark.parametrize("kind", ["application/json", SSE])
 @pytest.mark.parametrize("packed", [True, False])
 def test_memory_is_bounded(kind, packed):
@@ -151,28 +135,3 @@ def test_memory_is_bounded(kind, packed):
         assert tracemalloc.get_traced_memory()[1] < 8 * MOST_BYTES
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("nonsense", [-1, True, 1.5, "7", None])
-def test_what_is_no_count_is_not_said(nonsense: Any) -> None:
-    """A cost is a whole number from 0: nothing else that an answer names becomes one."""
-    told = {"input_tokens": nonsense, "output_tokens": nonsense, "total_tokens": nonsense}
-    assert openai_usage(Answer(200, {}, None, True, told)) is None
-    assert anthropic_usage(Answer(200, {}, None, True, told)) is None
-    assert tokens_used({"usage": told}) is None
-
-
-@pytest.mark.parametrize(
-    ("accepted", "kept"),
-    [
-        ("gzip, deflate, br, zstd", "gzip, deflate"),
-        ("gzip;q=1.0,br", "gzip;q=1.0"),
-        ("br", "identity"),
-        ("*", "identity"),
-        ("", "identity"),
-    ],
-)
-def test_encodings(accepted, kept):
-    """A request asks only for what can be read here."""
-    assert readable_encodings(accepted) == kept
-    assert usage.ENCODINGS.keys() >= {"gzip", "deflate"}

@@ -157,27 +157,6 @@ def test_the_order_of_queues() -> None:
         assert Counter(seen[start : start + 12]) == {0: 7, 1: 3, 2: 2}
 
 
-@pytest.mark.parametrize(
-    ("weights", "empty", "shares"),
-    [
-        ([1, 1, 1], 0, {1: 600, 2: 600}),
-        ([2, 1, 1], 0, {1: 600, 2: 600}),
-        ([2, 1, 1], 1, {0: 800, 2: 400}),
-        ([3, 2, 1], 2, {0: 720, 1: 480}),
-    ],
-)
-def test_the_share_of_an_empty_queue(weights: list[int], empty: int, shares: Any) -> None:
-    """It falls to the others by their weights."""
-    order, gave = AskOrder(weights, "round_robin"), Counter[int]()
-    while gave.total() < 1200:
-        for index in order.queue_indexes():
-            order.charge(index, index != empty)
-            if index != empty:
-                gave[index] += 1
-                break
-    assert all(abs(gave[index] - share) <= 2 for index, share in shares.items()), gave
-
-
 # Ends of deliveries
 
 

@@ -1,6 +1,5 @@
 """The actions: on one task, on a selection, on all that match; on queues and groups."""
 
-import re
 import time
 from typing import Any
 
@@ -11,19 +10,6 @@ from support import wait_for
 from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, TaskState
 from dpq.model.filter import Filter
 from dpq.web.actions import Job, Jobs
-
-
-def test_a_removal_asks_first(change: Browser, q: DPQ, path: str) -> None:
-    """Nothing is removed before the second page is confirmed, and then what it named."""
-    ids = [q.push(n) for n in range(3)]
-    asked = change.submit(f"{path}/tasks", 200, action="cancel", ids=ids[:2])
-    assert "2 tasks" in asked.text
-    assert len(q) == 3
-    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', asked.text))
-    assert set(re.findall(r'name="ids" value="([^"]*)"', asked.text)) == set(ids[:2])
-    done = change.submit(f"{path}/tasks", 200, **fields | {"ids": ids[:2]})
-    assert "2 done" in done.text
-    assert [task.id for task in q.peek()] == ids[2:]
 
 
 def test_run_now_replay_bury_and_remove(change: Browser, q: DPQ, path: str) -> None:
@@ -142,20 +128,6 @@ def test_too_many_jobs_and_wrong_ones_are_refused(q: DPQ, monkeypatch: pytest.Mo
     for job in jobs:
         wait_for(lambda job=job: job.state == "counting", lambda: "?")
         job.state = "done"
-
-
-def test_all_that_match_by_the_pages(change: Browser, q: DPQ, path: str) -> None:
-    """The form counts, shows the number, wants the queue's name, then removes exactly those."""
-    q.push_many([Push({"n": n}, n) for n in range(60)])
-    fields = {"action": "cancel", "all": 1, "f.state": "ready", "f.least": "50"}
-    where = change.submit(f"{path}/tasks", **fields).headers["location"]
-    wait_for(lambda: "10 tasks match" in change.page(where), lambda: change.page(where))
-    assert len(q) == 60
-    change.submit(where, 400, expected=10, name="another")
-    assert len(q) == 60
-    change.submit(where, expected=10, name=q.queue_name)
-    wait_for(lambda: "Done: 10 of 10" in change.page(where), lambda: change.page(where))
-    assert len(q) == 50
 
 
 def test_pause_and_resume(change: Browser, q: DPQ, path: str) -> None:

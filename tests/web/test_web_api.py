@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from kit.web import Browser, furnish
+from kit.web import Browser
 from support import wait_for
 
 from dpq import DPQ, Push
@@ -34,39 +34,6 @@ def test_64_bit_integers_are_texts(look: Browser, q: DPQ) -> None:
     assert said["priority"] == str(large)
     assert said["token"] == str(task.token)
     assert said["payload"] == {"n": str(large), "list": [str(-large), 2**53, True, 1.5]}
-
-
-def test_pages_of_tasks(look: Browser, q: DPQ) -> None:
-    """`after` goes on; n is bounded; `payload=0` leaves payloads out."""
-    q.push_many([Push(n, -n) for n in range(25)])
-    path, seen, after = f"/queues/{q.queue_name}/tasks?n=10", [], ""
-    while after is not None:
-        said = look.api(f"{path}&after={after}")
-        seen += [task["payload"] for task in said["tasks"]]
-        after = said["after"]
-    assert seen == list(range(25))
-    assert "payload" not in look.api(f"{path}&payload=0")["tasks"][0]
-    for wrong in ("n=0", "n=201", "n=x", "state=odd", "least=high", "after=???", "after=bnVsbA=="):
-        assert look.get(f"/api{path}&{wrong}").status_code == 400, wrong
-
-
-def test_actions_by_ids(change: Browser, q: DPQ) -> None:
-    """An action on ids answers how many were done and missed."""
-    ids = furnish(q)
-    path = f"/queues/{q.queue_name}/tasks:action"
-    said = change.call(path, {"action": "run", "ids": [ids["delayed"], "nobody"]})
-    assert said == {"done": 1, "missed": 1}
-    change.call(path, {"action": "update", "ids": [ids["ready"]], "priority": str(2**62 + 1)})
-    assert q.get(ids["ready"]).priority == 2**62 + 1
-    for wrong in (
-        {"action": "odd", "ids": ["x"]},
-        {"action": "update", "ids": ["x"]},
-        {"action": "cancel", "ids": "x"},
-        {"action": "cancel", "ids": []},
-        {"action": "cancel", "ids": ["x"] * 1001},
-        {"action": "cancel"},
-    ):
-        assert "message" in change.call(path, wrong, 400)["error"], wrong
 
 
 def test_an_action_on_a_filter_is_counted_then_confirmed(change: Browser, q: DPQ) -> None:

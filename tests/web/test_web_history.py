@@ -1,13 +1,11 @@
 """Charts of the history, events, and the 429s of a limit: what they count, and what they show."""
 
-import re
-
 import pytest
 from kit.web import Browser
 
-from dpq import DPQ, Adaptive
+from dpq import DPQ
 from dpq.testing import Clock
-from dpq.views.charts import SPANS, counted, last_of, limited_by, read_learned, story
+from dpq.views.charts import SPANS, counted, last_of, story
 
 MINUTE = 60_000.0
 
@@ -84,46 +82,3 @@ def test_the_charts_of_a_page(
     assert "buckets" not in look.api(at)["slots"][-1]["wait"]
     assert look.api(f"{at}?buckets=1")["slots"][-1]["wait"]["buckets"][0] == [0.001, 0]
     assert look.get(f"/api/queues/{q.queue_name}/history?seconds=0").status_code == 400
-
-
-def test_events_on_their_page(look: Browser, q: DPQ) -> None:
-    """The newest stand first, by kind and by group; what is stored is text, moments are times."""
-    q.push("x", group="<b>")
-    q.bury(q.pop().task, "<script>alert(1)</script>")
-    q.push("y", group="a")
-    q.rate_limited(q.pop().task, 30)
-    q.pause(60)
-    path = f"/q/{q.queue_name}/events"
-    html = look.page(path)
-    assert "<script>alert" not in html
-    assert "&lt;script&gt;alert(1)" in html
-    kinds = re.findall(r'class="tag[^"]*">([^<]+)</span>', html)
-    assert kinds.index("paused") < kinds.index("429") < kinds.index("dead")
-    assert re.search(r"closed until <time", html)
-    assert "paused" not in re.findall(r'class="tag[^"]*">([^<]+)<', look.page(f"{path}?kind=dead"))
-    assert "limit?group=a" in look.page(f"{path}?group=a")
-    assert "Nothing of that" in look.page(f"{path}?group=none")
-    api = look.api(f"/queues/{q.queue_name}/events?limit=1000")["events"]
-    assert api[-1]["kind"] == "paused"
-    behind = look.api(f"/queues/{q.queue_name}/events?after={api[-2]['id']}")["events"]
-    assert behind == api[-1:]
-    assert look.get(f"/api/queues/{q.queue_name}/events?after=x").status_code == 400
-
-
-def test_the_429s_and_the_learned_rate_of_a_day(look: Browser, q: DPQ, clock: Clock) -> None:
-    """A limit's page marks each 429 of the last day, and draws how its rate was learned."""
-    q.set_limit(64, 60, group="a", adaptive=Adaptive(1, 64))
-    for status in (None, 503, 429):
-        q.push("x", group="a")
-        clock.advance(70)
-        q.rate_limited(q.pop().task, 5, status=status)
-    page = look.page(f"/q/{q.queue_name}/limit?group=a")
-    assert "2 × 429, 1 × 503" in page  # noqa: RUF001
-    assert page.count('class="limited"') == 3
-    rate = next(state.rate for state in q.limits() if state.group == "a")
-    assert f"The learned rate is {rate:.3g}; it was {rate:.3g} to 64" in page
-    assert "2 × 429, 1 × 503" in look.page(f"/q/{q.queue_name}/limits")  # noqa: RUF001
-    day = limited_by(q.events(), rate, "a", clock.ms + 86_460_000)
-    assert day.hits == ""  # they are older
-    assert read_learned("4.5, was 9") == (4.5, 9.0)
-    assert read_learned("something else") == (None, None)

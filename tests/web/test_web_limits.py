@@ -204,13 +204,3 @@ def test_who_may_only_look_is_offered_no_change(
             for word in ("Put back", "Remove", "Set it", "Close"):
                 assert word not in html
     barred.submit(f"{path}/limits", 403, group="g", rules="", expected=q.group("g").rules)
-
-
-def test_a_member_is_closed_and_opened(change: Browser, q: DPQ, path: str) -> None:
-    """The others of its pool stay open."""
-    q.set_limit(60, 60, group="g", members=["a", "b"])
-    assert change.page(f"{path}/limit?group=g").count('name="member" value="b"') == 2
-    for verb, wanted in (("close", [True, False]), ("open", [True, True])):
-        change.submit(f"{path}/group", verb=verb, group="g", member="b", seconds="60")
-        assert [member.open for member in q.group("g").members] == wanted
-    assert q.group("g").open

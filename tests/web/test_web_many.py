@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from dpq import DPQ
 from dpq.cli import app
-from dpq.protocol.keys import key_of
 from dpq.transport.connections import Connections
 from dpq.web import Access
 from dpq.web import app as dashboard_of
@@ -58,20 +57,6 @@ def test_twenty_queues_are_one_round_trip(
         trips.clear()
         page()
         assert len(trips) == 1
-
-
-def test_a_fault_of_one_queue_is_its_own(dashboard: Open, twenty: list[DPQ[Any]]) -> None:
-    """The other queues are read in the same round trip, and its row has the reason."""
-    broken = twenty[7]
-    key = key_of(broken.queue_name, "ready")
-    broken.redis.delete(key)
-    broken.redis.set(key, "damage")
-    look = dashboard(*twenty)
-    assert "WRONGTYPE" in look.page("/")
-    listed = look.api("/queues")["queues"]
-    assert [each["queue"] for each in listed if "error" in each] == [broken.queue_name]
-    assert sum(each.get("stats", {}).get("ready", 0) for each in listed) == 19
-    broken.redis.delete(key)
 
 
 def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,27 +57,6 @@ def test_pages_of_50_go_on_behind_the_last_task(look: Browser, q: DPQ, path: str
     assert seen == wanted
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [
-        ("state=waiting&group=a", 4),
-        ("state=waiting&group=none", 0),
-        ("state=waiting&text=a.example/1", 1),
-        ("state=ready&text=needle", 1),
-        ("state=ready&text=key/1", 1),
-        ("state=ready&least=100", 1),
-        ("state=dead&reason=HTTP %23 for page %23&fault=", 1),
-        ("state=dead&reason=HTTP 404", 0),
-    ],
-)
-def test_a_search_finds_what_it_names(
-    look: Browser, q: DPQ, path: str, query: str, count: int
-) -> None:
-    """Group, text, priority, reason and error each narrow a list."""
-    furnish(q)
-    assert len(rows(look.page(f"{path}/tasks?{query}"))) == count
-
-
 def test_one_box_finds_an_id_a_key_or_a_text(look: Browser, q: DPQ, path: str) -> None:
     """It goes to the task of an id or a key, else it lists what has the text, in each state."""
     ids = furnish(q)
@@ -133,18 +112,6 @@ def test_a_search_goes_through_the_states(look: Browser, q: DPQ, path: str) -> N
     assert (said["searched"], said["left"], said["after"]) == (100, 0, None)
 
 
-def test_a_task_says_why_it_waits_and_until_when(look: Browser, q: DPQ, path: str) -> None:
-    """A closed group is named, with the moment when it opens as a countdown."""
-    ids = furnish(q)
-    html = look.page(f"{path}/tasks/{ids['waiting']}")
-    assert "is closed (by hand)" in html
-    until = look.api(f"/queues/{q.queue_name}/tasks/{ids['waiting']}")["why"]["until_ms"]
-    assert f'data-at="{round(until)}"' in html
-    group = q.group("b")
-    assert group.opens_at
-    assert abs(until - group.opens_at.timestamp() * 1000) < 2
-
-
 def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
     """Groups that a 429 or a hand has closed, then spent ones, then the largest; 50 on the page."""
     q.push_many([Push(n, group=f"large {n % 60:02}") for n in range(240)])
@@ -162,25 +129,6 @@ def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
     assert said[49].startswith("large")
     names = re.findall(r'data-key="((?:closed|large|spent)[^"]*)"', look.page(f"{path}/limits"))
     assert names == said[:50]
-
-
-def test_dead_letters_stand_by_reason_and_error(look: Browser, q: DPQ, path: str) -> None:
-    """Errors that differ by numbers only are one kind; its link finds exactly those."""
-    for n in range(3):
-        q.push(n, max_attempts=1)
-        q.fail(q.pop().task, f"HTTP 404 for /{n}")
-    q.push("x")
-    q.bury(q.pop().task, "no")
-    html = look.page(f"{path}/dead")
-    assert "HTTP # for /#" in html
-    kinds = look.api(f"/queues/{q.queue_name}/dead")["kinds"]
-    assert [(kind["reason"], kind["number"]) for kind in kinds] == [
-        ("attempts spent", 3),
-        ("no", 1),
-    ]
-    link = re.search(r'href="([^"]*fault=HTTP[^"]*)"', html)
-    assert link
-    assert len(rows(look.page(link[1].replace("&amp;", "&")))) == 3
 
 
 def test_remote_text_is_shown_and_not_run(look: Browser, q: DPQ, path: str) -> None:

@@ -86,28 +86,6 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
             each.close()
 
 
-def test_the_buttons_of_the_night_do_what_they_say(change: Browser, q: DPQ, path: str) -> None:
-    """Each button of the front page is a form that works as it stands."""
-    q.push("x", group="a")
-    q.delay_group("a", 315_360_000)
-    q.pop()
-    for _ in range(2):
-        found = re.search(
-            r'<form class="line" method="post" action="([^"]+)">(.*?)</form>',
-            change.page("/"),
-            re.S,
-        )
-        if found is None:
-            break
-        fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', found[2]))
-        change.submit(found[1], **fields)
-    assert q.group("a").open
-    q.pause()
-    assert wrong(change.page("/")) == [q.queue_name]
-    change.submit(f"{path}/resume")
-    assert "paused" not in change.page("/")
-
-
 def beat(q: DPQ, worker: str, name: str, running: int, doing: Any = None) -> None:
     """A heartbeat of a worker."""
     more = () if doing is None else (doing,)
@@ -141,29 +119,6 @@ def test_workers_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name
         other.drop()
 
 
-def test_schedules_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
-    """Each schedule has its last and its next run, the next one first, and a button to run it."""
-    with DPQ(redis, f"{queue_name}-2") as other:
-        late = q.push("report", cron="0 6 * * *", key="report")
-        other.push("pulse", every=30, key="pulse")
-        other.ack(other.pop().task)
-        soon = other.peek(1, "delayed")[0].id
-        browser = dashboard(q, other, write=True)
-        html = browser.page("/recurring")
-        assert re.findall(r'class="mono" href="[^"]*/tasks/([^"]+)"', html)[0] in (soon, late)
-        assert "every 30 s" in html
-        assert "0 6 * * *" in html
-        assert html.count("Run now") == 2
-        told = browser.api("/recurring")
-        assert {each["id"] for each in told["tasks"]} == {soon, late}
-        path = f"/q/{other.queue_name}/tasks"
-        done = browser.submit(path, 200, action="run", ids=soon, back="/recurring").text
-        assert 'href="/recurring" autofocus' in done
-        assert other.stats().ready == 1
-        assert dashboard(q, other).page("/recurring").count("Run now") == 0
-        other.drop()
-
-
 def leased(q: DPQ, held: int) -> list[Any]:
     """Tasks that a worker `w1` holds, by its heartbeat, and one that nobody reports."""
     q.push_many([Push(n, group="a") for n in range(held + 1)])
@@ -171,28 +126,6 @@ def leased(q: DPQ, held: int) -> list[Any]:
     doing = Doing([(each.id, each.token) for each in tasks[:held]], 400_000, tasks[0].id)
     beat(q, "w1", "crawler<", 1, doing)
     return tasks
-
-
-def test_a_lease_says_who_has_it(
-    change: Browser, dashboard: Open, q: DPQ, path: str, clock: Any
-) -> None:
-    """Each lease stands with its worker, host and process, and a mark if it hangs."""
-    tasks = leased(q, 2)
-    clock.advance(500)
-    beat(q, "w1", "crawler<", 1, Doing([(t.id, t.token) for t in tasks[:2]], 900_000, tasks[0].id))
-    html = change.page(f"{path}/workers")
-    leases = html.split('id="leases"')[1]
-    assert leases.count("crawler&lt;") == 2
-    assert leases.count("not said") == 1
-    assert leases.count("host&lt;7, process 11") == 2
-    assert leases.count('bad">hangs<') == 3
-    assert f"{span(900)}, hangs" in html
-    told = change.api(f"/queues{path[2:]}/leases")
-    assert told["total"] == 3
-    assert [each["worker"] for each in told["leases"]].count("crawler<") == 2
-    assert {each["token"] for each in told["leases"]} == {str(task.token) for task in tasks}
-    assert "Give" in leases
-    assert "<button>Give" not in dashboard().page(f"{path}/workers")
 
 
 def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: str) -> None:

@@ -96,34 +96,6 @@ def test_when_a_task_begins(look: Browser, q: DPQ, path: str, clock: Clock, name
         assert said["latest_ms"] == pytest.approx(clock.ms + 1_990_000, abs=2000)
 
 
-def test_what_a_task_waits_for(look: Browser, q: DPQ, path: str) -> None:
-    """Its page names the tasks, with a link to each, and no moment; so says the API."""
-    beat(q)
-    first, second = q.push("x"), q.push("y")
-    late = q.push("z", after=[first, second])
-    html = look.page(f"{path}/tasks/{late}")
-    for each in (first, second):
-        assert f'<a class="mono" href="{path}/tasks/{each}">{each}</a>' in html
-    said = told(look, q, late)
-    assert said["after"] == [first, second]
-    assert (said["begins"]["kind"], said["begins"]["at_ms"]) == ("unknown", None)
-    assert said["begins"]["because"] == f"it waits for 2 tasks to end: {first}, {second}"
-
-
-def test_nobody_is_there(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
-    """Without a consumer the moment is not known, and what limits allow is no promise."""
-    id_ = q.push("x", delay=60)
-    html = look.page(f"{path}/tasks/{id_}")
-    assert '<p class="lead">Not known: not before <time' in html
-    assert "No consumer is seen: no worker reports" in html
-    html = look.page(f"{path}/tasks/{q.push('y')}")
-    assert "1 task is due, and no consumer has ever asked for one" in html
-    q.pop()
-    clock.advance(5)
-    html = look.page(f"{path}/tasks/{q.push('y')}")
-    assert '<p class="lead">At the next pop</p>' in html
-
-
 def test_a_running_task_has_its_worker(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
     """Its worker, host and process stand there, with its begin and the end of its lease."""
     q.push("x")
