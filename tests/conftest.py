@@ -198,12 +198,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests, leave out what two others say, and measure coverage on one engine only.
+    """Order the tests, ask one server with each set of parameters, and measure on one engine only.
 
-    uvloop asks a real server, and asyncio's own loop fakeredis, too; in the soak's settings both
-    ask both. A test of a blocking face that runs over asyncio as well does not ask the real server
-    in both loops where fakeredis will do. Other engines than the measured one run the same Python
-    again, at half speed.
+    Other engines than the measured one run the same Python again, at half speed.
     """
     if config.stash[GIVEN]:
         others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
@@ -211,18 +208,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         return
     if settings.get_current_profile_name() != "soak":
-        on_uvloop = {item.originalname for item in items if "uvloop" in _parts(item)}
-        twice = [
-            item
-            for item in items
-            if {"uvloop", "fakeredis"} <= _parts(item)
-            or (item.originalname in on_uvloop and _awaited_on_fakeredis(item))
-        ]
-        items[:] = [item for item in items if item not in twice]
-        config.hook.pytest_deselected(items=twice)
-        again = list(_asked_elsewhere(items)) if not config.option.server else []
-        items[:] = [item for item in items if item not in again]
-        config.hook.pytest_deselected(items=again)
+        again = (
+            {id(item): item for item in _asked_elsewhere(items)} if not config.option.server else {}
+        )
+        items[:] = [item for item in items if id(item) not in again]
+        config.hook.pytest_deselected(items=[*again.values()])
     turns = {stem: turn for turn, stem in enumerate(LONG)}
     items.sort(key=lambda item: turns.get(item.path.stem, len(LONG)))
     measured = next(iter(SERVERS))
@@ -246,19 +236,6 @@ def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
         for turn, alike in enumerate(by_parameters.values(), zlib.crc32(test.encode())):
             kept = alike[turn % len(alike)]
             yield from (item for item in alike if item is not kept)
-
-
-def _awaited_on_fakeredis(item: pytest.Item) -> bool:
-    """Whether it asks a real server in asyncio's own loop, and a twin of it fakeredis."""
-    marked = item.get_closest_marker("fakeredis") and not item.get_closest_marker("many_calls")
-    kind = "asyncio" in _parts(item) and "fakeredis" not in _parts(item)
-    return bool(kind and marked and item.name.startswith("test_awaited_"))
-
-
-def _parts(item: pytest.Item) -> set[str]:
-    """Of the id of a test."""
-    call = getattr(item, "callspec", None)
-    return set(call._idlist) if call else set()
 
 
 def pytest_collection_finish() -> None:

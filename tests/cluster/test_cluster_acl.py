@@ -15,7 +15,7 @@ from dpq import DPQ, AsyncDPQ
 from dpq.transport.script_loading import load_scripts, scripts_there
 
 DOCS = Path(dpq.__file__).parents[1] / "docs"
-PASSWORD = "PASSWORD"
+PASSWORD = "PASSWORD"  # noqa: S105 - a test's
 
 MORE = re.findall(
     r"\+[a-z|]+",

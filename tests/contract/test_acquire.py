@@ -24,7 +24,7 @@ TOO_MANY = {"Retry-After": "30"}
 
 async def permits_out(q: AsyncDPQ[Any], count: int) -> None:
     """Wait until so many permits are leases."""
-    while await q.redis.zcard(key_of(q.queue_name, "tracked")) != count:
+    while await q.redis.zcard(key_of(q.queue_name, "tracked")) != count:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 

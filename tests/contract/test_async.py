@@ -37,6 +37,7 @@ from dpq.transport import watches
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
 
 
+# ruff: noqa: ASYNC110
 def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:
     """Two asyncio connections to the server of a blocking client."""
     pool = asyncio_client(redis).connection_pool

@@ -23,6 +23,7 @@ MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that n
 
 # Polling a server has no event to wait for, and `timeout` is that of a pop.
 
+# ruff: noqa: ASYNC109, ASYNC110
 Queue = AsyncDPQ[Any]
 Opened = Callable[..., Queue]
 

@@ -28,6 +28,7 @@ GUIDE = Path(dpq.__file__).parents[1] / "docs" / "guides" / "fastapi.md"
 # A follower and a listener have no event of their own to wait for.
 
 
+# ruff: noqa: ASYNC110
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends_async, "ASK_FOR_END_SECONDS", LONG)
@@ -259,7 +260,7 @@ def test_the_guide_runs(server: Server, queue_name: str) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(
+        exec(  # noqa: S102 - our own document
             block.replace("redis://localhost", server.url).replace('pages"', f'{queue_name}"'),
             names,
         )

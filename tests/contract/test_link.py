@@ -16,8 +16,6 @@ from redis.retry import Retry
 from dpq import DPQ
 from dpq.server import Server
 
-# Several statements stand in some `pytest.raises`: the body of a lease is what fails there.
-
 
 @pytest.fixture
 def once(server: Server) -> Iterator[Redis]:

@@ -25,7 +25,7 @@ def test_the_readme_example_works_word_for_word(redis: Redis, clock: Any) -> Non
     done: list[Any] = []
     my_client = redis
 
-    def Redis() -> Any:
+    def Redis() -> Any:  # noqa: N802 - the example's own word
         return my_client
 
     def process(payload: Any) -> None:

@@ -29,10 +29,10 @@ from dpq.transport.session_async import AsyncQueueSession
 
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
 
-from scrapy.crawler import AsyncCrawlerRunner
-from scrapy.http import HtmlResponse, Response
+from scrapy.crawler import AsyncCrawlerRunner  # noqa: E402
+from scrapy.http import HtmlResponse, Response  # noqa: E402
 
-from dpq.scrapy import link
+from dpq.scrapy import link  # noqa: E402
 
 ROOT = Path(dpq.__file__).parents[1]
 
@@ -336,7 +336,7 @@ def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls)
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition; the test's own time is the bound."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - other programs do not set an event
         await asyncio.sleep(0.01)
 
 
@@ -369,7 +369,7 @@ def test_what_the_page_for_users_shows_runs(crawls):
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (commands,) = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     shown: dict[str, Any] = {}
-    exec(block, shown)
+    exec(block, shown)  # noqa: S102 - our own document
     for line in commands.replace("--queue books", f"--queue {crawls.q.queue_name}").splitlines():
         result = CliRunner().invoke(app, shlex.split(line)[1:], env={"DPQ_URL": crawls.url})
         assert result.exit_code == 0, result.output

@@ -275,7 +275,7 @@ async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind
             await asyncio.wait_for(reporting.wait(), 60)
         else:
             deadline = time.monotonic() + 60
-            while not host.came and time.monotonic() < deadline:
+            while not host.came and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):

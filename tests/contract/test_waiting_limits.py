@@ -42,7 +42,7 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
 def pops(q: DPQ[Any]) -> list[str]:
     """Grows by one with each pop that is sent."""
     sent: list[str] = []
-    names = lambda commands: (command.script.name for command in commands)
+    names = lambda commands: (command.script.name for command in commands)  # noqa: E731
     note_calls(q, lambda commands: sent.extend(name for name in names(commands) if name == "pop"))
     return sent
 

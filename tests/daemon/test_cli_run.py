@@ -31,7 +31,7 @@ from dpq.cli.run import exit_code
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
 EXAMPLES = Path(dpq.__file__).parents[1] / "examples"
-SECRET = "sk-never-to-be-seen-4711"
+SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
 
 Lines = list[dict[str, Any]]
 

@@ -696,7 +696,7 @@ def test_the_guide_shows_how_to_repeat(
             monkeypatch.setattr(log.handlers[-1], "emit", heard)
             monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", SHORT_S)
             pair.replica.signal(signal.SIGSTOP)
-            exec(shown, names)
+            exec(shown, names)  # noqa: S102
             assert loose.size() == left
     finally:
         pair.replica.signal(signal.SIGCONT)

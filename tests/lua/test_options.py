@@ -179,7 +179,7 @@ def test_a_moment_is_counted_by_the_servers_clock(q: DPQ[Any], clock: Any) -> No
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"at": datetime(2030, 1, 1)}, "with a time zone"),
+        ({"at": datetime(2030, 1, 1)}, "with a time zone"),  # noqa: DTZ001 - that is refused
         ({"at": 5}, "it must be a datetime"),
         ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 5}, "at and delay are both given"),
         (

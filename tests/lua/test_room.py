@@ -35,7 +35,7 @@ def test_a_full_queue_takes_nothing(q, probe):
             q.push("x", **how)
         assert (caught.value.size, caught.value.bound, caught.value.group) == (3, 3, None)
     assert probe.stored() == before
-    copy = pickle.loads(pickle.dumps(caught.value))
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (str(copy), copy.stored) == (str(caught.value), {})
 
 

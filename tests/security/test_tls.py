@@ -21,7 +21,7 @@ from dpq.model.masking import mask
 from dpq.server import Server
 from dpq.transport.connect import open_url
 
-SECRET = "not-for-logs"
+SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
 
 
 class Certificates(NamedTuple):

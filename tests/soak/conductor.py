@@ -509,4 +509,4 @@ def _how(status: int) -> str:
 
 
 def _short_temporary() -> str:
-    return tempfile.gettempdir() if len(tempfile.gettempdir()) < 40 else "/tmp"
+    return tempfile.gettempdir() if len(tempfile.gettempdir()) < 40 else "/tmp"  # noqa: S108

@@ -468,7 +468,7 @@ class World:
         wait = [0, 0.25, 1, 5, 40][b % 5]
         scope: Any = ["member", "member", "group", "queue", "task"][a % 5]
         told = TOLD[b % len(TOLD)] if b % 4 == 0 else None
-        call = lambda t, c: self.q.rate_limited(t, wait, scope, cost=c)
+        call = lambda t, c: self.q.rate_limited(t, wait, scope, cost=c)  # noqa: E731
         if grant := self.end(a // 5, b, call, told, implied=True):
             grant.ends = 0.0
 

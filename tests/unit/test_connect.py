@@ -203,7 +203,7 @@ def test_a_masked_url_shows_all_but_the_password(url: str, shown: str) -> None:
     assert mask(url) == shown
 
 
-PASSWORD = "s3cretPassw0rd"
+PASSWORD = "s3cretPassw0rd"  # noqa: S105 - no real one
 WITH_A_PASSWORD = [
     f"redis://user:{PASSWORD}@host:6379/0?db=1",
     f"rediss://:{PASSWORD}@host",

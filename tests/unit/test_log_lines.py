@@ -30,7 +30,7 @@ def formatted(formatter: logging.Formatter, text: str, error: str, *, trace: boo
     exc_info: Any = None
     if trace:
         try:
-            raise ValueError(error)
+            raise ValueError(error)  # noqa: TRY301 - to be logged
         except ValueError as raised:
             exc_info = (type(raised), raised, raised.__traceback__)
     args = ("queue", text)

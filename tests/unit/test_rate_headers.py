@@ -30,9 +30,6 @@ ZENDESK = (
     "best-practices-for-avoiding-rate-limiting"
 )
 ATLASSIAN = "https://developer.atlassian.com/cloud/jira/platform/rate-limiting"
-SLACK = "https://docs.slack.dev/apis/web-api/rate-limits"
-STRIPE = "https://docs.stripe.com/rate-limits"
-GOOGLE = "https://cloud.google.com/storage/docs/retry-strategy"
 GITLAB = "https://gitlab.com/gitlab-org/gitlab/-/issues/199738"
 LINEAR = "https://linear.app/developers/rate-limiting"
 COSMOS = (
@@ -41,7 +38,6 @@ COSMOS = (
 AZURE_SDK = "https://github.com/Azure/azure-sdk-for-js, throttlingRetryStrategy.ts"
 MAILERLITE = "https://developers-classic.mailerlite.com/docs/api-rate-limits"
 LEMLIST = "https://developer.lemlist.com/api-reference/getting-started/rate-limits"
-CONTENTFUL = "https://www.contentful.com/developers/docs/references/content-management-api/"
 WHOOP = "https://developer.whoop.com/docs/developing/rate-limiting"
 KONG = "https://developer.konghq.com/plugins/rate-limiting/"
 OURS = "dpq/model/rate_headers.py"
@@ -66,40 +62,20 @@ ANSWERS = r"""
 429 bare | 429 | default | https://www.rfc-editor.org/rfc/rfc6585#section-4
 503 bare | 503 | - | RFC_9110 #section-15.6.4
 529 bare | 529 | - | ANTHROPIC
-503 with garbage | 503 | - | OURS
-  retry-after: soon
-  ratelimit-reset: never
-503 some left | 503 | - | OURS
-  x-ratelimit-remaining: 1
-  x-ratelimit-reset: 60
-503 with a policy only | 503 | - | DRAFT 10.txt
-  RateLimit-Policy: "a";q=9;w=60
 503 | 503 | 120 | RFC_9110 #section-10.2.3
   Retry-After: 120
 503 spent | 503 | 9 | DRAFT 10.txt
   RateLimit: "a";r=0;t=9
 503 with a reset only | 503 | 50 | DRAFT 03.txt
   RateLimit-Reset: 50
-403 with a reset only | 403 | - | DRAFT 03.txt
-  RateLimit-Reset: 50
 200 spent | 200 | - | GITHUB
   x-ratelimit-remaining: 0
   x-ratelimit-reset: 1730221009
-301 | 301 | - | RFC_9110 #section-10.2.3
-  Retry-After: 120
 301 spent | 301 | - | DRAFT 10.txt
   RateLimit: "problemPolicy";r=0;t=10
 500 | 500 | - | OURS
   Retry-After: 120
 403 forbidden | 403 | - | GITHUB
-403 some left | 403 | - | GITHUB
-  x-ratelimit-remaining: 1
-  x-ratelimit-reset: 60
-403 with garbage | 403 | - | OURS
-  retry-after: soon
-  x-ratelimit-remaining: none
-403 with a policy only | 403 | - | DRAFT 10.txt
-  RateLimit-Policy: "a";q=9;w=60
 
 # Retry-After
 seconds | 429 | 120 | RFC_9110 #section-10.2.3
@@ -110,10 +86,6 @@ past date | 429 | 0 | OURS
   Retry-After: Tue, 29 Oct 2024 16:56:39 GMT
 date beyond a day | 429 | 86400 | OURS
   Retry-After: Tue, 29 Oct 2124 16:56:40 GMT
-seconds beyond a day | 429 | 86400 | OURS
-  Retry-After: 86401
-epoch as Retry-After | 429 | 30 | OURS
-  Retry-After: 1730221030
 no such day | 429 | default | OURS
   Retry-After: Fri, 30 Feb 2026 00:00:00 GMT
 repeated | 429 | 60 | OURS
@@ -125,12 +97,6 @@ joined | 429 | 60 | RFC_9110 #section-5.3
 decimals | 429 | 2 | SHOPIFY
   Retry-After: 2.0
   X-Shopify-Shop-Api-Call-Limit: 40/40
-Slack | 429 | 30 | SLACK
-  Retry-After: 30
-Stripe | 429 | default | STRIPE
-  Stripe-Rate-Limited-Reason: global-rate
-Google | 429 | default | GOOGLE
-  Server: UploadServer
 Cosmos DB | 429 | 0.54 | COSMOS
   x-ms-retry-after-ms: 540
 Azure OpenAI | 429 | 1 | AZURE_SDK
@@ -144,9 +110,6 @@ Retry-After wins | 429 | 7 | DRAFT 10.txt
   X-RateLimit-Reset: 1730221060
   Retry-After: 7
   X-RateLimit-Retry-After: 8
-an invalid one does not | 429 | 30 | DRAFT 10.txt
-  RateLimit: "default";r=0;t=30
-  Retry-After: later
 
 # The IETF drafts
 draft 10 | 429 | 30 | DRAFT 10.txt
@@ -157,33 +120,16 @@ draft 08 | 429 | 30 | DRAFT 08.txt
   RateLimit: "default";r=0;t=30
 several policies | 429 | 23 | DRAFT 10.txt
   RateLimit: "permin";r=0;t=23, "persec";r=0;t=1, "perhr";r=399;t=2402
-several headers | 429 | 23 | DRAFT 10.txt
-  RateLimit: "permin";r=0;t=23
-  RateLimit: "perhr";r=399;t=2402
 the window of the one that is spent | 429 | 3600 | DRAFT 10.txt
   RateLimit-Policy: "permin";q=50;w=60,"perhr";q=1000;w=3600
   RateLimit: "permin";r=20;t=23, "perhr";r=0
-partition key and quota unit | 429 | 10 | DRAFT 10.txt
-  RateLimit-Policy: "peruser";q=65535;qu="content-bytes";w=10;pk=:sdfjLJUOUH==:
-  RateLimit: "peruser";r=0;pk=:sdfjLJUOUH==:
 windows only: the shortest | 429 | 60 | DRAFT 10.txt
   RateLimit-Policy: "burst";q=100;w=60,"daily";q=1000;w=86400
-something is left | 429 | default | DRAFT 10.txt
-  RateLimit: "default";r=50;t=30
-names with separators | 429 | 9 | https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3
-  RateLimit: "a,b;r=0;t=99,\"";r=1;t=8, "c=d";r=0;t=9
 draft 07 | 429 | 30 | DRAFT 07.txt
   RateLimit: limit=100, remaining=0, reset=30
-draft 07, no reset | 429 | 10 | DRAFT 07.txt
-  RateLimit: limit=100, remaining=0
-  RateLimit-Policy: 100;w=10
 draft 03 | 429 | 50 | DRAFT 03.txt
   RateLimit-Limit: 100, 100;w=60
   RateLimit-Remaining: 0
-  RateLimit-Reset: 50
-draft 03, parameters | 429 | 50 | DRAFT 03.txt
-  RateLimit-Reset: 50;comment="x"
-draft 03, reset only | 429 | 50 | DRAFT 03.txt
   RateLimit-Reset: 50
 
 # Real hosts
@@ -195,23 +141,12 @@ GitHub primary | 403 | 1200 | GITHUB
   x-ratelimit-resource: core
 GitHub secondary | 403 | 60 | GITHUB
   retry-after: 60
-GitHub secondary, some of the primary left | 403 | 60 | GITHUB
-  x-ratelimit-remaining: 14
-  x-ratelimit-reset: 1730222200
-  retry-after: 60
-GitHub past reset | 403 | 0 | GITHUB
-  x-ratelimit-remaining: 0
-  x-ratelimit-reset: 1730220999
 GitLab | 429 | 61 | GITLAB
   RateLimit-Limit: 600
   RateLimit-Observed: 600
   RateLimit-Remaining: 0
   RateLimit-Reset: 1730221061
   RateLimit-ResetTime: Tue, 29 Oct 2024 16:57:41 GMT
-GitLab, which told of another limit | 429 | default | GITLAB
-  RateLimit-Limit: 600
-  RateLimit-Remaining: 595
-  RateLimit-Reset: 1730221061
 X, Twitter | 429 | 900 | X
   x-rate-limit-limit: 900
   x-rate-limit-remaining: 0
@@ -227,13 +162,6 @@ Discord | 429 | 1 | DISCORD
   X-RateLimit-Reset: 1730221001
   X-RateLimit-Reset-After: 1
   X-RateLimit-Bucket: abcd1234
-Discord, reset after only | 429 | 0.25 | DISCORD
-  X-RateLimit-Remaining: 0
-  X-RateLimit-Reset-After: 0.25
-Discord, global | 429 | 65 | DISCORD
-  Retry-After: 65
-  X-RateLimit-Global: true
-  X-RateLimit-Scope: global
 Reddit | 429 | 171 | REDDIT
   X-Ratelimit-Used: 600
   X-Ratelimit-Remaining: 0.0
@@ -254,10 +182,6 @@ Anthropic | 429 | 20 | ANTHROPIC
   anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z
   anthropic-ratelimit-input-tokens-remaining: 80000
   anthropic-ratelimit-input-tokens-reset: 2024-10-29T16:59:00Z
-Anthropic, retry-after | 429 | 12 | ANTHROPIC
-  retry-after: 12
-  anthropic-ratelimit-requests-remaining: 0
-  anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z
 Okta | 429 | 33 | OKTA
   X-Rate-Limit-Limit: 1200
   X-Rate-Limit-Remaining: 0
@@ -268,17 +192,10 @@ Zendesk | 429 | 41 | ZENDESK
   x-rate-limit-remaining: 0
   ratelimit-remaining: 0
   ratelimit-reset: 41
-Zendesk, one endpoint | 429 | 17 | ZENDESK
-  ratelimit-remaining: 600
-  ratelimit-reset: 41
-  zendesk-ratelimit-tickets-index: total=100; remaining=0; resets=17
 Atlassian | 429 | 1800 | ATLASSIAN
   Beta-RateLimit-Policy: "global-app-quota";q=65000;w=3600
   Beta-RateLimit: "global-app-quota";r=0;t=1800
   RateLimit-Reason: jira-quota-global-based
-Atlassian, no r while plenty is left | 429 | default | ATLASSIAN
-  Beta-RateLimit: "global-app-quota";t=3200
-  RateLimit-Reason: jira-burst-based
 Atlassian, reset without seconds | 429 | 200 | https://jira.atlassian.com/browse/JRACLOUD-69262
   X-RateLimit-Remaining: 0
   X-RateLimit-Reset: 2024-10-29T17:00Z
@@ -288,8 +205,6 @@ Linear, epoch milliseconds | 429 | 1800.5 | LINEAR
 lemlist, as JavaScript prints dates | 429 | 2 | LEMLIST
   X-RateLimit-Remaining: 0
   X-RateLimit-Reset: Tue Oct 29 2024 17:56:42 GMT+0100 (Central European Standard Time)
-Contentful | 429 | 1 | CONTENTFUL
-  X-Contentful-RateLimit-Reset: 1
 WHOOP | 429 | 3 | WHOOP
   X-RateLimit-Limit: 100, 100;window=60, 10000;window=86400
   X-RateLimit-Remaining: 0
@@ -304,22 +219,9 @@ Kong | 429 | 37 | KONG
 gateway and service, joined | 429 | 30 | OURS
   X-RateLimit-Remaining: 12, 0
   X-RateLimit-Reset: 10, 30
-overdrawn | 403 | 30 | OURS
-  X-RateLimit-Remaining: -3
-  X-RateLimit-Reset: 30
 Azure's -1 for unknown | 429 | 0 | https://learn.microsoft.com/en-us/answers/questions/5625878/
   x-ratelimit-remaining-tokens: -1
   x-ratelimit-reset-tokens: 0
-one limit in two spellings | 429 | default | OURS
-  X-RateLimit-Remaining: 5
-  X-Rate-Limit-Reset: 60
-  X-RateLimit-Reset-After: 60
-  X-RateLimit-Reset-Time: 60
-another kind of reset | 429 | default | OURS
-  X-Password-Reset: 60
-spent, but until when is told elsewhere | 429 | 41 | OURS
-  X-RateLimit-Remaining: 0
-  RateLimit-Reset: 41
 """
 """Each: its name, the status, the seconds to wait, the source; then its headers."""
 
@@ -369,32 +271,21 @@ CASES = [
         for i, (value, wait) in enumerate(
             [
                 ("-1", DEFAULT_RETRY_AFTER),
-                ("-1e9", DEFAULT_RETRY_AFTER),
                 ("1e999", DEFAULT_RETRY_AFTER),
                 ("nan", DEFAULT_RETRY_AFTER),
-                ("inf", DEFAULT_RETRY_AFTER),
-                ("Infinity", DEFAULT_RETRY_AFTER),
                 ("", DEFAULT_RETRY_AFTER),
-                (" ", DEFAULT_RETRY_AFTER),
-                ("0x10", DEFAULT_RETRY_AFTER),
                 ("1_000", DEFAULT_RETRY_AFTER),
-                ("3\x000", DEFAULT_RETRY_AFTER),
                 ("٣٠", DEFAULT_RETRY_AFTER),
-                ("³", DEFAULT_RETRY_AFTER),
                 ("Tue, ٢٩ Oct 2024 16:57:40 GMT", DEFAULT_RETRY_AFTER),
                 (f"Tue, 29 Oct 2024 {'9' * 20}:00:00 GMT", DEFAULT_RETRY_AFTER),
-                ("5 minutes", DEFAULT_RETRY_AFTER),
                 ("30,", DEFAULT_RETRY_AFTER),
-                ("Sun, 06", DEFAULT_RETRY_AFTER),
                 ("99999-01-01T00:00:00Z", DEFAULT_RETRY_AFTER),
                 ("1" * 1_000_000, DEFAULT_RETRY_AFTER),
                 ("1" * 999, MAX_RETRY_AFTER),
-                ("9" * 20, MAX_RETRY_AFTER),
                 ("9" * 400 + "h", MAX_RETRY_AFTER),
                 ("9999-12-31T23:59:59-23:59", MAX_RETRY_AFTER),
                 ("0001-01-01T00:00:00+23:59", 0),
                 ("1000000000", 0),
-                ("999999999", MAX_RETRY_AFTER),
             ]
         )
     ),

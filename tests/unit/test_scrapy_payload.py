@@ -8,12 +8,12 @@ from kit.each import each
 
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
 
-from scrapy.http import FormRequest, JsonRequest
-from scrapy.settings import Settings
+from scrapy.http import FormRequest, JsonRequest  # noqa: E402
+from scrapy.settings import Settings  # noqa: E402
 
-from dpq.model.errors import PayloadError
-from dpq.scrapy.options import read_options
-from dpq.scrapy.payload import payload_of, request_of
+from dpq.model.errors import PayloadError  # noqa: E402
+from dpq.scrapy.options import read_options  # noqa: E402
+from dpq.scrapy.payload import payload_of, request_of  # noqa: E402
 
 URL = "https://a.example/7"
 

@@ -129,7 +129,7 @@ async def async_generator() -> Any:
     yield 1
 
 
-def unresolved(url: Nowhere) -> None: ...  # type: ignore[name-defined]
+def unresolved(url: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def no_schema(q: FakeQueue) -> None: ...
 def field_as_default(depth: int = Field(ge=0)) -> None: ...
 
@@ -241,7 +241,7 @@ def test_bad_arguments(
         (dict[int, Point], {1: Point(1, 2.5)}),
         (Page, PAGE),
         (list[Page | None], [PAGE, None]),
-        (Optional[int], None),
+        (Optional[int], None),  # noqa: UP045 - the older way to write it
         (float, float("inf")),
         (int | str, "3"),
         (Literal["a", "b"], "b"),

@@ -13,7 +13,7 @@ import dpq
 from dpq import DPQ
 
 PAGE = (Path(dpq.__file__).parents[1] / "docs" / "other_languages.md").read_text(encoding="utf-8")
-PUSH_TOKEN = "fedcba9876543210fedcba9876543210"
+PUSH_TOKEN = "fedcba9876543210fedcba9876543210"  # noqa: S105 - for tests
 SHOWN = "http://127.0.0.1:8321/"
 PROGRAMS = {
     "curl": ("bash", ["bash", "-c"]),

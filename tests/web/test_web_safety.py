@@ -14,7 +14,7 @@ from dpq.web import Access, app
 from dpq.web.access import HEADERS, Guard, same_host
 from dpq.web.routes import API, PAGES
 
-TOKEN = "0123456789abcdef0123456789abcdef"
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
 OWN = "http://127.0.0.1:8321"
 BROKEN = [b"{", b"[1]", b"null", b"\xff\xfe", b'{"a":"\xff"}', b'{"a":"\\ud800"}']
 BROKEN += [b"[" * 200_000, b'{"a":' * 200_000, b'{"a":%b}' % (b"9" * 5000)]
@@ -265,7 +265,7 @@ def test_sessions_end(q: DPQ) -> None:
     guard = Guard(Access(token=TOKEN), lambda: now[0])
 
     class Request:
-        cookies = {"dpq_session": guard.new_session()}
+        cookies = {"dpq_session": guard.new_session()}  # noqa: RUF012
 
     assert guard.session_of(Request)  # type: ignore[arg-type]
     assert not Guard(Access()).session_of(Request)  # type: ignore[arg-type]
