@@ -11,7 +11,7 @@ from redis import Redis
 
 from dpq import DPQ, Push, Quota, RateLimit
 from dpq.metrics import COUNTERS, GAUGES, TOTALS, Exporter
-from dpq.views.sampler import Named, Snapshot, Watch
+from dpq.views.sampler import Named
 
 
 class Scrape:
@@ -88,41 +88,6 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
     told_names = told.names()
     assert set(GAUGES) - told_names <= {"dpq_drain_seconds", "dpq_worker_longest_run_seconds"}
     assert all(f"{metric}_total" in told_names for metric in (TOTALS | COUNTERS))
-
-
-def test_the_verdict_is_a_state(live: DPQ) -> None:
-    """Tasks without a consumer, with one that pops and is no worker, and paused: one state is 1.
-
-    The run of that consumer is its lease.
-    """
-
-    needs: list[float | None] = []
-
-    def in_an_hour(_: str, watch: Watch) -> Snapshot:
-        snapshot = watch.read()
-        later = snapshot.survey.now_ms + 3_600_000
-        return snapshot._replace(survey=snapshot.survey._replace(now_ms=later))
-
-    def state(longest: float = 0.0) -> list[str]:
-        told = Scrape(Exporter(Named([live]), in_an_hour, server="prod").text().decode())
-        assert told("dpq_workers", queue=live.queue_name) == 0
-        run = told("dpq_longest_run_seconds", queue=live.queue_name)
-        assert run == pytest.approx(longest, abs=60)
-        needs.append(told("dpq_needs_person", queue=live.queue_name))
-        return [
-            dict(labels)["state"]
-            for (name, labels), value in told.samples.items()
-            if name == "dpq_verdict" and value
-        ]
-
-    assert state() == ["unknown queue"]
-    live.push_many([Push(n) for n in range(5)])
-    assert state() == ["no consumer"]
-    live.pop()
-    assert state(3600) == ["moving"]
-    live.pause()
-    assert state(3600) == ["paused"]
-    assert needs == [1, 1, 0, 1]
 
 
 def test_counters_of_groups_and_deaths(live: DPQ) -> None:

@@ -101,18 +101,6 @@ def test_a_server_with_aof(tmp_path: Path, first_call: First) -> None:
         assert durable.pid
 
 
-@pytest.mark.parametrize("forbidden", ["-config", "-info"])
-def test_what_may_not_be_asked(
-    redis: Redis, elsewhere: str, first_call: First, forbidden: str
-) -> None:
-    """A user who may not ask is told nothing, and works."""
-    redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "&*", "+@all", forbidden)
-    try:
-        assert first_call(elsewhere, username="shy", password="pw") == []  # noqa: S106 - a test's
-    finally:
-        redis.execute_command("ACL DELUSER", "shy")
-
-
 def test_inspect(redis: Redis, elsewhere: str, policy: Any, queue_name: str) -> None:
     """The doctor's look names everything at each look, and the rights that it misses."""
     policy("volatile-ttl")

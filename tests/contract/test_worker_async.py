@@ -53,7 +53,6 @@ q = shared.q
 
 with_async_hooks = over_asyncio(HERE / "test_worker.py", Worker=AwaitedWorkerOfAsyncHooks, **FACES)
 test_async_hooks_see_every_task = with_async_hooks.test_hooks_see_every_task
-test_async_hooks_that_raise_change_nothing = with_async_hooks.test_hooks_that_raise_change_nothing
 
 
 @pytest.fixture(params=RUN_ON)

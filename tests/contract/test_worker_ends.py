@@ -19,12 +19,7 @@ from dpq import (
     Worker,
 )
 
-THREADS_ONLY = (
-    "test_a_generator_is_no_handler",  # it asks both
-    "test_the_last_ack_ends_a_drain",
-    "test_hooks_hear_of_a_time_limit",
-    "test_hooks_that_nobody_would_call",
-)
+THREADS_ONLY = ("test_hooks_hear_of_a_time_limit",)
 
 SOON = 50.0
 """Seconds: what a slow machine may take; a wake-up that is lost takes 60 here."""

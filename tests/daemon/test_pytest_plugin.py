@@ -214,10 +214,6 @@ def mark(folder: Path, name: str) -> None:
     (folder / name).touch()
 
 
-def second_half(folder: Path) -> None:
-    mark(folder, "second")
-
-
 def marks(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 

@@ -3,14 +3,12 @@
 import shutil
 import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import SERVERS, wait_for
 from typer.testing import CliRunner
@@ -112,11 +110,6 @@ def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[
         yield Tls(f"rediss://localhost:{port}/0", server, certificates, words)
 
 
-def blocked(tls: Tls) -> Callable[[], bool]:
-    """Does a client block at the server now?"""
-    return lambda: bool(Redis.from_url(tls.server.url).info("clients")["blocked_clients"])
-
-
 def test_a_queue_works_over_tls(tls, queue_name):
     """Every kind of call goes over TLS: batches, large payloads, settling, looking, a scheduler."""
     with DPQ.from_url(tls.url(), queue_name) as q:
@@ -131,25 +124,6 @@ def test_a_queue_works_over_tls(tls, queue_name):
         with q.lease() as task:
             assert task.payload == "later"
         assert (q.size(), q.check()) == (0, [])
-        q.drop()
-
-
-def test_a_waiting_pop_wakes_over_tls(tls, queue_name, face):
-    """A pop that blocks over TLS wakes at a push, and at the exact moment of a delay."""
-    with (
-        face.queue.from_url(tls.url(), queue_name) as q,
-        DPQ.from_url(tls.url(), queue_name) as other,
-    ):
-        got: list[Any] = []
-        thread = threading.Thread(target=lambda: got.append(q.pop(timeout=30)))
-        thread.start()
-        wait_for(blocked(tls), lambda: got)
-        other.push("now")
-        thread.join(30)
-        assert [popped.task.payload for popped in got] == ["now"]
-        got[0].on_success()
-        other.push("soon", delay=0.2)
-        assert q.pop(timeout=30).task.payload == "soon"
         q.drop()
 
 

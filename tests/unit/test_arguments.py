@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit.scripted import a_task
 
-from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit
+from dpq import DPQ, ConfigurationError, Push
 from dpq.model.validation import label, milliseconds
 
 
@@ -175,25 +175,6 @@ def test_bad_argument(q, bound, call, values):
             repr(bad)[:30] in told or f"is {len(str(bad).encode(errors='replace'))} byte" in told
         )
         assert named, (bad, told)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda q: q.update("id"),
-        lambda q: q.set_limit(),
-        lambda q: q.set_limit([]),
-        lambda q: q.set_limit(per=5),
-        lambda q: q.set_limit(concurrency=3, burst=2),
-        lambda q: q.set_limit([RateLimit(1, 1)], 1),
-        lambda q: q.set_limit([RateLimit(1, 1)] * 9),
-        lambda q: q.set_limit([RateLimit(1, 1), RateLimit(1, 2, adaptive=Adaptive(1, 2))]),
-    ],
-)
-def test_too_little_or_too_much(q, call):
-    """A change without a word, or one that is said twice, is refused before anything is sent."""
-    with pytest.raises(ConfigurationError):
-        call(q)
 
 
 SETTINGS: list[tuple[str, str, list[Any]]] = [

@@ -328,21 +328,6 @@ def test_an_address_that_swallows_packets_is_reported_in_time(
         client.ping()
 
 
-def test_a_second_address_is_tried_when_the_first_swallows_packets(
-    blackhole: tuple[str, int], silent: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A name whose first address is dead still reaches the second."""
-    entries = [
-        (socket.AF_INET, socket.SOCK_STREAM, 6, "", address)
-        for address in (blackhole, silent.getsockname())
-    ]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: entries)
-    with connect("redis://name") as client, reported():
-        client.ping()
-    silent.settimeout(5)
-    silent.accept()[0].close()
-
-
 # --- Against a server
 
 
@@ -357,18 +342,6 @@ def test_an_embedded_server_lives_until_its_client_is_closed() -> None:
     opened.close()
     opened.close()
     assert not opened.server.directory.exists()
-
-
-def test_a_dropped_connection_is_replaced_without_an_error() -> None:
-    """A command on a connection that the server has closed is sent again on a new one."""
-    opened = open_url("embedded:")
-    with (
-        contextlib.closing(opened),
-        Redis.from_url(opened.server.url if opened.server else "") as a,
-    ):
-        before = opened.client.client_id()
-        a.client_kill_filter(_id=str(before))
-        assert opened.client.client_id() != before
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from scrapy.http import FormRequest, JsonRequest  # noqa: E402
 from scrapy.settings import Settings  # noqa: E402
 
 from dpq.model.errors import PayloadError  # noqa: E402
-from dpq.scrapy.options import read_options  # noqa: E402
 from dpq.scrapy.payload import payload_of, request_of  # noqa: E402
 
 URL = "https://a.example/7"
@@ -115,23 +114,3 @@ def test_an_address_alone_is_a_request():
     """`dpq push '"https://..."'` is enough; the priority is that of the task, as a whole number."""
     request = request_of(URL, 2.9, SPIDER)
     assert (request.url, request.priority, request.callback) == (URL, 2, None)
-
-
-def read(**given: Any) -> Any:
-    return read_options(Settings({"DPQ_URL": "redis://h", **given}), "pages")
-
-
-def test_settings_have_the_forms_that_people_write():
-    """Limits and seconds may be text or numbers; the queue is named like the spider."""
-    limits = {"*": "2/s", "a": 3, "b": {"rate": "1/60", "concurrency": 2}, "": ["5/s"]}
-    options = read(DPQ_LIMITS=limits, DPQ_IDLE_BEFORE_CLOSE="inf", DPQ_UNIQUE_FOR="0")
-    assert options.queue_name == "pages"
-    assert options.limits == {
-        "*": {"rate": "2/s"},
-        "a": {"rate": 3, "per": 1},
-        "b": {"rate": "1/60", "concurrency": 2},
-        None: {"rate": ["5/s"]},
-    }
-    assert (options.idle_seconds, options.unique_for, options.most) == (float("inf"), None, 16)
-    assert read(DPQ_QUEUE="other").queue_name == "other"
-    assert read(CONCURRENT_REQUESTS=0).most == 100

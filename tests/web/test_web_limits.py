@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from kit.web import Browser, Open
+from kit.web import Browser
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
 
@@ -188,19 +188,3 @@ def test_a_change_is_undone(change: Browser, q: DPQ, path: str, where: str) -> N
     assert "Remove it" in gone
     ask(change, path, 404, group="g", undo="1-1")
     ask(change, path, 404, group="h", undo=first)
-
-
-def test_who_may_only_look_is_offered_no_change(
-    dashboard: Open, look: Browser, q: DPQ, path: str
-) -> None:
-    """Without the right there is no button that changes or undoes a limit, or closes a member."""
-    q.set_limit(10, 1, group="g", members=["a", "b"])
-    q.set_limit(5, 1, group="g", members=["a", "b"])
-    barred = dashboard(write=True, allow=lambda *asked: False)
-    for site in (look, barred):
-        for page in ("limit?group=g", "limits", "events", "limit/change?group=g&rate.0=1/s"):
-            html = site.page(f"{path}/{page}")
-            assert 'method="post"' not in html
-            for word in ("Put back", "Remove", "Set it", "Close"):
-                assert word not in html
-    barred.submit(f"{path}/limits", 403, group="g", rules="", expected=q.group("g").rules)

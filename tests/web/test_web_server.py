@@ -10,7 +10,6 @@ from redis import Redis
 from support import wait_for
 
 from dpq import DPQ, Push, Verdict, VerdictState
-from dpq.model.rates import span
 from dpq.operations.workers import Doing
 from dpq.views.verdict import WORST_FIRST, worst_first
 
@@ -90,33 +89,6 @@ def beat(q: DPQ, worker: str, name: str, running: int, doing: Any = None) -> Non
     """A heartbeat of a worker."""
     more = () if doing is None else (doing,)
     q._session.run(q._operations.beat, worker, name, "host<7", 11, running, 3, 4.0, *more)
-
-
-def test_workers_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
-    """A worker of two queues has one row; those that hang stand first, with a mark."""
-
-    with DPQ(redis, f"{queue_name}-2") as other:
-        q.push("x")
-        other.push("x")
-        beat(q, "w1", "a-crawler", 1)
-        beat(q, "w2", "mailer", 1)
-        beat(other, "w2", "mailer", 1, Doing([("x", 1)], 400_000, "x"))
-        html = dashboard(q, other).page("/workers")
-        names = re.findall(r'<tr><td class="name">([^<]+)<', html)
-        assert names == ["mailer", "a-crawler"]
-        assert html.count(", hangs") == 1
-        assert f"{span(400)}, hangs" in html
-        assert "2 of 3" in html
-        assert "host&lt;7" in html
-        told = dashboard(q, other).api("/workers")
-        assert [(each["name"], each["hangs"]) for each in told["workers"]] == [
-            ("mailer", True),
-            ("a-crawler", False),
-        ]
-        assert sorted(told["workers"][0]["queues"]) == sorted([q.queue_name, other.queue_name])
-        for each in (q, other):
-            assert f'href="/q/{each.queue_name}/workers"' in html
-        other.drop()
 
 
 def leased(q: DPQ, held: int) -> list[Any]:
