@@ -59,17 +59,17 @@ from dpq.testing import Clock, QueueFactory
 
 MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
-    *("test_repair", "test_check", "test_delay_group", "test_recurring"),
+    *("test_check", "test_delay_group", "test_recurring"),
 }
 """Not on fakeredis, whose every command of a script is Python: it would take minutes. Single tests
 have the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
-    *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
+    *("test_async", "test_async_cancel", "test_heartbeats"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_otel"),
-    *("test_limits_exact", "test_arithmetic", "test_vendors", "test_web_cli"),
+    *("test_limits_exact", "test_vendors", "test_web_cli"),
     "test_web_chromium",
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
     *("test_web_history", "test_web_limits", "test_web_many", "test_web_server", "test_web_task"),
@@ -81,7 +81,7 @@ and on fakeredis."""
 LONG = (
     *("test_examples", "test_machine", "test_soak", "test_planted", "test_types", "test_docs"),
     *("test_limits_exact", "test_cli_worker", "test_cli_run", "test_planted_faults"),
-    *("test_values", "test_arithmetic", "test_web_chromium"),
+    "test_web_chromium",
     "test_guides_by_task",
 )
 """Begun first, in this order: what is long and begins last, one process runs alone while the others

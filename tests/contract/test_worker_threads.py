@@ -106,8 +106,9 @@ else:
 """
 
 
-@pytest.mark.parametrize("kind", ["threads", [*LOOPS][-1]])
-@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize(
+    ("kind", "twice"), [("threads", False), ("threads", True), ([*LOOPS][-1], False)]
+)
 def test_signals(server: Server, q: DPQ[Any], kind: str, twice: bool) -> None:
     """The first signal of a process lets handlers finish, in a worker of either kind; a second one
     gives back, uncounted, and the process ends. daemon/test_cli_worker.py has more of both."""
