@@ -23,6 +23,7 @@ def beside(start: Callable[[], Awaitable[Sequence[asyncio.Server]]]) -> Iterator
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0)  # so that their sockets are closed
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
     thread.start()
