@@ -51,7 +51,7 @@ def changes(kinds: list[str]) -> int:
     return sum(one != other for one, other in pairwise(kinds))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_arrivals_do_not_change_the_sentence(seed: int) -> None:
     """5 come and 5.5 end a second: of 1800 looks each says the same; before, hundreds did not."""
     points = simulated(seed, 2120, lambda _: 5, lambda _: 5.5, 300)
@@ -59,7 +59,7 @@ def test_random_arrivals_do_not_change_the_sentence(seed: int) -> None:
     assert changes(at_the_time(points[310:])) > 150
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("come", "end", "backlog", "most"),
     [
@@ -96,7 +96,7 @@ def test_the_truth_is_in_the_range() -> None:
     assert right / looks > 0.9
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("come", [0, 5])
 def test_a_stop_is_seen_in_half_a_minute(seed: int, come: float) -> None:
     """All consumers are gone: 30 s later nobody is told when it is done."""

@@ -125,7 +125,7 @@ def test_an_hour_that_comes_twice():
     assert times("30 2 * * * Europe/Berlin", within, 1) == ["26 02:30 +0100"]
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Havana", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 0-4 * * *", "15,45 0-3 * * *", "0 0 * * 0"])
 def test_always_on(zone, cron):
     """Through two changes of the clocks, each next time is later than the one before."""
