@@ -98,11 +98,9 @@ async def all_ready(q: Queue, count: int) -> None:
     [(1, 0, False), (1, 20, False), (130, 0, False), (1, 0, True), (1, 20, True)],
 )
 async def test_a_cancelled_pop_gives_back(
-    q: Queue, opened: Opened, redis: Redis, count: int, timeout: float, fresh: bool
+    q: Queue, opened: Opened, count: int, timeout: float, fresh: bool
 ) -> None:
     """Whatever a cancelled pop still gets is ready again, uncounted; connecting included."""
-    if count > 1 and type(redis) is not Redis:
-        pytest.skip("slow on fakeredis, where the small counts run")
 
     async def prepare() -> Queue:
         await q.push_many(Push(payload=n) for n in range(count))

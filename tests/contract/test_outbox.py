@@ -74,15 +74,17 @@ Open = Callable[[], Any]
 @contextmanager
 def postgres(folder: Path) -> Iterator[Open]:
     """A PostgreSQL of its own, on a unix socket."""
-    psycopg = pytest.importorskip("psycopg", reason="no psycopg here", exc_type=ImportError)
+    psycopg = pytest.importorskip(
+        "psycopg", reason="no psycopg here: pip install 'psycopg[binary]'", exc_type=ImportError
+    )
     found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     bin_ = found[-1].parent if found else Path(shutil.which("initdb") or "/nowhere").parent
     if not (bin_ / "initdb").exists():
-        pytest.skip("no PostgreSQL here")
+        pytest.skip("no PostgreSQL here: apt-get install postgresql")
     as_user: list[str] = []
     if os.getuid() == 0:  # PostgreSQL refuses to run as root
         if not shutil.which("runuser"):
-            pytest.skip("no runuser here, and PostgreSQL does not run as root")
+            pytest.skip("PostgreSQL does not run as root: apt-get install util-linux, for runuser")
         as_user = ["runuser", "-u", "nobody", "--"]
         shutil.chown(folder, "nobody")
     data, words = folder / "data", f"-k {folder} -h '' -F"

@@ -14,7 +14,7 @@ from support import PATIENCE_S, wait_for
 import dpq
 from dpq import DPQ, ConfigurationError, PayloadError
 
-django = pytest.importorskip("django")
+django = pytest.importorskip("django", reason="no django here: pip install '.[test]'")
 
 SITE = Path(dpq.__file__).parents[1] / "examples" / "django_site"
 

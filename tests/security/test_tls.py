@@ -46,7 +46,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA, a server and a client that it vouches for, and a stranger with a CA of its own."""
     program = shutil.which("openssl")
     if program is None:
-        pytest.skip("no openssl to make certificates with")
+        pytest.skip("no openssl to make certificates with: apt-get install openssl")
     directory = tmp_path_factory.mktemp("tls")
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
 
@@ -105,7 +105,7 @@ def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[
     except ConfigurationError as error:
         told = str(error)
         assert "tls" in told.lower(), told
-        pytest.skip(f"{request.param} was built without TLS")
+        pytest.skip(f"{request.param} was built without TLS: apt-get install redis-server")
     with server:
         yield Tls(f"rediss://localhost:{port}/0", server, certificates, words)
 

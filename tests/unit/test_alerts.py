@@ -13,7 +13,9 @@ import dpq
 
 HERE = Path(dpq.__file__).parents[1] / "deploy" / "prometheus"
 
-pytestmark = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("promtool"), reason="no promtool here: apt-get install prometheus"
+)
 
 
 def promtool(*words: str, cwd: Path = HERE) -> str:
