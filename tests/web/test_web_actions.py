@@ -102,7 +102,7 @@ def test_a_job_can_be_stopped(q: DPQ) -> None:
     q.push_many([Push(n) for n in range(6)])
     for _ in range(6):
         q.bury(q.pop().task, "no")
-    jobs, job = Jobs(), Job(q, "replay", Filter(TaskState.DEAD), rate=1.0)
+    jobs, job = Jobs(), Job(q, "replay", Filter(TaskState.DEAD), rate=0.001)
     jobs.begin(job)
     wait_for(lambda: job.state == "counted", lambda: job.state)
     jobs.confirm(job, 6)

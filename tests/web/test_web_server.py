@@ -160,7 +160,7 @@ def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -
     rights = {"replay"}
     browser = dashboard(write=True, allow=lambda request, action, queue: action in rights)
     begun = browser.submit(
-        f"{path}/tasks", action="replay", all=1, rate="0.5", **{"f.state": "dead"}
+        f"{path}/tasks", action="replay", all=1, rate="0.001", **{"f.state": "dead"}
     )
     url = begun.headers["location"]
     wait_for(lambda: "3 tasks match" in browser.page(url), lambda: "?")
