@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from kit.awaited import asyncio_client
 from kit.waiting import blocked
 from redis import Redis
@@ -93,9 +94,19 @@ async def all_ready(q: Queue, count: int) -> None:
     assert {task.attempt for task in tasks} == {1}
 
 
+MANY = pytest.param(
+    *(130, 0, False),
+    marks=pytest.mark.skipif(
+        settings.get_current_profile_name() != "soak",
+        reason="12 s of processor time: pytest --hypothesis-profile soak tests/contract",
+    ),
+)
+"""A `pop_many` of two round trips."""
+
+
 @pytest.mark.parametrize(
     ("count", "timeout", "fresh"),
-    [(1, 0, False), (1, 20, False), (130, 0, False), (1, 0, True), (1, 20, True)],
+    [(1, 0, False), (1, 20, False), MANY, (1, 0, True), (1, 20, True)],
 )
 async def test_a_cancelled_pop_gives_back(
     q: Queue, opened: Opened, count: int, timeout: float, fresh: bool
