@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from support import SERVERS, wait_for
 from typer.testing import CliRunner
 
@@ -217,10 +218,10 @@ def sentinel(tls: Tls, tmp_path: Path) -> Iterator[int]:
 def test_sentinels(tls, sentinel, queue_name, face):
     """`rediss+sentinel://` works in both shells; and what is wrong is told, without a password."""
     base = f"rediss+sentinel://localhost:{sentinel}/tasks"
-    url = f"{base}?{tls.certificates.query(sentinel_password=SECRET)}"
+    url = f"{base}?{tls.certificates.query(sentinel_password=SECRET, socket_connect_timeout='60')}"
 
     def works() -> bool:
-        with suppress(RedisConnectionError), DPQ.from_url(url, queue_name) as q:
+        with suppress(RedisError), DPQ.from_url(url, queue_name) as q:
             return bool(q.push(1))
         return False
 
@@ -234,7 +235,7 @@ def test_sentinels(tls, sentinel, queue_name, face):
         (f"{tls.certificates.query()}&sentinel_password=not-for-{SECRET}", "invalid"),
     ):
         with (
-            face.queue.from_url(f"{base}?{query}", queue_name) as q,
+            face.queue.from_url(f"{base}?{query}&socket_connect_timeout=60", queue_name) as q,
             pytest.raises(RedisConnectionError, match=why) as refused,
         ):
             q.size()
