@@ -293,19 +293,10 @@ def test_the_first_signal_lets_handlers_finish(
     assert (q.stats().acked, q.stats().ready, q.workers()) == (1, 1, [])
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        ("until_told", []),
-        ("until_told_async", ["--processes", 2]),
-    ],
-)
-def test_the_second_signal_gives_back(
-    start: Start, q: DPQ, here: Path, target: str, words: list[object]
-) -> None:
+def test_the_second_signal_gives_back(start: Start, q: DPQ, here: Path) -> None:
     """After two signals running tasks are given back, uncounted, and the program ends with 1."""
     named(q, "plain")
-    process = start(f"shop:{target}", *words)
+    process = start("shop:until_told")
     wait_for(lambda: (here / "begun").exists(), q.stats)
     process.send_signal(signal.SIGTERM)
     wait_for_words(process, "SIGTERM, stopping")

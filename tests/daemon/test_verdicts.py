@@ -512,10 +512,13 @@ def test_each_command_that_is_named_works(
         assert q.why().state is not verdict.state
 
 
+@pytest.mark.parametrize(
+    "planted", PLANTED[::6], ids=lambda each: each.plant.__name__, indirect=True
+)
 def test_every_surface_says_the_same(
     planted: tuple[Planted, Verdict], q: DPQ, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command line, the dashboard, its API and the metrics show its words."""
+    """The command line, the dashboard, its API and the metrics show the words of any state."""
     monkeypatch.setenv("COLUMNS", "300")
     wanted, verdict = planted
     sentence, name = str(verdict), q.queue_name
