@@ -585,6 +585,7 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch, capfd):
             assert (done.exit_code, capfd.readouterr().out + done.stdout) == (0, "mail to ada\n")
         assert (mails.stats().acked, mails.size()) == (4, 0)
         mails.drop()
+    del sys.modules["shop"]  # other tests have another one
 
 
 def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, capsys):
