@@ -24,7 +24,7 @@ demo: $(VENV)/.run ## crawl the standard library under two limits in four ways, 
 	$(BIN)/python examples/crawler.py --plot dpq-demo.png $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found, or on one: URL=redis://host:6379/0
-	$(BIN)/python -m pytest \
+	$(BIN)/python -m pytest --durations=10 \
 		$(if $(URL),--url $(URL),-n 7 --dist worksteal) $(ARGS)
 
 coverage: ## the same, and which branches of dpq/ it has not run; it takes twice as long

@@ -21,7 +21,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
@@ -375,7 +375,8 @@ KINDS = {kind.__name__.lower(): kind for kind in (GitHub, Shopify, Anthropic, We
 async def talk(host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer the requests of one connection, until its client closes it."""
     port: int = writer.get_extra_info("sockname")[1]
-    with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+    lost = (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError)
+    with closing(writer), suppress(*lost):
         while head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"):
             first, *lines = head.split("\r\n")
             verb, target, _ = first.split(" ", 2)
@@ -394,7 +395,6 @@ async def talk(host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamW
             top = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             writer.write(f"HTTP/1.1 {status} {REASONS[status]}\r\n{top}\r\n".encode() + data)
             await writer.drain()
-    writer.close()
 
 
 async def serve(host: Host) -> list[asyncio.Server]:

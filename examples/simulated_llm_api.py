@@ -23,7 +23,7 @@ import json
 import math
 import random
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 MAX_HEAD, MAX_BODY = 64 * 1024, 8 * 1024 * 1024  # bytes of a request
@@ -185,7 +185,8 @@ class Api:
 
 async def talk(api: Api, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer the requests of one connection, until its client closes it."""
-    with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+    lost = (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError)
+    with closing(writer), suppress(*lost):
         while head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"):
             first, *lines = head.split("\r\n")
             verb, path, _ = first.split(" ", 2)
@@ -206,7 +207,6 @@ async def talk(api: Api, reader: asyncio.StreamReader, writer: asyncio.StreamWri
             top = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             writer.write(f"HTTP/1.1 {status} {REASONS[status]}\r\n{top}\r\n".encode() + data)
             await writer.drain()
-    writer.close()
 
 
 def read_options(words: list[str]) -> argparse.Namespace:

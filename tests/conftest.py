@@ -59,17 +59,17 @@ from dpq.testing import Clock, QueueFactory
 
 MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
-    *("test_repair", "test_check", "test_delay_group", "test_recurring", "test_full_memory"),
+    *("test_check", "test_delay_group", "test_recurring", "test_full_memory"),
 }
 """Not on fakeredis, whose every command of a script is Python: it would take minutes. Single tests
 have the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
-    *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
+    *("test_async", "test_async_cancel", "test_heartbeats"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_otel"),
-    *("test_limits_exact", "test_arithmetic", "test_vendors", "test_web_cli"),
+    *("test_limits_exact", "test_vendors", "test_web_cli"),
     "test_web_chromium",
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
     *("test_web_history", "test_web_limits", "test_web_many", "test_web_server", "test_web_task"),
@@ -81,7 +81,7 @@ and on fakeredis."""
 LONG = (
     *("test_examples", "test_machine", "test_soak", "test_planted", "test_types", "test_docs"),
     *("test_limits_exact", "test_cli_worker", "test_cli_run", "test_planted_faults"),
-    *("test_values", "test_arithmetic", "test_web_chromium", "test_prometheus"),
+    "test_web_chromium",
     "test_guides_by_task",
 )
 """Begun first, in this order: what is long and begins last, one process runs alone while the others
@@ -194,12 +194,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests, leave out what two others say, and measure coverage on one engine only.
+    """Order the tests, ask one server with each set of parameters, and measure on one engine only.
 
-    uvloop asks a real server, and asyncio's own loop fakeredis, too; in the soak's settings both
-    ask both. A test of a blocking face that runs over asyncio as well does not ask the real server
-    in both loops where fakeredis will do. Other engines than the measured one run the same Python
-    again, at half speed.
+    Other engines than the measured one run the same Python again, at half speed.
     """
     if config.stash[GIVEN]:
         others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
@@ -207,18 +204,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         return
     if settings.get_current_profile_name() != "soak":
-        on_uvloop = {item.originalname for item in items if "uvloop" in _parts(item)}
-        twice = [
-            item
-            for item in items
-            if {"uvloop", "fakeredis"} <= _parts(item)
-            or (item.originalname in on_uvloop and _awaited_on_fakeredis(item))
-        ]
-        items[:] = [item for item in items if item not in twice]
-        config.hook.pytest_deselected(items=twice)
-        again = list(_asked_elsewhere(items)) if not config.option.server else []
-        items[:] = [item for item in items if item not in again]
-        config.hook.pytest_deselected(items=again)
+        again = (
+            {id(item): item for item in _asked_elsewhere(items)} if not config.option.server else {}
+        )
+        items[:] = [item for item in items if id(item) not in again]
+        config.hook.pytest_deselected(items=[*again.values()])
     turns = {stem: turn for turn, stem in enumerate(LONG)}
     items.sort(key=lambda item: turns.get(item.path.stem, len(LONG)))
     measured = next(iter(SERVERS))
@@ -242,19 +232,6 @@ def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
         for turn, alike in enumerate(by_parameters.values(), zlib.crc32(test.encode())):
             kept = alike[turn % len(alike)]
             yield from (item for item in alike if item is not kept)
-
-
-def _awaited_on_fakeredis(item: pytest.Item) -> bool:
-    """Whether it asks a real server in asyncio's own loop, and a twin of it fakeredis."""
-    marked = item.get_closest_marker("fakeredis") and not item.get_closest_marker("many_calls")
-    kind = "asyncio" in _parts(item) and "fakeredis" not in _parts(item)
-    return bool(kind and marked and item.name.startswith("test_awaited_"))
-
-
-def _parts(item: pytest.Item) -> set[str]:
-    """Of the id of a test."""
-    call = getattr(item, "callspec", None)
-    return set(call._idlist) if call else set()
 
 
 def pytest_collection_finish() -> None:

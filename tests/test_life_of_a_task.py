@@ -14,7 +14,7 @@ import pytest
 from test_architecture import ROOMS, SCRIPTS
 
 import dpq
-from dpq import DPQ, Worker
+from dpq import DPQ
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
@@ -72,16 +72,6 @@ def test_a_function_stands_where_the_page_says(arrow):
     assert is_there(arrow), f"{arrow.function} is not in dpq/{arrow.file}: mend the page"
     room = "server" if arrow.file.endswith(".lua") else arrow.file.split("/")[0]
     assert room in (arrow.source, arrow.target)
-
-
-def test_a_renamed_function_is_noticed():
-    """Each kind of wrong name is seen: a function, a method, a file, a script."""
-    right = Arrow("queue", "transport", "Connections.call_all", "transport/connections.py")
-    assert is_there(right)
-    assert not is_there(right._replace(function="Connections.call_each"))
-    assert not is_there(right._replace(function="call_all"))
-    assert not is_there(right._replace(file="transport/link.py"))
-    assert not is_there(Arrow("transport", "server", "pop", "protocol/lua/push.lua"))
 
 
 MOST_CALLS, MOST_FILES = 16, 8
@@ -173,19 +163,6 @@ def test_a_push_is_a_short_way(server, queue_name):
     assert len({file for _, file in calls}) <= MOST_FILES, calls
 
 
-def test_the_picture_of_a_worker_shows_what_is_called(server, queue_name):
-    """A thread of a real worker calls the functions of its picture, in that order."""
-    with DPQ.from_url(server.url, queue_name) as q:
-        q.push("text")
-        worker = Worker(q, lambda task: None, concurrency=1)
-        calls = calls_of_thread("dpq-0", worker.drain)
-        assert worker.handled == {"done": 1}
-        q.drop()
-    missing = first_missing(PICTURES["worker"], calls)
-    assert missing is None, f"a worker does not call {missing} there: mend the page"
-    assert first_missing(PICTURES["worker"][::-1], calls)
-
-
 def test_the_table_of_a_worker_has_every_file():
     """Each file of the room has a row with its job; its asyncio twin has none."""
     section = PAGE.split("## Worker")[1].split("\n## ")[0]
@@ -245,6 +222,6 @@ def test_the_glossary_is_used():
     unused = [
         word
         for word in words
-        if sum(bool(re.search(rf"(?<![a-z]){word}", text)) for text in texts) < 2
+        if sum(word in text and bool(re.search(rf"(?<![a-z]){word}", text)) for text in texts) < 2
     ]
     assert unused == []

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from kit.awaited import LOOPS, PATIENCE, asyncio_client
+from kit.awaited import LOOPS, PATIENCE, RUN_ON, asyncio_client
 from kit.workers import Gate, Make, Start, queues, threads_of_workers
 from redis import Redis
 
@@ -74,7 +74,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.fixture(params=LOOPS)
+@pytest.fixture(params=RUN_ON)
 def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
     """An event loop that is closed at the end."""
     with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:

@@ -11,8 +11,6 @@ from kit.awaited import asyncio_queue
 
 from dpq import (
     AsyncDPQ,
-    AsyncPermit,
-    ConfigurationError,
     LimitTimeoutError,
     Permit,
     RateLimit,
@@ -66,34 +64,6 @@ def test_one_call_for_each_grant(live):
     assert moments[-1] - moments[0] >= 9 * 20 - 0.01
 
 
-async def test_one_call_for_each_grant_async(redis, queue_name):
-    """The same of the asyncio face."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(50, 1, group="g")
-        await q.push("opened")
-        calls, moments = calls_of(q), []
-
-        async def ask() -> None:
-            async with q.acquire("g") as permit:
-                assert isinstance(permit, AsyncPermit)
-                moments.append(float(permit._caller.moment))
-
-        await asyncio.gather(*(ask() for _ in range(10)))
-        assert calls == {"acquire": 10}
-        moments.sort()
-        assert moments[-1] - moments[0] >= 9 * 20 - 0.01
-
-
-def test_it_waits_as_long_as_it_says(live):
-    """`waited` is the time of the wait, and the units are there behind it."""
-    live.set_limit(1, 0.2, group="g")
-    with live.acquire("g") as first:
-        assert first.waited < 0.2
-    began = time.monotonic()
-    with live.acquire("g") as second:
-        assert 0 < second.waited <= time.monotonic() - began
-
-
 def test_a_timeout(live):
     """The error comes at once where it is known, and takes nothing."""
     live.set_limit(1, 60, group="g")
@@ -107,24 +77,6 @@ def test_a_timeout(live):
         assert raised.value.group == "g"
     assert time.monotonic() - began < 20
     assert live.check() == []
-
-
-@pytest.mark.parametrize(
-    ("named", "arguments"),
-    [
-        ("group", {"group": ""}),
-        ("group", {"group": "x" * 201}),
-        ("cost", {"cost": 0}),
-        ("cost", {"cost": {"Tokens": 1}}),
-        ("timeout", {"timeout": -1}),
-        ("priority", {"priority": "high"}),
-        ("lease", {"lease": 0}),
-    ],
-)
-def test_bad_arguments(live, named, arguments):
-    """The error names the argument, and nothing is sent."""
-    with pytest.raises(ConfigurationError, match=named), live.acquire(**arguments):
-        pytest.fail("granted")
 
 
 def test_a_429(live):
@@ -150,16 +102,6 @@ def test_a_limit_that_is_raised(live):
     with pytest.raises(RateLimited), live.acquire("other"):
         raise RateLimited(30, scope="task")
     assert live.group("other").open
-
-
-def test_a_429_of_the_queue(live):
-    """Without a group, and with the scope `queue`, the whole queue closes."""
-    with live.acquire("g") as permit:
-        permit.report(429, TOO_MANY, scope="queue")
-    live.push("x")
-    assert live.pop().task is None
-    live.resume()
-    assert live.pop().task
 
 
 LEFT = {"RateLimit": "limit=9, remaining=4, reset=60"}
@@ -214,13 +156,6 @@ def test_concurrency(live):
     assert live.check() == []
 
 
-def test_a_full_group_times_out(live):
-    """A caller of a full group gives up when its time is over."""
-    live.set_limit(concurrency=1, group="g")
-    with live.acquire("g"), pytest.raises(LimitTimeoutError), live.acquire("g", timeout=0.1):
-        pytest.fail("granted")
-
-
 def test_a_permit_is_renewed(live):
     """While the body runs, the permit outlives its lease; afterwards it is gone."""
     live.set_limit(concurrency=1, group="g")
@@ -234,21 +169,6 @@ def test_a_permit_is_renewed(live):
             pytest.fail("granted")
     with live.acquire("g", timeout=0):
         pass
-
-
-async def test_a_permit_is_renewed_async(redis, queue_name):
-    """The same of the asyncio face."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(concurrency=1, group="g")
-        async with q.acquire("g", lease=0.3) as permit:
-            held = permit._held
-            assert held
-            first, deadline = held.member, time.monotonic() + 60
-            while held.member == first and time.monotonic() < deadline:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            assert held.member != first
-        async with q.acquire("g", timeout=0):
-            pass
 
 
 def test_a_dead_caller(live):

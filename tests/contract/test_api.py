@@ -30,7 +30,6 @@ from dpq import (
     TaskNotFoundError,
 )
 from dpq.model.validation import error_line
-from dpq.operations.queue import PUSH_BATCH
 from dpq.protocol.keys import key_of
 from dpq.server import Server
 
@@ -40,9 +39,6 @@ from dpq.server import Server
 class Page(BaseModel):
     url: str
     depth: int = 0
-
-
-EVERY_BYTE = bytes(range(256))
 
 
 class DeeperPage(BaseModel):
@@ -106,14 +102,6 @@ def test_a_payload_that_fits_no_more_is_buried_and_the_next_task_returned(
     assert dead.reason.startswith("payload: ")
     assert "parent" in dead.reason
     assert dead.payload == '{"url":"http://old","depth":0}'
-
-
-def test_a_look_at_an_unreadable_payload_shows_its_text(redis: Redis, queue_name: str) -> None:
-    """get() and peek() of a task whose payload no longer validates hand out the JSON as text."""
-    task_id = DPQ(redis, queue_name).push({"a": 1})
-    typed: DPQ[Any] = DPQ(redis, queue_name, payload_type=Page)
-    assert typed.get(task_id).payload == '{"a":1}'
-    assert [task.payload for task in typed.peek()] == ['{"a":1}']
 
 
 def test_a_decoding_client_serves_as_well(server: Server, redis: Redis, queue_name: str) -> None:
@@ -239,19 +227,6 @@ def test_a_lost_lease_is_told_at_a_clean_end(q: DPQ[Any], clock: Any) -> None:
     assert others[0] is not None
 
 
-def test_a_body_that_fails_after_its_lease(
-    q: DPQ[Any], clock: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The body's own error comes out, also when the lease was lost before; the loss is logged."""
-    q.push(1)
-    with pytest.raises(ZeroDivisionError), q.lease(visibility=60) as task:  # noqa: PT012
-        DPQ(q.redis, q.queue_name, clock=clock).release(task)
-        q.pop()
-        raise ZeroDivisionError
-    assert f"lease of task {task.id} lost" in caplog.text
-    assert q.get(task.id).last_error is None
-
-
 @pytest.mark.parametrize("settle", ["bury", "fail", "release", "set_visibility", "ack"])
 def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) -> None:
     """A body that settles its task itself has the last word, and its heartbeat ends."""
@@ -271,19 +246,6 @@ def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) ->
 
 
 # Many at once
-
-
-def test_many_pushes_go_in_bounded_batches(q: DPQ[Any], redis: Redis) -> None:
-    """2500 pushes take as many round trips as there are batches, and the ids are in order."""
-    q.cancel(q.push("the first one makes the queue, and the script known"))
-    redis.config_resetstat()
-    ids = q.push_many(Push(payload=n, priority=-n) for n in range(2500))
-    calls = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
-
-    assert calls == math.ceil(2500 / PUSH_BATCH)
-    assert len(set(ids)) == 2500
-    assert [q.get(ids[n]).payload for n in (0, 1, 199, 200, 2499)] == [0, 1, 199, 200, 2499]
-    assert [task.payload for task in q.pop_many(1000)] == list(range(1000))
 
 
 def test_ack_many_finishes_what_it_can(q: DPQ[Any], clock: Any) -> None:
@@ -319,31 +281,6 @@ def test_a_task_of_a_queue_that_does_not_exist(q: DPQ[Any]) -> None:
 
 
 # The whole queue
-
-
-def bury_all(q: DPQ[Any], *reasons: str) -> None:
-    for number, reason in enumerate(reasons):
-        q.push(number, group="ab"[number % 2])
-        q.bury(q.pop().task, reason)
-
-
-def test_dead_letters_are_purged_by_filter_and_id(q: DPQ[Any]) -> None:
-    """Only what is chosen goes, and its ids are free."""
-    bury_all(q, "x", "y", "x", "y")
-    assert q.dead.purge(reason="x") == 2
-    last = q.dead.list(reason="y")[0].id
-    assert q.dead.purge(last) == 1
-    assert q.dead.purge(last) == 0
-    assert q.stats().dead == 1
-    assert q.dead.purge() == 1
-
-
-def test_an_id_named_twice_counts_once(q: DPQ[Any]) -> None:
-    """Replay and purge of a list with a repeated id say how many tasks there really were."""
-    bury_all(q, "x", "x")
-    first, second = (task.id for task in q.dead.list())
-    assert q.dead.replay([first, first]) == 1
-    assert q.dead.purge([second, second]) == 1
 
 
 # The server

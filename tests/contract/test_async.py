@@ -1,30 +1,21 @@
-"""`AsyncDPQ` keeps the contract of `DPQ`, and its own: one loop, one connection, no waiting thread.
-
-The first part runs the tests of the blocking face once more, over `Awaited`: see kit/awaited.py.
-"""
+"""`AsyncDPQ`: one loop, one connection, no waiting thread. The rest is asked of `DPQ`, its twin."""
 
 import asyncio
 import contextlib
 import gc
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.awaited import (
     LONG,
+    LOOPS,
     PATIENCE,
-    Awaited,
     asyncio_client,
-    awaited_tests,
-    close_all,
-    loop_in_a_thread,
-    over_asyncio,
 )
 from kit.waiting import blocked, kill_all
 from redis import Redis
@@ -37,68 +28,26 @@ from support import address_of
 from dpq import (
     DPQ,
     AsyncDPQ,
-    Backoff,
     ConfigurationError,
     Push,
 )
-from dpq.protocol.keys import key_of
 from dpq.server import Server
 from dpq.transport import watches
-from dpq.transport.waiter_async import AsyncWaiter
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
+
+
 # ruff: noqa: ASYNC110
-
-
-# The contract of the blocking face, awaited
-
-
 def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:
     """Two asyncio connections to the server of a blocking client."""
     pool = asyncio_client(redis).connection_pool
     return kind(connection_class=pool.connection_class, max_connections=2, **pool.connection_kwargs)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def loop() -> Iterator[None]:
-    with loop_in_a_thread():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def closed_at_the_end() -> Iterator[None]:
-    yield
-    close_all()
-
-
-BLOCKING_ONLY = {
-    "test_a_decoding_client_serves_as_well": "has a twin below",
-    "test_a_server_that_is_too_old_is_refused": "the session is made from that of asyncio",
-    "test_threads_share_one_queue_object": "tasks do: below",
-    "test_a_queue_object_survives_a_fork": "has a twin below",
-    "test_many_pushes_go_in_bounded_batches": "the commands are the same",
-    "test_a_waiter_outlives_a_restart_of_the_server": "has a twin below",
-    "test_a_wait_may_be_longer_than_the_clients_socket_timeout": "has a twin below",
-    "test_no_timeout_waits_until_there_is_a_task": "has a twin below",
-}
-
-for _name in ("test_results.py", "test_api.py", "test_waiting.py"):
-    _module = over_asyncio(Path(__file__).parent / _name, DPQ=Awaited)
-    globals().update(awaited_tests(_module, *BLOCKING_ONLY))
-
-
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
-
-
-@pytest.fixture
-def q(redis: Redis, queue_name: str, clock: Any) -> Iterator[Awaited]:
-    queue = Awaited(redis, queue_name, clock=clock, backoff=Backoff(jitter=0))
-    yield queue
-    queue.drop()
-    queue.close()
 
 
 # The own contract of the asyncio face: its tests are coroutine functions
@@ -159,14 +108,6 @@ async def test_any_client_serves(opened: Opened, redis: Redis, kind: str) -> Non
     assert (Other.calls > 60) is (kind == "subclass")
 
 
-def test_a_blocking_client_is_refused(redis: Redis, queue_name: str) -> None:
-    """Each face says which client it needs, when it is made."""
-    with pytest.raises(ConfigurationError, match="needs an asyncio client"):
-        AsyncDPQ(redis, queue_name)
-    with pytest.raises(ConfigurationError, match="needs a blocking client"):
-        DPQ(asyncio_client(redis), queue_name)
-
-
 async def test_a_contradiction_is_told_at_the_first_call(
     opened: Opened, redis: Redis, queue_name: str
 ) -> None:
@@ -184,15 +125,6 @@ async def test_a_contradiction_is_told_at_the_first_call(
     follower = opened()
     await follower.stats()
     assert follower.order == "lifo"
-
-
-async def test_first_calls_ask_for_the_settings_once(opened: Opened, redis: Redis) -> None:
-    """Fifty first calls at once take two connections: the own one, and one of the pool."""
-    before = redis.info("clients")["connected_clients"]
-    queue = opened()
-    await asyncio.gather(*(queue.push(n) for n in range(50)))
-    assert redis.info("clients")["connected_clients"] == before + 2
-    assert await queue.size() == 50
 
 
 @pytest.mark.parametrize("retries", [0, 3])
@@ -219,52 +151,6 @@ async def test_a_killed_connection_with_calls_in_flight(
     assert redis.info("clients")["connected_clients"] <= 4  # no stampede into the pool
 
 
-async def test_an_idle_drop_is_no_error_without_retries(opened: Opened, redis: Redis) -> None:
-    """The reader sees the end of an idle connection, and the next call opens another one."""
-    queue = opened(client=asyncio_client(redis, retry=Retry(NoBackoff(), 0)))
-    await queue.push(1)
-    reader = queue._session.connections._links[""]._reader
-    assert reader
-    kill_all(redis)
-    await until("the end to be seen", reader.done)
-    assert (await queue.pop()).task.payload == 1
-
-
-async def test_forgotten_scripts_are_sent_again(queue: Queue, redis: Redis) -> None:
-    """After SCRIPT FLUSH the calls of 20 tasks succeed, over the one connection."""
-    await queue.push(0)
-    clients = redis.info("clients")["connected_clients"]
-    for _ in range(3):
-        redis.script_flush()
-        await asyncio.gather(*(queue.push(n) for n in range(20)))
-    assert await queue.size() == 61
-    assert redis.info("clients")["connected_clients"] == clients
-
-
-async def test_a_server_that_does_not_answer(opened: Opened, redis: Redis) -> None:
-    """Calls end with the client's own error after its socket_timeout, and later ones succeed."""
-    client = asyncio_client(redis, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
-    queue = opened(client=client)
-    await queue.stats()
-    redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
-    answers = await asyncio.gather(*(queue.push(n) for n in range(9)), return_exceptions=True)
-    assert {type(answer).__name__ for answer in answers} == {"TimeoutError"}
-    redis.execute_command("CLIENT", "UNPAUSE")
-    assert await queue.push(1)
-    waiting = asyncio.ensure_future(queue.pop_many(20, timeout=LONG))  # longer than 0.2 s
-    assert await waiting
-
-
-async def test_a_wait_is_longer_than_the_clients_timeout(opened: Opened, redis: Redis) -> None:
-    """A client that gives up on replies after 0.1 s waits for longer, and is woken within."""
-    queue = opened(client=asyncio_client(redis, socket_timeout=0.1))
-    assert (await queue.pop(timeout=0.3)).task is None
-    wait = asyncio.ensure_future(queue.pop(timeout=None))
-    await asyncio.wait((wait,), timeout=0.3)
-    await queue.push("a")
-    assert (await wait).task.payload == "a"
-
-
 async def test_fifty_waits_hold_up_nothing(opened: Opened, redis: Redis) -> None:
     """While 50 tasks wait, the loop turns, the pool of two serves, and a push wakes one of them."""
     queue = opened(client=aio.Redis.from_pool(small_pool(redis, aio.ConnectionPool)))
@@ -287,6 +173,8 @@ async def test_fifty_waits_hold_up_nothing(opened: Opened, redis: Redis) -> None
     assert sorted(p.task.payload for p in popped) == list(range(50))
 
 
+@pytest.mark.fakeredis
+@pytest.mark.parametrize("runner", LOOPS, indirect=True)
 async def test_tasks_share_one_queue_object(queue: Queue) -> None:
     """A hundred tasks on one AsyncDPQ pop and ack 2000 tasks: each exactly once."""
     await queue.push_many(Push(payload=n) for n in range(2000))
@@ -363,83 +251,7 @@ async def test_a_slow_extension_does_not_undo_a_settling(
     assert (await queue.stats()).invisible == 0
 
 
-async def test_a_fault_does_not_end_the_heartbeat(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that is away for one beat is asked again at the next."""
-    await queue.push("a")
-    extend, calls, kept = queue._leases._extend, 0, asyncio.Event()
-
-    async def flaky(leases: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise RedisConnectionError("away")
-        kept.set()
-        return await extend(leases)
-
-    monkeypatch.setattr(queue._leases, "_extend", flaky)
-    async with queue.lease(visibility=0.6):
-        await kept.wait()
-    assert await queue.size() == 0
-
-
-async def test_closing_again_and_in_the_middle(queue: Queue) -> None:
-    """Closing is idempotent; a lease that is held over it is acked by a new connection."""
-    await queue.close()
-    await queue.push("a")
-    async with queue.lease() as task:
-        assert task
-        await queue.close()
-        await queue.close()
-    assert (await queue.size(), (await queue.stats()).acked) == (0, 1)
-    await asyncio.gather(queue.push("b"), queue.close(), queue.push("c"))
-    assert {task.payload for task in await queue.pop_many(3)} == {"b", "c"}
-
-
 # Faults of the server
-
-
-async def test_a_restart_of_the_server_in_the_middle(
-    server: Server, queue_name: str, directory: str
-) -> None:
-    """Killed under a waiter and a lease, the server comes back with its data: both go on."""
-    with Server.join(directory, server.binary) as first:
-        async with AsyncDPQ.from_url(first.url, queue_name) as q:
-            await q.push("leased")
-            async with q.lease(visibility=60) as task:
-                wait = asyncio.ensure_future(q.pop(timeout=LONG))
-                with Redis.from_url(first.url) as redis:
-                    await until("a blocked waiter", lambda: len(blocked(redis)) == 1)
-                os.kill(first.pid, signal.SIGKILL)
-                with Server.join(directory, server.binary) as second:
-                    assert second.pid != first.pid
-                    await q.push("more")
-                    assert (await wait).task.payload == "more"
-                    assert task.payload == "leased"
-                    await q.ack(task)
-                    assert (await q.stats()).acked == 1
-                    await q.drop()
-                    await q.close()
-
-
-async def test_a_cut_waiter_of_a_user_who_may_not_unblock(
-    queue: Queue, redis: Redis, queue_name: str
-) -> None:
-    """Its connection is lost before it stops waiting: that is no error."""
-    connections = queue._session.connections
-    connections.nodes.unblocks = False
-    waiter = AsyncWaiter(connections, [key_of(queue_name, "wake")])
-    stop_waiting = asyncio.get_running_loop().create_future()
-    wait = asyncio.ensure_future(waiter.wait(LONG, stop_waiting))
-    await until("a blocked waiter", lambda: len(blocked(redis)) == 1)
-    stop_waiting.set_result(None)
-    assert await wait is None
-    (block,) = waiter._blocks
-    block._connection._writer.transport.abort()
-    await until("the end of the connection", lambda: block._connection._writer is None)
-    await waiter.withdraw()
-    await waiter.aclose()
 
 
 async def test_a_connection_is_closed_before_it_was_used(queue: Queue) -> None:
@@ -514,53 +326,3 @@ def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name
 
 
 # Nothing is left behind
-
-TIDY = """
-import asyncio, gc, sys, warnings
-from dpq import AsyncDPQ, Push
-warnings.filterwarnings("ignore", ".*keeps nothing on disk")  # when it is no private server
-
-async def main(url, name):
-    async with AsyncDPQ.from_url(url, name) as q:
-        await q.push_many(Push(payload=n) for n in range(50))
-        pops = [asyncio.ensure_future(q.pop(timeout=9)) for _ in range(60)]
-        await asyncio.sleep(0)
-        for pop in pops[::2]:
-            pop.cancel()
-        await asyncio.gather(*pops[:40], return_exceptions=True)
-        for pop in pops:
-            pop.cancel()
-        try:
-            async with asyncio.timeout(0.05):
-                async with q.lease(visibility=0.1):
-                    await asyncio.sleep(9)
-        except TimeoutError:
-            pass
-        await q.drop()
-
-async def left_open(url, name):
-    q = AsyncDPQ.from_url(url, name)
-    await q.push("a")
-    asyncio.ensure_future(q.pop(timeout=9))
-    asyncio.ensure_future(q.pop(timeout=9))
-    async with q.lease():
-        pass
-    await q.drop()
-    await q.redis.aclose()
-
-asyncio.run(main(*sys.argv[1:3]), debug=True)
-gc.collect()
-loop = asyncio.new_event_loop()
-loop.run_until_complete(main(*sys.argv[1:3]))
-loop.close()
-gc.collect()
-asyncio.run(left_open(*sys.argv[1:3]), debug=True)
-gc.collect()
-print("done")
-"""
-
-
-def test_no_warning_is_given_in_development_mode(server: Server, queue_name: str) -> None:
-    """No task is destroyed pending, nothing is never awaited, no transport is left open."""
-    told = errors_of(TIDY, "-X", "dev", "-W", "error", server.url, queue_name)
-    assert [line for line in told.splitlines() if "took" not in line] == []  # slow callbacks

@@ -10,23 +10,21 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from kit.awaited import asyncio_client
 from kit.waiting import blocked
 from redis import Redis
 
 from dpq import AsyncDPQ, Push, RateLimited, Task
-from dpq.protocol.keys import key_of
 from dpq.transport import watches
 
 PATIENCE = 120.0  # seconds until a test gives up
 MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends
 
 
-engines = pytest.mark.fakeredis
-
 # Polling a server has no event to wait for, and `timeout` is that of a pop.
-# ruff: noqa: ASYNC109, ASYNC110
 
+# ruff: noqa: ASYNC109, ASYNC110
 Queue = AsyncDPQ[Any]
 Opened = Callable[..., Queue]
 
@@ -96,18 +94,24 @@ async def all_ready(q: Queue, count: int) -> None:
     assert {task.attempt for task in tasks} == {1}
 
 
-@pytest.mark.many_calls
-@engines
+MANY = pytest.param(
+    *(130, 0, False),
+    marks=pytest.mark.skipif(
+        settings.get_current_profile_name() != "soak",
+        reason="12 s of processor time: pytest --hypothesis-profile soak tests/contract",
+    ),
+)
+"""A `pop_many` of two round trips."""
+
+
 @pytest.mark.parametrize(
     ("count", "timeout", "fresh"),
-    [(1, 0, False), (1, 20, False), (130, 0, False), (1, 0, True), (1, 20, True)],
+    [(1, 0, False), (1, 20, False), MANY, (1, 0, True), (1, 20, True)],
 )
 async def test_a_cancelled_pop_gives_back(
-    q: Queue, opened: Opened, redis: Redis, count: int, timeout: float, fresh: bool
+    q: Queue, opened: Opened, count: int, timeout: float, fresh: bool
 ) -> None:
     """Whatever a cancelled pop still gets is ready again, uncounted; connecting included."""
-    if count > 1 and type(redis) is not Redis:
-        pytest.skip("slow on fakeredis, where the small counts run")
 
     async def prepare() -> Queue:
         await q.push_many(Push(payload=n) for n in range(count))
@@ -132,7 +136,6 @@ async def test_a_cancelled_pop_gives_back(
     await at_every_turn(q, prepare, pop, after)
 
 
-@engines
 async def test_a_cancelled_push_adds_once_or_not_at_all(q: Queue) -> None:
     """Other calls of the same object go on, and see one task or none."""
 
@@ -142,7 +145,6 @@ async def test_a_cancelled_push_adds_once_or_not_at_all(q: Queue) -> None:
     await at_every_turn(q, q.stats, lambda _: q.push("a"), after)
 
 
-@engines
 async def test_a_cancelled_ack_can_be_sent_again(q: Queue) -> None:
     """The task is gone, or still leased to its holder, who may ack it."""
 
@@ -172,8 +174,6 @@ async def is_limited() -> None:
     raise RateLimited(60, scope="task")
 
 
-@pytest.mark.many_calls
-@engines
 @pytest.mark.parametrize("body", [ends_well, fails, is_limited], ids=lambda body: body.__name__)
 async def test_a_cancelled_lease_is_settled(q: Queue, body: Callable[[], Awaitable[None]]) -> None:
     """Cancelled in its body, a lease is released uncounted; at its end, it is settled all the same.
@@ -247,63 +247,3 @@ async def test_a_cancelled_wait_hands_on(
         turns += 1
         assert turns < MOST_STEPS
     assert turns > 2
-
-
-async def test_many_cancelled_at_once_lose_nothing(q: Queue) -> None:
-    """A hundred pops that are cancelled at different moments: each task is had once afterwards."""
-    await q.push_many(Push(payload=n) for n in range(100))
-    pops = [asyncio.ensure_future(q.pop(timeout=n % 2)) for n in range(100)]
-    for n, pop in enumerate(pops):
-        if n % 7 == 0:
-            await asyncio.sleep(0)
-        pop.cancel()
-    await asyncio.wait(pops)
-    await rest(q)
-    got = [pop.result().task.payload for pop in pops if not pop.cancelled()]
-    left = await q.pop_many(101)
-    assert sorted(got + [task.payload for task in left]) == list(range(100))
-    assert {task.attempt for task in left} <= {1}
-
-
-async def test_a_cancelled_call_does_not_disturb_the_others(q: Queue) -> None:
-    """Calls that travel with a cancelled one are answered over the same connection."""
-    await q.push("a" * 500_000)  # so long that sending one takes several turns
-    link = q._session.connections._links[""]
-    connection = link._connection
-    for turns in range(30):
-        calls = [asyncio.ensure_future(q.push("x" * 500_000)) for _ in range(8)]
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        calls[turns % 8].cancel()
-        await asyncio.wait(calls)
-        assert sum(not call.cancelled() for call in calls) >= 7
-        stored = (await q.stats()).pushed
-        await q.purge()
-        assert stored <= 1 + 8 * (turns + 1)
-    assert link._connection is connection
-    assert connection.is_connected
-
-
-async def test_a_push_that_waits_for_room(q: Queue, redis: Redis) -> None:
-    """A cancelled push has added its task or not; it does not stand in the line any more."""
-
-    async def prepare() -> asyncio.Task[Any]:
-        await q.set_bounds(max_tasks=1)
-        await q.push("held")
-        task = (await q.pop()).task
-        return asyncio.ensure_future(ack_soon(task))
-
-    async def ack_soon(task: Any) -> None:
-        for _ in range(30):
-            await asyncio.sleep(0)
-        await q.ack(task)
-
-    async def call(acking: Any) -> None:
-        await q.push("x", timeout=PATIENCE)
-
-    async def after(acking: Any, cancelled: bool) -> None:
-        await acking
-        assert await q.size() in ((0, 1) if cancelled else (1,))
-        assert not redis.exists(key_of(q.queue_name, "tracked"))
-
-    await at_every_turn(q, prepare, call, after)

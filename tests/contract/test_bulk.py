@@ -41,21 +41,6 @@ def furnish(q: DPQ[Any], clock: Clock) -> None:
         clock.advance(10)
 
 
-CASES: list[tuple[Filter, Callable[[int], bool]]] = [
-    (Filter(), lambda n: True),
-    (Filter(group="a"), lambda n: n % 4 == 0),
-    (Filter(key_prefix="k1-"), lambda n: n % 3 == 1),
-    (Filter(least=3, most=5.5), lambda n: 3 <= n % 10 <= 5.5),
-    (Filter(most=0), lambda n: n % 10 == 0),
-    (Filter(older_than=15), lambda n: n < 100),
-    (Filter(TaskState.DELAYED), lambda n: n % 4 == 3),
-    (
-        Filter(TaskState.DELAYED, least=5, key_prefix="k2", older_than=20),
-        lambda n: n % 4 == 3 and n % 10 >= 5 and n % 3 == 2 and n < 100,
-    ),
-]
-
-
 def test_priorities_of_a_group(make, clock):
     """Update reaches ready, waiting, delayed and running tasks once each; a second call none."""
     q = make()
@@ -99,23 +84,6 @@ def test_running_tasks_are_given_back_or_buried(make):
     assert q.bulk("run").count == 0
 
 
-def test_a_stop_after_a_step(make):
-    """Progress is told after each step; False stops, and the next call goes on."""
-    q = make()
-    q.push_many([Push(n) for n in range(500)])
-    seen: list[BulkProgress] = []
-
-    def stop(now: BulkProgress) -> bool:
-        seen.append(now)
-        return now.done < 200
-
-    made = q.bulk("cancel", Filter(least=0), progress=stop)
-    assert (made.done, made.stopped, made.count) == (200, True, 500)
-    assert [now.done for now in seen] == [0] * (len(seen) - 1) + [200]
-    made = q.bulk("cancel", progress=lambda now: None)
-    assert (made.done, made.stopped, q.size()) == (300, False, 0)
-
-
 def test_no_more_than_were_counted(make):
     """Tasks that come meanwhile do not keep it going."""
     q = make()
@@ -130,39 +98,6 @@ def test_no_more_than_were_counted(make):
     made = q.bulk("cancel", progress=more)
     assert made.done == 300
     assert q.size() > 0
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda q: q.bulk("kill"), "action is 'kill': it must be one of cancel"),
-        (lambda q: q.bulk("bury", Filter(TaskState.READY)), "'bury' takes no tasks that are ready"),
-        (lambda q: q.bulk("update"), "priority is None"),
-        (lambda q: q.bulk("replay", rate=0), "rate is 0"),
-        (lambda q: q.bulk("cancel", Filter(least=float("nan"))), "priority is nan"),
-        (lambda q: q.bulk("cancel", Filter(older_than=-1)), "older_than is -1"),
-        (lambda q: q.bulk("cancel", Filter("odd")), "state is 'odd'"),
-    ],
-)
-def test_bad_arguments(make, call, said):
-    """Each is named with its bounds, and nothing is changed."""
-    q = make()
-    q.push(1)
-    with pytest.raises(ConfigurationError, match=said):
-        call(q)
-    assert q.size() == 1
-
-
-def test_asyncio(redis, queue_name):
-    """The asyncio face does the same."""
-
-    async def main() -> None:
-        async with asyncio_queue(redis, queue_name) as q:
-            await q.push_many([Push(n, n) for n in range(20)])
-            made = await q.bulk("cancel", Filter(most=4))
-            assert (made.done, await q.count(Filter()), await q.size()) == (5, 15, 15)
-
-    asyncio.run(main())
 
 
 def test_the_command(live, redis):

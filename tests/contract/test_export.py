@@ -1,6 +1,5 @@
 """Export and import: all that is stored of a task comes over, nothing twice, wherever it stops."""
 
-import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -10,9 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kit.awaited import asyncio_queue
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import (
     DPQ,
@@ -23,16 +20,14 @@ from dpq import (
     ImportConflictError,
     LeaseLostError,
     Push,
-    QueueFullError,
     Quota,
     RateLimit,
     Reserve,
 )
-from dpq.model.errors import LimitChangedError
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.operations.transfer import SECTIONS
 from dpq.protocol.keys import PARTS, key_of
-from dpq.protocol.portable import dumped, payload_of
+from dpq.protocol.portable import dumped
 from dpq.testing import Clock, QueueFactory
 
 Make = Callable[..., DPQ[Any]]
@@ -145,15 +140,6 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
                 end()
 
 
-def test_bytes_come_over(make: Make) -> None:
-    """Also those that are no text."""
-    given = [b"", b"\xff", bytes(range(256)) * 3]
-    q, other = make(payload_type=bytes), make("-b", payload_type=bytes)
-    q.push_many([Push(each) for each in given])
-    moved(q, other)
-    assert [task.payload for task in other.pop_many(9)] == given
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     said=st.lists(acts(), max_size=25),
@@ -208,24 +194,6 @@ def test_settings_limits_and_pause_come_over(make, clock):
     assert other.pop().task.payload == "a"
 
 
-def test_what_limits_have_granted_comes_over(make, clock):
-    """A window that is spent, and a group that met a 429, are so in the other queue."""
-    q, other = make(), make("b")
-    q.set_limit(1, 60, group="spent")
-    q.push_many([Push(n, group=group) for n in range(2) for group in ("spent", "shut")])
-    by_group = {task.group: task for task in q.pop_many(2)}
-    q.ack(by_group["spent"])
-    q.rate_limited(by_group["shut"], 30)
-    moved(q, other)
-    assert other.pop().task is None
-    clock.advance(30)
-    task = other.pop().task
-    assert task.group == "shut"
-    other.ack(task)
-    clock.advance(30)
-    assert other.pop().task.group == "spent"
-
-
 def test_a_running_task_is_ready_with_its_counts(make, clock):
     """Its lease stays behind: the old token is no proof in the other queue."""
     q, other = make(), make("b")
@@ -275,29 +243,6 @@ def test_later_pushes_come_behind(make):
     assert other.stats().pushed == 1
 
 
-class Cut:
-    """Lets so many calls of the script import through, then cuts the connection."""
-
-    def __init__(self, q: DPQ[Any], after: int, *, lost: bool) -> None:
-        self._all = q._session.connections.call_all
-        self._left, self._lost = after, lost
-        q._session.connections.call_all = self  # type: ignore[method-assign]
-        self._q = q
-
-    def end(self) -> None:
-        vars(self._q._session.connections).pop("call_all", None)
-
-    def __call__(self, commands: Any) -> Any:
-        if any(command.script.name == "import" for command in commands):
-            self._left -= 1
-            if self._left < 0:
-                self.end()
-                if self._lost:
-                    self._all(commands)
-                raise RedisConnectionError("killed")
-        return self._all(commands)
-
-
 def test_again_adds_what_is_gone(make):
     """With `again` an export that was imported before is imported as a whole."""
     q, other = make(), make("b")
@@ -308,23 +253,6 @@ def test_again_adds_what_is_gone(make):
     report = other.import_(lines, again=True)
     assert (report.added, report.stored, report.before) == (1, 2, 0)
     assert other.size() == 3
-
-
-def test_another_task_under_the_key_is_a_conflict(make):
-    """The error names line, task and holder; nothing of that step is added; `keep` leaves it."""
-    q, other = make(), make("b")
-    q.push_many([Push("a"), Push("b", key="k")])
-    holder = other.push("mine", key="k")
-    lines = lines_of(q)
-    with pytest.raises(ImportConflictError) as caught:
-        other.import_(lines)
-    wanted = q.get(key="k").id
-    assert (caught.value.task_id, caught.value.key, caught.value.holder) == (wanted, "k", holder)
-    assert wanted in lines[caught.value.line - 1]
-    assert other.size() == 1
-    report = other.import_(lines, keep=True)
-    assert (report.added, report.stored) == (1, 1)
-    assert other.get(key="k").payload == "mine"
 
 
 def test_another_task_under_the_id_is_a_conflict(make):
@@ -352,21 +280,6 @@ def test_settings_that_contradict(make, setting):
     other.import_(lines, follow=True)
     assert other.check() == []
     assert [other.pop().task.payload for _ in range(4)] == [0, 1, 2, "x"]
-
-
-def test_limits_that_contradict(make):
-    """Another limit that stands is refused, and kept by `follow`; the same limit is no matter."""
-    q, other = make(), make("b")
-    q.set_limit(5, 1)
-    q.push("a")
-    other.set_limit(7, 1)
-    lines = lines_of(q)
-    with pytest.raises(LimitChangedError, match="now it is 7/s"):
-        other.import_(lines)
-    other.import_(lines, follow=True)
-    assert other.limits()[0].rules == "0|7 1000 1"
-    other.set_limit(5, 1)
-    assert other.import_(lines).limits == 1
 
 
 def test_a_cut_list_or_file_is_refused_before_anything_is_written(make, tmp_path):
@@ -443,61 +356,10 @@ def test_bad_fields_are_named(make, field, value):
     assert other.import_(export_of(GOOD | {"payload": 1})).added == 1
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        *({"aging": "nan"}, {"aging": "-1"}, {"aging": "x"}, {"order": "up"}, {"order": 5}),
-        *({"fairness": "luck"}, {"payloads": "x"}, {"max_tasks": "many"}, {"max_tasks": "-1"}),
-        *({"when_full": "x"}, {"dead_max_age": "0"}, {"seen_max_keys": "9" * 30}),
-        *({"order": "lifo", "aging": "1.0"}, {"aging_since": "x"}, {"trail_max_events": "1.5"}),
-    ],
-)
-def test_bad_settings_make_no_queue(make, said):
-    """A queue that nobody could open is not made."""
-    other = make()
-    with pytest.raises((ExportFileError, ConfigurationError), match="|".join(said)):
-        other.import_(export_of(GOOD | {"payload": 1}, settings=said))
-    with pytest.raises(ConfigurationError, match="does not exist"):
-        lines_of(other)
-    other.push("sound")
-
-
-@pytest.mark.parametrize(
-    "until", ["x", "nan", "-1", "", 5.5, "1e99", "9" * 400, [], "9999999999999"]
-)
-def test_a_pause_that_is_none(make, until):
-    """It is refused by its name; the longest pause is of 10 years."""
-    other = make()
-    lines = export_of(GOOD | {"payload": 1}, paused_until=until)
-    if until == "9999999999999":
-        assert other.import_(lines).added == 1
-        assert other.pop().task is None
-        return
-    with pytest.raises(ExportFileError, match="paused_until"):
-        other.import_(lines)
-
-
 def waits(id_: str, *ahead: str) -> dict[str, Any]:
     """A task that waits for others."""
     later = {"id": id_, "state": "delayed", "due_ms": UNTIL_OPENED_MS, "after": list(ahead)}
     return GOOD | later | {"payload": id_}
-
-
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        [waits("a", "a")],
-        [waits("a", "b"), waits("b", "a")],
-        [waits("x", "a"), waits("a", "b"), waits("b", "x", "c"), waits("c", "nobody")],
-    ],
-)
-def test_tasks_that_wait_for_each_other(make, tasks):
-    """They would never run, so the file is refused."""
-    other = make()
-    with pytest.raises(ExportFileError, match="it waits for a task that waits for it"):
-        other.import_(export_of(*tasks))
-    with pytest.raises(ConfigurationError, match="does not exist"):
-        lines_of(other)
 
 
 def test_nobody_waits_for_ever(make, clock):
@@ -523,38 +385,6 @@ def test_nobody_waits_for_ever(make, clock):
     assert other.check() == []
     with pytest.raises(ExportFileError, match="due_ms"):
         other.import_(export_of(GOOD | seals))
-
-
-def test_a_batch_counts_the_tasks_of_the_export(make, clock):
-    """The export may be no snapshot, or say what it likes: the task at the end runs in its time."""
-    other = make()
-    seals = {"id": "s", "state": "delayed", "due_ms": UNTIL_OPENED_MS, "payload": "s", "seals": "b"}
-    of_batch = {"batch": "b", "text": f"7 0 0 0 s {clock.ms} {clock.ms} 0 0 s"}
-    ours = [GOOD | {"id": f"b{n}", "batch": "b", "payload": n} for n in range(2)]
-    other.import_(export_of(of_batch, *ours, GOOD | seals))
-    assert other.batch("b").left == 2
-    for expected in ("b0", "b1", "s"):
-        task = other.pop().task
-        assert task.id == expected
-        other.ack(task)
-    assert other.check() == []
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        *({"batch": "b", "text": "x"}, {"batch": "", "text": "1 0 0 0 o 1 1 0 0 "}, {"gate": 1}),
-        *({"seen": "", "id": "a", "until_ms": 1}, {"seen": "k", "id": "a", "until_ms": 10**17}),
-        *({"limit": "x", "rules": "0|5 1000 1"}, {"limit": 5}, {"limit": "group:", "rules": "3"}),
-        {"limit": "groups", "rules": "0|nan 1000 1"},
-    ],
-)
-def test_other_lines_are_checked(make, fields):
-    other = make()
-    with pytest.raises(ExportFileError, match="line 2: "):
-        other.import_(export_of(fields))
-    with pytest.raises(ConfigurationError, match="does not exist"):
-        lines_of(other)
 
 
 def test_bad_lines_are_named(make):
@@ -620,65 +450,6 @@ def test_a_pause_for_the_export(make, clock):
     assert json.loads([*lines][-1])["changed"] == {"pushed": 1, "live": 1}
 
 
-def test_large_payloads_come_in_bounded_pages(make):
-    """What has no room on a page is asked for by its id."""
-    q, other = make(), make("b")
-    q.push_many([Push("x" * 900_000 + str(n)) for n in range(12)])
-    lines = moved(q, other)
-    assert body_of(lines_of(other)) == body_of(lines)
-
-
-def test_asyncio(redis, queue_name):
-    """An async export is an async iterator of the same lines."""
-
-    async def main() -> None:
-        async with (
-            asyncio_queue(redis, queue_name) as q,
-            asyncio_queue(redis, f"{queue_name}b") as b,
-        ):
-            await q.push({"a": 1}, 3, group="g")
-            lines = [line async for line in q.export(pause=True)]
-            report = await b.import_(lines)
-            assert (report.added, (await b.pop()).task.payload) == (1, {"a": 1})
-
-    asyncio.run(main())
-
-
-def test_payloads_keep_their_bytes(make, redis):
-    """What JSON would write in another way stands as text."""
-    for number, raw in enumerate(
-        (b'{"a": 1}', b"1e5", b'"\\u00e4"', b"[1,1.0]", b'{"a":1,"a":2}', b"\xff", b"NaN")
-    ):
-        q = make(str(number))
-        q.import_(export_of(GOOD | payload_of(raw)))
-        stored = redis.hget(key_of(q.queue_name, "meta"), "a")
-        assert stored.partition(b"\n")[2] == raw
-
-
-def test_a_rate_limited_probe_is_out_no_more(make, clock):
-    """The probe of a group stays behind with its lease: the next task is the probe."""
-    q, other = make(), make("b")
-    q.push_many([Push(n, group="g") for n in range(3)])
-    q.rate_limited(q.pop().task, 5)
-    clock.advance(5)
-    assert q.pop().task.group == "g"
-    assert q.pop().task is None
-    moved(q, other)
-    assert other.pop().task.group == "g"
-
-
-def test_bounds_come_over(make):
-    """A new queue has the bounds, and they do not stop the import of what is over them."""
-    q, other = make(), make("b")
-    q.push_many([Push(n) for n in range(3)])
-    q.set_bounds(max_tasks=2, max_waiting=5)
-    moved(q, other)
-    assert other.bounds() == q.bounds()
-    assert other.size() == 3
-    with pytest.raises(QueueFullError):
-        other.push("more")
-
-
 OF_TASKS = {
     "ready",
     "delayed",
@@ -715,16 +486,3 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     exported = {*OF_TASKS, *seen, "dead", "conf", *SECTIONS} - {"tasks", "seen"}
     assert exported | NOT_EXPORTED.keys() == set(PARTS)
     assert not exported & NOT_EXPORTED.keys()
-
-
-def test_a_task_whose_record_is_lost(make, redis):
-    """It cannot be written, so an error follows the last line; the rest can be imported."""
-    q, other = make(), make("b")
-    ids = [q.push(n) for n in range(3)]
-    redis.hdel(key_of(q.queue_name, "meta"), ids[1])
-    lines: list[str] = []
-    with pytest.raises(ExportFileError, match="1 tasks that are stored are not in this export"):
-        lines.extend(q.export())
-    assert json.loads(lines[-1])["missing"] == 1
-    assert other.import_(lines).added == 2
-    q.drop()

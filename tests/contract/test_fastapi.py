@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from kit.waiting import LONG
-from redis.exceptions import ConnectionError as RedisConnectionError
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from support import PATIENCE_S
@@ -28,9 +27,9 @@ from dpq.server import Server
 GUIDE = Path(dpq.__file__).parents[1] / "docs" / "guides" / "fastapi.md"
 
 # A follower and a listener have no event of their own to wait for.
+
+
 # ruff: noqa: ASYNC110
-
-
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends_async, "ASK_FOR_END_SECONDS", LONG)
@@ -228,35 +227,6 @@ async def test_waits_end_with_their_clients_and_are_bounded(pages: WebQueue) -> 
         await q.ack(await popped(q), result=7)
         assert said(await asyncio.wait_for(stays, PATIENCE_S))[1]["result"] == 7
         assert len(followers) == 0
-
-
-async def test_an_outage(pages: WebQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the server away at the start a stream is refused; later it goes on when it is back."""
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.001)
-    async with pages.opened() as q:
-        await q.push(1)
-        task = await popped(q)
-        examine, away = q._operations.examine, 1
-
-        def broken(*args: Any) -> Any:
-            nonlocal away
-            away -= 1
-            if away >= 0:
-                raise RedisConnectionError("away")
-            return examine(*args)
-
-        monkeypatch.setattr(q._operations, "examine", broken)
-        refused = Visitor(pages.events(task.id))
-        assert await refused.start() == 503
-        await refused.over()
-        visitor = Visitor(pages.events(task.id))
-        assert (await visitor.start(), (await visitor.event())[0]) == (200, "state")
-        away = 3
-        while away > 0:
-            await asyncio.sleep(0.001)
-        await q.ack(task, result=2)
-        assert (await visitor.event())[1]["result"] == 2
-        await visitor.over()
 
 
 async def test_the_answers(pages: WebQueue) -> None:

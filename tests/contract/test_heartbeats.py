@@ -3,12 +3,10 @@
 Here over `Worker`; test_worker_async.py runs all of it over `AsyncWorker`.
 """
 
-import time
-from collections import Counter
 from typing import Any
 
 import pytest
-from kit.workers import LATE, PATIENCE, Gate, Make, Start, note_calls
+from kit.workers import PATIENCE, Gate, Make, Start
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
 
@@ -54,64 +52,6 @@ def test_it_tells_while_all_handlers_are_busy(
     assert [q.workers() for q in pair] == [[], []]
 
 
-def test_it_tells_in_one_call_for_each_queue(make: Make, gate: Gate, start: Start) -> None:
-    """However many tasks run, a queue hears of a worker at its beginning, each 10 s, at its end."""
-    a, b = make("-a"), make("-b")
-    sent: Counter[str] = Counter()
-    for queue in (a, b):
-        note_calls(queue, lambda commands: sent.update(each.script.name for each in commands))
-    for i in range(50):
-        a.push(i)
-    worker = Worker([a, b], gate, concurrency=50)
-    running = start(worker)
-    wait_for(lambda: a.stats().invisible == 50, a.stats)
-    wait_for(b.workers, lambda: sent)
-    assert sent["beat"] == 2
-    gate.open()
-    worker.stop()
-    running.result(PATIENCE)
-    assert sent["beat"] == 4
-
-
-def test_a_server_that_does_not_hear_it_hurts_nobody(
-    q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that cannot tell of itself works on, and ends cleanly."""
-    tell_often(monkeypatch)
-
-    def fail(*_: object) -> Any:
-        raise RedisConnectionError("away")
-        yield
-
-    for verb in ("beat", "leave"):
-        monkeypatch.setattr(QueueOperations, verb, fail)
-    q.push(1)
-    worker = Worker(q, lambda _: None)
-    running = start(worker)
-    wait_for(lambda: q.stats().acked == 1, q.stats)
-    worker.stop()
-    assert running.result(PATIENCE) == 1
-    assert q.workers() == []
-
-
-def test_each_run_is_a_worker_of_its_own(q: DPQ[Any]) -> None:
-    """Two runs of one worker have different ids, and the second begins anew."""
-    seen = []
-
-    def handle(_: object) -> None:
-        wait_for(q.workers, lambda: "no worker is known")
-        seen.append(q.workers())
-
-    worker = Worker(q, handle)
-    for _ in range(2):
-        q.push(1)
-        worker.drain()
-    [first], [second] = seen
-    assert first.id != second.id
-    assert first.since <= second.since
-    assert (q.workers(), worker.given_back) == ([], 0)
-
-
 # A quiet worker
 
 
@@ -154,31 +94,6 @@ def test_a_quiet_worker_finishes_and_takes_no_more(
     assert running.result(PATIENCE) == 8
 
 
-def test_a_quiet_worker_that_waits_leaves_wake_ups_to_others(
-    make: Make, gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes on with its other queue, and a task of the quiet one wakes another worker at once."""
-    tell_often(monkeypatch)
-    a, b = make("-a"), make("-b")
-    other = Gate()
-    start(Worker([a, b], gate, name="quiet"))
-    wait_for(a.workers, a.workers)
-    a.quiet("quiet")
-    heard(a)
-    start(Worker(a, other, name="other"))
-    wait_for(lambda: len(a.workers()) == 2, a.workers)
-    began = time.monotonic()
-    for i in range(5):
-        a.push(i)
-        other.open(1)
-        other.wait_for(i + 1)
-    assert time.monotonic() - began < LATE  # a lost wake-up costs more
-    b.push("b")
-    gate.wait_for(1)
-    assert gate.begun == ["b"]
-    gate.open()
-
-
 def test_a_lost_answer_changes_nothing(
     q: DPQ[Any], gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,17 +122,3 @@ def test_a_lost_answer_changes_nothing(
     q.unquiet("w")
     gate.wait_for(1)
     gate.open()
-
-
-def test_a_quiet_worker_sees_that_all_is_done(
-    q: DPQ[Any], gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A quiet worker that drains ends once others have emptied the queue."""
-    tell_often(monkeypatch)
-    q.push(1, delay=600)
-    running = start(Worker(q, gate, name="w"), until_empty=True)
-    wait_for(q.workers, q.workers)
-    q.quiet("w")
-    heard(q)
-    q.purge()
-    assert running.result(PATIENCE) == 0

@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
-from support import wait_for
 
-from dpq import DPQ, AsyncDPQ, Backoff, ConfigurationError
-from dpq.server import Server
-
-engines = pytest.mark.fakeredis
+from dpq import DPQ, AsyncDPQ, Backoff
 
 
 @pytest.fixture
@@ -31,7 +27,7 @@ def held(q: DPQ[Any]) -> int:
     return len(q._leases._held)
 
 
-@engines
+@pytest.mark.fakeredis
 def test_a_loop_finishes_every_task_and_ends(q: DPQ[Any]) -> None:
     """Best first, delayed ones waited for, `continue` an ack like the end of the body; then it ends
     by itself, and stays ended."""
@@ -54,7 +50,6 @@ def test_a_loop_finishes_every_task_and_ends(q: DPQ[Any]) -> None:
     assert list(loop) == []
 
 
-@engines
 def test_an_empty_queue_ends_a_loop_at_once(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is waited for when nothing is left."""
     waited: list[Any] = []
@@ -66,16 +61,6 @@ def test_an_empty_queue_ends_a_loop_at_once(q: DPQ[Any], monkeypatch: pytest.Mon
     assert set(waited) == {0}
 
 
-def test_a_closed_queue_has_no_loop(server: Server, q: DPQ[Any]) -> None:
-    """It says that it is closed, as for each other call."""
-    closed = DPQ[Any].from_url(server.url, q.queue_name)
-    closed.push("a")
-    closed.close()
-    with pytest.raises(ConfigurationError, match="is closed"):
-        next(closed.leases())
-
-
-@engines
 def test_a_loop_waits_for_what_runs_elsewhere(q: DPQ[Any]) -> None:
     """A task that another consumer holds, and gives back, is the loop's."""
     q.push("a")
@@ -104,8 +89,6 @@ def leave_by_error(loop: Any) -> None:
 WAYS = [leave_by_break, leave_by_return, leave_by_error]
 
 
-@pytest.mark.many_calls
-@engines
 @pytest.mark.parametrize("leave", WAYS)
 def test_a_loop_that_is_left_early_acks_nothing(q: DPQ[Any], leave: Callable[[Any], Any]) -> None:
     """Its last task comes back when its lease ends, an attempt counted; nobody keeps it."""
@@ -119,7 +102,6 @@ def test_a_loop_that_is_left_early_acks_nothing(q: DPQ[Any], leave: Callable[[An
     assert (task.payload, task.attempt) == ("a", 2)
 
 
-@engines
 def test_another_for_over_a_loop_acks_nothing_either(q: DPQ[Any]) -> None:
     """What the first `for` was left with comes back when its lease ends."""
     q.push("left", priority=1)
@@ -135,7 +117,6 @@ def test_another_for_over_a_loop_acks_nothing_either(q: DPQ[Any]) -> None:
     assert q.stats().acked == 2
 
 
-@engines
 def test_a_body_that_settles_its_task_has_the_last_word(q: DPQ[Any]) -> None:
     """The next step acks nothing that the body has given back, failed or buried."""
     for name in ("limited", "released", "buried"):
@@ -153,7 +134,6 @@ def test_a_body_that_settles_its_task_has_the_last_word(q: DPQ[Any]) -> None:
     assert (stats.acked, stats.dead, stats.delayed, stats.waiting) == (0, 1, 1, 1)
 
 
-@engines
 def test_a_loop_goes_on_past_a_lost_lease(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
     """A task that another consumer has got meanwhile is its own; the loop says so and goes on."""
     q.push("a", priority=1)
@@ -171,20 +151,6 @@ def test_a_loop_goes_on_past_a_lost_lease(q: DPQ[Any], caplog: pytest.LogCapture
             q.ack(other)
     assert seen == ["a", "b"]
     assert "cannot ack task" in caplog.text
-
-
-@engines
-def test_a_body_longer_than_its_lease_keeps_its_task(q: DPQ[Any]) -> None:
-    """The lease is extended while the body runs."""
-    q.push("a")
-    for task in q.leases(0.15, until_empty=True):
-        first = q.get(task.id).visible_until
-        assert first is not None
-        wait_for(
-            lambda first=first, task=task: (q.get(task.id).visible_until or first) > first,
-            lambda: "the lease was not extended",
-        )
-    assert (q.stats().acked, q.stats().expired_leases) == (1, 0)
 
 
 def test_asyncio_has_the_same_loop(redis: Redis, queue_name: str) -> None:

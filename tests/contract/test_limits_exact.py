@@ -1,4 +1,4 @@
-"""Limits under fire: eight processes pop as fast as they can, and every grant is written down.
+"""Limits under fire: four processes pop as fast as they can, and every grant is written down.
 
 When a task was granted is read off its lease: the lease's end, by the server's clock, minus the
 lease. What is proved is a bound, so it holds on a machine of any speed; nothing here waits for a
@@ -22,7 +22,7 @@ from support import PATIENCE_S, wait_for
 from dpq import DPQ, Push, RateLimit
 from dpq.server import Server
 
-PROCESSES = 8
+PROCESSES = 4
 LEASE_MS = 600_000
 
 CONSUME = """
@@ -109,12 +109,12 @@ def most_in_any(grants: Sequence[Grant], per: float) -> int:
 def test_no_member_of_a_pool_sees_more_than_its_limit(
     redis: Redis, queue_name: str, consumers: Callable[[], list[Any]]
 ) -> None:
-    """Eight processes share three members: each keeps its bounds, and each is used as much."""
+    """Four processes share three members: each keeps its bounds, and each is used as much."""
     q: DPQ[Any] = DPQ(redis, queue_name)
     windows = [RateLimit(20, 0.5, 3), RateLimit(30, 1, 5)]
     names = ["key-a", "key-b", "key-c"]
     q.set_limit(windows, group="pool", members=names, concurrency=4)
-    count = 150
+    count = 90
     q.push_many(Push(n, group="pool", cost=1 + n % 2) for n in range(count))
     wait_for(lambda: q.stats().acked == count, seen=q.stats)
     q.push_many(Push("stop") for _ in range(PROCESSES))

@@ -11,28 +11,10 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError
 from redis.retry import Retry
-from support import wait_for
 
-from dpq import DPQ, LeaseLostError, Push
-from dpq.operations.queue import POP_BATCH
+from dpq import DPQ
 from dpq.server import Server
-from dpq.transport.script_loading import load_scripts
-
-
-class Counting(Redis):
-    """A client that is not plain."""
-
-    calls = 0
-
-    def execute_command(self, *args: Any, **options: Any) -> Any:
-        self.calls += 1
-        return super().execute_command(*args, **options)
-
-
-# Several statements stand in some `pytest.raises`: the body of a lease is what fails there.
-# ruff: noqa: PT012
 
 
 @pytest.fixture
@@ -40,16 +22,6 @@ def once(server: Server) -> Iterator[Redis]:
     """A client that never sends anything twice."""
     with Redis.from_url(server.url, retry=Retry(NoBackoff(), 0)) as client:
         yield client
-
-
-def test_a_cut_connection_is_replaced(server: Server, redis: Redis, queue_name: str) -> None:
-    """When the server has dropped the connection, the call goes through by the client's retries."""
-    q = DPQ(Redis.from_url(server.url), queue_name)
-    q.push(1)
-    kill_all(redis)
-    assert q.pop().task.payload == 1
-    q.drop()
-    q.close()
 
 
 def test_a_client_without_retries(once: Redis, redis: Redis, queue_name: str) -> None:
@@ -86,42 +58,6 @@ def test_a_fault_in_a_call(
                 q.pop()
         q.drop()
         q.close()
-
-
-def test_other_clients_are_used_as_they_are(server: Server, redis: Redis, queue_name: str) -> None:
-    """A subclass sees every call in its own `execute_command`."""
-    with Counting.from_url(server.url) as client:
-        q = DPQ(client, queue_name)
-        q.push_many([Push(payload=1), Push(payload=2)])
-        q.pop()
-        load_scripts(redis)  # else a call that the server does not know is sent twice
-        before = client.calls
-        assert q.pop().task.payload == 2
-        assert client.calls == before + 1
-        q.drop()
-
-
-@pytest.mark.parametrize("cancelled", [True, False])
-def test_the_heartbeat_stops_when_the_lease_is_lost(
-    live: DPQ[Any], caplog: pytest.LogCaptureFixture, cancelled: bool
-) -> None:
-    """A heartbeat that is refused says so once and ends; it tells a cancelled task apart."""
-    live.push(1)
-    with (
-        caplog.at_level(logging.INFO),
-        pytest.raises(LeaseLostError),
-        live.lease(visibility=0.3) as task,
-    ):
-        if cancelled:
-            live.cancel(task.id)
-        else:
-            with DPQ[Any](live.redis, live.queue_name) as other:
-                other.fail(task, "no", delay=0)
-                other.pop()
-        said = f"task {task.id} was cancelled" if cancelled else f"lease of task {task.id} lost: "
-        wait_for(lambda: said in caplog.text, lambda: caplog.text)
-        raise LeaseLostError("finish", [task.id])
-    assert caplog.text.count(said) == 1
 
 
 def test_the_heartbeat_outlives_a_fault(
@@ -162,36 +98,3 @@ def test_an_interrupted_call_spoils_nothing(
     monkeypatch.setattr(AbstractConnection, "read_response", read)
     assert live.size() == 2
     assert [task.payload for task in live.pop_many(3)] == [1, 2]
-
-
-def test_what_is_leased_reaches_the_caller(live: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a later round trip of a pop_many fails, the tasks of those before are returned."""
-    live.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
-    call_all, calls = live._session.connections.call_all, []
-
-    def once(commands: Any) -> Any:
-        calls.append(commands)
-        return call_all(commands) if len(calls) <= 2 else [RedisConnectionError("away")]
-
-    assert live.next_event() is None  # so that the queue is open
-    monkeypatch.setattr(live._session.connections, "call_all", once)
-    assert [task.payload for task in live.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
-    monkeypatch.undo()
-    assert live.size() == POP_BATCH + 50
-
-
-def test_a_refused_unblock_costs_no_task(
-    live: DPQ[Any], redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A user who may not CLIENT UNBLOCK gets the task that a wait has brought."""
-    execute = redis.execute_command
-
-    def refusing(*args: Any, **options: Any) -> Any:
-        if args[0] == "CLIENT UNBLOCK":
-            raise NoPermissionError("no permission")
-        return execute(*args, **options)
-
-    monkeypatch.setattr(redis, "execute_command", refusing)
-    live.push(1, delay=0.1)
-    assert live.pop(timeout=20).task.payload == 1
-    monkeypatch.undo()

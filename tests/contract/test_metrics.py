@@ -2,26 +2,16 @@
 
 import math
 from collections import Counter
-from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from starlette.testclient import TestClient
 
 from dpq import DPQ, Push, Quota, RateLimit
-from dpq.cli.metrics import read_address
-from dpq.metrics import COUNTERS, GAUGES, GROUPS, TOTALS, Exporter
-from dpq.model.errors import ConfigurationError
-from dpq.model.reports import WorkerInfo
-from dpq.views.sampler import Named, Snapshot, Watch
-from dpq.web import Access
-from dpq.web import app as dashboard
-
-TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
+from dpq.metrics import COUNTERS, GAUGES, TOTALS, Exporter
+from dpq.views.sampler import Named
 
 
 class Scrape:
@@ -100,41 +90,6 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
     assert all(f"{metric}_total" in told_names for metric in (TOTALS | COUNTERS))
 
 
-def test_the_verdict_is_a_state(live: DPQ) -> None:
-    """Tasks without a consumer, with one that pops and is no worker, and paused: one state is 1.
-
-    The run of that consumer is its lease.
-    """
-
-    needs: list[float | None] = []
-
-    def in_an_hour(_: str, watch: Watch) -> Snapshot:
-        snapshot = watch.read()
-        later = snapshot.survey.now_ms + 3_600_000
-        return snapshot._replace(survey=snapshot.survey._replace(now_ms=later))
-
-    def state(longest: float = 0.0) -> list[str]:
-        told = Scrape(Exporter(Named([live]), in_an_hour, server="prod").text().decode())
-        assert told("dpq_workers", queue=live.queue_name) == 0
-        run = told("dpq_longest_run_seconds", queue=live.queue_name)
-        assert run == pytest.approx(longest, abs=60)
-        needs.append(told("dpq_needs_person", queue=live.queue_name))
-        return [
-            dict(labels)["state"]
-            for (name, labels), value in told.samples.items()
-            if name == "dpq_verdict" and value
-        ]
-
-    assert state() == ["unknown queue"]
-    live.push_many([Push(n) for n in range(5)])
-    assert state() == ["no consumer"]
-    live.pop()
-    assert state(3600) == ["moving"]
-    live.pause()
-    assert state(3600) == ["paused"]
-    assert needs == [1, 1, 0, 1]
-
-
 def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     """429s by group, dead letters by reason, units by window: no counter falls."""
     live.set_limit(100, 10, burst=9, group="a")
@@ -184,102 +139,6 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     assert counters("rate_limited", "group", "member") == by_member | {"_other": 1}
 
 
-def test_groups_are_bounded_and_stay(live: DPQ) -> None:
-    """At most 98 have labels; they keep them while they have a limit; others are one number."""
-    names = [f"g{n}" for n in range(GROUPS + 30)]
-    for group in names:
-        live.set_limit(1, 1, group=group)
-    live.push_many([Push(n, group=group) for n, group in enumerate(names)])
-    now = [0.0]
-    exporter = Exporter(Named([live]), clock=lambda: now[0], server="prod")
-
-    def shown() -> set[str]:
-        told = Scrape(exporter.text().decode())
-        now[0] += 2
-        rates = [labels for name, labels in told.samples if name == "dpq_limit_rate"]
-        groups = {dict(labels)["group"] for labels in rates}
-        others = told("dpq_group_waiting", queue=live.queue_name, group="_other")
-        assert others == len(names) - len(groups)
-        return groups
-
-    first = shown()
-    assert len(first) == GROUPS
-    assert shown() == first
-    gone = min(first)
-    live.clear_limit(group=gone)
-    assert shown() == first - {gone}
-    new = shown() - first
-    assert len(new) == 1
-    assert gone not in new
-
-
-def test_members_and_workers_are_bounded(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool has labels as a whole, or is one number; of workers, the longest runs have labels."""
-    monkeypatch.setattr("dpq.metrics.MEMBERS", 3)
-    monkeypatch.setattr("dpq.metrics.WORKERS", 2)
-    for group in ("a", "b"):
-        live.set_limit(9, 9, burst=9, group=group, members=["k", "l"])
-        live.push(1, group=group)
-    for task in live.pop_many(2):
-        live.rate_limited(task, 600, scope="task")
-    now = datetime.now(UTC)
-    runs = {"w1": None, "w2": 3.0, "w3": 1.0, "w4": 2.0}
-    workers = [
-        WorkerInfo(
-            **{"id": name, "name": name, "host": "h", "pid": 1, "queue": live.queue_name},
-            **{"running": 1, "concurrency": 1, "since": now, "seen": now},
-            longest_seconds=seconds,
-        )
-        for name, seconds in [*runs.items(), ("w2", 7.0)]
-    ]
-
-    def read(_: str, watch: Watch) -> Snapshot:
-        return watch.read()._replace(workers=workers)
-
-    told = Scrape(Exporter(Named([live]), read, server="prod").text().decode())
-    met = {
-        (dict(labels)["group"], dict(labels)["member"]): value
-        for (name, labels), value in told.samples.items()
-        if name == "dpq_rate_limited_total" and dict(labels)["group"] in ("a", "b")
-    }
-    assert sorted(met.items()) in (
-        [(("a", ""), 0), (("a", "k"), 1), (("a", "l"), 0), (("b", ""), 1)],
-        [(("a", ""), 1), (("b", ""), 0), (("b", "k"), 1), (("b", "l"), 0)],
-    )
-    name = live.queue_name
-    assert told("dpq_longest_run_seconds", queue=name) == 7
-    of_workers = [told("dpq_worker_longest_run_seconds", queue=name, worker=w) for w in runs]
-    assert of_workers == [None, 7, None, None]  # two have the same name
-
-
-def test_a_slow_server_is_up(live: DPQ, queue_name: str) -> None:
-    """A scrape tells of the queues that it could read in time, and how many it has left out."""
-    other, now = DPQ(live.redis, f"{queue_name}-2"), [0.0]
-
-    def read(_: str, watch: Watch) -> Snapshot:
-        now[0] += 5
-        return watch.read()
-
-    exporter = Exporter(Named([live, other]), read, clock=lambda: now[0], server="prod")
-    told = Scrape(exporter.text().decode())
-    assert (told("dpq_up"), told("dpq_queues_left_out")) == (1, 1)
-    assert told("dpq_queue_up", queue=live.queue_name) == 1
-    assert told("dpq_queue_up", queue=other.queue_name) is None
-
-
-def test_many_scrapers_cost_one_read_a_second(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second scrape within a second asks nobody."""
-    now, reads = [0.0], []
-    exporter = Exporter(Named([live]), clock=lambda: now[0], server="prod")
-    real = exporter._read
-    monkeypatch.setattr(exporter, "_read", lambda: reads.append(1) or real())
-    for _ in range(5):
-        exporter.text()
-    now[0] += 1
-    exporter.text()
-    assert len(reads) == 2
-
-
 def test_no_server_no_traceback(
     live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -299,35 +158,3 @@ def test_no_server_no_traceback(
     assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
     live.redis.delete(key)
     broken.drop()
-
-
-def test_the_dashboard_tells_the_same(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`/metrics` wants the token, sets no cookie, and says `dpq_up 0` where nobody answers."""
-    live.push("x")
-    with TestClient(
-        dashboard(live, access=Access(token=TOKEN), server="beside"),
-        base_url="http://127.0.0.1:8321",
-    ) as client:
-        assert client.get("/metrics", follow_redirects=False).status_code == 401
-        answer = client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})
-        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-        assert "set-cookie" not in answer.headers
-        told = Scrape(answer.text, "beside")
-        assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
-
-    def away(*_: Any, **__: Any) -> Any:
-        raise RedisConnectionError("away")
-
-    monkeypatch.setattr("dpq.transport.session.Session.send_all", away)
-    site = dashboard(live, server="redis://u:SECRET@far/2")
-    with TestClient(site, base_url="http://127.0.0.1:8321") as client:
-        answer = client.get("/metrics")
-        assert (answer.status_code, Scrape(answer.text, "far:6379/2")("dpq_up")) == (200, 0)
-
-
-@pytest.mark.parametrize("text", ["9377", ":1", "127.0.0.1:x", "127.0.0.1:70000"])
-def test_an_address_is_host_and_port(text: str) -> None:
-    """Others are refused with the way out."""
-    assert read_address("[::1]:9377") == ("::1", 9377)
-    with pytest.raises(ConfigurationError, match="HOST:PORT"):
-        read_address(text)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 import dpq
-from dpq import DPQ, ConfigurationError, Filter, Push, RateLimit, Reserve
+from dpq import DPQ, Filter, Push, Reserve
 from dpq.testing import Clock, QueueFactory
 
 
@@ -180,13 +180,3 @@ def test_with_what_it_goes_together(made: Callable[..., DPQ[Any]], clock: Clock)
     q.set_bounds(max_waiting=2, when_full="drop_worst")
     q.push_many(Push(n, n, group="g") for n in (3, 1, 2))
     assert payloads(q) == [1, 2]
-
-
-def test_an_error_names_the_direction(made: Callable[..., DPQ[Any]]) -> None:
-    """A number that is none is refused, and nothing else is."""
-    q = made(order="min")
-    for wrong in (float("inf"), float("nan"), 2**63, "5"):
-        with pytest.raises(ConfigurationError, match="with order='min' a smaller one"):
-            q.push("x", wrong)  # type: ignore[arg-type]
-    q.set_limit([RateLimit(1, 1)])
-    assert q.size() == 0

@@ -4,7 +4,6 @@ Against a real server of GitHub's kind, on this machine: a fixed window, and a 4
 """
 
 import asyncio
-import random
 import threading
 import time
 from collections import Counter
@@ -15,10 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from redis import Redis
 
-from benchmarks._simulated import START_MS
-from benchmarks._simulated_callers import Callers, WindowHost
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, Worker
 
 WINDOW = 4
@@ -162,15 +158,3 @@ def test_a_returned_answer_is_observed(live: DPQ, server: Any, kind: str) -> Non
     assert [budget.left for budget in live.group("a").budgets] == [5]
     assert not live.group("b").budgets
     assert live.size() == 0
-
-
-def test_callers_cross_short_windows(redis: Redis, queue_name: str) -> None:
-    """Ten in each second for 32 callers, in simulated time: at most one 429 in 100, and no window
-    is left unused."""
-    clock, host, chance = [START_MS], WindowHost(10), random.Random(7)
-    with DPQ(redis, queue_name, clock=lambda: clock[0]) as q:
-        Callers(q, clock, host, lambda: chance.uniform(5, 40)).run(32, 20)
-        assert host.answers.count(429) * 100 <= len(host.answers)
-        assert host.answers.count(200) >= 0.8 * 10 * 20
-        assert q.check() == []
-        q.drop()

@@ -2,14 +2,10 @@
 
 import asyncio
 import logging
-import os
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,8 +22,6 @@ from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
 from redis import Redis
-from redis.asyncio import RedisCluster
-from redis.sentinel import Sentinel
 
 import dpq
 import dpq.otel
@@ -36,21 +30,14 @@ from dpq import (
     AsyncDPQ,
     AsyncWorker,
     Backoff,
-    ConfigurationError,
     LeaseLostError,
-    PayloadError,
     Push,
     RateLimited,
     Retry,
     Worker,
 )
-from dpq.cli._processes import children
 from dpq.operations.queue import QueueOperations
-from dpq.otel.attributes import server_attributes
 from dpq.protocol.keys import key_of
-from dpq.queue.base import operations_named
-from dpq.transport import connections
-from dpq.transport.cluster import MISSING
 
 
 class Telemetry:
@@ -242,27 +229,6 @@ def test_the_context_stays_with_the_task_until_its_end(make: Make, telemetry: Te
     assert records(q) == []
 
 
-def test_a_key_takes_the_context_of_the_push_that_changed_it(
-    make: Make, telemetry: Telemetry
-) -> None:
-    """A push that leaves the task as it is leaves its context, too; each run of a recurring task
-    has that of its push."""
-    q = make()
-    task_id = q.push("page", key="page")
-    q.push("other", key="page")
-    first, _ = telemetry.named("push")
-    assert f"{context_of(first).span_id:016x}" in str(q.get(task_id).trace)
-    q.push("other", key="page", on_duplicate="update", every=0.001)
-    _, _, third = telemetry.named("push")
-    for _ in range(2):
-        q.ack(q.pop(timeout=5).task)
-    pops = telemetry.named("pop")
-    assert [linked(span) for span in pops] == [[context_of(third).span_id]] * 2
-    dpq.otel.uninstrument()
-    q.push("page", key="page", on_duplicate="update")
-    assert q.get(task_id).trace is None
-
-
 def test_a_worker_of_threads(make: Make, telemetry: Telemetry) -> None:
     """A handler runs inside of its span, a root that is linked to the push; an error marks it, a
     429 is a deferral, and a recurring or retried run is linked to the same push."""
@@ -358,60 +324,6 @@ async def test_a_worker_of_asyncio(
     await q.drop()
 
 
-def test_the_body_of_a_lease_and_a_block(make: Make, telemetry: Telemetry) -> None:
-    """Both are the work on a task: children of the span around them, and the parents of what
-    happens in them; without telemetry a block runs all the same."""
-    q = make()
-    q.push_many([Push(n) for n in range(3)])
-    with telemetry.tracer.start_as_current_span("loop") as loop, q.lease() as task:
-        assert task
-        telemetry.tracer.start_span("inner").end()
-        raise RateLimited(0)
-    task = q.pop().task
-    with dpq.otel.processing(q, task) as span:
-        telemetry.tracer.start_span("inner").end()
-        q.ack(task)
-    first, second = telemetry.named("process")
-    assert first.parent
-    assert first.parent.span_id == loop.get_span_context().span_id
-    assert second.parent is None
-    assert said(first)["dpq.task.signal"] == "RateLimited"
-    assert context_of(second) == span.get_span_context()
-    parents = [each.parent.span_id for each in telemetry.named("inner") if each.parent]
-    assert parents == [context_of(first).span_id, context_of(second).span_id]
-    [ack] = telemetry.named("ack")
-    assert ack.parent
-    assert ack.parent.span_id == context_of(second).span_id
-    dpq.otel.uninstrument()
-    with dpq.otel.processing(q, task) as span:
-        assert not span.is_recording()
-
-
-def test_a_lost_reply_is_one_push_with_one_context(
-    make: Make, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The client sends the call again: one task, one span, one message."""
-    q = make()
-    q.stats()
-    receive, lost = connections.Connections._receive, []
-
-    def losing(queue: Any, sent: Any, **named: Any) -> list[Any]:
-        replies = receive(queue, sent, **named)
-        if lost:
-            return replies
-        lost.append(replies)
-        return [queue._again(command, MISSING) for command in sent.commands]
-
-    monkeypatch.setattr(connections.Connections, "_receive", losing)
-    q.push("page")
-    assert len(lost) == 1
-    [task] = q.pop_many(5)
-    [push] = telemetry.named("push")
-    assert linked(telemetry.named("pop")[0]) == [context_of(push).span_id]
-    assert said(push)[names.MESSAGING_MESSAGE_ID] == task.id
-    assert telemetry.points(messaging_metrics.MESSAGING_CLIENT_SENT_MESSAGES)["push", ""].value == 1
-
-
 class Broken(SimpleSpanProcessor):
     """Fails whenever it is told something."""
 
@@ -456,112 +368,3 @@ def test_the_entry_point_instruments_as_a_program_expects(
         instrumentor.uninstrument()
     assert len(telemetry.named("push")) == 1
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_a_call_that_is_thrown_away(make: Make, telemetry: Telemetry) -> None:
-    """Its span ends all the same, as interrupted; what was checked and never sent makes none."""
-    q = make()
-    q.stats()
-    steps = q._session.operations.push(Push("page"))
-    next(steps)
-    steps.close()
-    next(operations_named("defaults").push_many([Push("page")]))
-    [push] = telemetry.spans
-    assert (push.name, said(push)["error.type"]) == (f"push {q.queue_name}", "interrupted")
-
-
-@pytest.mark.parametrize("texts", [True, False])
-def test_the_text_of_an_error_can_be_left_out(make: Make, queue_name: str, texts: bool) -> None:
-    """Of a lease and of a call: then its type stands in the span, and nothing that it says."""
-    telemetry = Telemetry(queue_name)
-    telemetry.instrument(error_texts=texts)
-    try:
-        q = make()
-        q.push("page")
-        with pytest.raises(ValueError, match="hunter2"), q.lease():
-            raise ValueError("hunter2")
-        with pytest.raises(ConfigurationError):
-            q.push("page", on_duplicate="hunter2")  # type: ignore[arg-type]
-    finally:
-        dpq.otel.uninstrument()
-        telemetry.tracer_provider.shutdown()
-    failed = [each for each in telemetry.spans if "error.type" in said(each)]
-    assert {each.name.split(" ")[0] for each in failed} == {"process", "push"}
-    assert {each.status.status_code for each in failed} == {StatusCode.ERROR}
-    assert [len(each.events) for each in failed] == [int(texts)] * len(failed)
-    assert ["hunter2" in each.to_json() for each in failed] == [texts] * len(failed)
-
-
-def test_what_is_refused_is_an_error_of_its_call(make: Make, telemetry: Telemetry) -> None:
-    """Before or after the first command: each call that fails has one span, and counts as one."""
-    q = make()
-    calls: list[Callable[[], Any]] = [
-        lambda: q.push("page", delay=-1),
-        lambda: q.push_many(5),  # type: ignore[arg-type]
-        lambda: q.push_many([Push("page"), Push(object())]),
-        lambda: q.pop(visibility=-1),
-    ]
-    for call in calls:
-        with pytest.raises((ConfigurationError, PayloadError, TypeError)):
-            call()
-    with q.lease() as nothing:
-        assert nothing is None
-    assert [(span.name.split(" ")[0], said(span)["error.type"]) for span in telemetry.spans] == [
-        ("push", "dpq.model.errors.ConfigurationError"),
-        ("push", "TypeError"),
-        ("push", "dpq.model.errors.PayloadError"),
-        ("pop", "dpq.model.errors.ConfigurationError"),
-    ]
-    assert {span.status.status_code for span in telemetry.spans} == {StatusCode.ERROR}
-    sent = telemetry.points(messaging_metrics.MESSAGING_CLIENT_SENT_MESSAGES)
-    assert {error: point.value for (_, error), point in sent.items()} == {
-        "dpq.model.errors.ConfigurationError": 1,
-        "dpq.model.errors.PayloadError": 2,
-    }
-
-
-def test_the_address_of_a_server() -> None:
-    """A host and its port, a socket, a service of Sentinel, the first node of a cluster."""
-    clients = [
-        Redis(host="one", port=7),
-        Redis(unix_socket_path="/run/redis.sock"),
-        Sentinel([("watcher", 1)]).master_for("main"),
-        RedisCluster(host="node", port=8),
-        object(),
-    ]
-    assert [server_attributes(client) for client in clients] == [
-        {"server.address": "one", "server.port": 7},
-        {"server.address": "/run/redis.sock"},
-        {"server.address": "main"},
-        {"server.address": "node", "server.port": 8},
-        {},
-    ]
-
-
-def test_processes_of_an_instrumented_parent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`opentelemetry-instrument` finds its way into them by PYTHONPATH, which it had cleaned."""
-    monkeypatch.setenv("PYTHONPATH", "mine")
-    [child] = children([["worker"]], {})
-    assert child.environment["PYTHONPATH"] == "mine"
-    tool = ModuleType("opentelemetry.instrumentation.auto_instrumentation")
-    tool.__file__ = str(tmp_path / "__init__.py")
-    monkeypatch.setitem(sys.modules, tool.__name__, tool)
-    [child] = children([["worker"]], {})
-    assert child.environment["PYTHONPATH"] == f"{tmp_path}{os.pathsep}mine"
-
-
-def test_without_opentelemetry() -> None:
-    """DPQ runs without it; `dpq.otel` says what is missing, and what to do."""
-    code = (
-        "import sys; sys.modules['opentelemetry'] = None\n"
-        "import dpq; dpq.DPQ; dpq.Worker\n"
-        "try: dpq.otel\n"
-        "except ImportError as error: print(error)"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
-    assert "opentelemetry-api>=1.30" in told
-    assert "'otel'" in told

@@ -6,7 +6,6 @@ Several spiders run in one event loop, each with an engine and a scheduler of it
 import asyncio
 import itertools
 import json
-import logging
 import re
 import shlex
 import subprocess
@@ -24,14 +23,13 @@ from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, ConfigurationError
+from dpq import DPQ
 from dpq.cli import app
 from dpq.transport.session_async import AsyncQueueSession
 
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
 
 from scrapy.crawler import AsyncCrawlerRunner  # noqa: E402
-from scrapy.exceptions import CloseSpider  # noqa: E402
 from scrapy.http import HtmlResponse, Response  # noqa: E402
 
 from dpq.scrapy import link  # noqa: E402
@@ -274,56 +272,6 @@ def test_a_page_that_fails_is_a_dead_letter_with_its_reason(crawls):
     assert len(crawls.q.dead.list()) == 2
 
 
-class Twice(Tree):
-    """Asks for the same page in several ways."""
-
-    def parse(self, response: Any) -> Any:
-        if response.url.endswith("/0"):
-            for dont_filter in (False, False, True, True):
-                yield response.follow("/14", dont_filter=dont_filter)
-            yield scrapy.Request("http://b.example/14#part", self.parse)
-        yield {"page": response.url.rpartition("/")[2]}
-
-
-def test_a_page_is_asked_once_unless_the_spider_insists(crawls, caplog):
-    """`dont_filter` asks again; a start page is asked in each crawl, or with a setting once."""
-    (stats,) = crawls.run(Twice)
-    assert Counter(crawls.site.paths) == {"0": 1, "14": 3, "14#part": 1}
-    assert stats["dupefilter/filtered"] == 1
-    crawls.site.came.clear()
-    (stats,) = crawls.run(Tree)  # the links of page 0 are new, its start page is asked again
-    assert sorted(crawls.site.paths, key=int) == [each for each in PAGES if each != "14"]
-    crawls.site.came.clear()
-    caplog.set_level(logging.INFO, "dpq.scrapy")
-    assert "nothing to do" not in caplog.text
-    (stats,) = crawls.run(Tree, DPQ_START_ONCE=True)
-    assert "nothing to do: all requests were seen before" in caplog.text
-    assert (crawls.site.paths, stats["finish_reason"]) == ([], "finished")
-    assert stats["dupefilter/filtered"] == 1
-    crawls.run(Tree, DPQ_FLUSH_ON_START=True)
-    assert Counter(crawls.site.paths) == Counter(PAGES)
-
-
-class Unfit(Tree):
-    def parse(self, response: Any) -> Any:
-        yield response.follow("/13", lambda response: None)
-        for _ in range(2):
-            yield response.follow("/14", meta={"socket": object()})
-        yield response.follow("/12", priority=2**70)
-        yield {"page": "0"}
-
-
-def test_a_request_that_is_no_json_is_kept_by_its_spider(crawls, caplog):
-    """The log names the first request and the part; each is fetched, and once."""
-    (stats,) = crawls.run(Unfit)
-    assert Counter(crawls.site.paths) == {"0": 1, "12": 1, "13": 1, "14": 1}
-    assert stats["scheduler/unserializable"] == 12  # four of each of the pages 0, 12 and 14
-    (told,) = [each for each in caplog.messages if "kept in the memory" in each]
-    assert "/13> is kept" in told
-    assert crawls.q.size() == 0
-    assert crawls.q.dead.list() == []
-
-
 class Loaded(scrapy.Request):
     """A class that the settings name, or not."""
 
@@ -362,100 +310,6 @@ def test_a_payload_names_nothing_that_the_spider_does_not(crawls, tmp_path, monk
     assert len(crawls.q.dead.list()) == len(wrong) - 1
 
 
-class Sessions(Tree):
-    """Starts three times with one address, and differs in the rest."""
-
-    async def start(self) -> Any:
-        url = "http://a.example/14"
-        for meta in ({"cookiejar": 1}, {"cookiejar": 2}):
-            yield scrapy.Request(url, meta=meta, dont_filter=True)
-        yield scrapy.Request(url, self.other, dont_filter=True)
-
-    def other(self, response: Any) -> Any:
-        yield {"page": "other"}
-
-
-def test_start_requests_that_differ_are_as_many_tasks(crawls):
-    """Their key is the whole payload."""
-    crawls.run(Sessions)
-    assert sorted(crawls.items) == ["14", "14", "other"]
-
-
-BOOKS = """
-import scrapy
-
-class Books(scrapy.Spider):
-    name = "books"
-
-    def parse(self, response):
-        '''Read.
-
-        @url {url}
-        @returns items 1 1
-        '''
-        yield {{"page": 1}}
-"""
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "check",
-        "parse --spider books {url}",
-        "fetch --spider books {url}",
-        "shell --spider books {url} -c response.status",
-        "shell {url} -c response.status",
-    ],
-)
-def test_a_command_that_is_no_crawl_leaves_the_queue_alone(live, server, tmp_path, command):
-    """It uses Scrapy's own scheduler."""
-    (tmp_path / "page.html").write_text("<p>page</p>")
-    url = (tmp_path / "page.html").as_uri()
-    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = shop")
-    (tmp_path / "shop.py").write_text(
-        "BOT_NAME = 'shop'\nSPIDER_MODULES = ['books']\nSCHEDULER = 'dpq.scrapy.Scheduler'\n"
-        f"DPQ_URL = {server.url!r}\nDPQ_QUEUE = {live.queue_name!r}\n"
-    )
-    (tmp_path / "books.py").write_text(BOOKS.format(url=url))
-    live.push({"url": "http://127.0.0.1:9/"})
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", *command.format(url=url).split()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert (live.stats().ready, live.stats().dead) == (1, 0)
-
-
-class Slow:
-    """A pipeline that looks at the queue while it has an item."""
-
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> "Slow":
-        made = cls()
-        made.look, made.seen = crawler.settings["LOOK"], crawler.settings["KEPT"]
-        return made
-
-    async def process_item(self, item: Any) -> Any:
-        await asyncio.sleep(0.05)  # the writer has time to send what it should not
-        self.seen.append(self.look())
-        return item
-
-
-def test_a_lease_is_kept_until_the_items_are_out(crawls):
-    """While a pipeline works, the task is leased; so a kill would not lose the item."""
-    crawls.run(
-        Tree,
-        ITEM_PIPELINES={Slow: 1},
-        LOOK=lambda: crawls.q.stats().invisible,
-        CONCURRENT_REQUESTS=1,
-    )
-    assert crawls.items == [1] * 15
-
-
 def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls):
     """An address alone is enough, without a group: the task moves to that of its host."""
     q = crawls.q
@@ -480,65 +334,10 @@ def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls)
     assert crawls.site.paths == ["13"]
 
 
-class Ending(Tree):
-    """Ends at the first page."""
-
-    def parse(self, response: Any) -> Any:
-        yield from response.follow_all(css="a")
-        raise CloseSpider("enough")
-
-
-def test_a_spider_that_ends_early_gives_back_what_it_holds(crawls):
-    """What was not begun is ready for others at once, uncounted."""
-    crawls.site.slow = dict.fromkeys(("11", "12", "13"), 0.5)  # meanwhile the next ones are taken
-    crawls.q.push_many(
-        dpq.Push({"url": f"http://a.example/{n}"}, group="a.example") for n in range(10, 15)
-    )
-    (stats,) = crawls.run(Ending, CONCURRENT_REQUESTS=4)
-    assert stats["finish_reason"] == "enough"
-    counts = crawls.q.stats()
-    assert (counts.invisible, counts.failed, counts.expired_leases) == (0, 0, 0)
-    assert counts.ready + counts.waiting + len(crawls.site.paths) >= 6
-    crawls.run(Tree)
-    assert set(crawls.site.paths) == set(PAGES)
-
-
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition; the test's own time is the bound."""
     while not condition():  # noqa: ASYNC110 - other programs do not set an event
         await asyncio.sleep(0.01)
-
-
-async def test_a_spider_waits_while_any_task_lives(crawls):
-    """Neither a delayed task nor one that another consumer holds lets it end."""
-    q = crawls.q
-    q.push({"url": "http://a.example/13"}, delay=0.4, group="a.example")
-    q.push({"url": "http://a.example/14"}, group="other")
-    held = q.pop().task
-    crawl = asyncio.create_task(crawls.begin(Tree))
-    await until(lambda: "13" in crawls.site.paths)
-    await asyncio.sleep(0.1)
-    assert not crawl.done()
-    q.release(held)
-    await crawl
-    assert set(crawls.site.paths) == set(PAGES)
-
-
-class Waiting(Tree):
-    def parse(self, response: Any) -> Any:
-        if response.url.endswith("/7"):
-            raise CloseSpider("pushed")
-
-
-async def test_a_spider_may_wait_for_ever(crawls):
-    """With a setting it stays in an empty queue, and hears of a new task at once."""
-    crawl = asyncio.create_task(crawls.begin(Waiting, DPQ_IDLE_BEFORE_CLOSE="inf"))
-    await until(lambda: crawls.q.stats().acked == 1)
-    await asyncio.sleep(0.2)
-    assert not crawl.done()
-    crawls.q.push({"url": "http://a.example/7"})
-    (stats,) = await crawl
-    assert stats["finish_reason"] == "pushed"
 
 
 def test_an_outage_loses_no_request(crawls, monkeypatch):
@@ -562,24 +361,6 @@ def test_an_outage_loses_no_request(crawls, monkeypatch):
     assert 0 not in left, "a kill at that moment would lose the rest of the crawl"
     assert left
     assert stats["scheduler/enqueued/dpq"] == crawls.q.stats().acked == 15
-
-
-async def test_requests_wait_for_room_in_a_full_queue(crawls, caplog, monkeypatch):
-    """A bound of the queue drops no request: the spider says so, and goes on once there is room."""
-    monkeypatch.setattr(link, "RETRY_SECONDS", 0.01)
-    crawls.q.set_bounds(max_tasks=1)
-    crawl = asyncio.create_task(crawls.begin(Tree))
-    await until(lambda: "requests wait for room" in caplog.text)
-    crawls.q.set_bounds(max_tasks=0)
-    await crawl
-    assert set(crawls.items) == set(PAGES)
-
-
-def test_a_wrong_setting_stops_the_start(crawls):
-    """A spider with a limit that is none does not run without it."""
-    with pytest.raises(ConfigurationError, match="DPQ_LIMITS"):
-        crawls.run(Tree, DPQ_LIMITS={"*": {"speed": 3}})
-    assert crawls.site.came == []
 
 
 def test_what_the_page_for_users_shows_runs(crawls):

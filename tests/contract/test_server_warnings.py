@@ -92,15 +92,6 @@ def test_a_private_server_is_meant_to_be_so(
     assert asked["cmdstat_info"]["calls"] == 1
 
 
-def test_a_server_that_saves(redis: Redis, elsewhere: str, first_call: First) -> None:
-    """Save points are persistence."""
-    redis.config_set("save", "3600 1")
-    try:
-        assert first_call(elsewhere) == []
-    finally:
-        redis.config_set("save", "")
-
-
 def test_a_server_with_aof(tmp_path: Path, first_call: First) -> None:
     """An append-only file is persistence."""
     with Server.join(tmp_path / "data") as durable:
@@ -108,28 +99,6 @@ def test_a_server_with_aof(tmp_path: Path, first_call: First) -> None:
         link.symlink_to(tmp_path / "data" / "server.sock")
         assert first_call(str(link)) == []
         assert durable.pid
-
-
-@pytest.mark.parametrize("forbidden", ["-config", "-info"])
-def test_what_may_not_be_asked(
-    redis: Redis, elsewhere: str, first_call: First, forbidden: str
-) -> None:
-    """A user who may not ask is told nothing, and works."""
-    redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "&*", "+@all", forbidden)
-    try:
-        assert first_call(elsewhere, username="shy", password="pw") == []  # noqa: S106 - a test's
-    finally:
-        redis.execute_command("ACL DELUSER", "shy")
-
-
-def test_as_an_error(elsewhere: str, queue_name: str) -> None:
-    """Where warnings are errors the first call raises it, and the next one works."""
-    client = Redis(unix_socket_path=elsewhere)
-    with client, DPQ(client, queue_name) as q, warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(ServerWarning, match="keeps nothing"):
-            q.size()
-        assert q.size() == 0
 
 
 def test_inspect(redis: Redis, elsewhere: str, policy: Any, queue_name: str) -> None:

@@ -4,7 +4,6 @@ The limiter is a server of each test's own, which is killed, or a queue whose sc
 """
 
 import asyncio
-import io
 import logging
 import os
 import signal
@@ -108,22 +107,6 @@ def test_answers_come_though_the_limiter_dies(limiter, host, caplog):
     assert all(f"group '{GROUP}', host '{GROUP}'" in t for t in told(caplog, "permit_not_told"))
 
 
-def test_requests_go_on_though_the_limiter_dies(limiter, host, caplog):
-    """With "pass", ten more of them one after the other, over three connections."""
-    with DPQ.from_url(limiter.url, "limits") as q:
-        q.set_limit(concurrency=10, group=GROUP)
-        pool = httpx.HTTPTransport(limits=httpx.Limits(max_connections=3))
-        transport = dpq.httpx.Transport(
-            q, when_away="pass", prepare=lambda *_: kill(limiter), transport=pool
-        )
-        with httpx.Client(transport=transport, timeout=60) as client:
-            for _ in range(11):
-                assert client.post(host.url).text == "ok"
-            assert all(connection.is_idle() for connection in pool._pool.connections)
-    assert len(told(caplog, "permit_not_told")) == 1
-    assert len(told(caplog, "limiter_away")) == 1
-
-
 @pytest.fixture(params=["httpx", "requests"])
 def opened(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """Makes clients of a kind over a queue."""
@@ -205,17 +188,6 @@ def test_a_permit_whose_end_fails(live, caplog):
         permit.report(429, {"Retry-After": "5"}, scope="all")
 
 
-async def test_a_permit_whose_end_fails_async(redis, queue_name, caplog):
-    """So it is for `AsyncPermit`."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(concurrency=1, group="g")
-        Failing(q, "permit", "met_limit", "observe")
-        async with q.acquire("g") as permit:
-            assert not await permit.report(200, {"RateLimit": "limit=9, remaining=4, reset=60"})
-        assert await permit.report(429, {"Retry-After": "5"})
-        assert len(told(caplog, "permit_not_told")) == 3
-
-
 def test_requests_pass_while_the_limiter_is_away(limiter, host, opened, caplog, monkeypatch):
     """One line tells when that begins and one when it ends; meanwhile one in a second asks."""
     caplog.set_level(logging.INFO, "dpq")
@@ -279,18 +251,7 @@ def test_it_raises_unless_told(live, host, opened):
     assert host.came == []
 
 
-@pytest.mark.parametrize("value", ["ignore", None, True])
-def test_bad_choices(live, opened, value):
-    """They are refused when the transport is made."""
-    with pytest.raises(ConfigurationError, match=r"when_away is .*'raise' or 'pass'"):
-        opened(live, when_away=value)
-
-
 # What interrupts a request
-
-
-class Interrupt(BaseException):
-    """What a signal handler may raise."""
 
 
 @pytest.mark.parametrize("path", ["stream", "429", "left"])
@@ -324,37 +285,3 @@ async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind
         state = await q.group(GROUP)
         assert state.in_flight == 0
         assert state.reason == ("rate limited" if path == "429" else None)
-
-
-def test_a_client_that_times_out_ends_its_permit(live, host, opened):
-    """The lease is free for the next request."""
-    live.set_limit(concurrency=1, group=GROUP)
-    client = opened(live)
-    with pytest.raises((httpx.ReadTimeout, requests.Timeout, requests.ConnectionError)):
-        client.get(f"{host.url}/stream", timeout=0.1)
-    assert client.get(host.url).text == "ok"
-
-
-def test_an_answer_that_was_there_before(live):
-    """A transport for tests gives whole answers: their permits end at once."""
-
-    class Whole(requests.adapters.BaseAdapter):
-        def send(self, request: Any, **_: Any) -> requests.Response:  # type: ignore[override]
-            response = requests.Response()
-            response.status_code, response.raw = 200, io.BytesIO(b"ok")
-            return response
-
-        def close(self) -> None:
-            """Nothing is open."""
-
-    live.set_limit(concurrency=1, group="h")
-    for spent in (None, lambda answer: None):
-        with requests.Session() as session:
-            session.mount("http://", dpq.requests.Adapter(live, transport=Whole(), spent=spent))
-            assert session.get("http://h/").text == "ok"
-        assert live.group("h").in_flight == 0
-    inner = httpx.MockTransport(lambda request: httpx.Response(200, json={"ok": 1}))
-    with httpx.Client(transport=dpq.httpx.Transport(live, transport=inner)) as client:
-        assert client.get("http://h/").json() == {"ok": 1}
-    assert live._leases._held == {}
-    assert live.group("h").in_flight == 0

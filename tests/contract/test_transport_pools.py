@@ -115,25 +115,6 @@ def test_a_pool_without_either_is_refused(live, host, ask):
     assert [member.units_left for member in live.group(GROUP).members] == [(1,), (1,)]
 
 
-def test_a_group_without_members_needs_neither(live, host, ask):
-    """`prepare` is called, with a permit that has no member; a name means nothing."""
-    seen: list[Any] = []
-    ask(host.url, prepare=lambda request, permit: seen.append((permit.group, permit.member)))
-    assert seen == [(GROUP, None)]
-    assert permit_of(ask(host.url, member="a")).member is None
-    assert ask(host.url, group=lambda _: None, member="a").status_code == 200
-
-
-def test_each_redirect_has_a_key_of_its_own(live, host):
-    """A redirect is another request, with another permit."""
-    live.set_limit(9, 1, 9, group=GROUP, members=["a", "b"])
-    transport = dpq.httpx.Transport(live, prepare=set_key)
-    with httpx.Client(transport=transport, follow_redirects=True) as client:
-        response = client.get(f"{host.url}/3")
-    assert host.keys in (["secret-a", "secret-b"] * 2, ["secret-b", "secret-a"] * 2)
-    assert KEYS[permit_of(response).member] == host.keys[-1]
-
-
 @pytest.mark.parametrize("kind", ["httpx", "requests"])
 def test_a_redirect_to_another_host_carries_no_key(live, host, kind):
     """What `prepare` has set was for one request; the caller's own headers stay."""
@@ -163,15 +144,6 @@ def test_a_prepare_that_fails(live, host, ask):
         ask(host.url, prepare=fails)
     assert host.came == []
     assert ask(host.url, timeout=0).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("member", 7), ("member", "~a"), ("prepare", "key"), ("spent", 7)]
-)
-def test_bad_options(ask, name, value):
-    """They are refused when the transport is made."""
-    with pytest.raises(ConfigurationError, match=f"{name} is {value!r}"):
-        ask("http://h/", **{name: value})
 
 
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
@@ -215,14 +187,3 @@ async def test_asyncio_clients(redis, queue_name, host, kind):
         with pytest.raises(LimitTimeoutError):
             async with q.acquire(GROUP, member="b", timeout=0):
                 pytest.fail("granted")
-
-
-def test_acquire_names_a_member(live):
-    """`q.acquire(member=)` takes a permit of that very member."""
-    live.set_limit(1, 60, group="g", members=["a", "b"])
-    with live.acquire("g", member="b") as permit:
-        assert permit.member == "b"
-        permit.report(429, {"Retry-After": "30"})
-    assert [member.open for member in live.group("g").members] == [True, False]
-    with pytest.raises(ConfigurationError, match="has 'a', 'b'"), live.acquire("g", member="c"):
-        pytest.fail("granted")

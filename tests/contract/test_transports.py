@@ -3,9 +3,6 @@
 A real server on this machine counts the requests.
 """
 
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,8 +19,7 @@ import dpq.aiohttp
 import dpq.httpx
 import dpq.httpx2
 import dpq.requests
-from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
-from dpq.queue.wire import group_name
+from dpq import DPQ, AsyncDPQ, LimitTimeoutError
 
 GROUP = "127.0.0.1"
 
@@ -140,42 +136,6 @@ def test_options(live, host, opened):
     assert opened(lambda _: None).get(host.url).text == "ok"
 
 
-def test_bad_options(live, opened):
-    """They are refused when the transport is made."""
-    with pytest.raises(ConfigurationError, match="cost"):
-        opened(cost=0)
-    with pytest.raises(ConfigurationError, match="group"):
-        opened(17)
-    with pytest.raises(ConfigurationError, match="group"):
-        opened("x" * 201)
-
-
-def test_retries_inside_are_refused(live):
-    """They would take no unit."""
-    retrying = requests.adapters.HTTPAdapter(max_retries=3)
-    with pytest.raises(ConfigurationError, match="max_retries=3"):
-        dpq.requests.Adapter(live, transport=retrying)
-
-
-@pytest.mark.parametrize(
-    "name", ["a" * 999, "ü" * 150, "a\nb", "a\x00", "\ud800", "a" * 149 + "ü" * 99]
-)
-def test_odd_names(live, name):
-    """Any host has a group name that DPQ takes, and different hosts have different ones."""
-    told = group_name(name)
-    assert told
-    assert told != group_name(name + "x")
-    with live.acquire(told, timeout=0):
-        pass
-
-
-def test_usual_names():
-    """Usual names stay as they are; an empty one is no group."""
-    assert group_name("api.example") == "api.example"
-    assert group_name("ü" * 100) == "ü" * 100
-    assert group_name("") is None
-
-
 async def over_httpx(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int, str]:
     """One request of an asyncio client of httpx."""
     transport = dpq.httpx.AsyncTransport(q, **options)
@@ -216,41 +176,3 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
         with pytest.raises(LimitTimeoutError):
             await get(q, host.url, timeout=0)
         assert await q.check() == []
-
-
-async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, host: Host) -> None:
-    """As after `raise_for_status` inside of an `async with` of aiohttp."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(100, 1, burst=9, group=GROUP, concurrency=1)
-        middleware = dpq.aiohttp.Middleware(q, timeout=5)
-        async with aiohttp.ClientSession(middlewares=[middleware]) as session:
-            for path in ("stream", ""):
-                async with session.get(f"{host.url}/{path}") as answer:
-                    assert answer.status == 200
-
-
-@pytest.mark.parametrize(
-    ("name", "library"),
-    [
-        *((name, name) for name in ("httpx", "httpx2", "requests", "aiohttp", "scrapy")),
-        *(("django", "django"), ("fastapi", "starlette")),
-        ("otel", "opentelemetry"),
-    ],
-)
-def test_a_missing_extra(name, library):
-    """`import dpq` loads none of the clients, and the error of a missing one says what to do."""
-    program = (
-        "import importlib, sys\n"
-        f"sys.modules[{library!r}] = None\n"
-        "import dpq\n"
-        "dpq.DPQ\n"
-        "assert not {'httpx', 'httpx2', 'aiohttp'} & {m for m, v in sys.modules.items() if v}\n"
-        "try:\n"
-        f"    importlib.import_module('dpq.{name}')\n"
-        "except ImportError as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert re.search(rf"dpq.{name} needs {library}, .*`pip install '\S+>=", done.stdout)

@@ -1,7 +1,6 @@
 """True-up over HTTP: what an answer says it has spent replaces what was charged, in each client."""
 
 import asyncio
-import gzip
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -114,62 +113,6 @@ def test_a_function_that_fails_spoils_nothing(live, host, kind, path, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-@KINDS
-def test_a_stream_that_is_left(live, host, kind):
-    """It stays charged as it was: what the host has spent is not known. Its permit ends."""
-    live.set_limit(LIMIT, group=GROUP, concurrency=1)
-    with open_client(kind, live, spent=openai_usage, timeout=0) as client:
-        for _ in range(2):
-            if isinstance(client, httpx.Client):
-                with client.stream("GET", f"{host.url}/stream"):
-                    pass
-            else:
-                client.get(f"{host.url}/stream", stream=True).close()
-    assert left(live) == 800
-
-
-@KINDS
-def test_an_answer_that_says_nothing_is_logged_once(live, host, kind, caplog):
-    """A 429 and other errors need not say it."""
-    live.set_limit(LIMIT, group=GROUP)
-    with open_client(kind, live, spent=openai_usage) as client:
-        for _ in range(3):
-            client.get(host.url)
-        assert caplog.text.count("does not say what it has spent") == 1
-    caplog.clear()
-    with open_client(kind, live, spent=openai_usage) as client:
-        client.get(f"{host.url}/429")
-    assert caplog.text == ""
-
-
-def test_only_what_can_be_read_is_asked_for(live, host):
-    """With `spent`, httpx asks for no encoding that only its own libraries unpack."""
-    live.set_limit(LIMIT, group=GROUP)
-    for spent in (None, openai_usage):
-        transport = dpq.httpx.Transport(live, spent=spent)
-        with httpx.Client(transport=transport, headers={"Accept-Encoding": "gzip, br"}) as client:
-            client.get(host.url)
-    assert [came.accepts for came in host.came] == ["gzip, br", "gzip"]
-
-
-def test_an_answer_that_was_there_before(live):
-    """A transport for tests gives whole answers; these are read, too."""
-    live.set_limit(LIMIT, group="h")
-    packed = {"Content-Encoding": "gzip"}
-    bodies = iter(
-        [
-            httpx.Response(200, text=WHOLE),
-            httpx.Response(200, content=gzip.compress(WHOLE.encode()), headers=packed),
-        ]
-    )
-    inner = httpx.MockTransport(lambda request: next(bodies))
-    transport = dpq.httpx.Transport(live, cost=COST, spent=openai_usage, transport=inner)
-    with httpx.Client(transport=transport) as client:
-        for _ in range(2):
-            assert client.get("http://h/").text == WHOLE
-    assert round(live.group("h").units_left[0]) == 986
-
-
 @asynccontextmanager
 async def asking(kind: str, q: AsyncDPQ[Any], **options: Any) -> AsyncIterator[Any]:
     """Opens an asyncio client."""
@@ -181,41 +124,6 @@ async def asking(kind: str, q: AsyncDPQ[Any], **options: Any) -> AsyncIterator[A
         middleware = dpq.aiohttp.Middleware(q, cost=COST, **options)
         async with aiohttp.ClientSession(middlewares=[middleware]) as session:
             yield session
-
-
-async def read_all(response: aiohttp.ClientResponse, how: str) -> bytes:
-    """Read a body by each of the ways of aiohttp's reader."""
-    content = response.content
-    if how == "lines":
-        return b"".join([line async for line in content])
-    if how == "any":
-        return b"".join([part async for part in content.iter_any()])
-    if how == "chunked":
-        return b"".join([part async for part in content.iter_chunked(5)])
-    if how == "chunks":
-        return b"".join([part async for part, _ in content.iter_chunks()])
-    if how == "exactly":
-        return await content.readexactly(4) + await content.readuntil(b"}") + await content.read()
-    if how == "nowait":
-        await content.wait_eof()
-        return content.read_nowait()
-    return await response.read()
-
-
-@pytest.mark.parametrize("how", ["", "lines", "any", "chunked", "chunks", "exactly", "nowait"])
-@pytest.mark.parametrize(("path", "body", "kept"), BODIES[:2])
-async def test_aiohttp_reads_a_body_in_each_way(redis, queue_name, host, how, path, body, kept):
-    """Its own reader is heard, however the caller reads."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(LIMIT, group=GROUP)
-        async with (
-            asking("aiohttp", q, spent=openai_usage) as client,
-            client.get(f"{host.url}/{path}") as response,
-        ):
-            assert await read_all(response, how) == body.encode()
-            assert response.content.at_eof()
-        await asyncio.gather(*q._background)
-        assert round((await q.group(GROUP)).units_left[0]) == kept
 
 
 @AIO_KINDS

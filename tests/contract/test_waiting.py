@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters, wait_until
+from kit.waiting import LONG, PATIENCE, wait_for_waiters, wait_until
 from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -28,8 +28,6 @@ from dpq.transport import waiter as waiters
 from dpq.transport import watches
 
 SOON = 0.3  # seconds until something is due
-
-engines = pytest.mark.fakeredis
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +53,7 @@ PUSHES: dict[str, Callable[[DPQ[Any]], object]] = {
 }
 
 
-@engines
+@pytest.mark.fakeredis
 @pytest.mark.parametrize("event", PUSHES.values(), ids=PUSHES)
 def test_a_push_wakes(
     waiting: DPQ[Any], redis: Redis, background: Any, event: Callable[[DPQ[Any]], object]
@@ -80,7 +78,6 @@ WAYS_BACK: dict[str, Callable[[DPQ[Any], Task[Any]], object]] = {
 }
 
 
-@engines
 @pytest.mark.parametrize("event", WAYS_BACK.values(), ids=WAYS_BACK)
 def test_whatever_brings_a_running_task_back_wakes(
     waiting: DPQ[Any], redis: Redis, background: Any, event: Callable[[DPQ[Any], Task[Any]], object]
@@ -96,19 +93,6 @@ def test_whatever_brings_a_running_task_back_wakes(
     assert the_task(popped).id == task_id
 
 
-@engines
-def test_an_expired_lease_wakes(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
-    """The end of a lease that is taken while others wait brings the task to one of them."""
-    task_id = waiting.push("a")
-    assert waiting.pop(visibility=SOON).task is not None
-    popped = background(waiting.pop, timeout=LONG)
-
-    task = the_task(popped)
-
-    assert (task.id, task.attempt) == (task_id, 2)
-
-
-@engines
 @pytest.mark.parametrize("seconds", [None, SOON], ids=["resume", "time"])
 def test_the_end_of_a_pause_wakes(
     waiting: DPQ[Any], redis: Redis, background: Any, seconds: float | None
@@ -125,7 +109,6 @@ def test_the_end_of_a_pause_wakes(
     assert the_task(popped).payload == "a"
 
 
-@engines
 @pytest.mark.parametrize("opened", [True, False], ids=["by hand", "by time"])
 def test_an_opened_group_wakes(
     waiting: DPQ[Any], redis: Redis, background: Any, opened: bool
@@ -139,19 +122,6 @@ def test_an_opened_group_wakes(
     waiting.delay_group("g", 0 if opened else SOON)
 
     assert the_task(popped).payload == "a"
-
-
-@engines
-def test_an_update_wakes(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
-    """A delayed task that is made due now, or soon, is had then."""
-    task_id = waiting.push("a", delay=600)
-    for delay in (0, SOON):
-        popped = background(waiting.pop, timeout=LONG)
-        wait_for_waiters(redis, 1)
-        waiting.update(task_id, delay=delay)
-        task = the_task(popped)
-        assert task.id == task_id
-        waiting.set_visibility(task, 600)
 
 
 # How many
@@ -182,7 +152,6 @@ def test_one_push_wakes_one_waiter(waiting: DPQ[Any], redis: Redis, background: 
     assert sorted(the_task(future).payload for future in popped) == list(range(5))
 
 
-@engines
 def test_a_push_of_three_wakes_three(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """One marker is enough for several tasks: a woken pop wakes the next while work remains."""
     popped = [background(waiting.pop, timeout=LONG, visibility=600) for _ in range(5)]
@@ -194,19 +163,6 @@ def test_a_push_of_three_wakes_three(waiting: DPQ[Any], redis: Redis, background
 
     waiting.push_many(Push(payload=n) for n in range(3, 5))
     assert sorted(the_task(future).payload for future in popped) == list(range(5))
-
-
-@engines
-def test_many_delayed_tasks_serve_many_waiters(
-    waiting: DPQ[Any], redis: Redis, background: Any
-) -> None:
-    """Tasks that come due together, in groups or not, each find a waiter on the shared object."""
-    popped = [background(waiting.pop, timeout=LONG, visibility=600) for _ in range(8)]
-    wait_for_waiters(redis, 8)
-    waiting.push_many(
-        Push(payload=n, delay=SOON, group=f"g{n % 3}" if n % 2 else None) for n in range(8)
-    )
-    assert sorted(the_task(future).payload for future in popped) == list(range(8))
 
 
 def test_an_idle_waiter_asks_nothing(
@@ -235,7 +191,6 @@ def test_an_idle_waiter_asks_nothing(
 # Timeouts
 
 
-@engines
 def test_a_timeout_ends_the_wait_and_not_before(waiting: DPQ[Any]) -> None:
     """With nothing to do a pop returns after its timeout with three times None."""
     began = time.monotonic()
@@ -244,7 +199,6 @@ def test_a_timeout_ends_the_wait_and_not_before(waiting: DPQ[Any]) -> None:
     assert waiting.pop_many(5, timeout=0.05) == []
 
 
-@engines
 def test_no_timeout_waits_until_there_is_a_task(waiting: DPQ[Any], redis: Redis) -> None:
     """timeout=None ends with a task and in no other way."""
     found: list[Any] = []
@@ -258,16 +212,6 @@ def test_no_timeout_waits_until_there_is_a_task(waiting: DPQ[Any], redis: Redis)
     assert [task.payload for task in found] == ["a"]
 
 
-def test_a_timeout_of_zero_does_not_wait(waiting: DPQ[Any], redis: Redis) -> None:
-    """timeout=0 never blocks: the server sees no blocking read."""
-    waiting.push("later", delay=600)
-    redis.config_resetstat()
-    assert waiting.pop(timeout=0) == (None, None, None)
-    assert waiting.pop() == (None, None, None)
-    assert "cmdstat_bzpopmin" not in redis.info("commandstats")
-
-
-@engines
 @pytest.mark.parametrize("timeout", [0, 0.001])
 def test_nothing_is_never_said_while_something_is_due(
     q: DPQ[Any], clock: Any, timeout: float
@@ -276,16 +220,6 @@ def test_nothing_is_never_said_while_something_is_due(
     q.push_many(Push(payload=n, priority=n, delay=1) for n in range(1000))
     clock.advance(1)
     assert q.pop(timeout=timeout).task.payload == 999
-
-
-@engines
-def test_nothing_is_never_said_behind_expired_tasks(q: DPQ[Any], clock: Any) -> None:
-    """A thousand tasks that were not started in time do not hide the one that may run."""
-    q.push_many(Push(payload=n, priority=9, expires_in=1) for n in range(1000))
-    q.push("good")
-    clock.advance(1)
-    assert q.pop(timeout=0).task.payload == "good"
-    assert q.stats().dead == 1000
 
 
 def test_a_wait_may_be_longer_than_the_clients_socket_timeout(
@@ -342,22 +276,6 @@ def test_a_waiter_that_is_killed_costs_no_task(
     assert the_task(popped).payload == "b"
 
 
-def test_a_waiter_whose_connection_is_killed_goes_on_waiting(
-    redis: Redis, waiting: DPQ[Any], background: Any
-) -> None:
-    """CLIENT KILL on the blocked connection: the waiter blocks again and gets the next task."""
-    popped = background(waiting.pop, timeout=LONG)
-    for _ in range(3):
-        wait_for_waiters(redis, 1)
-        redis.client_kill_filter(_id=blocked(redis)[0]["id"])
-    wait_for_waiters(redis, 1)
-    assert not popped.done()
-
-    waiting.push("a")
-
-    assert the_task(popped).payload == "a"
-
-
 def test_a_waiter_outlives_a_restart_of_the_server(
     server: Server, queue_name: str, directory: str, background: Any
 ) -> None:
@@ -382,19 +300,6 @@ def test_a_waiter_outlives_a_restart_of_the_server(
             assert not popped.done()
             DPQ(redis, queue_name).push("a")
             assert the_task(popped).payload == "a"
-
-
-def test_a_waiters_thread_may_be_any(waiting: DPQ[Any], redis: Redis) -> None:
-    """Waits of many short-lived threads on one object leave no connection blocked behind."""
-    threads = [
-        threading.Thread(target=lambda: waiting.pop(timeout=0.05), daemon=True) for _ in range(16)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert not any(thread.is_alive() for thread in threads)
-    wait_for_waiters(redis, 0)
 
 
 def test_the_looks_of_an_idle_waiter_cost_one_command_each(
@@ -434,7 +339,6 @@ def wait_for_producers(q: DPQ[Any], redis: Redis, count: int) -> None:
     wait_until(f"{count} producers in the line", standing)
 
 
-@engines
 def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """A push into a full queue returns once a task of it is finished."""
     waiting.set_bounds(max_tasks=1)
@@ -446,45 +350,6 @@ def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any)
 
     assert waiting.get(pushed.result(PATIENCE)).payload == "b"
     assert not redis.exists(key_of(waiting.queue_name, "tracked"))
-
-
-@engines
-def test_a_push_waits_for_room_in_its_group(
-    waiting: DPQ[Any], redis: Redis, background: Any
-) -> None:
-    """A push into a full group returns once a consumer has taken a task of the group."""
-    waiting.set_bounds(max_waiting=1)
-    waiting.push("a", group="g")
-    pushed = background(waiting.push, "b", group="g", timeout=None)
-    wait_for_producers(waiting, redis, 1)
-
-    waiting.pop(timeout=LONG)
-
-    assert waiting.get(pushed.result(PATIENCE)).payload == "b"
-
-
-def test_each_room_calls_one_producer(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
-    """Many producers come in one after the other; the queue never holds more than its bound."""
-    waiting.set_bounds(max_tasks=2)
-    waiting.push_many([Push(0), Push(0)])
-    pushed = [background(waiting.push, i, timeout=LONG) for i in range(8)]
-    wait_for_producers(waiting, redis, 8)
-
-    for _ in range(10):
-        waiting.pop(timeout=LONG).on_success()
-        assert waiting.size() <= 2
-
-    assert len({future.result(PATIENCE) for future in pushed}) == 8
-
-
-def test_a_purge_calls_all(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
-    """Room for all producers at once lets all of them in: each one that leaves calls the next."""
-    waiting.set_bounds(max_tasks=20)
-    waiting.push_many(Push(0) for _ in range(20))
-    pushed = [background(waiting.push, i, timeout=LONG) for i in range(16)]
-    wait_for_producers(waiting, redis, 16)
-    waiting.purge()
-    assert len({future.result(PATIENCE) for future in pushed}) == 16
 
 
 @pytest.mark.parametrize(
@@ -515,7 +380,6 @@ def test_wider_bounds_call(
     assert len({future.result(PATIENCE) for future in pushed}) == 2
 
 
-@engines
 def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
     """If there is no room within the timeout, the push is refused, and nothing is left of it."""
     waiting.set_bounds(max_tasks=1)
@@ -524,17 +388,3 @@ def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
         waiting.push("b", timeout=0.05)
     assert waiting.size() == 1
     assert not redis.exists(key_of(waiting.queue_name, "tracked"))
-
-
-def test_a_lost_call_costs_no_push(
-    waiting: DPQ[Any], redis: Redis, background: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A producer whose call is lost, as when another one dies, asks again by itself."""
-    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 0.3)
-    waiting.set_bounds(max_tasks=1)
-    waiting.push("a")
-    pushed = background(waiting.push, "b", timeout=LONG)
-    wait_for_producers(waiting, redis, 1)
-    redis.delete(key_of(waiting.queue_name, "tracked"))
-    waiting.pop(timeout=LONG).on_success()
-    assert pushed.result(PATIENCE)

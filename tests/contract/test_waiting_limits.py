@@ -6,7 +6,6 @@ Nothing here depends on how fast the machine is: a wait is bounded from below by
 and herds are counted in calls.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -16,12 +15,9 @@ from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters, wait_until
 from kit.workers import note_calls
 from redis import Redis
 
-from dpq import DPQ, Push, RateLimit, Task
+from dpq import DPQ, Push, Task
 from dpq.protocol.keys import key_of
 from dpq.transport import watches
-from dpq.transport.cluster import Nodes
-from dpq.transport.waiter import Waiter
-from dpq.transport.watches import Marker
 
 SOON = 0.1  # seconds until the next unit
 
@@ -100,26 +96,6 @@ def test_a_waiting_pop_sleeps_until_the_unit(
     assert len(pops) <= 3  # the second may come a moment too early: the client's timer and rounding
 
 
-def test_between_two_milliseconds(q: DPQ[Any], waits: Pop, pops: list[str]) -> None:
-    """A unit that comes between two milliseconds costs no call too early."""
-    q.set_limit(30, 1, group="g")
-    fill(q, 5)
-    assert [the_task(waits()).payload for _ in range(5)] == [0, 1, 2, 3, 4]
-    assert len(pops) <= 3 * 5
-
-
-def test_of_several_windows(q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]) -> None:
-    """It sleeps through the shorter window, when the longer one decides."""
-    q.set_limit([RateLimit(100, SOON / 3), RateLimit(1, SOON)])
-    fill(q, 2)
-    began = server_seconds(redis)
-    assert q.pop().task is not None
-    pops.clear()
-    assert the_task(waits()).payload == 1
-    assert server_seconds(redis) - began >= SOON
-    assert len(pops) <= 3
-
-
 def test_the_end_of_a_429(q: DPQ[Any], redis: Redis, waits: Pop) -> None:
     """What waits for the end of a closing gets the probe at its time."""
     for scope in ("group", "queue"):
@@ -147,18 +123,6 @@ def test_one_unit_wakes_one(
     waiting = [waits() for _ in range(12)]
     assert sorted(the_task(future).payload for future in waiting) == list(range(1, 13))
     assert len(pops) <= 2 * 12 + 12
-
-
-def test_many_groups_wake_as_many(q: DPQ[Any], waits: Pop, pops: list[str]) -> None:
-    """Six groups that open by themselves, each with two tasks, serve twelve waiters."""
-    q.set_limit(1, SOON, group="*")
-    q.push_many(Push(payload=(g, n), group=f"g{g}") for g in range(6) for n in range(3))
-    assert len(q.pop_many(6)) == 6
-    pops.clear()
-    waiting = [waits() for _ in range(12)]
-    found = sorted(tuple(the_task(future).payload) for future in waiting)
-    assert found == [(g, n) for g in range(6) for n in (1, 2)]
-    assert len(pops) <= 3 * 12 + 12
 
 
 @pytest.mark.parametrize("scope", [None, "g"])
@@ -231,29 +195,6 @@ def test_pushes_at_a_spent_limit_wake_nobody(
     assert len([the_task(future) for future in waiting]) == 3
 
 
-def test_pushes_to_a_spent_group_wake_nobody(
-    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]
-) -> None:
-    """What comes into a spent group costs no look; a task of another group is had at once."""
-    q.set_limit(1, 600, group="g")
-    fill(q, 2)
-    assert q.pop().task is not None
-    waiting = [waits() for _ in range(3)]
-    wait_for_waiters(redis, 3)
-    pops.clear()
-    for n in range(10):
-        q.push(n, priority=n, group="g")
-    wait_for_waiters(redis, 3)
-    assert pops == []
-    q.push("other", group="h")
-    wait_until("one waiter served", lambda: served(waiting))
-    assert served(waiting)[0].result().task.payload == "other"
-    wait_for_waiters(redis, 2)
-    assert len(pops) <= 2
-    q.clear_limit("g")
-    assert len([the_task(future) for future in waiting]) == 3
-
-
 # Changes
 
 
@@ -273,17 +214,6 @@ def test_a_looser_limit_wakes(
     else:
         q.clear_limit(scope)
     assert sorted(the_task(future).payload for future in waiting) == [1, 2, 3]
-
-
-def test_more_concurrency_wakes(q: DPQ[Any], redis: Redis, waits: Pop) -> None:
-    """Those that wait for a lease's end go on when more leases are allowed."""
-    q.set_limit(concurrency=1)
-    fill(q, 3)
-    assert q.pop().task is not None
-    waiting = [waits() for _ in range(2)]
-    wait_for_waiters(redis, 2)
-    q.set_limit(concurrency=3)
-    assert sorted(the_task(future).payload for future in waiting) == [1, 2]
 
 
 # Those who leave
@@ -322,64 +252,3 @@ def test_one_that_gives_up_leaves_its_moment(
     left = redis.zscore(key_of(q.queue_name, "wake"), "e")
     assert left is not None
     assert left / 1000 < popped + 5
-
-
-def test_one_that_is_served_otherwise_hands_on_its_moment(q: DPQ[Any], waits: Pop) -> None:
-    """When the one that watches a group's moment gets another task, the next one watches it."""
-    q.set_limit(1, 3 * SOON, group="g")
-    fill(q, 2)
-    assert q.pop().task is not None
-    waiting = [waits() for _ in range(2)]
-    q.push("other")
-    assert {the_task(future).payload for future in waiting} == {"other", 1}
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_marker_that_is_left_over_costs_no_moment(
-    q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None
-) -> None:
-    """A marker of a moment that is over, which nobody took then, hides no later moment.
-
-    It may be there when a group's next moment is noted, or when a waiter is told to watch one.
-    """
-    q.set_limit(1, 3 * SOON, group=scope)
-    fill(q, 2)
-    redis.zadd(key_of(q.queue_name, "wake"), {"e": server_seconds(redis) * 1000 - 5})
-    assert q.pop().task is not None
-    began = time.monotonic()
-    assert the_task(waits(3)).payload == 1
-    assert time.monotonic() - began < 3  # not by the last look, when the waiter gives up
-
-
-def test_tasks_that_are_gone_leave_waiters_waiting(
-    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]
-) -> None:
-    """When what a waiter slept for is gone at its moment, it waits on, and is woken by a push."""
-    q.set_limit(1, SOON)
-    fill(q, 2)
-    assert q.pop().task is not None
-    waiting = waits()
-    wait_for_waiters(redis, 1)
-    q.purge("ready")
-    pops.clear()
-    wait_until("the moment's look", lambda: pops)
-    wait_for_waiters(redis, 1)
-    assert not waiting.done()
-    q.push("new")
-    assert the_task(waiting).payload == "new"
-
-
-def test_a_late_marker_hides_no_newer_moment(redis: Redis, queue_name: str) -> None:
-    """A moment that came too late for a waiter, put back, leaves the one that stands there now."""
-    wake = key_of(queue_name, "wake")
-    waiter = Waiter(Nodes(redis), [wake])
-    waiter._blocks[0].begin(20)
-    redis.zadd(wake, {"e": 1000})
-    wait_until("the marker is taken", lambda: not redis.exists(wake))
-    redis.zadd(wake, {"e": 2000})
-    waiter.withdraw()
-    assert redis.zrange(wake, 0, -1, withscores=True) == [(b"e", 2000.0)]
-    redis.delete(wake)
-    waiter.withdraw([Marker(0, 3000.0), Marker(0, 0.0)])
-    assert redis.zrange(wake, 0, -1, withscores=True) == [(b"w", 0.0), (b"e", 3000.0)]
-    waiter.close()

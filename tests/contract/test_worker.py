@@ -16,20 +16,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kit.waiting import blocked, kill_all, recheck, wait_for_idle
+from kit.waiting import blocked, recheck, wait_for_idle
 from kit.workers import (
     LATE,
     PATIENCE,
     Gate,
     Make,
     Start,
-    Unspeakable,
-    asked,
     note_calls,
     raising,
 )
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
 
 from dpq import (
@@ -47,10 +44,7 @@ from dpq import (
     TaskState,
     Worker,
 )
-from dpq.operations.queue import QueueOperations
 from dpq.server import Server
-
-engines = pytest.mark.fakeredis
 
 
 @pytest.fixture
@@ -74,7 +68,7 @@ def wait_until_quiet(sent: list[Any]) -> None:
 # Handlers
 
 
-@engines
+@pytest.mark.fakeredis
 def test_one_handler_gets_every_task(q: DPQ[Any]) -> None:
     """Each task is handled once and acked; `run` says how many were."""
     q.push_many(Push(n) for n in range(20))
@@ -85,7 +79,6 @@ def test_one_handler_gets_every_task(q: DPQ[Any]) -> None:
     assert (q.stats().acked, q.size(), worker.handled) == (20, 0, Counter(done=20))
 
 
-@engines
 def test_a_handler_may_take_the_context(q: DPQ[Any]) -> None:
     """A handler of two arguments gets its task, the queue, and how the worker stands."""
     q.push("a")
@@ -103,7 +96,6 @@ def test_a_handler_may_take_the_context(q: DPQ[Any]) -> None:
     assert q.stats().acked == 1
 
 
-@engines
 def test_handlers_by_name(q: DPQ[Any]) -> None:
     """`payload["task"]` names the handler; a task that names none is dead, with the reason."""
     q.push({"task": "a", "args": {"n": 1}})
@@ -133,44 +125,19 @@ def order_of(make: Make, queues: Any, count: int, **options: Any) -> str:
     return "".join(seen)
 
 
-@engines
 def test_strict_order(make: Make) -> None:
     """The first queue is emptied before the second is touched."""
     assert order_of(make, lambda a, b: [a, b], 5) == "aaaaabbbbb"
 
 
-@engines
 def test_round_robin(make: Make) -> None:
     """Queues are asked in turn."""
     assert order_of(make, lambda a, b: [a, b], 5, order="round_robin") == "ababababab"
 
 
-@engines
-def test_weights(make: Make) -> None:
-    """While both have tasks, a queue of three times the weight is asked three times as often."""
-    order = order_of(make, lambda a, b: {a: 3, b: 1}, 12)
-    assert Counter(order[:16]) == {"a": 12, "b": 4}
-    assert all(Counter(order[i : i + 4])["b"] == 1 for i in (0, 4, 8, 12))
-    assert order[16:] == "b" * 8
-
-
-@engines
-def test_a_better_queue_comes_first_again(make: Make, gate: Gate, start: Start) -> None:
-    """A task that comes into the first queue is taken before what the second still has."""
-    a, b = make("-a"), make("-b")
-    b.push_many(Push(n) for n in range(3))
-    start(Worker([a, b], gate))
-    gate.wait_for(1)
-    a.push("a")
-    gate.open()
-    gate.wait_for(4)
-    assert gate.begun == [0, "a", 1, 2]
-
-
 # How much it holds
 
 
-@engines
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
 def test_it_holds_what_it_runs(q: DPQ[Any], gate: Gate, start: Start, prefetch: int) -> None:
     """As many tasks are leased as handlers run, and `prefetch` more."""
@@ -185,7 +152,6 @@ def test_it_holds_what_it_runs(q: DPQ[Any], gate: Gate, start: Start, prefetch: 
     wait_for(lambda: q.stats().invisible <= 2 + prefetch, q.stats)
 
 
-@engines
 def test_prefetched_tasks_go_back_uncounted(q: DPQ[Any], gate: Gate, start: Start) -> None:
     """What has not begun at a stop is as it was: the same order, the same attempt."""
     q.push_many(Push(n, priority=-(n // 3)) for n in range(8))
@@ -204,8 +170,6 @@ def test_prefetched_tasks_go_back_uncounted(q: DPQ[Any], gate: Gate, start: Star
 # Leases
 
 
-@pytest.mark.many_calls
-@engines
 @pytest.mark.parametrize("concurrency", [10, 1], ids=["running", "prefetched"])
 def test_leases_are_extended_in_batches(
     q: DPQ[Any], gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch, concurrency: int
@@ -238,7 +202,6 @@ def test_leases_are_extended_in_batches(
     assert {task.attempt for task in gate.tasks} == {1}
 
 
-@engines
 def test_a_handler_is_told_that_its_lease_is_lost(q: DPQ[Any], start: Start) -> None:
     """Within a third of the lease `context.lost` is true; the task is left to its new owner."""
     q.push("a")
@@ -261,7 +224,6 @@ def test_a_handler_is_told_that_its_lease_is_lost(q: DPQ[Any], start: Start) -> 
     wait_for(lambda: q.stats().acked == 1, q.stats)
 
 
-@engines
 @pytest.mark.parametrize("told_by", ["extension", "heartbeat"])
 def test_a_handler_is_told_that_its_task_is_cancelled(
     q: DPQ[Any],
@@ -299,28 +261,6 @@ def test_a_handler_is_told_that_its_task_is_cancelled(
 # Round trips
 
 
-def test_an_ack_and_the_next_pop_travel_together(q: DPQ[Any]) -> None:
-    """One thread makes one round trip for a task; the short ways cannot say that none is left."""
-    q.push_many(Push(n) for n in range(10))
-    trips = asked(q)
-    Worker(q, lambda _: None).drain()
-    verbs = [[name.removesuffix("_plain") for name in trip] for trip in trips]
-    assert verbs == [["pop"], ["pop"], *[["ack", "pop"]] * 10, ["pop"]]
-
-
-@pytest.mark.parametrize("prefetch", [1, 10])
-def test_a_prefetching_worker_settles_soon(
-    q: DPQ[Any], gate: Gate, start: Start, prefetch: int
-) -> None:
-    """A finished task is acked although the next handler lasts."""
-    q.push_many(Push(n) for n in range(3))
-    start(Worker(q, gate, prefetch=prefetch))
-    for done in range(3):
-        gate.open(1)
-        gate.wait_for(min(done + 2, 3))
-        wait_for(lambda count=done + 1: q.stats().acked == count, q.stats)
-
-
 # How a handler ends
 
 
@@ -336,7 +276,6 @@ def run_once(q: DPQ[Any], handler: Any, **options: Any) -> Worker:
     return worker
 
 
-@engines
 def test_an_error_is_a_failed_attempt(make: Make) -> None:
     """The task comes back after the queue's backoff, and its last error says which."""
     q = make(backoff=Backoff(base=100, jitter=0))
@@ -354,27 +293,6 @@ def test_an_error_is_a_failed_attempt(make: Make) -> None:
     assert worker.handled == {"ValueError": 1}
 
 
-@engines
-@pytest.mark.parametrize("error", [Unspeakable(), ValueError("\udcff \0")], ids=["str", "text"])
-def test_an_error_without_words_is_a_failed_attempt(
-    q: DPQ[Any], error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An error whose text cannot be had, or stored, fails its task and nothing else."""
-    caplog.set_level(logging.CRITICAL, "dpq")  # pytest-xdist cannot carry such a text
-    ids = [q.push(n) for n in range(2)]
-
-    def handler(task: Task[Any]) -> None:
-        if task.payload == 0:
-            raise error
-        worker.stop()
-
-    worker = Worker(q, handler)
-    assert worker.run() == 2
-    assert (q.stats().acked, q.stats().delayed) == (1, 1)
-    assert type(error).__name__ in (q.get(ids[0]).last_error or "")
-
-
-@engines
 def test_rate_limited_closes_the_group(q: DPQ[Any]) -> None:
     """The task goes back uncounted, and its group rests for all."""
     task_id = q.push("a", group="g")
@@ -393,7 +311,6 @@ TOKENS = RateLimit(1, 3600, 1000, unit="tokens", slack=0)
     ("error", "left"),
     [(None, 800), (ValueError("no"), 800), (Reject("no"), 800), (RateLimited(9), 800)],
 )
-@engines
 def test_a_handler_tells_what_it_has_spent(q: DPQ[Any], error: Exception | None, left: int) -> None:
     """It travels with the end of the delivery, whatever that is: no call of its own."""
     q.set_limit([TOKENS], group="g")
@@ -413,17 +330,6 @@ def test_a_handler_tells_what_it_has_spent(q: DPQ[Any], error: Exception | None,
     assert round(q.group("g").units_left[0]) == left
 
 
-@engines
-def test_a_429_in_a_handler_gives_the_units_back(q: DPQ[Any]) -> None:
-    """All but the request, if the handler has told nothing."""
-    q.set_limit([RateLimit(1, 3600, 5, slack=0), TOKENS], group="g")
-    q.push("a", group="g", cost={"tokens": 700})
-    run_once(q, raising(RateLimited(0, scope="task")))
-    requests, tokens = q.group("g").units_left
-    assert (round(requests), round(tokens)) == (4, 1000)
-
-
-@engines
 def test_retry_waits_as_long_as_it_says(q: DPQ[Any]) -> None:
     """`Retry(delay)` counts, and comes back after its delay."""
     task_id = q.push("a")
@@ -433,7 +339,6 @@ def test_retry_waits_as_long_as_it_says(q: DPQ[Any]) -> None:
     assert 40 < (q.next_event() or 0) <= 50
 
 
-@engines
 def test_release_gives_back_uncounted(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
     """`Release(delay)` is no failed attempt: nothing is counted, logged or told to `on_error`."""
     task_id = q.push("a")
@@ -445,24 +350,6 @@ def test_release_gives_back_uncounted(q: DPQ[Any], caplog: pytest.LogCaptureFixt
     assert (worker.handled, told, caplog.text) == ({"Release": 1}, [], "")
 
 
-@engines
-def test_a_handler_that_is_to_stop_can_give_back(q: DPQ[Any]) -> None:
-    """A stop loses nothing of a handler that releases: its task is ready at once, uncounted."""
-    q.push("a")
-
-    def handler(task: Task[Any], context: Context[DPQ[Any]]) -> None:
-        worker.stop()
-        wait_for(lambda: context.stopping, lambda: "the handler is not told to stop")
-        raise Release
-
-    worker = Worker(q, handler)
-    assert (worker.run(), worker.given_back) == (1, 0)
-    task = q.pop().task
-    assert task is not None
-    assert (task.attempt, task.deliveries) == (1, 2)
-
-
-@engines
 def test_reject_buries(q: DPQ[Any]) -> None:
     """`Reject(reason)` is the last word on a task."""
     q.push("a")
@@ -471,7 +358,6 @@ def test_reject_buries(q: DPQ[Any]) -> None:
     assert dead.reason == "gone for good"
 
 
-@engines
 @pytest.mark.parametrize(
     ("settle", "state", "error_kept"),
     [
@@ -509,21 +395,9 @@ def test_a_handler_that_settles_has_the_last_word(
         assert (task.attempt, task.last_error) == (2 if error_kept else 1, error_kept)
 
 
-@engines
-def test_a_time_limit_holds_during_the_grace(q: DPQ[Any], gate: Gate, start: Start) -> None:
-    """A handler that runs too long after a stop has failed as well, and is not given back."""
-    task_id = q.push("a")
-    worker = Worker(q, gate, time_limit=0.4, grace=PATIENCE)
-    start(worker)
-    gate.wait_for(1)
-    worker.stop()
-    wait_for(lambda: q.get(task_id).attempt == 2, lambda: q.get(task_id))
-
-
 # Stopping
 
 
-@engines
 def test_a_stop_waits_for_handlers(q: DPQ[Any], gate: Gate, start: Start) -> None:
     """After `stop` no task is taken, what runs ends and is acked, and `run` returns."""
     q.push_many(Push(n) for n in range(5))
@@ -538,58 +412,6 @@ def test_a_stop_waits_for_handlers(q: DPQ[Any], gate: Gate, start: Start) -> Non
     assert running.result(PATIENCE) == 2
     assert (q.stats().acked, q.stats().ready, q.stats().invisible) == (2, 3, 0)
     assert worker.given_back == 0
-
-
-@engines
-def test_what_ends_in_the_grace_is_acked_at_once(q: DPQ[Any], start: Start) -> None:
-    """A finished task is settled although another handler still uses its grace."""
-    gates = {"short": threading.Event(), "long": threading.Event()}
-    begun: list[str] = []
-
-    def handler(task: Task[Any]) -> None:
-        begun.append(task.payload)
-        gates[task.payload].wait(PATIENCE)
-
-    for payload in gates:
-        q.push(payload)
-    worker = Worker(q, handler, concurrency=2, visibility=0.5)
-    running = start(worker)
-    wait_for(lambda: len(begun) == 2, lambda: begun)
-    worker.stop()
-    gates["short"].set()
-    try:
-        wait_for(lambda: q.stats().acked == 1, q.stats)
-        assert not running.done()
-    finally:
-        gates["long"].set()
-    assert running.result(PATIENCE) == 2
-    assert q.stats().acked == 2
-    assert begun == ["short", "long"]
-
-
-@pytest.mark.parametrize("grace", [0, 30.0])
-def test_an_idle_worker_stops_at_once(
-    q: DPQ[Any], redis: Redis, start: Start, grace: float
-) -> None:
-    """Without a handler that runs nothing is waited for, and nothing keeps blocking."""
-    worker = Worker(q, print, concurrency=3, grace=grace)
-    running = start(worker)
-    wait_for_idle(redis)
-    began = time.monotonic()
-    worker.stop()
-    assert running.result(PATIENCE) == 0
-    assert time.monotonic() - began < LATE
-    wait_for_idle(redis, 0)
-
-
-@engines
-def test_a_stop_before_the_run_is_not_lost(q: DPQ[Any], start: Start) -> None:
-    """Who stops a worker whose `run` has not begun yet ends that run; the next one works."""
-    q.push("a")
-    worker = Worker(q, lambda _: None)
-    worker.stop()
-    assert start(worker).result(PATIENCE) == 0
-    assert worker.drain() == 1
 
 
 # In the background of a body
@@ -615,29 +437,9 @@ def test_a_worker_runs_beside_a_body(q: DPQ[Any], gate: Gate) -> None:
         q.purge()
 
 
-def test_what_ends_a_worker_beside_a_body_is_raised(
-    q: DPQ[Any], queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the beginning before the body runs; later by the `with`, and not once more."""
-    away: DPQ[Any] = DPQ(Redis(unix_socket_path="/nonexistent/dpq.sock", retry=None), queue_name)
-    with (
-        pytest.raises(RedisConnectionError, match="cannot reach"),
-        Worker(away, print).running(),
-    ):
-        pytest.fail("the body has run")
-    worker = Worker(q, lambda _: None)
-    with monkeypatch.context() as patched:
-        patched.setattr(QueueOperations, "pop", raising(RuntimeError("a fault")))
-        with pytest.raises(RuntimeError, match="a fault"), worker.running():
-            wait_for(lambda: worker.stopping, worker.health)
-    q.push("a")
-    assert worker.drain() == 1
-
-
 # Draining
 
 
-@engines
 def test_drain_waits_for_delayed_and_failing_tasks(make: Make) -> None:
     """It ends when no live task is left: not before the delayed, and those that fail, are done."""
     q = make(backoff=Backoff(base=0.05, jitter=0), default_max_attempts=3)
@@ -655,42 +457,9 @@ def test_drain_waits_for_delayed_and_failing_tasks(make: Make) -> None:
     assert (q.size(), q.stats().dead) == (0, 1)
 
 
-@engines
-def test_drain_waits_for_others(q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that runs elsewhere is waited for, and taken over when its lease ends."""
-    recheck(monkeypatch, 0.1)
-    q.push("a")
-    q.push("b")
-    q.pop(visibility=0.3)
-    other = q.pop(visibility=600).task
-    seen: list[Any] = []
-    running = start(Worker(q, lambda task: seen.append(task.payload)), until_empty=True)
-    wait_for(lambda: q.stats().acked == 1, q.stats)
-    assert not running.done()
-    assert other is not None
-    q.ack(other)
-    assert running.result(PATIENCE) == 1
-    assert seen == ["a"]
-
-
-@engines
-def test_drain_ends_with_the_last_task(q: DPQ[Any], gate: Gate, start: Start, redis: Redis) -> None:
-    """Of two threads one waits at the server while the other handles the last task."""
-    q.push("a")
-    running = start(Worker(q, gate, concurrency=2), until_empty=True)
-    gate.wait_for(1)
-    if type(redis) is Redis:
-        wait_for_idle(redis)
-    began = time.monotonic()
-    gate.open()
-    assert running.result(PATIENCE) == 1
-    assert time.monotonic() - began < LATE
-
-
 # Hooks
 
 
-@engines
 def test_hooks_see_every_task(q: DPQ[Any]) -> None:
     """`before`, `after` with the error, and `on_error` for what failed; not for a 429."""
     seen: list[Any] = []
@@ -728,35 +497,7 @@ def test_hooks_see_every_task(q: DPQ[Any]) -> None:
     assert unknown == ["before", "error", "after"]
 
 
-@engines
-@pytest.mark.parametrize("error", [ValueError("hook"), SystemExit(1)], ids=repr)
-def test_hooks_that_raise_change_nothing(
-    q: DPQ[Any], error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What a hook raises is logged; the task is handled, and settled as its handler ended."""
-    q.push("good")
-    q.push("bad", max_attempts=1)
-
-    def handler(task: Task[Any]) -> None:
-        if task.payload == "bad":
-            raise ValueError
-
-    hook = raising(error)
-    assert Worker(q, handler, before=hook, after=hook, on_error=hook).drain() == 2
-    assert (q.stats().acked, q.stats().dead) == (1, 1)
-    assert caplog.text.count("a hook failed") == 5
-
-
 # Again, and for long
-
-
-@engines
-def test_a_worker_may_run_again(q: DPQ[Any]) -> None:
-    """Each run works off what is there; the count goes on."""
-    worker = Worker(q, lambda _: None, concurrency=2, prefetch=2)
-    for count in (3, 6):
-        q.push_many(Push(n) for n in range(3))
-        assert worker.drain() == count
 
 
 # Idle
@@ -818,52 +559,7 @@ def test_workers_hand_wake_ups_on(
         free.open()
 
 
-def test_a_worker_with_no_thread_left_waits_for_nothing(
-    q: DPQ[Any], redis: Redis, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once all threads are busy nothing of the worker blocks on a marker that others need."""
-    recheck(monkeypatch, 60.0)
-    gate = Gate()
-    try:
-        start(Worker(q, gate, concurrency=2, prefetch=4))
-        wait_for_idle(redis)
-        for n in range(6):
-            q.push(n)
-            gate.wait_for(min(n + 1, 2))
-        wait_for_idle(redis, 0)
-    finally:
-        gate.open()
-
-
 # Faults
-
-
-def test_contradicting_settings_raise(make: Make, redis: Redis) -> None:
-    """A queue that names a setting which the server contradicts raises from `run`."""
-    q = make("", order="fifo")
-    q.push("a")
-    other: DPQ[Any] = DPQ(redis, q.queue_name)
-    other._operations.description.named["order"] = "lifo"  # a constructor would raise at once
-    with pytest.raises(ConfigurationError, match="order"):
-        Worker(other, print).run()
-    other.close()
-
-
-def test_a_killed_connection_costs_nothing(
-    q: DPQ[Any], redis: Redis, gate: Gate, start: Start
-) -> None:
-    """CLIENT KILL of everything, idle and busy: each task is handled, and acked once."""
-    worker = Worker(q, gate, concurrency=2)
-    start(worker)
-    for n in range(4):
-        wait_for_idle(redis)
-        kill_all(redis)
-        q.push(n)
-        gate.wait_for(n + 1)
-        kill_all(redis)
-        gate.open(1)
-    wait_for(lambda: q.stats().acked == 4, q.stats)
-    assert gate.begun == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("prefetch", [0, 4])
@@ -893,39 +589,6 @@ def test_a_worker_outlives_a_restart_of_the_server(
         finally:
             gate.open()
             q.close()
-
-
-def test_a_server_that_is_away_at_the_end(
-    server: Server, queue_name: str, directory: str, start: Start
-) -> None:
-    """A worker whose server has gone for good stops all the same."""
-    gate = Gate()
-    with Server.join(directory, server.binary) as first:
-        client = Redis.from_url(first.url, retry=None, socket_timeout=1)
-        q: DPQ[Any] = DPQ(client, queue_name)
-        q.push_many(Push(n) for n in range(3))
-        worker = Worker(q, gate, prefetch=3, grace=0.1)
-        running = start(worker)
-        gate.wait_for(1)
-        os.kill(first.pid, signal.SIGKILL)
-        worker.stop()
-        assert running.result(PATIENCE) == worker.handled["CancelledError"]  # 0 in threads
-        gate.open()
-        q.close()
-        client.close()
-
-
-def test_a_queue_that_is_closed_meanwhile(q: DPQ[Any], gate: Gate, start: Start) -> None:
-    """`DPQ.close()` beside a worker, as at the end of a program: what runs is acked."""
-    q.push("a")
-    worker = Worker(q, gate)
-    running = start(worker)
-    gate.wait_for(1)
-    q.close()
-    worker.stop()
-    gate.open()
-    assert running.result(PATIENCE) == 1
-    assert q.stats().acked == 1
 
 
 def test_a_closed_queue_says_so(server: Server, q: DPQ[Any]) -> None:
@@ -979,7 +642,6 @@ def test_a_storm_of_429_stays_within_the_limits(q: DPQ[Any], start: Start) -> No
 # What a single task says
 
 
-@engines
 def test_a_backoff_of_the_worker(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """It is asked with attempt and error. None, an error or no delay leave the task its own: the
     task is never lost, and one line says so. A Retry with a delay, and no failure, ask nobody."""
@@ -1024,7 +686,6 @@ def test_a_backoff_of_the_worker(make: Make, caplog: pytest.LogCaptureFixture) -
     assert len(told) == 1
 
 
-@engines
 @pytest.mark.parametrize("options", [{}, {"time_limit": 1000}], ids=repr)
 def test_a_task_has_a_time_limit_of_its_own(make: Make, start: Start, options: Any) -> None:
     """It holds without a limit of the worker, and before one; the others run on."""
@@ -1045,27 +706,3 @@ def test_a_task_has_a_time_limit_of_its_own(make: Make, start: Start, options: A
     wait_for(lambda: q.stats().acked == 1, lambda: f"{q.stats()}")
     worker.stop()
     running.result(PATIENCE)
-
-
-@engines
-def test_a_worker_says_each_task_and_sums_up(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """At DEBUG a line for each handler that ends; at INFO one for the run; never a payload."""
-    ids = [q.push("secret"), q.push("secret", max_attempts=1)]
-    caplog.set_level(logging.DEBUG, logger="dpq")
-
-    def handler(task: Task[Any]) -> None:
-        if task.id == ids[1]:
-            raise Reject("no")
-
-    worker = Worker(q, handler, name="w")
-    worker.drain()
-    lines = [record.getMessage() for record in caplog.records]
-    each = [line for line in lines if line.startswith(f"{q.queue_name}: task") and " in " in line]
-    assert [line.split(" in ")[0] for line in each] == [
-        f"{q.queue_name}: task {ids[0]}, attempt 1 of 10: done",
-        f"{q.queue_name}: task {ids[1]}, attempt 1 of 1: Reject",
-    ]
-    [summary] = [line for line in lines if line.startswith("w: handled")]
-    assert summary.startswith("w: handled 2 in ")
-    assert summary.endswith(" s: 1 done, 1 Reject; gave back 0")
-    assert "secret" not in caplog.text

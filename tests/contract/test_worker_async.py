@@ -4,28 +4,25 @@ The first part runs the tests of test_worker.py once more, over `AwaitedWorker`:
 """
 
 import asyncio
-import signal
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from kit.awaited import (
     LOOPS,
+    RUN_ON,
     AwaitedOfOneClient,
     AwaitedWorker,
     AwaitedWorkerOfAsyncHooks,
-    asyncio_client,
     awaited_tests,
     loop_in_a_thread,
     over_asyncio,
 )
-from kit.workers import PATIENCE, Make, Start, asked, queues, raising, threads_of_workers
+from kit.workers import PATIENCE, Make, Start, queues, raising, threads_of_workers
 from redis import Redis
-from redis.asyncio.connection import AbstractConnection
 
 from dpq import (
     AsyncDPQ,
@@ -34,14 +31,8 @@ from dpq import (
     Push,
     Task,
 )
-from dpq.transport import connections_async
-from dpq.transport.internals import write
-from dpq.worker import runner_async
-
-engines = pytest.mark.fakeredis
 
 Queue = AsyncDPQ[Any]
-Opened = Callable[..., Queue]
 
 
 # The contract of `Worker`, awaited
@@ -62,10 +53,9 @@ q = shared.q
 
 with_async_hooks = over_asyncio(HERE / "test_worker.py", Worker=AwaitedWorkerOfAsyncHooks, **FACES)
 test_async_hooks_see_every_task = with_async_hooks.test_hooks_see_every_task
-test_async_hooks_that_raise_change_nothing = with_async_hooks.test_hooks_that_raise_change_nothing
 
 
-@pytest.fixture(params=LOOPS)
+@pytest.fixture(params=RUN_ON)
 def loop(request: pytest.FixtureRequest) -> Iterator[None]:
     with loop_in_a_thread(LOOPS[request.param]):
         yield
@@ -152,7 +142,6 @@ class Gate:
 # How much it holds
 
 
-@engines
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
 async def test_it_fetches_all_that_it_may_hold(queue: Queue, prefetch: int) -> None:
     """When the first handlers have begun, it holds them and `prefetch` more."""
@@ -163,7 +152,7 @@ async def test_it_fetches_all_that_it_may_hold(queue: Queue, prefetch: int) -> N
         assert (await queue.stats()).invisible == 3 + prefetch
 
 
-@engines
+@pytest.mark.fakeredis
 @pytest.mark.parametrize("prefetch", [0, 6])
 async def test_no_more_handlers_run_than_may(queue: Queue, prefetch: int) -> None:
     """At most `concurrency` handlers run at once, however many tasks are there to be run."""
@@ -186,7 +175,6 @@ async def test_no_more_handlers_run_than_may(queue: Queue, prefetch: int) -> Non
 # Leases
 
 
-@engines
 async def test_a_lost_lease_cancels_its_handler(queue: Queue) -> None:
     """Within a third of the lease the handler is cancelled; the worker goes on."""
     contexts: list[Context[Any]] = []
@@ -209,7 +197,6 @@ async def test_a_lost_lease_cancels_its_handler(queue: Queue) -> None:
         assert worker.handled == {"cancelled": 1, "done": 1}
 
 
-@engines
 @pytest.mark.parametrize("end", ["cancel", "release"])
 async def test_a_cancelled_coroutine_hears_why(queue: Queue, end: str) -> None:
     """CancelledError has the reason: the task was cancelled, or another consumer may have it."""
@@ -242,30 +229,9 @@ async def test_a_cancelled_coroutine_hears_why(queue: Queue, end: str) -> None:
 # Round trips
 
 
-async def test_many_handlers_share_round_trips(queue: Queue) -> None:
-    """One round trip settles what was done and brings what comes next, for all handlers."""
-    trips = asked(queue)
-    await queue.push_many(Push(n) for n in range(1000))
-    await AsyncWorker(queue, lambda _: None, concurrency=100).drain()
-    assert len(trips) < 80, trips
-
-
 # How a handler ends
 
 
-async def run_once(q: Queue, error: BaseException, **options: Any) -> AsyncWorker:
-    """Handle one task, which raises."""
-
-    async def handler(task: Task[Any]) -> None:
-        worker.stop()
-        raise error
-
-    worker = AsyncWorker(q, handler, **options)
-    await worker.run()
-    return worker
-
-
-@engines
 async def test_a_time_limit_cancels(queue: Queue) -> None:
     """A handler that runs too long is cancelled, and has failed with a TimeoutError."""
     gate = Gate()
@@ -279,38 +245,9 @@ async def test_a_time_limit_cancels(queue: Queue) -> None:
         assert worker.handled == {"TimeoutError": 1}
 
 
-@engines
-@pytest.mark.parametrize("limit", [None, 100])
-async def test_a_timeout_of_the_handlers_own_is_its_own(queue: Queue, limit: float | None) -> None:
-    """A bare TimeoutError that the handler raises is not taken for the worker's limit."""
-    task_id = await queue.push("a")
-    await run_once(queue, TimeoutError(), time_limit=limit)
-    assert (await queue.get(task_id)).last_error == "TimeoutError: "
-
-
-async def test_a_handler_that_cancels_itself_is_given_back(queue: Queue) -> None:
-    """A cancellation that strikes only after the handler, in a hook, loses no task."""
-    await queue.push("a")
-
-    async def handler(task: Task[Any]) -> None:
-        worker.stop()
-        current = asyncio.current_task()
-        assert current
-        current.cancel()
-
-    async def after(*_: Any) -> None:
-        await asyncio.sleep(0)
-
-    worker = AsyncWorker(queue, handler, after=after)
-    await worker.run()
-    assert not queue._leases._held
-    assert (await queue.stats()).invisible == 0
-
-
 # Stopping
 
 
-@engines
 @pytest.mark.parametrize("how", ["grace", "second", "cancel", "cancel in grace"])
 async def test_after_the_grace_tasks_go_back(queue: Queue, how: str) -> None:
     """A grace that is over or cut short, or a cancelled `run`: handlers end, tasks go back."""
@@ -337,60 +274,12 @@ async def test_after_the_grace_tasks_go_back(queue: Queue, how: str) -> None:
     assert [(t.payload, t.attempt) for t in await queue.pop_many(5)] == [(0, 1), (1, 1), (2, 1)]
 
 
-async def test_who_has_settled_its_task_is_not_given_back(queue: Queue) -> None:
-    """A handler that acks its task and goes on is cancelled after the grace, and not counted."""
-    gate = Gate()
-
-    async def handler(task: Task[Any]) -> None:
-        await queue.ack(task)
-        await gate(task)
-
-    await queue.push("a")
-    worker = AsyncWorker(queue, handler, grace=0)
-    async with running(worker) as work:
-        await gate.wait_for(1)
-        worker.stop()
-        await work
-    assert gate.cancelled == ["a"]
-    assert worker.given_back == 0
-    assert (await queue.stats()).acked == 1
-
-
-async def test_a_handler_that_will_not_end_holds_nothing_up(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A handler that is deaf to its cancellation costs a moment; its task goes back."""
-    monkeypatch.setattr(runner_async, "LEAVE_SECONDS", 0.1)
-
-    deaf = asyncio.Event()
-    begun = asyncio.Event()
-
-    async def handler(task: Task[Any]) -> None:
-        begun.set()
-        while not deaf.is_set():
-            with suppress(asyncio.CancelledError):
-                await deaf.wait()
-
-    await queue.push("a")
-    worker = AsyncWorker(queue, handler, grace=0)
-    work = asyncio.create_task(worker.run())
-    await begun.wait()
-    worker.stop()
-    assert await asyncio.wait_for(work, PATIENCE) == 0
-    assert (await queue.stats()).ready == 1
-    assert (await worker_that_handles_one(queue)).handled == {"done": 1}
-    deaf.set()
-    await until(lambda: worker.handled.total() == 1)
-
-
 async def worker_that_handles_one(q: Queue) -> AsyncWorker:
     worker = AsyncWorker(q, lambda _: None)
     await worker.drain()
     return worker
 
 
-@pytest.mark.many_calls
-@engines
 async def test_a_run_that_is_cancelled_at_any_step_loses_nothing(queue: Queue) -> None:
     """Whatever `run` is at, a cancellation gives back all that is not done, at once."""
     handled: list[Any] = []
@@ -418,23 +307,6 @@ async def test_a_run_that_is_cancelled_at_any_step_loses_nothing(queue: Queue) -
     assert len(handled) == len(set(handled))
 
 
-async def test_signals_are_given_back(queue: Queue) -> None:
-    """After `run` the handlers of signals are those from before. Unless told, a worker takes none:
-    the event loop is another's."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.getsignal(number) for number in numbers]
-    seen: list[Any] = []
-    worker = AsyncWorker(queue, lambda _: seen.append([signal.getsignal(n) for n in numbers]))
-    for signals in (True, False, None):
-        await queue.push("a")
-        await worker.run(until_empty=True, signals=signals)
-    async with worker.running():
-        await queue.push("a")
-        await until(lambda: len(seen) == 4)
-    assert [each == before for each in seen] == [False, True, True, True]
-    assert [signal.getsignal(number) for number in numbers] == before
-
-
 async def test_a_crash_cancels_the_body(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program whose worker has failed does not go on without it: what it waits for is cancelled,
     and it gets the error; it can await again, as before."""
@@ -448,132 +320,7 @@ async def test_a_crash_cancels_the_body(queue: Queue, monkeypatch: pytest.Monkey
     await asyncio.sleep(0.01)
 
 
-async def test_a_body_that_is_cancelled_ends_the_grace(queue: Queue) -> None:
-    """The cancellation goes on up, and the running task goes back, uncounted."""
-    task_id = await queue.push("a")
-    begun: list[str] = []
-
-    async def handler(task: Task[Any]) -> None:
-        begun.append(task.id)
-        await asyncio.sleep(PATIENCE)
-
-    async def program() -> None:
-        async with AsyncWorker(queue, handler).running():
-            await asyncio.sleep(PATIENCE)
-
-    runs = asyncio.create_task(program())
-    await until(lambda: begun)
-    runs.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await runs
-    left = await queue.get(task_id)
-    assert (left.state, left.attempt) == ("ready", 1)
-
-
 # Again, and for long
 
 
-async def test_nothing_is_left_behind(queue: Queue, redis: Redis) -> None:
-    """After `run` no task of the loop is left, and no connection more than before is open."""
-    worker = AsyncWorker(queue, lambda _: None, concurrency=4, prefetch=4, time_limit=5)
-    seen = []
-    for _ in range(3):
-        await queue.push_many(Push(n) for n in range(50))
-        await worker.drain()
-        await queue._leases.aclose()
-        names = {task.get_name() for task in asyncio.all_tasks()} - {"dpq-calls", "dpq-replies"}
-        seen.append((len(names), len(redis.client_list())))
-    assert seen[0] == seen[1] == seen[2]
-
-
 # Faults
-
-
-async def test_a_fault_of_the_loop_is_raised(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What no handler has raised ends `run`; what was taken before it goes back."""
-    a, b, gate = opened("-a"), opened("-b"), Gate()
-    await a.push_many(Push(n) for n in range(2))
-    worker = AsyncWorker([a, b], gate, concurrency=3)
-    monkeypatch.setattr(b._operations, "pop", raising(RuntimeError("a fault")))
-    with pytest.raises(RuntimeError, match="a fault"):
-        await worker.run()
-    stats = await a.stats()
-    assert (stats.ready, stats.invisible) == (2, 0)
-    assert not a._leases._held
-
-
-def cut_at_commands(
-    monkeypatch: pytest.MonkeyPatch, numbers: Collection[int], when: str
-) -> Callable[[], int]:
-    """Let the event loop close the connection before or after the n-th write, be it redis-py's or
-    that of a connection of the queue's own.
-
-    The task that reads does not know it yet. A later write raises in uvloop, not in asyncio's loop.
-    Returns a function that counts the commands.
-    """
-    send, sent = AbstractConnection.send_packed_command, 0
-
-    async def send_and_cut(self: Any, *args: Any, **options: Any) -> None:
-        nonlocal sent
-        sent += 1
-        cut = sent in numbers and self.is_connected
-        if when == "after":
-            await send(self, *args, **options)
-        if cut and self.is_connected:
-            self._writer.transport.abort()
-            await asyncio.sleep(0)  # now it is closed; the reader is next
-        if when == "before":
-            await send(self, *args, **options)
-
-    def write_and_cut(connection: Any, packed: bytes) -> None:
-        nonlocal sent
-        sent += 1
-        if when == "after":
-            write(connection, packed)
-        if sent in numbers:
-            connection._writer.transport.abort()
-        if when == "before":
-            write(connection, packed)
-
-    monkeypatch.setattr(AbstractConnection, "send_packed_command", send_and_cut)
-    monkeypatch.setattr(connections_async, "write", write_and_cut)
-    return lambda: sent
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("several", [False, True])
-async def test_a_worker_outlives_cuts_at_any_command(
-    opened: Opened, redis: Redis, monkeypatch: pytest.MonkeyPatch, several: bool, when: str
-) -> None:
-    """Whatever it writes, also in the middle of connecting: it goes on by itself.
-
-    Several cuts meet also the new connection, and the client that is asked after it.
-    """
-
-    async def scene(queue: Queue, numbers: set[int]) -> int:
-        await queue.stats()
-        with monkeypatch.context() as patches:
-            count = cut_at_commands(patches, numbers, when)
-            seen: list[Any] = []
-            handler = lambda task: seen.append(task.payload)  # noqa: E731
-            worker = AsyncWorker(queue, handler, prefetch=4, visibility=0.3)
-            async with running(worker) as work:
-                for n in range(3):
-                    await queue.push(n)
-                    await until(lambda: work.done() or n in seen, lambda: (numbers, seen))  # noqa: B023
-                worker.stop()
-                assert await work >= 3  # a reply that was lost brings its task again
-            await queue.drop()
-            await queue.close()
-        return count()
-
-    first, count = 1, 1
-    while first <= count:
-        numbers = {first}
-        if several:
-            numbers |= {*Random(first).sample(range(first + 1, first + 12), 4)}
-        count = await scene(opened(client=asyncio_client(redis)), numbers)
-        first += 3 if several else 1
-    assert first > 10

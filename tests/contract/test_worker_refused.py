@@ -116,28 +116,6 @@ def test_a_lease_is_extended_until_its_end_is_answered(
     }[type(error)]
 
 
-def test_a_worker_that_ends_extends_nothing(
-    q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What could not be settled until a worker's end is left to its lease."""
-
-    def refused() -> Steps[Any]:
-        raise ResponseError("not now")
-        yield
-
-    monkeypatch.setattr(
-        deliveries, "endings", lambda done, *_: [Ending(refused(), [each]) for each in done]
-    )
-    q.push("x")
-    worker = worker_of(q, lambda _: None)
-    running = start(worker)
-    wait_for(lambda: worker.handled.total() == 1, q.stats)
-    worker.stop()
-    running.result(PATIENCE)
-    assert q._leases._kept() == []
-    assert q.stats().invisible == 1
-
-
 def test_a_worker_of_a_queue_that_a_newer_dpq_took_over(
     redis: Redis, q: DPQ[Any], gate: Gate, start: Start
 ) -> None:

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 from kit.workers import PATIENCE, Make, Start, asked
-from redis.exceptions import ResponseError
 from support import wait_for
 
-from dpq import DPQ, ConfigurationError, Context, Task, TaskDeadError, TaskNotFoundError, Worker
-from dpq.operations.queue import QueueOperations
+from dpq import DPQ, Context, Task, TaskDeadError, TaskNotFoundError, Worker
 
 
 @pytest.fixture
@@ -28,17 +26,6 @@ def test_kept(q: DPQ[Any]) -> None:
     assert [q.result(id_) for id_ in ids] == [1, None, [1]]
     [first, *_] = q.results()
     assert (first.kept_until - first.at).total_seconds() == 3600
-
-
-def test_for_its_seconds(q: DPQ[Any]) -> None:
-    """A number says for how long."""
-    q.push(1)
-    Worker(q, lambda task: 1, keep_result=60).drain()
-    [result] = q.results()
-    assert (result.kept_until - result.at).total_seconds() == 60
-    for wrong in (0, -1, 1e9, "yes"):
-        with pytest.raises(ConfigurationError, match="keep_result is"):
-            Worker(q, lambda task: 1, keep_result=wrong)  # type: ignore[arg-type]
 
 
 def test_dropped(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
@@ -63,28 +50,6 @@ def test_what_cannot_be_kept(q: DPQ[Any]) -> None:
     assert q.result(other) == 2
 
 
-def test_a_server_without_memory(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the server refuses results, the tasks are finished without them."""
-    task_id = q.push(1)
-    lines: list[Any] = []
-    original = QueueOperations.ack_many
-
-    def raise_error() -> Any:
-        yield from ()
-        raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
-
-    def refused(self: Any, tasks: Any, costs: Any = None, results: Any = None) -> Any:
-        lines.append(results)
-        return raise_error() if results else original(self, tasks, costs, results)
-
-    monkeypatch.setattr(QueueOperations, "ack_many", refused)
-    Worker(q, lambda task: 1, keep_result=True).drain()
-    assert lines == [["3600000 1"], None]
-    assert q.stats().acked == 1
-    with pytest.raises(TaskNotFoundError):
-        q.result(task_id)
-
-
 def test_progress(q: DPQ[Any], start: Start) -> None:
     """What a handler tells is seen while it runs; a thousand calls are few messages."""
     task_id = q.push(1)
@@ -106,18 +71,3 @@ def test_progress(q: DPQ[Any], start: Start) -> None:
         go_on.set()
         worker.stop()
     running.result(PATIENCE)
-
-
-def test_progress_that_makes_no_sense(q: DPQ[Any]) -> None:
-    """It is refused where it is told, with the name, the value and the bound."""
-    q.push(1)
-    errors: list[Exception] = []
-
-    def handler(task: Task[Any], context: Context) -> None:
-        try:
-            context.progress(-1)
-        except ConfigurationError as error:
-            errors.append(error)
-
-    Worker(q, handler).drain()
-    assert "done is -1: it must be units from 0 to" in str(errors[0])

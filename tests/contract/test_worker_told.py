@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kit.workers import PATIENCE, Gate, Make, Start, raising
 from redis.exceptions import ConnectionError as RedisConnectionError
-from support import steers, wait_for
+from support import wait_for
 
 from dpq import DPQ, RateLimited, Reject, Release, Retry, Task, Worker
 from dpq.model.log_fields import FIELDS
@@ -72,31 +72,6 @@ def test_a_429_and_its_closing(q: DPQ[Any], caplog: pytest.LogCaptureFixture) ->
     assert "group 'api' is closed for 0.05 s, until" in caplog.text
 
 
-def test_one_closing_is_told_once(
-    q: DPQ[Any], caplog: pytest.LogCaptureFixture, gate: Gate, start: Start
-) -> None:
-    """Of many tasks that meet a limit together, only the first tells of the closing."""
-    caplog.set_level(logging.INFO, "dpq")
-    for n in range(4):
-        q.push(n)
-
-    def handler(task: Task[Any]) -> None:
-        gate(task)
-        raise RateLimited(300 if task.payload != 3 else 900)
-
-    worker = Worker(q, handler, concurrency=4, name="w")
-    running = start(worker)
-    gate.wait_for(4)
-    gate.open()
-    wait_for(lambda: len(told(caplog, "rate_limited")) == 4, lambda: caplog.text)
-    worker.stop()
-    running.result(PATIENCE)
-    closed = told(caplog, "closed")
-    assert 1 <= len(closed) <= 2
-    assert closed[-1]["seconds"] == 900
-    assert {each["scope"] for each in closed} == {"queue"}
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -151,21 +126,6 @@ def test_what_lives_on_is_no_death(q: DPQ[Any], caplog: pytest.LogCaptureFixture
     assert (told(caplog, "died"), q.dead.list()) == ([], [])
 
 
-def test_a_payload_that_cannot_be_read_is_told_dead(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A task that never reaches a handler is told as well."""
-    caplog.set_level(logging.INFO, "dpq")
-    id_ = make().push("secret")
-    typed = make(payload_type=int)
-    Worker(typed, raising(AssertionError()), name="w").drain()
-    [died] = told(caplog, "died")
-    assert (died["task_id"], died["queue"]) == (id_, typed.queue_name)
-    assert typed.dead.list()[0].reason.startswith(died["reason"])
-    assert died["reason"].startswith("payload: ")
-    assert "secret" not in caplog.text
-
-
 def test_a_lost_lease(
     q: DPQ[Any], caplog: pytest.LogCaptureFixture, gate: Gate, start: Start
 ) -> None:
@@ -184,63 +144,6 @@ def test_a_lost_lease(
     assert told(caplog, "lease_lost") == [
         of(id_, q, level="WARNING", event="lease_lost", reason="ack")
     ]
-
-
-def test_each_task_at_debug(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """At DEBUG each handler that ends, with its ms; at INFO none of that."""
-    caplog.set_level(logging.DEBUG, "dpq")
-    good, bad = q.push(1, group="g"), q.push(2)
-
-    def handler(task: Task[Any]) -> None:
-        if task.payload == 2:
-            raise Reject("no")
-
-    Worker(q, handler, name="w").drain()
-    ended = {each.pop("task_id"): each for each in told(caplog, "ended")}
-    assert {id_: each["reason"] for id_, each in ended.items()} == {good: "done", bad: "Reject"}
-    assert ended[good]["group"] == "g"
-    assert all(each["level"] == "DEBUG" and each["ms"] >= 0 for each in ended.values())
-
-
-def test_a_named_task_is_logged_by_its_name(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Each line says which function ran. Without handlers by name, no payload is read."""
-    caplog.set_level(logging.DEBUG, "dpq")
-    payload = {"task": "mail", "secret": "x"}
-    handler = raising(ValueError("bad"))
-    for handlers, name in (({"mail": handler}, "mail"), (handler, None)):
-        caplog.clear()
-        task_id = q.push(payload, max_attempts=1)
-        Worker(q, handlers, name="w").drain()
-        about = [record for record in caplog.records if hasattr(record, "task_id")]
-        assert {record.event for record in about} == {"attempt_failed", "died", "ended"}
-        assert {getattr(record, "task", None) for record in about} == {name}
-        shown = f"task {task_id} (mail)" if name else f"task {task_id}"
-        assert all(f": {shown}" in record.getMessage() for record in about)
-
-
-def test_no_text_forges_a_record(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever is raised and however a group is called, a record is a line that steers nothing."""
-    caplog.set_level(logging.DEBUG, "dpq")
-    forged = "x\n2026-01-01 00:00:00,000 INFO    forged\r\x1b[2J\u2028\x85\u202e"
-    group = "g\u2028\u202eforged"
-    errors = [Reject(forged), ValueError(forged), KeyError(forged), RateLimited(0, "group")]
-
-    def handler(task: Task[Any]) -> None:
-        if not task.deferrals:
-            raise errors[task.payload]
-
-    for n in range(len(errors)):
-        q.push(n, group=group, max_attempts=1)
-    Worker(q, handler, name="w\u2028\x1b").drain()
-    assert {"died", "rate_limited", "attempt_failed", "ended"} <= {
-        getattr(record, "event", "") for record in caplog.records
-    }
-    for record in caplog.records:
-        texts = [record.getMessage(), *(str(vars(record).get(name, "")) for name in FIELDS)]
-        assert not [text for text in texts if steers(text) or len(text.splitlines()) > 1]
-        for line in (record.exc_text or "").splitlines():
-            assert not steers(line)
-            assert not line.startswith("2026")
 
 
 # Heartbeats
@@ -273,27 +176,6 @@ def test_beats_name_what_is_held(
     worker.stop()
     running.result(PATIENCE)
     assert [queue.held() for queue in pair] == [[], []]
-
-
-def test_a_handler_that_hangs_shows(
-    q: DPQ[Any], gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of all that run, the heartbeat names the one that has run longest, and its growing time."""
-    tell_often(monkeypatch)
-    first = q.push("hangs", 9)
-    worker = Worker(q, gate, concurrency=2, name="bee")
-    running = start(worker)
-    gate.wait_for(1)
-    q.push("later")
-    gate.wait_for(2)
-    wait_for(lambda: q.workers()[0].running == 2, q.workers)
-    before = q.workers()[0].longest_seconds
-    wait_for(lambda: (q.workers()[0].longest_seconds or 0) > (before or 0), q.workers)
-    assert q.workers()[0].longest_task == first
-    gate.open()
-    wait_for(lambda: q.workers()[0].longest_task is None, q.workers)
-    worker.stop()
-    running.result(PATIENCE)
 
 
 # Health

@@ -18,10 +18,9 @@ import pytest
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner, Result
 
-from dpq import DPQ, AsyncWorker, Worker
-from dpq.cli import _terminal, app, bulk
-from dpq.operations.workers import MOST_NAMED, Doing
-from dpq.server import Server
+from dpq import DPQ
+from dpq.cli import app, bulk
+from dpq.operations.workers import Doing
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -85,31 +84,6 @@ def test_a_server_that_is_away(run: Run) -> None:
     assert "secret" not in said
 
 
-def test_a_server_that_is_silent(run: Run) -> None:
-    """It is unhealthy after the time that was named, whatever the client would wait."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        said = run(
-            "doctor", "--quick", "--timeout", 0.2, code=1, at=f"redis://127.0.0.1:{port}/0"
-        ).stdout
-    assert said == "failed\tserver\t-\tno answer within 0.2 s\n"
-
-
-def test_the_oldest_task(run: Run, q: DPQ, name: str) -> None:
-    """A task that is due for too long makes its queue unhealthy, and only that check."""
-    run("doctor", "--quick", "--oldest", 1)
-    q.push("x")
-    wait_for(lambda: (q.stats().oldest_ready_seconds or 0) > 0.05, q.stats)
-    run("doctor", "--quick", "--oldest", 1000)
-    both = ("--queue", name, "--queue", f"{name}-other")
-    said = run("doctor", "--quick", *both, "--oldest", 0.05, code=1).stdout.splitlines()
-    assert [line.split("\t")[:3] for line in said] == [
-        ["ok", "server", "-"],
-        ["failed", "oldest", name],
-        ["ok", "oldest", f"{name}-other"],
-    ]
-
-
 def test_a_worker_of_this_host(run: Run, q: DPQ) -> None:
     """Only a young heartbeat from this host counts, or from the host that is named."""
     beat(q, "far")
@@ -119,15 +93,6 @@ def test_a_worker_of_this_host(run: Run, q: DPQ) -> None:
     beat(q, "near", host=socket.gethostname())
     assert "heartbeat of near" in run("doctor", "--quick", "--worker", 30).stdout
     assert "failed\tworker" in run("doctor", "--quick", "--worker", 0, code=1).stdout
-
-
-def test_a_queue_that_cannot_be_read(run: Run, q: DPQ, name: str) -> None:
-    """Its error is a failed check of that queue."""
-    q.redis.set(f"dpq:{{{name}}}:workers", "x")
-    said = run("doctor", "--quick", code=1).stdout
-    assert f"failed\tqueue\t{name}\t" in said
-    assert "WRONGTYPE" in said
-    q.redis.delete(f"dpq:{{{name}}}:workers")
 
 
 # Leases
@@ -183,28 +148,6 @@ def test_release_of_many(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> N
     assert {task.attempt for task in q.pop_many(30)} == {1}
 
 
-def test_a_worker_that_holds_more_than_it_names(run: Run, q: DPQ) -> None:
-    """The program says how many are left, and to do it again."""
-    q.push("x")
-    beat(q, "bee", q.pop().task, more=MOST_NAMED + 4)
-    said = run("admin", "bulk", "release", "--worker", "bee", "--yes")
-    assert said.stdout == "1\n"
-    assert "it holds 5 more" in said.stderr
-
-
-@pytest.mark.parametrize("agreed", [True, False])
-def test_release_asks_at_a_terminal(
-    run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch, agreed: bool
-) -> None:
-    """At a terminal it asks, and does nothing without a yes."""
-    q.push("x")
-    q.pop()
-    monkeypatch.setattr(_terminal, "asks", lambda: True)
-    said = run("admin", "bulk", "release", "--held-for", 0, lines="y\n" if agreed else "n\n")
-    assert "gives back 1 running tasks" in said.stderr
-    assert q.stats().invisible == (0 if agreed else 1)
-
-
 # The endpoint, and JSON, of real processes
 
 
@@ -251,13 +194,10 @@ def ask(address: str, path: str) -> tuple[int, dict[str, Any]]:
             return error.code, json.load(error)
 
 
-@pytest.mark.parametrize("several", [(), ("--processes", "2")], ids=["one", "several"])
-def test_the_endpoint_of_a_worker(
-    started: Any, q: DPQ, tmp_path: Path, several: tuple[str, ...]
-) -> None:
+def test_the_endpoint_of_a_worker(started: Any, q: DPQ, tmp_path: Path) -> None:
     """Ready once it works; not ready, and live, while it drains; all that it says is JSON."""
     q.push("a")
-    process, address, said = started("worker", "shop:until_told", *several)
+    process, address, said = started("worker", "shop:until_told")
     assert address.startswith("127.0.0.1:")
     wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
     assert ask(address, "live") == (200, {"live": True, "ready": True, "reasons": []})
@@ -281,37 +221,3 @@ def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:
     assert process.wait(PATIENCE_S) == 0
     wait_for(lambda: any("scheduler_ended" in line for line in said), lambda: said)
     assert all(json.loads(line)["level"] for line in said)
-
-
-def test_a_scheduler_without_a_server(started: Any) -> None:
-    """It is live, so that nobody restarts it for that, and not ready."""
-    with Server.start() as server:
-        process, address, said = started("admin", "scheduler", DPQ_URL=server.url)
-        wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
-        os.kill(server.pid, signal.SIGKILL)
-        wait_for(lambda: ask(address, "ready")[0] == 503, lambda: said)
-    assert ask(address, "live")[0] == 200
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_S) == 0
-
-
-def test_json_lines_cannot_be_forged(started: Any, q: DPQ) -> None:
-    """Whatever handlers raise, each line is one object, with the fields that were promised."""
-    ids = [q.push(n, 9 - n, group="g\u2028x", max_attempts=1) for n in range(3)]
-    process, _, said = started("-v", "worker", "shop:bad", "--drain")
-    assert process.wait(PATIENCE_S) == 0
-    wait_for(lambda: any("drained: " in line for line in said), lambda: said)
-    records = [json.loads(line) for line in "".join(said).splitlines()]
-    died = {each["task_id"]: each for each in records if each.get("event") == "died"}
-    assert set(died) == set(ids[1:])
-    assert died[ids[1]]["reason"].startswith("no 2026-01-01 INFO forged")
-    assert died[ids[2]]["reason"] == "attempts spent"
-    ended = {each["task_id"]: each for each in records if each.get("event") == "ended"}
-    assert set(ended) == set(ids)
-    assert {each["group"] for each in ended.values()} == {r"g\u2028x"}
-    assert ["ValueError: a" in str(each.get("traceback")) for each in records].count(True) == 1
-
-
-def test_both_workers_have_it() -> None:
-    """The two faces of a worker tell of their health alike."""
-    assert Worker.health is AsyncWorker.health

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from redis.exceptions import NoPermissionError
 from typer.testing import CliRunner
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
 from dpq.cli import _terminal, app
-from dpq.queue.inside import process_name
 from dpq.views import limit_change
 
 Run = Callable[..., Result]
@@ -70,31 +68,6 @@ def test_a_terminal_is_asked(
     assert ("nothing was changed" in said.stderr) is not agreed
     assert "?" not in run("limit", "set", "7/s", "--group", "g", "--yes").stderr
     assert q.group("g").windows == (RateLimit(7, 1),)
-
-
-def test_a_limit_that_stands_is_not_asked_for(run: Run, q: DPQ, at_terminal: None) -> None:
-    """A script that says the same again meets no question; a reset is asked for all the same."""
-    run("limit", "set", "10/s", "--yes")
-    assert "?" not in run("limit", "set", "10/s").stderr
-    assert "nothing was changed" in run("limit", "set", "10/s", "--reset", lines="n\n").stderr
-    assert len(q.events()) == 1
-    run("limit", "set", "10/s", "--reset", "--yes")
-    assert "10/s, begun anew, by " in run("admin", "events").stdout
-    assert "nothing to remove" in run("limit", "clear", "--every-group").stderr
-
-
-def test_a_reset_names_what_no_undo_brings_back(run: Run, q: DPQ, at_terminal: None) -> None:
-    """Counts and learned values are gone after it, so the question before it names them."""
-    run("limit", "set", "10/s,adaptive=1:20", "--group", "g", "--yes")
-    words = ("limit", "set", "10/s,adaptive=1:20", "--reset")
-    said = run(*words, "--group", "g", lines="n\n").stderr
-    gone = (
-        "forgets  what was granted and counted so far, the learned rate of 10/s; `dpq limit undo`"
-    )
-    assert f"{gone} brings none of it back" in said
-    assert "?" in said.split("brings none")[1]
-    assert "learned of each group" in run(*words, "--every-group", lines="n\n").stderr
-    assert "forgets" not in run("limit", "set", "9/s", "--group", "g", lines="n\n").stderr
 
 
 def test_a_change_meanwhile_is_refused(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,17 +138,3 @@ def test_undo_without_a_change(run: Run, q: DPQ) -> None:
     )
     words = ("limit", "undo", "--group", "h", "--event", "1-1")
     assert "no such change" in run(*words, code=1).stderr
-
-
-def test_a_user_who_may_not_look(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user of Redis who may set limits, but not read them, sets them, and is told."""
-
-    def refuse(*asked: Any) -> Any:
-        raise NoPermissionError("User u has no permissions to run the 'hget' command")
-
-    monkeypatch.setattr(limit_change, "look_at", refuse)
-    monkeypatch.setattr("getpass.getuser", lambda: {}["no name"])
-    said = run("limit", "set", "5/s", "--group", "g").stderr
-    assert "may not read the limit of group g of" in said
-    assert q.group("g").windows == (RateLimit(5, 1),)
-    assert q.events()[-1].by == process_name()

@@ -4,16 +4,13 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 from urllib.request import urlopen
 
 import pytest
 
 from dpq import DPQ
-from dpq.metrics import Exporter
 from dpq.model.masking import server_name
 from dpq.server import Server
-from dpq.views.sampler import Named
 
 
 @pytest.mark.parametrize(
@@ -46,20 +43,3 @@ def test_a_program_answers_scrapes(first_server: Server, words: list[str]) -> No
     assert f"dpq_tasks{{{labels}}} 1.0" in text
     queue.drop()
     queue.redis.close()
-
-
-def test_a_silent_server_holds_no_scrape_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that takes the connection and says nothing is `dpq_up 0` in time."""
-    monkeypatch.setattr("dpq.metrics.WITHIN_SECONDS", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        queue = DPQ.from_url(
-            f"redis://127.0.0.1:{port}/0?socket_timeout=0.5&retry_on_timeout=no", "q"
-        )
-        exporter = Exporter(Named([queue]), server="far")
-        assert b'dpq_up{server="far"} 0.0' in exporter.text()
-        looking = exporter._looking
-        assert isinstance(looking, threading.Thread)
-        assert looking.is_alive()  # it has not waited for its end
-    looking.join(60)
-    queue.close()

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from dpq import DPQ, Push, Quota, RateLimit, TaskState
+from dpq import DPQ, Push, TaskState
 from dpq.cli import _render as render
 from dpq.model.reports import WorkerInfo
 from dpq.views.workers import Working
@@ -86,32 +86,3 @@ def test_a_narrow_table_keeps_the_name_and_the_reason(q: DPQ[Any], width: int) -
                 assert all(str(cell) in text for cell in column.cells)
         if kind in ("queues", "workers", "limits"):
             assert NAME[:5] in text, f"{kind}\n{text}"
-
-
-def test_a_table_says_what_it_leaves_out(q: DPQ[Any]) -> None:
-    """The first columns in the order of ranks go, and only as many as must."""
-    plant(q)
-    shown = {}
-    for width in (200, 80, 60):
-        console = Console(file=StringIO(), width=width)
-        console.print(render.dead_tasks("dead", q.dead.list()))
-        shown[width] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert "no room" not in shown[200][-1]
-    assert shown[80][-1].startswith("no room for: priority, cost")
-    assert len(shown[60][-1]) > len(shown[80][-1])
-
-
-def test_a_long_zone_stays_whole_at_80_columns(q: DPQ[Any]) -> None:
-    """A quota is read as it was written, what is left of it stands beside it."""
-    zones = ("Europe/Berlin", "America/Argentina/Buenos_Aires")
-    for zone in zones:
-        quota = Quota(2_500_000, "day", timezone=zone)
-        q.set_limit((RateLimit(200_000, 60, burst=9000, unit="tokens"), quota), group=f"of {zone}")
-        q.push(1, group=f"of {zone}")
-        q.pop()
-    console = Console(file=StringIO(), width=80)
-    console.print(render.limit_table("limits", q.limits()))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    for words in ("2500000/day@Europe/Berlin  ", "@America/Argentina/Buenos_Aires", "2499999  "):
-        assert words in text, text
-    assert "tokens=200000/min, burst=9000" in text

@@ -1,26 +1,27 @@
 """`dpq run` against a server that counts: in this process, or killed or interrupted as one."""
 
 import asyncio
+import importlib
 import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import pytest
+from kit.beside import beside
 from kit.programs import Start, programs
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, LimitState, QueueStats, RateLimit, known_queues
-from dpq.batch import BatchError, BatchJob, BatchOutcome, run_batch
+from dpq import DPQ, LimitState, QueueStats, known_queues
+from dpq.batch import BatchError, BatchOutcome
 from dpq.batch.reader import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
 from dpq.batch.results import Results, hash_text
 from dpq.cli import app
@@ -29,20 +30,23 @@ from dpq.cli.run import exit_code
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
-SIMULATED = Path(dpq.__file__).parents[1] / "examples" / "simulated_llm_api.py"
+EXAMPLES = Path(dpq.__file__).parents[1] / "examples"
 SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
 
 Lines = list[dict[str, Any]]
 
 
 class Api:
-    """The simulated API as a process of its own."""
+    """The simulated API in a thread of this process."""
 
-    def __init__(self, *options: object) -> None:
-        command = [sys.executable, str(SIMULATED), *map(str, options)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout
-        self.url = self._process.stdout.readline().strip()
+    def __init__(self, programs: Any, stack: ExitStack, *options: object) -> None:
+        async def start() -> list[asyncio.Server]:
+            servers.append(await programs.serve([*map(str, options)]))
+            return servers
+
+        servers: list[asyncio.Server] = []
+        stack.enter_context(beside(start))
+        self.url = programs.url_of(servers[0])
 
     def told(self, path: str) -> Any:
         """What it answers to a GET."""
@@ -57,10 +61,6 @@ class Api:
         """Whose requests it has answered, in order."""
         return [user for user, *_ in self.told("/answers")]
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,18 +69,17 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def api() -> Iterator[Callable[..., Api]]:
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Api]]:
     """Starts simulated APIs; by default they refuse nothing and answer at once."""
-    started: list[Api] = []
+    monkeypatch.syspath_prepend(EXAMPLES)
+    programs = importlib.import_module("simulated_llm_api")
+    with ExitStack() as stack:
 
-    def start(*options: object, latency: float = 0.05) -> Api:
-        wide = ("--rpm", 1e6, "--tpm", 1e9, "--latency", latency)
-        started.append(Api(*wide, *options))
-        return started[-1]
+        def start(*options: object, latency: float = 0.05) -> Api:
+            wide = ("--rpm", 1e6, "--tpm", 1e9, "--latency", latency)
+            return Api(programs, stack, *wide, *options)
 
-    yield start
-    for each in started:
-        each.close()
+        yield start
 
 
 @pytest.fixture
@@ -181,32 +180,6 @@ def test_a_run_that_is_killed_goes_on(api, start, run, tmp_path):
     assert (code, host.counts["answered"]) == (0, asked.total()), err
 
 
-def test_what_was_saved_is_not_sent_from_the_queue(api, run, tmp_path):
-    """A request that is still in the queue, but whose answer is in the file, is only acked."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
-    known = Reader(file, "http://a.example").check().hashes
-    host = api("--key", "right")
-    assert run(file, "--url", host.url)[0] == 1  # a 401: all are in the queue
-    saved = tmp_path / "asks.results.jsonl"
-    write(saved, [{"line": 2, "request": hash_text(known[1]), "response": {}}])
-    code, _, err = run(file, "--url", host.url, "--header", "Authorization: Bearer right")
-    assert code == 0, err
-    assert sorted(lines_of(saved)) == [1, 2, 3]
-    assert sorted(host.answered) == ["u0", "u2"]
-
-
-def test_two_processes_share_a_file(api, start, tmp_path):
-    """Two processes of one machine, one file of results: each request is sent and saved once."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(60)])
-    host = api(latency=0.1)
-    both = [start(file, "--url", host.url, "--workers", 4, "--ordered") for _ in range(2)]
-    for process in both:
-        _, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, err
-    assert lines_of(tmp_path / "asks.results.jsonl") == list(range(1, 61))
-    assert len(host.answered) == 60
-
-
 def test_two_machines_have_a_file_each(api, start, run, tmp_path):
     """Each saves its own answers, and has done well if it came while there was work; a third run
     merges them."""
@@ -214,11 +187,12 @@ def test_two_machines_have_a_file_each(api, start, run, tmp_path):
     host = api(latency=0.2)
     files = [tmp_path / f"machine-{n}.jsonl" for n in range(2)]
     words = (file, "--url", host.url, "--workers", 4)
-    both = [start(*words, "--save", saved) for saved in files]
-    for process, saved in zip(both, files, strict=True):
-        _, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0 or not lines_of(saved), err
-        assert ("--also" in err) == (len(lines_of(saved)) < 60)
+    process = start(*words, "--save", files[0])
+    wait_for(lambda: lines_of(files[0]), lambda: "nothing is saved")
+    code, _, err = run(*words, "--save", files[1])
+    assert (code, "--also" in err) == (0, True), err
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, "--also" in err) == (0, True), err
     ours, theirs = map(lines_of, files)
     assert sorted(ours + theirs) == list(range(1, 61))
     code, _, err = run(*words, "--save", files[0], "--also", files[1], "--ordered")
@@ -231,7 +205,7 @@ def keys_of(queue: DPQ[Any]) -> list[Any]:
     return list(queue.redis.scan_iter(f"dpq:{{{queue.queue_name}}}:*"))
 
 
-def test_a_finished_batch_leaves_no_queue(api, start, run, tmp_path, url, name):
+def test_a_finished_batch_leaves_no_queue(api, run, tmp_path, url, name):
     """Its queue goes with its settings and limits; for a day the server knows that the file was
     sent, so a machine that comes late sends nothing. With a dead letter the queue stays."""
     file = write(tmp_path / "asks.jsonl", [body(0), {"model": "none"}])
@@ -241,9 +215,7 @@ def test_a_finished_batch_leaves_no_queue(api, start, run, tmp_path, url, name):
     with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as marks:
         assert {name, f"{name}.batch"} <= set(known_queues(queue.redis))
         queue.dead.purge()
-        both = [start(*words) for _ in range(2)]
-        for process in both:
-            _, err = process.communicate(timeout=PATIENCE_S)
+        _, _, err = run(*words)
         assert not {name, f"{name}.batch"} & set(known_queues(queue.redis)), err
         assert keys_of(queue) == []
         left = [queue.redis.ttl(key) for key in keys_of(marks)]
@@ -280,68 +252,6 @@ def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
         assert queue.stats().acked == 1
 
 
-def test_a_private_server_is_left_empty(api, tmp_path):
-    """Where no other machine can come late, no key is left; and a second run sends nothing."""
-    file = write(tmp_path / "asks.jsonl", [body(0)])
-    host = api()
-    job = BatchJob(file, host.url, limits=[RateLimit(6000, 60)])
-    for _ in range(2):
-        outcome = run_batch(job)
-        assert (outcome.saved, outcome.left, outcome.missing) == (1, 0, 0)
-        with DPQ.from_url(f"embedded:{job.answers}.queue", "other") as other:
-            assert list(other.redis.scan_iter("dpq:*")) == []
-    assert host.counts["answered"] == 1
-
-
-def test_limits_of_the_host_kill_nothing(api, run, tmp_path):
-    """429s are waited for and counted; no request is lost or dead, though the host is asked
-    without any limit of ours."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
-    host = api("--rpm", 120, "--quantum", 2)
-    code, out, err = run(file, "--url", host.url, "--attempts", 1, "--json")
-    assert code == 0, err
-    *_, last = map(json.loads, out.splitlines())
-    assert last["saved"] == 12
-    assert last["dead"] == last["left"] == 0
-    assert last["rate_limited_here"] == host.counts["limited"] > 0
-
-
-def test_a_spent_quota_is_waited_for(api, start, run, tmp_path, url, name):
-    """When the day's quota of the host is spent, nobody asks, the progress says until when, and
-    after an interrupt the other requests are still there, uncounted."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(6)])
-    host = api("--rpd", 2)
-    process = start(file, "--url", host.url, "--workers", 1, "--attempts", 1)
-    with DPQ.from_url(url, name) as queue:
-        wait_for(lambda: queue.stats().deferred == 1, lambda: f"{queue.stats()}")
-        lines = iter(process.stderr.readline, "")
-        assert any(re.search(r"rate limited until .* UTC", line) for line in lines)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 130, err
-        stats = queue.stats()
-        assert (stats.acked, stats.dead, stats.waiting + stats.ready) == (2, 0, 4)
-    assert (host.counts["answered"], host.counts["limited"]) == (2, 1)
-
-
-def test_limits_of_ours_avoid_429s(api, run, tmp_path, url, name):
-    """Under limits of the host's size, in requests and tokens, the host refuses nothing; a quota is
-    a limit, too."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
-    host = api("--rpm", 600, "--quantum", 2)
-    limits = ("600/m,slack=0.05", "tokens=60000/m,burst=1000,slack=0.1", "tokens=9000/day@UTC")
-    words = [word for each in limits for word in ("--limit", each)]
-    with DPQ.from_url(url, name) as queue:
-        queue.register()  # so that it stays
-    code, _, err = run(file, "--url", host.url, *words, "--group", "api")
-    assert code == 0, err
-    assert host.counts["limited"] == 0
-    with DPQ.from_url(url, name) as queue:
-        state = queue.group("api")
-        assert [window.slack for window in state.windows] == [0.05, 0.1]
-        assert [each.quota.amount for each in state.quotas] == [9000]
-
-
 def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, name):
     """A 4xx ends that request alone, with the answer's text; the exit code says so; the request
     can be sent again."""
@@ -373,25 +283,6 @@ def test_a_task_of_another_program_ends_no_run(api, run, tmp_path, url, name):
     assert (code, len(dead), len(results(tmp_path / "in.results.jsonl"))) == (1, 3, 1)
     assert f"task {dead[0].id}: attempts spent" in err
     assert "line 1: attempts spent: ValueError: url is '//other.example/'" in err
-
-
-def test_errors_of_the_host_are_tried_again(api, run, tmp_path, url, name):
-    """A 503 without a time is a failed attempt: the request comes back, and is answered. Nothing
-    closes, no slack is learned, and no screen speaks of a 429."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
-    host = api("--errors", 1, "--error-status", 503)
-    limit = ("--limit", "6000/m", "--group", "api")
-    with DPQ.from_url(url, name) as queue:
-        queue.register()  # so that it stays
-    code, out, err = run(file, "--url", host.url, *limit, "--json")
-    assert code == 0, err
-    assert (host.counts["failed"], host.counts["answered"]) == (12, 12)
-    *_, last = map(json.loads, out.splitlines())
-    assert (last["refused_here"], last["rate_limited_here"]) == ({"429": 0, "503": 12}, 0)
-    with DPQ.from_url(url, name) as queue:
-        assert (queue.stats().rate_limited, queue.group("api").slack) == (0, 0)
-        assert queue.stats().failed == 12
-        assert [event.kind for event in queue.events()] == ["limit_set"]
 
 
 def test_the_meter_counts_from_its_begin(capsys):
@@ -478,33 +369,6 @@ def test_a_wrong_key_loses_nothing_and_is_not_shown(api, run, tmp_path, url, nam
     assert host.counts["answered"] == 3
 
 
-def test_a_bad_header_is_refused_without_its_value(tmp_path, monkeypatch):
-    """A header that cannot be sent, or has no value, is a usage error that does not repeat it."""
-    file = write(tmp_path / "asks.jsonl", [body(0)])
-    monkeypatch.setenv("BROKEN", f"{SECRET}\nmore")
-    for words in (
-        ("--header", f"Authorization Bearer {SECRET}"),
-        ("--header-env", "Authorization: Bearer BROKEN"),
-        ("--header-env", "Authorization: Bearer NOT_THERE"),
-    ):
-        refused = CliRunner().invoke(
-            app, ["run", str(file), "--url", "http://127.0.0.1:9/", *words]
-        )
-        assert (refused.exit_code, refused.stdout) == (2, "")
-        assert words[0] in refused.stderr
-        assert SECRET not in refused.stderr
-
-
-def test_a_wrong_address_ends_the_run(api, run, tmp_path):
-    """If the first requests all fail, the run ends before the whole file is dead."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(40)])
-    host = api()
-    code, _, err = run(file, "--url", f"{host.url}/wrong", "--workers", 1)
-    assert code == 1
-    assert "the first 10 requests failed: 404" in err
-    assert "30 requests are left" in err
-
-
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
@@ -525,21 +389,6 @@ def test_a_broken_line_stops_everything_first(line, fault, tmp_path):
     with pytest.raises(BatchError, match=re.escape(fault)) as refused:
         Reader(file, "http://api.example/v1/chat/completions").check()
     assert "Nothing of the file was queued or sent" in str(refused.value)
-
-
-def test_a_broken_file_changes_nothing(api, run, tmp_path, url, name):
-    """The error is one line, the exit code 1; the queue, the results and the API are untouched."""
-    file = tmp_path / "asks.jsonl"
-    file.write_text(f"{json.dumps(body(0))}\n{{broken\n")
-    host = api()
-    code, out, err = run(file, "--url", host.url)
-    assert (code, out) == (1, "")
-    assert err.startswith("error: ")
-    assert "line 2: it must be one JSON object" in err
-    assert list(tmp_path.iterdir()) == [file]
-    assert host.counts["requests"] == 0
-    with DPQ.from_url(url, name) as queue:
-        assert queue.stats().pushed == 0
 
 
 def test_an_interrupt_finishes_what_runs(api, start, run, tmp_path):
@@ -568,81 +417,6 @@ def test_it_needs_no_server(api, run, tmp_path):
         assert code == 0, err
     assert (tmp_path / "asks.results.jsonl.queue").is_dir()
     assert host.counts["answered"] == 3
-
-
-def test_a_file_that_grew_sends_what_is_new(api, run, tmp_path):
-    """Lines that were added are sent, the others are not; a queue that still works on another file
-    takes none."""
-    lines = [body(n) for n in range(4)]
-    file = write(tmp_path / "asks.jsonl", lines[:2])
-    host = api()
-    assert run(file, "--url", host.url)[0] == 0
-    write(file, lines)
-    code, _, err = run(file, "--url", host.url)
-    assert code == 0, err
-    assert host.answered == [f"u{n}" for n in range(4)] or len(host.answered) == 4
-    assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 2, 3, 4]
-
-
-def test_a_file_whose_loader_died_is_loaded_anew(api, start, tmp_path, url, name):
-    """If a process died while it loaded the file, the next one waits for the end of its lease, and
-    loads the whole file; what was queued already is queued once."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(5)])
-    host = api()
-    digest = Reader(file, host.url).check().digest
-    with DPQ.from_url(url, f"{name}.batch") as batches, DPQ.from_url(url, name) as queue:
-        batches.push({"file": digest, "name": "asks.jsonl"}, key="batch")
-        loading = batches.pop(visibility=600).task
-        known = Reader(file, host.url).check().hashes
-        first = {"line": 1, "request": hash_text(known[0]), "id": None, "path": None}
-        queue.push({**first, "body": body(0)}, group="x", key=f"{digest[:16]}:1")
-        process = start(file, "--url", host.url, "--group", "x")
-        assert any("another process loads the file: waiting" in line for line in process.stderr)
-        batches.extend(loading, 0.001)  # the end of its lease
-        process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, queue.stats().pushed) == (0, 5)
-    assert sorted(host.answered) == [f"u{n}" for n in range(5)]
-
-
-def test_a_queue_works_on_one_file(api, run, tmp_path, url, name):
-    """While requests of one file are left, another file is refused, and nothing is changed."""
-    host = api()
-    with DPQ.from_url(url, name) as queue:
-        one = write(tmp_path / "one.jsonl", [body(0)])
-        assert run(one, "--url", host.url)[0] == 0
-        queue.push("left")
-        other = write(tmp_path / "other.jsonl", [body(1)])
-        code, _, err = run(other, "--url", host.url)
-        assert code == 1
-        assert "still works on 'one.jsonl'" in err
-    assert host.answered == ["u0"]
-
-
-def test_lost_results_are_sent_again_on_request(api, run, tmp_path):
-    """If the file of results is gone, the next run says so; --again sends them anew."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
-    saved = tmp_path / "asks.results.jsonl"
-    host = api()
-    assert run(file, "--url", host.url)[0] == 0
-    saved.unlink()
-    code, _, err = run(file, "--url", host.url)
-    assert code == 1
-    assert "3 results are not in" in err
-    assert run(file, "--url", host.url, "--again")[0] == 0
-    assert len(results(saved)) == 3
-    assert host.counts["answered"] == 6
-
-
-def test_results_of_something_else_are_kept(tmp_path):
-    """A file with other results is refused, and says how to take over what fits."""
-    batch = Reader(write(tmp_path / "a.jsonl", [body(0), body(1)]), "http://a.example").check()
-    fits = {"line": 1, "request": hash_text(batch.hashes[0])}
-    old = write(tmp_path / "old.jsonl", [fits, {"line": 2, "request": "0" * 16}])
-    with pytest.raises(BatchError, match="a result of something else than line 2"):
-        Results(old, (), batch).read()
-    fresh = Results(tmp_path / "new.jsonl", [old], batch)
-    fresh.read()
-    assert (fresh.saved, fresh.has(1), fresh.has(2)) == (1, True, False)
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -680,19 +454,3 @@ def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
 def test_estimate(asked, tokens):
     """A request is estimated by its texts and the longest answer that it allows."""
     assert estimate(asked) == tokens
-
-
-def test_cost_from_a_field(tmp_path):
-    """A field of the line says its tokens; a line's own cost counts before that."""
-    lines = [
-        {"prompt": "x", "metadata": {"tokens": 7}},
-        {"body": {"prompt": "x"}, "cost": {"tokens": 9}},
-    ]
-    file = write(tmp_path / "a.jsonl", lines)
-    reader = Reader(file, "http://a.example", "metadata.tokens")
-    assert [each.cost for each in reader.requests()] == [{"tokens": 7}, {"tokens": 9}]
-    write(file, [{"prompt": "x"}])
-    with pytest.raises(
-        BatchError, match=r"line 1: metadata\.tokens must be a whole number of tokens"
-    ):
-        reader.check()

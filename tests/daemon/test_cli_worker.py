@@ -7,30 +7,25 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from kit.programs import Start, programs
-from kit.terminals import ENVIRONMENT, Terminal
 from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
-from dpq import DPQ, ConfigurationError, Worker
+from dpq import DPQ, ConfigurationError
 from dpq.cli import _processes, app
 from dpq.cli._processes import (
     FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
     MOST_STARTS,
     Child,
     Parent,
 )
-from dpq.cli._reload import SourceWatch, sources_of
+from dpq.cli._reload import SourceWatch
 from dpq.cli._target import load
 from dpq.cli._terminal import Failed
-from dpq.operations.workers import Doing
 
 MODULE = """
 import asyncio, functools, os, time
@@ -74,22 +69,12 @@ async def until_told_async(task):
     while not Path("go").exists():
         await asyncio.sleep(0.005)
 
-async def until_told_in_a_thread(task):
-    await asyncio.to_thread(until_told, task)
-
 def failing(task):
     raise task.payload["task"] == "retry" and Retry(1000) or ValueError("broken on purpose")
 
-feeding = Tasks()
-
-@feeding.task("plain")
-def plain_then_more():
-    feeding.queue.push("more")
 """
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
-
-SOAK = settings.get_current_profile_name() == "soak"
 
 Run = Callable[..., str]
 
@@ -179,34 +164,20 @@ def test_any_kind_of_handlers(run_here: Run, q: DPQ, target: str, kind: str) -> 
     assert (q.stats().acked, q.workers()) == (2, [])
 
 
-def test_mixed_handlers_run_with_a_warning(run_here: Run, q: DPQ) -> None:
-    """Handlers of which some are async run in one loop, and the program says what that means."""
-    named(q, "plain", "later", "unknown")
-    said = run_here("shop:mixed", "--drain")
-    assert "while one that is not async runs, all others wait" in said
-    assert "drained: 2 tasks finished, 1 dead letters" in said
-    assert [dead.reason for dead in q.dead.list()] == ["unknown task 'unknown'"]
-
-
-RUN_TASK = {
-    "plain": (0, "finished"),
-    "informed": (0, "finished"),
-    "later": (0, "finished"),
-    "tasks": (0, "finished"),
-    "async_tasks": (0, "finished"),
-    "failing": (1, "broken on purpose"),
-    "table": (0, "finished"),
-}
-
-
-@pytest.mark.parametrize("target", RUN_TASK)
+@pytest.mark.parametrize(
+    ("target", "code", "words"),
+    [
+        ("plain", 0, "finished"),
+        ("async_tasks", 0, "finished"),
+        ("failing", 1, "broken on purpose"),
+    ],
+)
 def test_one_task_is_run_by_its_id(
-    url: str, name: str, imported: None, q: DPQ, target: str
+    url: str, name: str, imported: None, q: DPQ, target: str, code: int, words: str
 ) -> None:
     """`--task` calls the handler of this task once, here, and ends its delivery as a worker."""
     named(q, "plain", "plain", "plain")
     wanted = q.peek()[2].id
-    code, words = RUN_TASK[target]
     done = CliRunner().invoke(
         app, ["worker", f"shop:{target}", "--task", wanted, "--url", url, "--queue", name]
     )
@@ -219,13 +190,10 @@ def test_one_task_is_run_by_its_id(
         assert q.get(wanted).last_error.endswith("broken on purpose")
 
 
-@pytest.mark.parametrize("target", ["plain", "later"])
-def test_a_task_that_may_not_run_is_not_run(
-    url: str, name: str, imported: None, q: DPQ, target: str
-) -> None:
+def test_a_task_that_may_not_run_is_not_run(url: str, name: str, imported: None, q: DPQ) -> None:
     """`--task` says why a task cannot run now; with --force it runs a delayed one."""
     wanted = q.push({"task": "plain"}, delay=900, group="g")
-    words = ["worker", f"shop:{target}", "--task", wanted, "--url", url, "--queue", name]
+    words = ["worker", "shop:plain", "--task", wanted, "--url", url, "--queue", name]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 1
     assert f"task {wanted} cannot run now: it is delayed" in refused.stderr
@@ -235,18 +203,6 @@ def test_a_task_that_may_not_run_is_not_run(
     q.delay_group("g", 0)
     assert CliRunner().invoke(app, [*words, "--force"]).exit_code == 0
     assert q.stats().acked == 1
-
-
-def test_a_signal_is_no_failure(url: str, name: str, imported: None, q: DPQ) -> None:
-    """A handler that raises a signal under `--task` does what the signal says."""
-    named(q, "retry")
-    wanted = q.peek()[0].id
-    done = CliRunner().invoke(
-        app, ["worker", "shop:failing", "--task", wanted, "--url", url, "--queue", name]
-    )
-    assert done.exit_code == 0
-    assert "Retry" in done.stderr
-    assert (q.stats().failed, q.stats().delayed) == (1, 1)
 
 
 def test_several_queues(run_here: Run, q: DPQ) -> None:
@@ -288,28 +244,6 @@ async def again():
     assert (q.stats().acked, q.size()) == (3, 0)
 
 
-def test_a_tasks_without_a_queue_pushes_to_the_one_it_works_on(run_here: Run, q: DPQ) -> None:
-    """Tasks may push others though their module names no queue."""
-    named(q, "plain")
-    run_here("shop:feeding", "--drain")
-    assert [dead.payload for dead in q.dead.list()] == ["more"]
-
-
-@pytest.mark.usefixtures("imported")
-@pytest.mark.parametrize("place", ["before", "DPQ_QUEUE", "DPQ_QUEUES"])
-def test_where_the_queue_is_named(
-    url: str, q: DPQ, name: str, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The queue may be named before the command, and by a variable, as for other commands."""
-    named(q, "plain")
-    before = ["--queue", name] if place == "before" else []
-    for variable, value in {"DPQ_URL": url, **({} if before else {place: name})}.items():
-        monkeypatch.setenv(variable, value)
-    result = CliRunner().invoke(app, [*before, "worker", "shop:plain", "--drain", "-q"])
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
-    assert q.stats().acked == 1
-
-
 # What is not there
 
 
@@ -338,34 +272,6 @@ def test_what_is_not_there_is_told(here: Path, target: str, reason: str) -> None
         load(target)
 
 
-def test_a_wrong_target_ends_with_2(start: Start, run_here: Run) -> None:
-    """Usage errors end the program with 2, and no process is started again for them."""
-    alone = run_here("shop:plane", code=2)
-    several = told(start("shop:plane", "--processes", 2), code=2)
-    for said in (alone, several):
-        assert "error: 'shop:plane': 'shop' has no 'plane'" in said
-        assert "restarting in" not in said
-        assert "Traceback" not in said
-
-
-def test_the_users_own_fault_shows_where(run_here: Run, here: Path) -> None:
-    """A module that fails at its import is shown with its traceback."""
-    (here / "broken.py").write_text("1 / 0")
-    said = run_here("broken:x", code=2)
-    assert 'broken.py", line 1, in <module>' in said
-    assert said.rstrip().splitlines()[-1].startswith("error: module 'broken' cannot be imported")
-
-
-def test_failed_attempts_are_logged(run_here: Run, q: DPQ) -> None:
-    """A handler's error is told with its traceback; what it raised on purpose, in one line."""
-    q.push({"task": "error"}, max_attempts=1)
-    q.push({"task": "retry"}, max_attempts=1)
-    said = run_here("shop:failing", "--drain")
-    assert "attempt 1 of 1: ValueError: broken on purpose\nTraceback" in said
-    assert said.count("Traceback") == 1
-    assert "attempt 1 of 1: Retry: " in said
-
-
 # Stopping
 
 
@@ -387,20 +293,10 @@ def test_the_first_signal_lets_handlers_finish(
     assert (q.stats().acked, q.stats().ready, q.workers()) == (1, 1, [])
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        ("until_told", []),
-        ("until_told_in_a_thread", []),
-        ("until_told_async", ["--processes", 2]),
-    ],
-)
-def test_the_second_signal_gives_back(
-    start: Start, q: DPQ, here: Path, target: str, words: list[object]
-) -> None:
+def test_the_second_signal_gives_back(start: Start, q: DPQ, here: Path) -> None:
     """After two signals running tasks are given back, uncounted, and the program ends with 1."""
     named(q, "plain")
-    process = start(f"shop:{target}", *words)
+    process = start("shop:until_told")
     wait_for(lambda: (here / "begun").exists(), q.stats)
     process.send_signal(signal.SIGTERM)
     wait_for_words(process, "SIGTERM, stopping")
@@ -417,13 +313,19 @@ def pids(q: DPQ) -> set[int]:
     return {worker.pid for worker in q.workers()}
 
 
-def test_processes_share_the_work_and_end_together(start: Start, q: DPQ, here: Path) -> None:
-    """So many processes work; at a signal all of them finish, and the parent ends with 0."""
+def test_processes_share_the_work_and_end_together(
+    start: Start, url: str, name: str, q: DPQ, here: Path
+) -> None:
+    """So many processes work; at a signal all of them finish, and the parent ends with 0. The URL,
+    which may have a password, is in no command line of theirs."""
     named(q, *["plain"] * 5)
     process = start("shop:until_told", "--processes", 2, "--concurrency", 2)
     wait_for(lambda: len(list(here.glob("begun *"))) == 4, q.stats)
     wait_for(lambda: len(pids(q)) == 2, q.workers)
     assert process.pid not in pids(q)
+    children = [line for line in processes(name) if "--child-of" in line]
+    assert len(children) == 2
+    assert url not in "".join(children)
     process.send_signal(signal.SIGINT)
     for _ in range(2):
         wait_for_words(process, "SIGTERM, stopping")
@@ -443,40 +345,6 @@ def test_a_process_that_dies_is_started_again(start: Start, q: DPQ) -> None:
     process.send_signal(signal.SIGTERM)
     said = told(process)
     assert f"process {victim}: died by SIGKILL; restarting in {FIRST_PAUSE_SECONDS} s" in said
-
-
-def test_a_third_signal_kills(start: Start, q: DPQ, here: Path) -> None:
-    """A child that does not even listen is killed at the third signal; its lease runs out."""
-    deaf = "\ndef deaf(task):\n    Path('deaf').touch()\n    os.kill(os.getpid(), 19)  # SIGSTOP\n"
-    (here / "shop.py").write_text(MODULE + deaf)
-    named(q, "plain")
-    process = start("shop:deaf", "--processes", 1)
-    wait_for(lambda: (here / "deaf").exists(), q.stats)
-    for _ in range(2):
-        process.send_signal(signal.SIGTERM)
-        wait_for_words(process, "stopping 1 processes")
-    process.send_signal(signal.SIGTERM)
-    assert "died by SIGKILL" in told(process, code=1)
-
-
-def test_no_child_outlives_its_parent(start: Start, q: DPQ, name: str) -> None:
-    """When the parent is killed, which nobody can pass on, the children end gracefully."""
-    process = start("shop:plain", "--processes", 2)
-    wait_for(lambda: len(pids(q)) == 2, q.workers)
-    process.kill()
-    wait_for(lambda: not q.workers(), q.workers)
-    wait_for(lambda: not processes(name), lambda: processes(name))
-
-
-def test_the_pause_grows_and_begins_anew() -> None:
-    """The pause before a start doubles up to its bound, unless the last process lived for long."""
-    child = Child([], {})
-    child._began = time.monotonic()
-    pauses = [child.wait_longer() for _ in range(9)]
-    assert pauses[:3] == [FIRST_PAUSE_SECONDS, 2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS]
-    assert pauses[-2:] == [LONGEST_PAUSE_SECONDS] * 2
-    child._began -= 100
-    assert child.wait_longer() == FIRST_PAUSE_SECONDS
 
 
 def test_files_of_the_current_directory_are_not_run_instead(
@@ -530,47 +398,6 @@ def test_children_that_never_begin_end_the_parent(monkeypatch: pytest.MonkeyPatc
     assert waiting.process is None  # it was told to end, too
 
 
-def test_one_that_says_nothing_is_told_by_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that a signal kills before its first beat counts as well."""
-    with pytest.raises(Failed, match=r"died by SIGKILL before .*starts of it$"):
-        run_parent(monkeypatch, child("os.kill(os.getpid(), 9)"))
-
-
-def test_one_beat_is_enough_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where a child has worked, it or another may die any number of times: work goes on."""
-    path = str(tmp_path / "starts")
-    dying = f"report(b'beat\\n')\nsys.exit(open({path!r}, 'a').write('x') and "
-    dying += f"os.stat({path!r}).st_size < {MOST_STARTS + 2})"
-    made = child(dying)
-    assert run_parent(monkeypatch, made) == 0
-    assert made.starts > MOST_STARTS + 1
-
-
-def test_a_worker_without_a_server_ends_with_its_error(
-    run_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`dpq worker --processes` fails as the single process does, and says why in its last line."""
-    monkeypatch.setattr(_processes, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(_processes, "MOST_STARTS", 2)
-    server = f"unix://{tmp_path}/no"
-    said = run_here("shop:plain", "--processes", 1, "--url", server, where=False, code=1)
-    last = said.rstrip().splitlines()[-1]
-    assert last.startswith("error: process ")
-    assert re.search(
-        r"before its first heartbeat, .* all 2 .* last error: .*Error 2 connecting to /", last
-    )
-
-
-def test_a_password_is_in_no_command_line(start: Start, url: str, q: DPQ, name: str) -> None:
-    """The URL reaches the children by their environment, which others cannot read."""
-    process = start("shop:plain", "--processes", 1)
-    wait_for(lambda: pids(q), q.workers)
-    [child] = [line for line in processes(name) if "--child-of" in line]
-    assert url not in child
-    process.send_signal(signal.SIGTERM)
-    told(process)
-
-
 # Reloading
 
 
@@ -609,46 +436,6 @@ def test_what_counts_as_a_change(tmp_path: Path) -> None:
     assert watch.changed() is None
 
 
-def test_what_is_watched(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current directory is watched, and the module's package where that lies elsewhere."""
-    monkeypatch.chdir(here)
-    assert sources_of("shop") == [here]
-    assert sources_of("not_there.at_all") == [here]
-    assert sources_of("typer.testing") == [here, Path(sys.modules["typer"].__path__[0])]
-    monkeypatch.setattr(sys, "path", [str(here), *sys.path])
-    (here / "lib").mkdir()
-    monkeypatch.chdir(here / "lib")
-    assert sources_of("shop") == [here / "lib", here]
-
-
-# How far it is
-
-
-def test_a_drain_tells_now_and_then(start: Start, run_here: Run, q: DPQ) -> None:
-    """In a log there is a line at the beginning and one at the end; with --quiet, none."""
-    named(q, "plain", "plain")
-    said = told(start("shop:plain", "--drain"))
-    assert "draining: 0 of 2 tasks\n" in said
-    named(q, "plain")
-    assert run_here("shop:plain", "--drain", "--quiet") == ""
-    named(q, "plain")
-    assert run_here("shop:later", "--drain", "--quiet") == ""
-    assert q.stats().acked == 4
-
-
-def test_a_drain_shows_a_bar_at_a_terminal(start: Start, q: DPQ, here: Path) -> None:
-    """At a terminal a bar counts the tasks, and a line stays at the end."""
-    named(q, "plain", "plain")
-    with Terminal() as terminal:
-        process = start("shop:until_told", "--drain", stderr=terminal.theirs, env=ENVIRONMENT)
-        terminal.hand_over()
-        terminal.wait_for("0/2")
-        (here / "go").touch()
-        terminal.wait_for("drained: 2 tasks finished")
-        assert process.wait(PATIENCE_S) == 0
-        assert "draining" in terminal.read_all()
-
-
 # dpq workers
 
 
@@ -685,22 +472,6 @@ def test_workers_are_one_row_each(url: str, q: DPQ, name: str) -> None:
     second.close()
 
 
-def test_a_worker_that_hangs_is_marked_and_comes_first(url: str, q: DPQ, name: str) -> None:
-    """Its longest run stands beside what 99 of 100 runs take, as on the dashboard and in top."""
-    q.push(1)
-    q.ack(q.pop().task)
-    tell(q, "a", "bees", 1)
-    stuck = Doing([], 31_000, "19e5f3a7c1b-3f")
-    q._session.run(q._operations.beat, "b", "wasps", "host-1", 4711, 1, 8, 90.0, stuck)
-    rows = [json.loads(line) for line in run(url, "--queue", name, "--json").stdout.splitlines()]
-    assert [(row["name"], row["hangs"]) for row in rows] == [("wasps", True), ("bees", False)]
-    assert rows[0]["p99"] < 1
-    table = run(url, "--queue", name).stdout.splitlines()
-    assert "31 s, HANGS: 19e5f3a7c1b-3f" in table[2]
-    assert "HANGS" not in table[3]
-    assert "p99" in table[1]
-
-
 def test_a_worker_is_made_quiet_in_all_its_queues(url: str, q: DPQ, name: str) -> None:
     """By its name or id, in all queues that know it or in the named one; the table says so."""
     second = DPQ(q.redis, f"{name}-2")
@@ -723,19 +494,6 @@ def test_a_worker_is_made_quiet_in_all_its_queues(url: str, q: DPQ, name: str) -
     second.drop()
 
 
-def test_a_worker_that_is_not_there_is_not_made_quiet(url: str, q: DPQ, name: str) -> None:
-    """A wrong name is an error that names the workers that are there; both options are one."""
-    tell(q, "a", "bees", 2)
-    for words, code, says in (
-        (["--quiet", "bee"], 1, "there is no worker 'bee'; there are 'bees'"),
-        (["--quiet", "bees", "--unquiet", "bees"], 2, "goes with no --quiet"),
-    ):
-        result = CliRunner().invoke(app, ["--url", url, "workers", *words, "--queue", name])
-        assert result.exit_code == code
-        assert says in result.stderr
-    assert q.events() == []
-
-
 def test_all_known_queues_are_asked(url: str, q: DPQ, name: str) -> None:
     """Without --queue the workers of every known queue are shown, and those of the default one."""
     q.push(1)
@@ -746,23 +504,3 @@ def test_all_known_queues_are_asked(url: str, q: DPQ, name: str) -> None:
     assert {row["name"]: row["queues"] for row in rows} == {"bees": [name], "wasps": ["default"]}
     default.drop()
     default.close()
-
-
-def test_nobody_works(url: str, q: DPQ, name: str) -> None:
-    """Where nobody works that is said, and stdout is empty."""
-    result = run(url, "--queue", name)
-    assert result.stdout == ""
-    assert result.stderr.startswith("no worker has reported")
-
-
-def test_a_worker_of_a_program_is_shown_too(url: str, q: DPQ, name: str) -> None:
-    """Whoever runs a `Worker` is listed, under the name that the program gave it."""
-    shown = []
-    q.push(1)
-
-    def look(_: object) -> None:
-        wait_for(q.workers, lambda: "no worker is known")
-        shown.append(json.loads(run(url, "--queue", name, "--json").stdout))
-
-    Worker(q, look, name="the one in this test").drain()
-    assert (shown[0]["name"], shown[0]["pid"]) == ("the one in this test", os.getpid())

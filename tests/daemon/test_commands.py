@@ -2,8 +2,6 @@
 
 import re
 import shlex
-import shutil
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,12 +129,8 @@ def test_a_command_can_be_given_as_it_stands(line: str) -> None:
     elif name == "pip":
         check_install(words)
     elif name == "make":
-        make = shutil.which("make")
-        assert make
-        done = subprocess.run(
-            [make, "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert {word for word in words if "=" not in word} <= set(targets)
     else:
         check_python(words)
 

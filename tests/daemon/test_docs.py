@@ -1,6 +1,8 @@
 """What the documents show runs as it stands: Python blocks and commands."""
 
+import asyncio
 import codeop
+import importlib
 import os
 import re
 import shlex
@@ -16,6 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
+from kit.beside import beside
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -25,7 +28,7 @@ from typer.testing import CliRunner
 
 import dpq
 import dpq.otel
-from dpq import DPQ, Backoff, Release, Worker
+from dpq import DPQ, Backoff, Release
 from dpq.cli import app
 
 ROOT = Path(dpq.__file__).parents[1]
@@ -498,20 +501,6 @@ def test_every_block_of_the_guide_to_recurring_tasks_runs(url, session, capsys):
     assert queue.check() == []
 
 
-def test_the_table_of_limits_says_what_runs(url, session):
-    """Each call in the guide's table is taken, and bounds what the host says."""
-    calls = re.findall(r"\| `(q\.set_limit\(.*?\))` \|", section(GUIDE, "Which limit to set"))
-    assert len(calls) == 5
-    run(f'from dpq import DPQ, RateLimit\nq = DPQ.from_url("{URL}", "table")', session, url)
-    most = []
-    for number, call in enumerate(calls):
-        session["host"] = f"host-{number}"
-        run(call, session, url)
-        windows = session["q"].group(session["host"]).windows
-        most.append([(each.rate + each.burst - 1, each.per) for each in windows])
-    assert most == [[(10, 1)], [(1, 6)], [(10, 1), (5000, 3600)], [(300, 900)], []]
-
-
 def test_every_command_of_the_guide_runs(url, session):
     """The shell lines of the guide are taken by `dpq`, in their order."""
     run(f'from dpq import DPQ\nq = DPQ.from_url("{URL}", "shell")', session, url)
@@ -566,35 +555,13 @@ def test_every_block_of_workers_runs(url, session, capsys):
     assert "fetched https://api.example/\n" in printed
 
 
-def test_a_worker_of_the_guide_that_is_stopped_loses_no_page(url, session):
-    """The guide's long handler gives its task back when its worker is to stop: nothing of it is
-    gone, no attempt is counted, and it begins anew."""
-    first, _, _, by_name, *_ = blocks(WORKERS, "python")
-    for code in (first, by_name):
-        run(code, session, url)
-    mails, printed = session["mails"], []
-    mails.push({"task": "count", "pages": 10})
-    worker = Worker(mails, {"count": session["count"]})
-
-    def shown(*words: Any) -> None:
-        printed.append(words)
-        if len(printed) == 4:
-            worker.stop()
-
-    session["print"] = shown
-    worker.run()
-    assert len(printed) == 4
-    [left] = mails.peek()
-    assert (left.payload["task"], left.attempt, left.deliveries) == ("count", 1, 1)
-    Worker(mails, {"count": session["count"]}).drain()
-    assert printed[4:] == [("page", page) for page in range(10)]
-
-
-def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
+def test_every_command_of_workers_runs(url, tmp_path, monkeypatch, capfd):
     """The commands about workers run the guide's module, each until its queues are empty."""
     monkeypatch.setenv("DPQ_URL", url)
     [shop] = [code for code in blocks(WORKERS, "python") if code.startswith(SHOP)]
     (tmp_path / "shop.py").write_text(shop)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     lines = "".join(blocks(WORKERS, "sh")).splitlines()
     assert len(lines) == 10
     with DPQ.from_url(url, "mails") as mails:
@@ -614,17 +581,11 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
                 shown = CliRunner().invoke(app, [command, *words])
                 assert (name, shown.exit_code) == ("dpq", 0), shown.stderr
                 continue
-            done = subprocess.run(
-                [sys.executable, "-m", name, command, *words],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert (done.returncode, done.stdout) == (0, "mail to ada\n"), done.stderr
+            done = CliRunner().invoke(app, [command, *words])
+            assert (done.exit_code, capfd.readouterr().out + done.stdout) == (0, "mail to ada\n")
         assert (mails.stats().acked, mails.size()) == (4, 0)
         mails.drop()
+    del sys.modules["shop"]  # other tests have another one
 
 
 def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, capsys):
@@ -632,32 +593,32 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
     request is answered once, whatever is run again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    api = [sys.executable, str(ROOT / "examples" / "simulated_llm_api.py"), "--latency", "0.05"]
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    programs = importlib.import_module("simulated_llm_api")
+    servers = []
+
+    async def start() -> list[asyncio.Server]:
+        servers.append(await programs.serve(["--latency", "0.05"]))
+        return servers
+
     write, read, program, library = blocks(BATCHES, "python")
     commands = [line for block in blocks(BATCHES, "sh") for line in block.splitlines()]
     assert len(commands) == 3
-    with subprocess.Popen(api, stdout=subprocess.PIPE, text=True) as host:
-        try:
-            assert host.stdout
-            address = host.stdout.readline().strip()
-            run(write, session, url)
-            for line in commands:
-                line = line.replace("http://127.0.0.1:8000/v1/chat/completions", address)
-                _, *words = shlex.split(line.replace(URL, url))
-                command = [sys.executable, "-m", "dpq", *words]
-                done = subprocess.run(
-                    command, capture_output=True, text=True, timeout=60, check=False
-                )
-                assert (done.returncode, done.stdout) == (0, ""), done.stderr
-                assert "3 of 3 saved" in done.stderr
-            run(read, session, url)
-            whole, base = "http://127.0.0.1:8000/v1/chat/completions", "http://127.0.0.1:8000/v1"
-            run(program, session, url, **{whole: address})
-            run(library, session, url, **{base: address.rpartition("/chat")[0]})
-            used = httpx.get(f"{address.rpartition('/v1')[0]}/counts", trust_env=False).json()
-            session["client"].close()
-        finally:
-            host.kill()
+    with beside(start):
+        address = programs.url_of(servers[0])
+        run(write, session, url)
+        for line in commands:
+            line = line.replace("http://127.0.0.1:8000/v1/chat/completions", address)
+            _, *words = shlex.split(line.replace(URL, url))
+            done = CliRunner().invoke(app, words)
+            assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+            assert "3 of 3 saved" in done.stderr
+        run(read, session, url)
+        whole, base = "http://127.0.0.1:8000/v1/chat/completions", "http://127.0.0.1:8000/v1"
+        run(program, session, url, **{whole: address})
+        run(library, session, url, **{base: address.rpartition("/chat")[0]})
+        used = httpx.get(f"{address.rpartition('/v1')[0]}/counts", trust_env=False).json()
+        session["client"].close()
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed[:3]] == ["1", "2", "3"]
     assert "Paris" in printed[0]

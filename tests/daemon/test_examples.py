@@ -3,10 +3,9 @@
 import contextlib
 import http.server
 import importlib
-import io
-import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -31,6 +30,8 @@ EXAMPLES = ROOT / "examples"
 SOAK = settings.get_current_profile_name() == "soak"
 
 STREAMS = ("stdin", "stdout", "stderr")
+
+HOW = "pytest --hypothesis-profile soak tests/daemon/test_examples.py"
 
 SMALL = ("--modules", "30", "--rate", "12")
 """Some twenty to thirty submodules at 9 a second: the other ways meet the limit at least twice."""
@@ -95,6 +96,8 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+Lines = Callable[..., list[str]]
+
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -127,7 +130,8 @@ def expect_full_report(said: str) -> None:
         assert float(row[3]) >= 1, "nothing can be faster than the least"
 
 
-@pytest.mark.parametrize("name", ["demo"] + SOAK * ["crawler.py"])
+@pytest.mark.skipif(not SOAK, reason=f"half a minute of processor time: {HOW}")
+@pytest.mark.parametrize("name", ["demo", "crawler.py"])
 def test_crawler_draws_in_place_on_a_terminal(
     name: str, monkeypatch: pytest.MonkeyPatch, scratch: Path
 ) -> None:
@@ -161,12 +165,10 @@ def test_crawler_draws_in_place_on_a_terminal(
     png.unlink()
 
 
-def test_producer_and_consumer(url: str) -> None:
+def test_producer_and_consumer(url: str, lines_of: Lines) -> None:
     """What the producer pushes, delayed or not, the consumer finishes, each task once."""
-    with running("producer.py", url) as producer:
-        pushed, _ = producer.communicate(timeout=PATIENCE_S)
-    assert producer.returncode == 0, pushed
-    assert len(re.findall(r"^pushed \S+: greeting \d", pushed, re.MULTILINE)) == 10
+    pushed = lines_of("producer.py", url)
+    assert len([line for line in pushed if re.match(r"pushed \S+: greeting \d", line)]) == 10
     with running("consumer.py", url) as consumer:
         assert consumer.stdout
         done = []
@@ -182,12 +184,23 @@ def test_producer_and_consumer(url: str) -> None:
     assert (stats.pushed, stats.acked, stats.ready, stats.delayed) == (10, 10, 0, 0)
 
 
-def lines_of(name: str, *arguments: str) -> list[str]:
-    """What an example that ends by itself has printed; it must end well."""
-    with running(name, *arguments) as process:
-        said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
-    return said.splitlines()
+@pytest.fixture
+def lines_of(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Lines:
+    """Runs an example that ends by itself, in this process: what it has printed."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+    def run(name: str, *arguments: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        code: object = 0
+        try:
+            runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+        said = capfd.readouterr()
+        assert not code, said
+        return said.out.splitlines()
+
+    return run
 
 
 def until(process: subprocess.Popen[str], pattern: str) -> str:
@@ -201,51 +214,13 @@ def until(process: subprocess.Popen[str], pattern: str) -> str:
     raise AssertionError(f"ended without {pattern!r}: {seen}")
 
 
-def test_openai_batch_saves_every_answer() -> None:
+def test_openai_batch_saves_every_answer(lines_of: Lines) -> None:
     """Without arguments it sends 30 requests to a simulated API, and saves 30 answers."""
     *_, last = lines_of("openai_batch.py")
     assert last == "30 of 30 saved in answers.jsonl, 0 left"
 
 
-def test_openai_batch_loses_nothing_to_a_wrong_key(tmp_path: Path) -> None:
-    """A wrong key stops it with all requests left, and stands in no output; the same command with
-    the right one sends them, and names what is refused."""
-    said = [{"role": "user", "content": "hello"}]
-    bodies = [{"messages": said}, {"none": 1}, {"messages": said, "max_tokens": 10}]
-    asks, answers = tmp_path / "asks.jsonl", tmp_path / "answers.jsonl"
-    asks.write_text("".join(json.dumps(body) + "\n" for body in bodies))
-    with running("simulated_llm_api.py", "--latency", "0.01", "--key", "right") as api:
-        assert api.stdout
-        url = api.stdout.readline().strip()
-        program = "import asyncio, sys, openai_batch as b\nfrom pathlib import Path\n"
-        program += f"asks, answers = Path({str(asks)!r}), Path({str(answers)!r})\n"
-        program += f"sys.exit(asyncio.run(b.main(asks, answers, {url!r})))"
-        command = [sys.executable, "-c", program]
-        path = os.pathsep.join(map(str, (ROOT, EXAMPLES)))
-        told = []
-        for key in ("wrong-key-4711", "right"):
-            environment = {**os.environ, "PYTHONPATH": path, "OPENAI_API_KEY": key}
-            environment["NO_PROXY"] = "127.0.0.1"
-            done = subprocess.run(
-                command,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
-            assert done.returncode == 1, done
-            assert "wrong-key-4711" not in done.stdout + done.stderr
-            told.append(done.stdout)
-        counts = httpx.get(url.replace("/v1/chat/completions", "/counts"), trust_env=False).json()
-    stopped, sent = told
-    assert stopped.startswith("0 of 3 saved in answers.jsonl, 3 left\nstopped: the API refuses")
-    assert sent.startswith("2 of 3 saved in answers.jsonl, 0 left\nrefused: line 2: 400: ")
-    assert counts["answered"] == 2
-    assert sorted(json.loads(line)["line"] for line in answers.read_text().splitlines()) == [1, 3]
-
-
-def test_execute_later_runs_functions_in_their_time(url: str) -> None:
+def test_execute_later_runs_functions_in_their_time(url: str, lines_of: Lines) -> None:
     """Each function runs once, whatever its delay; the order is a matter of `tests/lua`."""
     lines = lines_of("execute_later.py", url)
     assert [line.split(":")[0] for line in lines[:3]] == ["in 0.2 s", "in 0.1 s", "in 0 s"]
@@ -258,7 +233,7 @@ def test_execute_later_runs_functions_in_their_time(url: str) -> None:
         assert (q.stats().acked, q.size(), q.check()) == (3, 0, [])
 
 
-def test_outbox_delivers_each_order_once(url: str, tmp_path: Path) -> None:
+def test_outbox_delivers_each_order_once(url: str, lines_of: Lines, tmp_path: Path) -> None:
     """Its orders and their tasks are committed together, and the second start adds two more."""
     database = str(tmp_path / "shop.db")
     for start in (1, 2):
@@ -267,31 +242,23 @@ def test_outbox_delivers_each_order_once(url: str, tmp_path: Path) -> None:
             assert (q.stats().acked, q.size(), q.check()) == (2 * start, 0, [])
 
 
-def test_callbacks_run_in_the_order_of_their_queues(url: str) -> None:
+def test_callbacks_run_in_the_order_of_their_queues(url: str, lines_of: Lines) -> None:
     """The first queue is emptied first; an unknown name is dead. So too on an embedded server."""
     wanted = [
         "mail to grace: now",
         "mail to ada: later",
         "4 words",
-        "reports: task ID (count_wrods), attempt 1 of 10: Reject: unknown task 'count_wrods'",
         "dead: unknown task 'count_wrods'",
     ]
-
-    def lines(*arguments: str) -> list[str]:
-        return [
-            re.sub(r"task [\w-]+ \(", "task ID (", line)
-            for line in lines_of("callbacks.py", *arguments)
-        ]
-
-    assert lines(url) == wanted
+    assert lines_of("callbacks.py", url) == wanted
     for name, acked, dead in [("mails", 2, 0), ("reports", 1, 1)]:
         with DPQ.from_url(url, name) as q:
             stats = q.stats()
             assert (stats.acked, stats.dead, q.size(), q.check()) == (acked, dead, 0, [])
-    assert lines() == wanted
+    assert lines_of("callbacks.py") == wanted
 
 
-def test_scraper_fetches_every_page_of_its_small_site() -> None:
+def test_scraper_fetches_every_page_of_its_small_site(lines_of: Lines) -> None:
     """All pages of both hosts are fetched once, though one answers 429; a 404 is rejected."""
     lines = lines_of("scraper.py")
     pattern = r"^(\d+) http://127.0.0.1:(\d+)/(\w+), priority \d+$"
@@ -367,23 +334,16 @@ def test_the_api_fetches_what_it_takes(
                 api.send_signal(signal.SIGTERM)  # uvicorn waits for its connections
                 assert not [line for line in lines if line[:6] == "event:"]
         until(api, r"(Waiting for application shutdown)")
-        q.push({"url": f"{slow_site}/late"})
         SlowSite.may.set()
         said, _ = api.communicate(timeout=PATIENCE_S)
         assert (api.returncode, "Application shutdown complete" in said) == (0, True), said
         stats = q.stats()
-        kept = stats.ready + stats.delayed  # the wait of the page that is missing may be over
-        assert (stats.acked, kept, stats.invisible) == (2, 2, 0)
+        assert (stats.acked, stats.ready + stats.delayed, stats.invisible) == (2, 1, 0)
         assert (q.workers(), q.check()) == ([], [])
-        with running("scraper.py", url) as scraper:  # a worker of its own
-            until(scraper, r"^200 (\S+/late), priority 0$")
-            scraper.send_signal(signal.SIGINT)
-            assert scraper.wait(PATIENCE_S) == 0
-        assert q.stats().acked == 3
 
 
-@pytest.mark.skipif(not SOAK, reason="tests/contract/test_scrapy.py crawls in process")
-def test_spider_fetches_every_page_of_its_small_site(url: str) -> None:
+@pytest.mark.skipif(not SOAK, reason=f"tests/contract/test_scrapy.py crawls in process: {HOW}")
+def test_spider_fetches_every_page_of_its_small_site(url: str, lines_of: Lines) -> None:
     """Each page comes once, with a server of its own or with one that is given."""
     pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
     for arguments in ((), (url,)):
@@ -402,14 +362,6 @@ def test_examples_are_short() -> None:
         assert len([line for line in code.splitlines() if line.strip()]) <= most
 
 
-def test_crawler_refuses_a_plot_without_a_directory(scratch: Path) -> None:
-    """A picture that could not be written is refused before a minute of crawling."""
-    with running("crawler.py", "--plot", str(scratch / "absent" / "demo.png")) as process:
-        said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert "there is no such directory" in words(said)
-
-
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     """Imports a module of the examples, as crawler.py does."""
@@ -418,190 +370,11 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 @pytest.fixture
-def watch(example: Callable[[str], Any]) -> Any:
-    return example("_crawl_watch")
-
-
-@pytest.fixture
-def report(example: Callable[[str], Any]) -> Any:
-    return example("_crawl_report")
-
-
-@pytest.fixture
 def library(example: Callable[[str], Any]) -> Any:
     return example("_stdlib_site")
 
 
-def test_report_sees_a_task_that_did_not_come_back(watch: Any, report: Any) -> None:
-    """The check fails without a kill, and while the killed consumer's task is not acknowledged."""
-    record = watch.Record(pages=1)
-    assert not report.check_recovered(record).passed
-    record.killed = watch.Event(1, "popped", 0.0, "id", "json", 0, 1)
-    assert not report.check_recovered(record).passed
-    record.add(watch.Event(2, "popped", 3.0, "id", "json", 0, 2))
-    assert not report.check_recovered(record).passed
-    record.add(watch.Event(2, "acknowledged", 3.1, "id", "json", 0, 2))
-    assert report.check_recovered(record).passed
-
-
-def test_report_sees_a_second_acknowledgement(
-    watch: Any, report: Any, library: Any, url: str
-) -> None:
-    """The check fails when a module is acknowledged twice, or when the queue counted otherwise."""
-    page = library.Library({"json": library.Page(200, [], "")}, [], 0)
-    record = watch.Record(pages=1)
-    with DPQ.from_url(url, "report") as q:
-        record.add(watch.Event(1, "acknowledged", 0.0, "id", "json", 0, 1))
-        assert "the queue's own count: 0" in report.check_modules(q, page, record).text
-        q.push("json")
-        q.pop().on_success()
-        assert report.check_modules(q, page, record).passed
-        record.add(watch.Event(2, "acknowledged", 0.1, "other", "json", 0, 1))
-        passed, text = report.check_modules(q, page, record)
-    assert not passed
-    assert "acknowledged more than once: json" in text
-
-
 NAMES = ("plain FIFO", "set_visibility", "FIFO + limits", "DPQ's limits")
-
-
-def figures(report: Any, name: str = "way", **changes: Any) -> Any:
-    """A crawl of 200 pages in 20 s, without a 429."""
-    pages = [i / 10 for i in range(200)]
-    crawl = report.Figures(name, 200, 0, pages, pages[:25], [], 20.0)
-    return crawl._replace(**changes)
-
-
-def test_time_fails_no_demo(example: Callable[[str], Any], report: Any) -> None:
-    """However slow and refused a crawl was on a busy machine: that is said, and the status is 0."""
-    demo, site = example("_crawl_demo"), example("_stdlib_site")
-    console = example("rich.console").Console(file=io.StringIO(), width=80)
-    bound = report.Least({"one": 200}, {"one": 10})
-    crawls = [
-        demo.Crawl(figures(report, name, seconds=900.0, limited=150), bound, {}, "timers were late")
-        for name in NAMES
-    ]
-    assert demo.show(console, crawls, site.Library({}, [], 0), None) == 0
-    assert re.search(r"time +900.0 s are 47.37 of the physical least", console.file.getvalue())
-    assert re.search(r"machine +timers were late", console.file.getvalue())
-
-
-def test_no_crawl_can_be_faster_than_the_least(report: Any, library: Any) -> None:
-    """Whoever asks a host without any pause is served what the bound says, to the page."""
-    host, now = library.Host(10), 1000.0
-    bound = report.Least({"one": 35}, {"one": 10})
-    served = []
-    while len(served) < 35:
-        if not host.wait(now):
-            served.append(now - 1000)
-        # a burst at each moment at which the host is open, and none while it is closed
-        now += 0 if len(served) % 10 else 1
-    assert (served[-1], bound.seconds) == (3.0, 3.0)
-    for count, moment in enumerate(served, 1):
-        assert count <= bound.at(moment)
-    assert [bound.at(seconds) for seconds in (0, 0.999, 1, 2.5, 3, 99)] == [10, 10, 20, 30, 35, 35]
-
-
-def test_the_slower_host_is_the_physical_least(report: Any) -> None:
-    """The host that needs the longest for its own pages decides, and is named."""
-    bound = report.Least({"one": 100, "other": 60}, {"one": 20, "other": 10})
-    assert (bound.host, bound.seconds) == ("other", 5.0)
-    assert str(bound).startswith("5.0 s: other decides, 60 pages at 10 a second; one alone needs 4")
-    assert [bound.at(seconds) for seconds in (0, 1, 4.5, 99)] == [30, 60, 150, 160]
-
-
-def test_the_room_is_sized_by_what_was_measured(
-    example: Callable[[str], Any], library: Any, watch: Any
-) -> None:
-    """The way is measured on the running site, at no cost for its limits, and said."""
-    demo = example("_crawl_demo")
-    rates = {"modules": 1, "submodules": 1}
-    with library.serve(library.Library({}, [], 0), rates) as site:
-        ways = demo.measure(site)
-        assert site.log == []
-    assert ways == sorted(ways)
-    assert len(ways) >= 20
-    assert re.search(
-        r"a request took \d+ to \d+ ms, so the limits got a slack of 31 ms; timers were up to 0 ms",
-        demo.describe_machine(ways, 0.031, watch.Record(pages=1)),
-    )
-
-
-def test_a_site_punishes_hammering(library: Any) -> None:
-    """Who waits as told is served; who asks while the host is closed waits twice as long."""
-    for hammers in (False, True):
-        host = library.Host(1)
-        assert [host.wait(now) for now in (10.0, 10.5, 10.6)] == [0, 1, 1]  # 10.6 was under way
-        if hammers:
-            assert host.wait(11.0) == 2
-            assert host.wait(11.6) == 1
-            assert host.wait(12.4) == 1
-        assert host.wait(12.5 if hammers else 11.5) == 0
-
-
-def test_report_fails_with_any_of_the_crawls(example: Callable[[str], Any], report: Any) -> None:
-    """A check that failed in one of the other ways is shown, and makes the exit status 1."""
-    demo, site = example("_crawl_demo"), example("_stdlib_site")
-    console = example("rich.console").Console(file=io.StringIO(), width=80)
-    bound = report.Least({"one": 200}, {"one": 10})
-    crawls = [
-        demo.Crawl(figures(report, name), bound, {"modules": report.Check(True, "all fetched")}, "")
-        for name in NAMES
-    ]
-    library = site.Library({}, [], 0)
-    assert "not all" in report.describe_order(crawls[0].figures, crawls[2].figures, library)
-    assert demo.show(console, crawls, library, None) == 0
-    crawls[0].checks["modules"] = report.Check(False, "one is missing")
-    assert demo.show(console, crawls, library, None) == 1
-    assert re.search(r"FAILED +plain FIFO: modules +one is missing", console.file.getvalue())
-
-
-def test_plots_are_narrow_and_headless(
-    example: Callable[[str], Any], report: Any, tmp_path: Path
-) -> None:
-    """The text has at most 80 columns and names every way; the PNG is written without a display."""
-    pytest.importorskip("plotext")
-    pytest.importorskip("matplotlib")
-    plot = example("_crawl_plot")
-    bound = report.Least({"one": 150, "other": 50}, {"one": 10, "other": 5})
-    crawls = [figures(report, name) for name in NAMES]
-    text = plot.draw(crawls, bound, 200, colors=False)
-    assert "\x1b" not in text
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert all(name in text for name in [*NAMES, "physical least"])
-    assert "\x1b[" in plot.draw(crawls, bound, 80, colors=True)
-    plot.save(crawls, bound, tmp_path / "demo.png")
-    assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
-
-
-def test_without_web_there_is_no_dashboard(
-    example: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """Without the packages of the extra `web` the demo says nothing of a dashboard, and goes on."""
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    example("_crawl_web").main("redis://127.0.0.1:1/0", 0)
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("missing", ["plotext", "matplotlib"])
-def test_a_missing_plot_library_is_named(
-    missing: str,
-    example: Callable[[str], Any],
-    report: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """Without a library for the plots the report says in one line what to install."""
-    monkeypatch.setitem(sys.modules, missing, None)
-    demo = example("_crawl_demo")
-    console = example("rich.console").Console(file=io.StringIO(), width=80)
-    bound = report.Least({"one": 200}, {"one": 10})
-    demo.picture(console, [figures(report)] * 4, bound, tmp_path / "demo.png")
-    *_, last = console.file.getvalue().splitlines()
-    # the module asked for, or one in it: that depends on what other tests have imported
-    assert re.sub(rf"{missing}[\w.]*", missing, last) == (
-        f"No picture: {missing} is missing; pip install 'matplotlib>=3.9' 'plotext>=6'"
-    )
 
 
 def test_site_is_strict_on_each_host(library: Any) -> None:
@@ -615,24 +388,3 @@ def test_site_is_strict_on_each_host(library: Any) -> None:
     assert site.answer("submodules", "json.decoder")[0] == 200
     assert [answer.status for answer in site.log] == [200, 200, 429, 200]
     assert site.limited == 1
-
-
-def test_site_links_across_its_hosts(library: Any) -> None:
-    """A page links to the host of each module that it imports."""
-    pages = {"json": library.Page(200, ["json.decoder", "re"], "words", 3)}
-    with library.serve(library.Library(pages, [], 0), {"modules": 9, "submodules": 9}) as site:
-        top, sub = (site.hosts[name].url for name in library.HOSTS)
-        body = json.loads(site.answer("modules", "json")[2])
-    assert top != sub
-    assert body["links"] == [f"{sub}/json.decoder", f"{top}/re"]
-
-
-def test_site_reads_real_sources(library: Any) -> None:
-    """A page holds what the source says; a module in C has one too, an unknown one has none."""
-    page = library.read_page("json")
-    assert page.status == 200
-    assert page.text.startswith("JSON")
-    assert {"json.decoder", "json.encoder"} <= set(page.imports)
-    assert "os" in library.read_page("glob").imports  # imports os.path too, which is no module
-    assert library.read_page("sys")[:2] == (200, [])
-    assert library.read_page("no_such_module").status == 404

@@ -3,22 +3,21 @@
 The hosts are those of `examples/simulated_apis.py`, with numbers that take seconds.
 """
 
-import asyncio
 import importlib
 import os
 import re
 import socket
 import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from kit.beside import beside
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
@@ -33,33 +32,6 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"}
 HOST, QUEUE = "http://127.0.0.1:8431", "embedded:./queue"  # as the pages write them
 
 Serve = Callable[..., AbstractContextManager[Any]]
-
-
-@contextmanager
-def beside(start: Callable[[], Awaitable[Sequence[asyncio.Server]]]) -> Iterator[None]:
-    """Serves in a thread with an event loop of its own."""
-    loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-
-    async def run() -> None:
-        servers = await start()
-        ready.set()
-        await end.wait()
-        for server in servers:
-            server.close()
-        left = asyncio.all_tasks() - {asyncio.current_task()}  # connections that clients keep
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
-    thread.start()
-    assert ready.wait(PATIENCE_S)
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(end.set)
-        thread.join()
-        loop.close()
 
 
 @pytest.fixture
@@ -251,14 +223,3 @@ def test_two_teams(url: str, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_
         assert 5 <= turns.count("crawl") <= 20  # ten, more or less
         with DPQ.from_url(url, "api") as q:
             q.drop()
-
-
-def test_what_a_kill_costs() -> None:
-    """The program of README loses pages by the loop, and none by the queue, which refuses few."""
-    command = [sys.executable, ROOT / "examples" / "killed.py", "--pages", "36"]
-    done = subprocess.run(
-        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
-    (loop, queue) = re.findall(r"(\d+) lost +(\d+) refused", done.stdout)
-    assert int(loop[0]) > 0 == int(queue[0])
-    assert int(queue[1]) <= 3  # the host takes ten in any second, to the millisecond

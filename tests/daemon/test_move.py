@@ -1,7 +1,5 @@
 """The pages of docs/move: what they show of DPQ runs, and does what the page says."""
 
-import ast
-import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +9,6 @@ import pytest
 from daemon.test_docs import ROOT, blocks
 
 from dpq import DPQ
-
-OTHERS = {"py", "js"}
-"""Languages of blocks that show another library: DPQ's own are `python`."""
 
 
 def page(name: str) -> str:
@@ -98,14 +93,3 @@ def test_limits(url, names, capsys, monkeypatch):
     assert capsys.readouterr().out == "200\ngranted api.example\n"
     [state] = [state for state in names["q"].limits() if state.group == "api.example"]
     assert state.granted == (2,)
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "docs" / "move").glob("*.md")), ids=lambda p: p.name
-)
-def test_the_other_side(path):
-    """Code of another library can be read, and stands in a block of a language of its own."""
-    text = path.read_text(encoding="utf-8")
-    assert {*re.findall(r"^```(\w+)$", text, re.M)} <= {"python", *OTHERS}
-    for code in blocks(text, "py"):
-        ast.parse(code.replace("async with", "with").replace("await ", ""))

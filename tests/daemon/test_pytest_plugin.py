@@ -1,31 +1,23 @@
 """The helpers for users' tests: each does what docs/testing.md says, and fails when it should."""
 
 import ast
-import asyncio
-import functools
 import os
 import re
 import subprocess
 import sys
-import threading
-import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fakeredis
 import pytest
-from support import processes, wait_for
 
 import dpq
-from dpq import DPQ, AsyncDPQ, Backoff, ConfigurationError, RateLimited, Task, known_queues
+from dpq import DPQ, Task
 from dpq.protocol.keys import key_of
 from dpq.testing import (
     Clock,
     QueueFactory,
     assert_conserved,
-    crash,
     crash_consumer,
     let_leases_expire,
 )
@@ -98,33 +90,6 @@ def test_pytest_finds_the_plugin_by_its_entry_point(tmp_path: Path) -> None:
     run_alone(inner, "-Werror", path=[installed.parent, ROOT])
 
 
-def test_who_does_not_use_the_plugin_does_not_load_dpq(tmp_path: Path) -> None:
-    """A test that asks for no fixture of the plugin loads nothing of DPQ but the package."""
-    (tmp_path / "test_it.py").write_text(
-        "import sys\n"
-        "def test_it():\n"
-        "    names = {'dpq', 'dpq.model', 'dpq.model.display',\n"
-        "             'dpq.model.log_fields'}\n"
-        "    loaded = {name for name in sys.modules if name.split('.')[0] in "
-        "{'dpq', 'redis', 'pydantic', 'pydantic_core', 'asyncio'}}\n"
-        "    assert loaded == names | {'dpq.pytest_plugin'}\n"
-    )
-    words = ("-pdpq.pytest_plugin", "-c", os.devnull, "--rootdir", str(tmp_path))
-    run_alone(tmp_path, *words, path=[ROOT], PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-
-
-def test_only_the_plugin_imports_pytest() -> None:
-    """DPQ and `dpq.testing` work where there is no pytest."""
-    for path in PACKAGE.rglob("*.py"):
-        names: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                names.add(node.module or "")
-        assert path.name == "pytest_plugin.py" or "pytest" not in names, path
-
-
 def test_a_test_sees_nothing_of_the_one_before(pytester: pytest.Pytester) -> None:
     """Queues are dropped at a test's end, those that it closed and those of a failed one too."""
     result = run_inner(
@@ -173,60 +138,6 @@ def test_a_lost_task_fails_the_users_test_and_names_it(pytester: pytest.Pytester
 # The clock and the queues
 
 
-def test_a_clock_stands_still_until_it_is_moved() -> None:
-    """It starts at the present, or where it is told to, and moves by milliseconds."""
-    assert abs(Clock().ms - time.time() * 1000) < 60_000
-    clock = Clock(1000)
-    assert (clock(), clock.ms, repr(clock)) == (1000, 1000, "Clock(1000)")
-    clock.advance(0.0015)
-    assert clock() == 1002
-    clock.ms = 5
-    assert clock() == 5
-
-
-def test_a_queue_has_its_own_name_the_clock_and_the_settings(
-    dpq_factory: QueueFactory, dpq_clock: Clock
-) -> None:
-    """What is named is taken; else: a name that nobody has, the test's clock, no jitter."""
-    one, two = dpq_factory(), dpq_factory()
-    assert one.queue_name != two.queue_name
-    assert one.backoff == Backoff(jitter=0)
-    named = dpq_factory("pages", default_max_attempts=3, backoff=Backoff(base=9), order="lifo")
-    told = (named.queue_name, named.default_max_attempts, named.backoff.base, named.order)
-    assert told == ("pages", 3, 9, "lifo")
-    task = one.get(one.push("a"))
-    assert task.enqueued_at.timestamp() * 1000 == pytest.approx(dpq_clock.ms)
-    dpq_clock.advance(-1_000_000)
-    late = dpq_factory(clock=None)
-    assert abs(late.get(late.push("a")).enqueued_at.timestamp() - time.time()) < 60
-
-
-def test_the_factory_drops_its_queues_and_leaves_the_client_open(dpq_queue: DPQ[Any]) -> None:
-    """At the end of the block its queues are gone, others and the client are not."""
-    dpq_queue.push("stays")
-    with QueueFactory(dpq_queue.redis) as make:
-        make("one").push("a")
-        make("two").push("b")
-        assert known_queues(dpq_queue.redis) == sorted(["one", "two", dpq_queue.queue_name])
-    assert known_queues(dpq_queue.redis) == [dpq_queue.queue_name]
-
-
-def test_the_async_queue_is_the_same_queue_in_any_loop(
-    dpq_queue: DPQ[Any], dpq_async_queue: AsyncDPQ[Any], dpq_clock: Clock
-) -> None:
-    """It shares name and clock with `dpq_queue`, and serves one event loop after the other."""
-
-    async def push(payload: str) -> None:
-        async with dpq_async_queue as queue:
-            await queue.push(payload, delay=5)
-            assert (await queue.pop()).task is None
-
-    asyncio.run(push("a"))
-    asyncio.run(push("b"))
-    dpq_clock.advance(5)
-    assert [task.payload for task in dpq_queue.pop_many(9)] == ["a", "b"]
-
-
 # Nothing lost, nothing doubled
 
 
@@ -271,21 +182,6 @@ def test_each_way_to_lose_or_double_is_named(dpq_queue: DPQ[Any]) -> None:
     assert all(line.startswith("broken invariant: ") for line in broken)
 
 
-def test_a_broken_invariant_alone_is_enough(dpq_queue: DPQ[Any]) -> None:
-    """A queue whose check() finds something has not conserved its tasks, though none is missing."""
-    task_id = dpq_queue.push("a", key="k")
-    dpq_queue.redis.hset(key_of(dpq_queue.queue_name, "keys"), "other", "gone")
-    [line] = wrongs(dpq_queue, [task_id], [])
-    assert line.startswith("broken invariant: ")
-    assert "gone" in line
-
-
-def test_many_lost_tasks_are_counted(dpq_queue: DPQ[Any]) -> None:
-    """Of more than ten ids the message names ten, and says how many more there are."""
-    [line] = wrongs(dpq_queue, [f"{n:02}" for n in range(15)], [])
-    assert line.endswith(": " + ", ".join(f"{n:02}" for n in range(10)) + " and 5 more")
-
-
 # Leases
 
 
@@ -311,32 +207,11 @@ def test_leases_that_expire_bring_their_tasks_back_and_nothing_else(
     assert let_leases_expire(q) == 0
 
 
-def test_leases_under_a_clock_that_nobody_moves_fail(
-    dpq_factory: QueueFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A clock of the user's own that stands still is told, not waited for without end."""
-    monkeypatch.setattr("dpq.testing.EXPIRY_SECONDS", 0.05)
-    q = dpq_factory(clock=lambda: 1_700_000_000_000)
-    q.push("a")
-    q.pop()
-    with pytest.raises(AssertionError, match=r"1 leases of DPQ\(.*advance its clock"):
-        let_leases_expire(q)
-
-
 # Crashes
 
 
 def mark(folder: Path, name: str) -> None:
     (folder / name).touch()
-
-
-def second_half(folder: Path) -> None:
-    mark(folder, "second")
-
-
-class Saver:
-    def save(self, folder: Path) -> None:
-        mark(folder, "saved")
 
 
 def marks(folder: Path) -> list[str]:
@@ -364,178 +239,3 @@ def test_a_consumer_crashes_after_its_pop(dpq_queue: DPQ[Any], tmp_path: Path) -
     assert held.visible_until
     assert (held.visible_until - held.enqueued_at).total_seconds() == 100
     held_and_back(dpq_queue, held, task_id)
-
-
-def test_a_consumer_crashes_before_its_ack(dpq_queue: DPQ[Any], tmp_path: Path) -> None:
-    """With `before_ack` the work is done, in the state of this test, and the task is still held."""
-    task_id = dpq_queue.push("name")
-    held = crash_consumer(dpq_queue, lambda task: mark(tmp_path, task.payload), at="before_ack")
-    assert marks(tmp_path) == ["name"]
-    held_and_back(dpq_queue, held, task_id)
-
-
-def in_a_thread(folder: Path) -> None:
-    thread = threading.Thread(target=second_half, args=[folder])
-    thread.start()
-    thread.join()
-
-
-async def awaited(folder: Path) -> None:
-    await asyncio.sleep(0)
-    second_half(folder)
-
-
-def by_rename(folder: Path) -> None:
-    (folder / "first").rename(folder / "second")
-
-
-@pytest.mark.parametrize(
-    ("half", "at"),
-    [
-        (second_half, second_half),
-        (in_a_thread, second_half),
-        (awaited, second_half),
-        (Saver().save, Saver.save),
-        (Saver().save, Saver().save),
-        (by_rename, os.rename),
-    ],
-    ids=["function", "in a thread", "awaited", "method", "bound method", "builtin"],
-)
-def test_a_consumer_crashes_when_it_enters_a_function(
-    dpq_queue: DPQ[Any], tmp_path: Path, half: Callable[[Path], Any], at: Callable[..., Any]
-) -> None:
-    """Up to the function the work is done, nothing of the function is, and the task is held."""
-
-    def work(_task: Task[Any]) -> Any:
-        mark(tmp_path, "first")
-        return half(tmp_path)
-
-    task_id = dpq_queue.push("a")
-    held = crash_consumer(dpq_queue, work, at=at)
-    assert marks(tmp_path) == ["first"]
-    held_and_back(dpq_queue, held, task_id)
-
-
-def test_a_program_crashes_where_it_is_told(dpq_queue: DPQ[Any]) -> None:
-    """A consumer with a loop of its own is killed as a whole, before its first ack."""
-
-    def program() -> None:
-        while True:
-            with dpq_queue.lease() as task:
-                assert task
-
-    pushed = [dpq_queue.push(n) for n in range(3)]
-    crash(program, at=DPQ.ack)
-    assert dpq_queue.stats().acked == 0
-    assert let_leases_expire(dpq_queue) == 1
-    assert_conserved(dpq_queue, pushed)
-
-
-def hang(folder: Path) -> None:
-    """Start a process that would live on, then wait for ever."""
-    code = "import time; time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", code, str(folder)]):
-        mark(folder, "started")
-
-
-def test_nothing_is_left_of_a_consumer_that_hangs(dpq_queue: DPQ[Any], tmp_path: Path) -> None:
-    """A crash that never comes fails in time, and ends the child and what it has started."""
-    dpq_queue.push("a")
-    with pytest.raises(AssertionError, match=r"did not reach before_ack within 1 s"):
-        crash_consumer(dpq_queue, lambda _: hang(tmp_path), at="before_ack", timeout=1)
-    assert marks(tmp_path) == ["started"]
-    folder = str(tmp_path)
-    wait_for(lambda: not processes(folder), lambda: f"left running: {processes(folder)}")
-
-
-def refuse(error: BaseException) -> Callable[[Any], Any]:
-    def work(_: Any) -> None:
-        raise error
-
-    return work
-
-
-@pytest.mark.parametrize(
-    ("work", "at", "complaint"),
-    [
-        (refuse(ValueError("the page is bad")), "before_ack", r"(?s)work.*the page is bad"),
-        (refuse(SystemExit(3)), "before_ack", "SystemExit: 3"),
-        (refuse(RateLimited(1)), "before_ack", "work ended with a signal"),
-        (lambda _: None, second_half, "work ended without entering second_half"),
-        (lambda _: os._exit(0), "before_ack", "ended by itself before before_ack"),
-    ],
-    ids=["raises", "exits", "signals", "never enters", "is gone"],
-)
-def test_a_crash_that_does_not_happen_fails(
-    dpq_queue: DPQ[Any], work: Callable[[Any], Any], at: Any, complaint: str
-) -> None:
-    """Whatever else ends the consumer is told with its reason."""
-    dpq_queue.push("a")
-    with pytest.raises(AssertionError, match=complaint):
-        crash_consumer(dpq_queue, work, at=at)
-
-
-def test_a_crash_without_a_task_fails(dpq_queue: DPQ[Any]) -> None:
-    """With nothing to pop, or a task that the work finished itself, there is no crash to test."""
-    with pytest.raises(AssertionError, match="has nothing to pop"):
-        crash_consumer(dpq_queue)
-    task_id = dpq_queue.push("a")
-    with pytest.raises(AssertionError, match=f"work had finished task {task_id} itself"):
-        crash_consumer(dpq_queue, dpq_queue.ack, at="before_ack")
-    with pytest.raises(AssertionError, match=r"ended without entering DPQ\.ack"):
-        crash(dpq_queue.pop, at=DPQ.ack)
-
-
-def test_a_crash_that_cannot_be_is_refused(
-    dpq_queue: DPQ[Any], dpq_async_queue: AsyncDPQ[Any]
-) -> None:
-    """A wrong point, a missing work, and a queue that no other process reaches, at once."""
-    for at in ("before_pop", Saver, None, 3):
-        with pytest.raises(ConfigurationError, match="a function or method"):
-            crash_consumer(dpq_queue, print, at=at)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="also give `work`"):
-        crash_consumer(dpq_queue, at=second_half)
-    for queue in (DPQ(fakeredis.FakeRedis(), "q"), dpq_async_queue):
-        with pytest.raises(ConfigurationError, match="a DPQ on a real server"):
-            crash_consumer(queue)  # type: ignore[arg-type]
-
-
-def test_a_crash_leaves_the_parent_as_it_was(dpq_queue: DPQ[Any]) -> None:
-    """No descriptor is left open, and the leases and connections of the test go on."""
-    dpq_queue.push("mine", priority=1)
-    dpq_queue.push("the child's")
-    descriptors = Path("/dev/fd")
-    with dpq_queue.lease() as task:
-        before = len(list(descriptors.iterdir()))
-        crash_consumer(dpq_queue)
-        assert len(list(descriptors.iterdir())) == before
-        assert task
-        assert dpq_queue.get(task.id).state == "invisible"
-    assert dpq_queue.stats().acked == 1
-
-
-def decorated(function: Callable[[], None]) -> Callable[[], None]:
-    @functools.wraps(function)
-    def wrapper() -> None:
-        function()
-
-    return wrapper
-
-
-@decorated
-def one() -> None:
-    pass
-
-
-@decorated
-def two() -> None:
-    pass
-
-
-def test_decorated_functions_are_told_apart(dpq_queue: DPQ[Any]) -> None:
-    """Functions under one decorator share its wrapper; the point is the one that was named."""
-    dpq_queue.push("a")
-    with pytest.raises(AssertionError, match="without entering two"):
-        crash_consumer(dpq_queue, lambda _: one(), at=two)
-    let_leases_expire(dpq_queue)
-    assert crash_consumer(dpq_queue, lambda _: two(), at=functools.partial(two)).attempt == 2

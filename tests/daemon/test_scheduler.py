@@ -130,15 +130,6 @@ def test_a_queue_that_leaves_the_list_is_let_go(redis: Redis, live: DPQ, other: 
     assert list(scheduler._upkeep.queues) == [live.queue_name]
 
 
-def test_several_at_once(redis: Redis, live: DPQ) -> None:
-    """Three daemons on one queue move each task once."""
-    for number in range(300):
-        live.push(number, delay=0.05)
-    with running(Scheduler(redis)), running(Scheduler(redis)), running(Scheduler(redis)):
-        wait_for(lambda: in_ready(live) == 300, live.stats)
-    assert live.check() == []
-
-
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
@@ -244,14 +235,6 @@ def test_a_master_that_is_away_is_not_the_server(
         step("here")
 
 
-def test_no_master_at_all(double: FakeRedis) -> None:
-    """When nobody can be reached the round fails."""
-    scheduler = Scheduler(double, ["a", "b"])
-    Away(double, "a", "b")
-    with pytest.raises(RedisConnectionError, match="gone"):
-        scheduler.run_once()
-
-
 # One harms not all
 
 
@@ -281,13 +264,8 @@ def test_names_without_a_queue_are_taken_out(
     assert list(scheduler._upkeep.queues) == [live.queue_name]
 
 
-def test_a_damaged_queue_is_no_junk(redis: Redis, live: DPQ) -> None:
-    """A queue that has lost its settings stays in the list, and is looked after."""
-    live.push(1, delay=0.001)
-    redis.delete(key_of(live.queue_name, "conf"))
-    scheduler = Scheduler(redis)
-    wait_for(lambda: scheduler.run_once() == 1, live.stats)
-    assert known_queues(redis) == [live.queue_name]
+def refusing(*_: Any) -> None:
+    raise NoPermissionError("no permission")
 
 
 def test_junk_that_may_not_be_removed_starves_nobody(
@@ -319,29 +297,6 @@ def test_junk_that_may_not_be_removed_starves_nobody(
     assert redis.scard(REGISTRY) == 5003
 
 
-def refusing(*_: Any) -> None:
-    raise NoPermissionError("no permission")
-
-
-def test_a_list_of_names_that_is_something_else(
-    redis: Redis, live: DPQ, other: DPQ, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It stops no push, and the scheduler goes on with the queues that it knows."""
-    live.push(1)
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for(lambda: scheduler._upkeep.queues, lambda: caplog.text)
-        redis.delete(REGISTRY)
-        redis.set(REGISTRY, "x")
-        scheduler._look_at = 0
-        other.push("works")
-        assert other.pop().task.payload == "works"
-        live.push(2, delay=0.05)
-        wait_for(lambda: in_ready(live) == 2, live.stats)
-        wait_for(lambda: REGISTRY in caplog.text, lambda: caplog.text)
-    redis.delete(REGISTRY)
-
-
 @pytest.mark.parametrize("moment", [0, 1, 2])
 def test_a_queue_that_begins_while_its_name_is_taken_out(
     redis: Redis, live: DPQ, moment: int
@@ -356,26 +311,6 @@ def test_a_queue_that_begins_while_its_name_is_taken_out(
                 live.push(1)
             command = steps.send(live._session.send(once(command)))
     assert redis.sismember(REGISTRY, live.queue_name)
-
-
-def test_a_queue_that_begins_while_it_is_dropped(
-    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A push between the end of the keys and that of the name makes a queue that is known."""
-    live.push(1)
-    call_all = live._session.connections.call_all
-
-    def pushing(commands: Any) -> Any:
-        if any(command.script.name == "unregister" for command in commands):
-            monkeypatch.undo()
-            with DPQ(redis, queue_name) as other:
-                other.push("new")
-        return call_all(commands)
-
-    monkeypatch.setattr(live._session.connections, "call_all", pushing)
-    live.drop()
-    assert known_queues(redis) == [queue_name]
-    assert live.size() == 1
 
 
 @pytest.mark.parametrize("whose", ["the queue's", "of the names"])
@@ -427,32 +362,6 @@ def test_a_marker_of_another_type_hinders_no_other(
         wait_for(lambda: scheduler._deaf, lambda: scheduler._upkeep.queues)
         live.push(2, delay=0.05)
         wait_for(lambda: in_ready(live) == 2, live.stats)
-
-
-def test_many_markers_over_few_connections(
-    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many queues cost a few connections and one look at the server; each is heard of at once."""
-    monkeypatch.setattr(listener, "MARKERS_OF_A_BLOCK", 10)
-    monkeypatch.setattr(upkeep, "RECHECK_SECONDS", 60.0)
-    queues = [DPQ(redis, f"{queue_name}-{n}") for n in range(35)]
-    for queue in queues:
-        queue.register()
-    redis.config_resetstat()
-    before = redis.info("clients")["connected_clients"]
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for(
-            lambda: len(scheduler._heard) == 35 and redis.info("clients")["blocked_clients"] == 4,
-            lambda: len(scheduler._heard),
-        )
-        assert redis.info("clients")["connected_clients"] <= before + 6
-        for queue in (queues[0], queues[17], queues[34]):
-            queue.push(1, delay=0.05)
-            wait_for(lambda: in_ready(queue) == 1, queue.stats)  # noqa: B023
-    for queue in queues:
-        queue.drop()
-        queue.close()
 
 
 def test_the_first_event_of_all_queues(redis: Redis, live: DPQ, queue_name: str) -> None:

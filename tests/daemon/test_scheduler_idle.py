@@ -13,7 +13,6 @@ from support import wait_for
 
 from dpq import DPQ, Scheduler
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.registry.names import Sieve
 from dpq.scheduler import daemon, upkeep
 from dpq.transport import waiter
 
@@ -77,22 +76,6 @@ def test_at_rest_it_sends_glances(
     assert not {"bzpopmin", "sscan", "script|exists", "script", "zrange"} & set(sent)
 
 
-def test_many_queues_in_a_few_glances(
-    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A glance is bounded, so twelve queues by five at once are three calls."""
-    monkeypatch.setattr(upkeep, "GLANCED_AT", 5)
-    monkeypatch.setattr(waiter, "RECHECKS_OF_A_BLOCK", 1000)
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for_rest(redis, scheduler, len(several))
-        redis.config_resetstat()
-        wait_for(lambda: counts(redis).get("scard", 0) >= 6, lambda: counts(redis))
-        assert scheduler._upkeep.glance_at < time.monotonic() + 1
-        sent = counts(redis)
-    assert sent["hmget"] / sent["scard"] == pytest.approx(len(several) / 3, abs=1)
-
-
 def deaf(scheduler: Scheduler, queues: list[DPQ[Any]]) -> None:
     """It hears no marker of these queues: as if each one were lost."""
     for queue in queues:
@@ -151,24 +134,6 @@ def test_without_glances_each_queue_is_stepped(
             wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
 
 
-def test_a_step_comes_in_any_case(
-    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Old dead letters have no event: each queue is stepped now and then."""
-    monkeypatch.setattr(upkeep, "STEP_SECONDS", 0.2)
-    scheduler = Scheduler(redis)
-    queue = several[5]
-    for n in range(3):
-        queue.push(n)
-        queue.bury(queue.pop().task, "no")
-    with running(scheduler):
-        wait_for(
-            lambda: len(scheduler._upkeep.queues) == len(several), scheduler._upkeep.queues.keys
-        )
-        redis.zadd(key_of(queue.queue_name, "dead"), {queue.dead.list(1)[0].id: 1})  # of 1970
-        wait_for(lambda: queue.stats().dead == 2, queue.stats)
-
-
 def test_a_name_without_a_marker_is_found(redis: Redis, several: list[DPQ[Any]]) -> None:
     """The number of names has changed: the list is read again."""
     left_out = several[3].queue_name
@@ -178,27 +143,3 @@ def test_a_name_without_a_marker_is_found(redis: Redis, several: list[DPQ[Any]])
         wait_for_rest(redis, scheduler, len(several) - 1)
         redis.sadd(REGISTRY, left_out)
         wait_for(lambda: left_out in scheduler._upkeep.queues, scheduler._upkeep.queues.keys)
-
-
-def test_a_full_daemon_checks_no_more_names(
-    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beyond its bound a name costs a part of SSCAN; a place that is free is taken."""
-    monkeypatch.setattr(daemon, "MOST_QUEUES", 4)
-    scheduler = Scheduler(redis)
-    scheduler.run_once()
-    assert len(scheduler._upkeep.queues) == 4
-    asked: list[str] = []
-    is_queue = Sieve.is_queue
-    monkeypatch.setattr(
-        Sieve, "is_queue", lambda sieve, name: asked.append(name) or is_queue(sieve, name)
-    )
-    scheduler.run_once()
-    assert asked == []
-    gone = next(queue for queue in several if queue.queue_name in scheduler._upkeep.queues)
-    gone.drop()
-    scheduler.run_once()
-    scheduler._look_at = 0.0
-    scheduler.run_once()
-    assert len(scheduler._upkeep.queues) == 4
-    assert gone.queue_name not in scheduler._upkeep.queues

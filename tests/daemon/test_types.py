@@ -13,14 +13,13 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_overloads, get_type_hints
+from typing import get_overloads
 
 import pytest
 from hypothesis import settings
 
 import dpq
-from dpq import DPQ, AsyncDPQ, Push
-from dpq.queue.base import QueueBase, QueueSettings
+from dpq import Push
 from dpq.tasks import Pushing, PushOptions
 
 ROOT = Path(dpq.__file__).parents[1]
@@ -217,7 +216,7 @@ def by_pyright(folder: Path) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.timeout(600)  # 10 s of processor time each, however busy the machine is
-@pytest.mark.skipif(not SOAK, reason="make lint")
+@pytest.mark.skipif(not SOAK, reason="slow: make lint runs it")
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])
 def test_what_is_shown_is_well_typed(
     check: Callable[[Path], list[tuple[str, int, str]]], program: Path
@@ -226,19 +225,6 @@ def test_what_is_shown_is_well_typed(
     found = check(program)
     assert [error for error in found if error[0] != "faults.py"] == []
     assert sorted({line for name, line, _ in found if name == "faults.py"}) == REFUSED
-
-
-@pytest.mark.parametrize("kind", [DPQ, AsyncDPQ])
-def test_type_checkers_know_every_setting(kind: Any) -> None:
-    """What checkers are told of a queue's keywords is what its constructor takes."""
-    taken = {
-        name: parameter.annotation
-        for name, parameter in inspect.signature(kind, eval_str=True).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    assert taken.pop("payload_type") is Any
-    assert get_type_hints(QueueSettings) == taken
-    assert len(get_overloads(QueueBase.__init__)) == len(get_overloads(kind.from_url.__func__)) == 2
 
 
 def test_type_checkers_know_every_option() -> None:

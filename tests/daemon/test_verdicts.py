@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
-from redis import Redis
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -18,7 +17,6 @@ import dpq
 from dpq import DPQ, Push, Quota, Verdict, VerdictState
 from dpq.cli import app
 from dpq.metrics import Exporter
-from dpq.model.diagnosis import clock_problems
 from dpq.model.pace import Pace
 from dpq.model.verdict import verdict_of
 from dpq.operations.workers import Doing
@@ -529,10 +527,13 @@ def test_each_command_that_is_named_works(
         assert q.why().state is not verdict.state
 
 
+@pytest.mark.parametrize(
+    "planted", PLANTED[::6], ids=lambda each: each.plant.__name__, indirect=True
+)
 def test_every_surface_says_the_same(
     planted: tuple[Planted, Verdict], q: DPQ, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command line, the dashboard, its API and the metrics show its words."""
+    """The command line, the dashboard, its API and the metrics show the words of any state."""
     monkeypatch.setenv("COLUMNS", "300")
     wanted, verdict = planted
     sentence, name = str(verdict), q.queue_name
@@ -599,25 +600,6 @@ def test_no_state_is_left_out() -> None:
     assert rows == [state.value for state in VerdictState]
 
 
-def test_a_clock_that_is_far_off() -> None:
-    """A minute between two clocks is a problem, less is none."""
-    assert clock_problems(59_000, 0) == clock_problems(0, 59_000) == []
-    [ahead], [behind] = clock_problems(7_200_000, 0), clock_problems(0, 61_000)
-    assert (ahead.detail, behind.detail) == ("2 h ahead", "1 m 1 s behind")
-
-
-def test_an_unknown_queue(q: DPQ, url: str) -> None:
-    """A queue that does not exist is named with the nearest name."""
-    q.push("x")
-    with DPQ.from_url(url, f"{q.queue_name}x") as other:
-        verdict = other.why()
-    assert verdict.state is S.UNKNOWN_QUEUE
-    assert f"did you mean {q.queue_name!r}?" in verdict.because
-    said = CliRunner().invoke(app, ["--url", url, "--queue", f"{q.queue_name}x", "why"])
-    assert said.stdout.splitlines()[0] == str(verdict)
-    assert said.exit_code == 1
-
-
 def test_a_server_that_is_away() -> None:
     """The command line, the dashboard and its API say that the server is away, since when."""
     with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
@@ -638,25 +620,3 @@ def test_a_server_that_is_away() -> None:
             ran = CliRunner().invoke(app, ["--url", server.url, "--queue", "mails", command])
             assert "server away: the server has not answered since " in ran.output, command
             assert ran.exit_code == 1
-
-
-def test_a_reader_of_pages_may_read_the_verdict(q: DPQ, redis: Redis) -> None:
-    """No verdict changes anything that is stored."""
-    fill(q)
-    q.set_limit(1, 60, group="api")
-    q.pop()
-    before = {key: redis.dump(key) for key in redis.keys(f"*{q.queue_name}*")}
-    q.why()
-    assert {key: redis.dump(key) for key in redis.keys(f"*{q.queue_name}*")} == before
-
-
-def test_a_group_in_order_opens_with_its_retry(q: DPQ, clock: Clock) -> None:
-    """Upkeep looks at it sooner, but no page says that it opens then; the command runs the task."""
-    in_order(q, clock)
-    seen = q._session.run(q._operations.overview)
-    assert (seen.survey.closed, seen.survey.opens_ms) == (1, clock() + 600_000)
-    assert re.fullmatch(
-        r"`dpq task update \S+ --delay 0 --queue \S+` runs it now\.", q.why().what_to_do
-    )
-    q.delay_group("by hand", None)
-    assert q._session.run(q._operations.survey).opens_ms is not None

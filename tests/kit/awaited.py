@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import fakeredis
+from hypothesis import settings
 from redis import Redis
 from redis import asyncio as aio
 from support import address_of
@@ -32,15 +33,16 @@ if importlib.util.find_spec("uvloop"):  # not on Windows
     import uvloop
 
     LOOPS["uvloop"] = uvloop.new_event_loop
+RUN_ON = [*LOOPS] if settings.get_current_profile_name() == "soak" else ["asyncio"]
 
 
 def asyncio_client(redis: Redis, **options: Any) -> Any:
     """An asyncio client on the server of a blocking one."""
-    settings = redis.connection_pool.connection_kwargs
+    given = redis.connection_pool.connection_kwargs
     if isinstance(redis, fakeredis.FakeRedis):
-        return fakeredis.FakeAsyncRedis(host=settings["host"])
-    options = {"socket_timeout": settings.get("socket_timeout", 5), **options}
-    if "retry" in settings and settings["retry"] is None:
+        return fakeredis.FakeAsyncRedis(host=given["host"])
+    options = {"socket_timeout": given.get("socket_timeout", 5), **options}
+    if "retry" in given and given["retry"] is None:
         options["retry"] = None
     return aio.Redis(**address_of(redis), **options)
 

@@ -107,13 +107,6 @@ def raising(error: BaseException) -> Callable[..., None]:
     return handler
 
 
-class Unspeakable(Exception):
-    """An error whose text cannot be had."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
 def note_calls(queue: Any, note: Callable[[Any], Any]) -> None:
     """Tell of the commands of every round trip of a queue, of either kind, from now on."""
     connections = queue._session.connections

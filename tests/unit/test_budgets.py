@@ -1,6 +1,5 @@
 """Budget, and what it reads from good answers; the statuses that are limits."""
 
-import itertools
 from dataclasses import astuple
 from types import SimpleNamespace
 
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq import Budget, ConfigurationError, RateLimited
-from dpq.model.budget import read_answer
 
 NOW = 1_730_221_000
 DATE = {"Date": "Tue, 29 Oct 2024 16:56:40 GMT"}  # NOW
@@ -182,27 +180,3 @@ def test_no_headers_raise(pairs):
         assert isinstance(budget.left, int)
         assert 0 <= budget.left <= 10**15
         assert 0 < budget.seconds <= 86_400
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({}, "give one of them"),
-        ({"response": SimpleNamespace(status=200, headers={}), "headers": {}}, "give one of them"),
-        ({"response": SimpleNamespace(status=200, headers={}), "status": 200}, "has its own"),
-        ({"headers": {}, "status": "200"}, "status is '200': it must be an int"),
-        ({"response": 3}, "it must have headers"),
-    ],
-)
-def test_one_answer(given, error):
-    """A response, or headers; nothing is sent for others."""
-    with pytest.raises(ConfigurationError, match=error):
-        read_answer(**{"response": None, "status": None, "headers": None} | given)
-
-
-def test_permutations_read_alike():
-    """The order of headers says nothing."""
-    headers = {**DATE, **CASES["the tightest"][0]}
-    read = Budget.from_headers(headers)
-    for order in itertools.islice(itertools.permutations(headers.items()), 30):
-        assert Budget.from_headers(order) == read

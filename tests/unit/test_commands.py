@@ -1,65 +1,13 @@
 """operations.queue: every operation as a value that can be looked at without a server."""
 
-import re
 import subprocess
 import sys
 import threading
 import time
 
-import pytest
-from pydantic_core import from_json
-from redis.exceptions import ConnectionError as RedisConnectionError
-
-from dpq import ConfigurationError, Push, Task
+from dpq import Push
 from dpq.operations.queue import PUSH_BATCH
 from dpq.protocol import task_ids
-from dpq.protocol.keys import STORAGE_FORMAT, key_of
-from dpq.protocol.replies import Batch
-
-
-def test_keys_are_those_of_the_header(operations):
-    """A command sends the keys of its script's header, in that order, and the time first."""
-    command = next(operations.pause(1.5))
-    assert command.keys == tuple(key_of("name", part) for part in command.script.parts)
-    assert list(command.args) == [5, 1500, ""]
-
-
-def test_push(operations):
-    """A push is an id, options by name, and the payload."""
-    [_, task_id, spec, body] = next(
-        operations.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
-    ).args
-    assert re.fullmatch(r"[A-Za-z0-9_-]{19}", task_id)
-    options = {"priority": "9007199254740993", "residual": "0998", "delay": 500, "group": "g"}
-    assert from_json(spec) == options
-    assert body == b'{"a":1}'
-
-
-@pytest.mark.parametrize(
-    ("priority", "score"), [(0, "0"), (5, "-5"), (-5, "5"), (2**53, f"-{2**53}")]
-)
-def test_plain_push(operations, priority, score):
-    """Of a plain task the spec is its score, and before its payload stands its record."""
-    push = Push(payload={"a": 1}, priority=priority, group="g\xe9", max_attempts=7)
-    [_, _, spec, body] = next(operations.push_many([push])).args
-    assert spec == score
-    assert body.decode() == f'7 {priority}\tg\xe9\n{{"a":1}}'
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        *({"cost": 2}, {"delay": 1}, {"key": "k"}, {"expires_in": 5}, {"every": 5}),
-        *({"visibility": 5}, {"time_limit": 5}, {"priority": 2.5}, {"priority": 2**53 + 1}),
-        *({"priority": 1e300}, {"priority": -1e-9}, {"payload": "x" * 511}),
-    ],
-)
-def test_full_push(operations, more):
-    """What needs more than a plain record has options; its payload stands alone."""
-    push = Push(**{"payload": "x" * 510} | more)
-    [_, _, spec, body] = next(operations.push_many([push])).args
-    assert from_json(spec).keys() >= {"priority"} | more.keys() - {"payload"}
-    assert body == f'"{push.payload}"'.encode()
 
 
 def test_ids_differ(operations):
@@ -144,29 +92,3 @@ def test_push_many_is_lazy(operations):
     steps = operations.push_many(pushes())
     next(steps)
     assert taken <= PUSH_BATCH + 1
-
-
-def test_named_settings(operations):
-    """Only what a client names is sent to be agreed upon."""
-    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0]
-    operations.description.named.update(order="lifo")
-    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0, "order", "lifo"]
-
-
-def test_disagreement(operations):
-    """A stored setting that differs from a named one is refused with both values."""
-    operations.description.named.update(aging="2.0")
-    with pytest.raises(ConfigurationError, match=r"aging is 2\.0.*has aging 1\.0"):
-        next(operations.open()).parse([b"format", STORAGE_FORMAT.encode(), b"aging", b"1.0"])
-
-
-def test_what_is_leased_reaches_the_caller(operations):
-    """A pop that cannot bury what is unreadable hands out what came with it."""
-    steps = operations.pop(3, None)
-    next(steps)
-    good, bad = (Task.model_construct(id=name, token=1) for name in ("good", "bad"))
-    bury = steps.send(Batch([good], [(bad, "why")]))
-    assert bury.script.name == "bury"
-    with pytest.raises(StopIteration) as end:
-        steps.throw(RedisConnectionError("gone"))
-    assert end.value.value.tasks == [good]

@@ -33,18 +33,6 @@ def test_a_write_without_effect_goes_along(names: list[str], behind: list[str]) 
     assert [command[0] for command in words] == behind
 
 
-def test_a_call_may_need_no_confirmation() -> None:
-    """A command that says so is not waited for."""
-    assert confirming([call("push")._replace(needs_confirmation=False)], "replica", None) == []
-
-
-@pytest.mark.parametrize(("timeout", "wait"), [(None, 3000), (10, 3000), (1, 700), (0.001, 1)])
-def test_it_waits_for_a_share_of_the_clients_timeout(timeout: float | None, wait: int) -> None:
-    """The timeout would end the connection, and with it the confirmation."""
-    assert confirming([call("push")], "replica", timeout)[-1] == ("WAIT", 1, wait)
-    assert confirming([call("push")], "fsync", timeout)[-1] == ("WAITAOF", 1, 0, wait)
-
-
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
@@ -62,13 +50,6 @@ def test_the_answers(answers: list[Any], reason: str | None) -> None:
     assert popped == b"task"
     assert acked is refusal
     assert pushed == (b"id" if reason is None else Unconfirmed(b"id", "replica", reason=reason))
-
-
-def test_a_disk_answers_for_itself() -> None:
-    """Of WAITAOF's two numbers that of the server's own disk counts."""
-    commands = [call("push")]
-    assert judged(commands, "fsync", [b"id", 0, [1, 0]]) == [b"id"]
-    assert judged(commands, "fsync", [b"id", 0, [0, 1]]) == [Unconfirmed(b"id", "fsync")]
 
 
 def test_what_the_client_sends_is_not_confirmed() -> None:

@@ -3,9 +3,6 @@
 import json
 import re
 import shlex
-import shutil
-import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,6 @@ DEPLOY = ROOT / "deploy"
 RUNBOOK = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"][0]["rules"]
 BOARD = json.loads((DEPLOY / "grafana" / "dpq.json").read_text())
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 KUBERNETES = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "dpq.yaml").read_text()))
 
@@ -82,22 +78,6 @@ def test_units_start_what_the_command_line_takes() -> None:
         parsed(["worker", "shop:tasks", "--no-such"])
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
-def test_systemd_finds_no_fault(tmp_path: Path) -> None:
-    """`systemd-analyze verify` says nothing of the units, once their program is there."""
-    for path in (DEPLOY / "systemd").glob("*.service"):
-        text = path.read_text().replace("/opt/dpq/.venv/bin/dpq", "/bin/true")
-        (tmp_path / path.name).write_text(text.replace("file:///opt/dpq", "file:///"))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *map(str, tmp_path.iterdir())],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    ours = [line for line in done.stderr.splitlines() if "dpq" in line]
-    assert not ours
-
-
 def test_containers_start_what_the_command_line_takes() -> None:
     """Commands and health checks parse; probes ask the port that listens; the grace fits."""
     for name, service in COMPOSE["services"].items():
@@ -126,107 +106,6 @@ def test_containers_start_what_the_command_line_takes() -> None:
         for probe, path in (("livenessProbe", "/live"), ("readinessProbe", "/ready")):
             assert container[probe]["httpGet"] == {"path": path, "port": ports["health"]}
     assert kinds == {"scheduler", "worker"}
-
-
-def unrestricted(pod: dict[str, Any], container: dict[str, Any]) -> list[str]:
-    """The rules of the "restricted" pod security standard that a pod does not keep.
-
-    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
-    """
-    rights = pod.get("securityContext", {}) | container.get("securityContext", {})
-    capabilities = rights.get("capabilities", {})
-    kinds = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"}
-    kinds |= {"projected", "secret"}
-    volumes = {kind for each in pod.get("volumes", ()) for kind in each if kind != "name"}
-    kept = {
-        "host namespaces": not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"},
-        "host ports": not any("hostPort" in each for each in container.get("ports", ())),
-        "volumes": volumes <= kinds,
-        "privileged": not rights.get("privileged"),
-        "allowPrivilegeEscalation": rights.get("allowPrivilegeEscalation") is False,
-        "runAsNonRoot": rights.get("runAsNonRoot") is True,
-        "runAsUser": rights.get("runAsUser") != 0,
-        "seccompProfile": rights.get("seccompProfile") == {"type": "RuntimeDefault"},
-        "drop": capabilities.get("drop") == ["ALL"],
-        "add": set(capabilities.get("add", ())) <= {"NET_BIND_SERVICE"},
-    }
-    return [rule for rule, is_kept in kept.items() if not is_kept]
-
-
-def test_pods_keep_the_restricted_standard() -> None:
-    """They need no right of the node, write nothing but /tmp, and have no token of the cluster."""
-    for pod, container in containers():
-        assert unrestricted(pod, container) == []
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        assert [each["mountPath"] for each in container["volumeMounts"]] == ["/tmp"]  # noqa: S108
-        assert pod["automountServiceAccountToken"] is False
-    missing = ["allowPrivilegeEscalation", "runAsNonRoot", "seccompProfile", "drop"]
-    assert unrestricted({}, {}) == missing
-    host = {"hostPID": True, "volumes": [{"name": "x", "hostPath": {}}]}
-    assert unrestricted(host, {})[:2] == ["host namespaces", "volumes"]
-
-
-def test_compose_gives_no_more_rights() -> None:
-    """Each service, the server too, has no capability, and writes to /tmp and volumes only."""
-    for name, service in COMPOSE["services"].items():
-        assert service["cap_drop"] == ["ALL"], name
-        assert service["read_only"] is True, name
-        assert service["security_opt"] == ["no-new-privileges:true"], name
-        assert service["tmpfs"] == ["/tmp"], name  # noqa: S108
-        assert not service.keys() & {"privileged", "cap_add", "pid", "network_mode"}, name
-    assert COMPOSE["services"]["redis"]["user"] == "redis"  # its entry point drops no rights then
-
-
-def image_faults(text: str) -> set[str]:
-    """What of the container file does not fit the repository or the command line."""
-    lines = re.sub(r"\\\n", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
-    words = [line.split(maxsplit=1) for line in lines if line.strip()]
-    of = {name: [rest for each, rest in words if each == name] for name, _ in words}
-    faults = {f"FROM {each}" for each in of["FROM"] if "python:3.12-slim" not in each}
-    copied = [path for each in of["COPY"] if each[0] != "-" for path in each.split()[:-1]]
-    kept = re.findall(r"^!(.*)$", (DEPLOY / "Containerfile.dockerignore").read_text(), re.MULTILINE)
-    faults |= {path for path in copied if not (ROOT / path).exists() or path not in kept}
-    needed = {*PROJECT["license-files"], PROJECT["readme"], "pyproject.toml", "dpq", "examples"}
-    faults |= needed - set(copied)
-    (extras,) = re.findall(r"'\.\[(.*)\]'", " ".join(of["RUN"]))
-    faults |= set(extras.split(",")) - PROJECT["optional-dependencies"].keys()
-    faults |= {f"USER {each}" for each in of["USER"] if not each.isdecimal() or int(each) == 0}
-    (check,) = re.findall(r"CMD (\[.*\])$", of["HEALTHCHECK"][0])
-    program, *asked = json.loads(check)
-    faults |= {program} - {"dpq"} | {parsed(asked)[0]} - {"doctor"}
-    faults |= {each for each in of["ENTRYPOINT"] if json.loads(each) != ["dpq"]}
-    known = {"PATH", "PYTHONUNBUFFERED", "DPQ_LOG"}  # a test of the worker reads the last one
-    return faults | set(re.findall(r"(\w+)=", of["ENV"][0])) - known
-
-
-def test_the_image() -> None:
-    """It copies what there is, and what the wheel needs; installs extras that there are; its user
-    is not root; it asks `dpq doctor --quick`. No image is built here: compose.yaml names the file.
-    """
-    text = (DEPLOY / "Containerfile").read_text()
-    assert image_faults(text) == set()
-    assert (DEPLOY.parent / COMPOSE["x-dpq"]["build"]["dockerfile"]).samefile(
-        DEPLOY / "Containerfile"
-    )
-    for right, wrong in [
-        ("COPY dpq dpq", "COPY dqp dqp"),
-        ("fast,metrics", "fats,metrics"),
-        ("USER 10001", "USER root"),
-        ('"doctor", "--quick"', '"stats"'),
-        ("DPQ_LOG", "DPQ_LOGS"),
-        ("3.12-slim AS", "2.7 AS"),
-    ]:
-        assert text.count(right) == 1
-        assert image_faults(text.replace(right, wrong)), wrong
-
-
-def test_units_give_no_more_rights() -> None:
-    """Each unit has a user of its own, no capability, and reads the system only."""
-    rules = {"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "PrivateTmp=yes"}
-    rules |= {"CapabilityBoundingSet=", "SystemCallFilter=@system-service", "RestrictSUIDSGID=yes"}
-    rules |= {"RestrictNamespaces=yes", "ProtectKernelTunables=yes", "PrivateDevices=yes"}
-    for text, words in units():
-        assert rules - set(text.splitlines()) == set(), words
 
 
 def expressions() -> list[str]:
@@ -267,23 +146,6 @@ def test_each_alert_is_in_the_runbook() -> None:
     section = RUNBOOK.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\w+) \|", section, re.MULTILINE)
     assert rows == ["alert", *(rule["alert"] for rule in RULES)]
-
-
-def test_the_dashboard_is_drawn_as_it_is_asked() -> None:
-    """No panel covers another, and each legend names labels that its query keeps."""
-    places: set[tuple[int, int]] = set()
-    for panel in BOARD["panels"]:
-        at = panel["gridPos"]
-        here = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
-        assert not here & places, panel["title"]
-        places |= here
-        assert len({each["refId"] for each in panel["targets"]}) == len(panel["targets"])
-        for each in panel["targets"]:
-            kept = set(re.findall(r"\w+", " ".join(re.findall(r"\bby \(([^)]*)\)", each["expr"]))))
-            assert set(re.findall(r"{{(\w+)}}", each["legendFormat"])) <= kept, panel["title"]
-            assert 'server=~"$server"' in each["expr"]
-    assert max(x for x, _ in places) < 24
-    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
 
 
 @pytest.mark.parametrize("name", [*TOTALS, *COUNTERS, *GAUGES])

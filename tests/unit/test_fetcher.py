@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -163,29 +163,6 @@ def test_the_next_step_in_every_state() -> None:
             assert step == ("wait for threads" if sleeping else "wait for wake-up")
 
 
-def test_the_last_idle_thread_stops_waiting_before_it_takes() -> None:
-    """Nobody is left to look for wake-ups then: those that came are passed on."""
-    scene = Scene(ScriptedQueue("q", tasks(1)), until_empty=False)
-    scene.wakeups.watches = [Watch(0, None)]
-    scene.fetcher._taken.append(Taken(0, scene.plan.deliveries.hold(0, tasks(1))[0].lease))
-    assert scene.fetcher.next_task()
-    assert scene.wakeups.watches == []
-
-
-def test_an_exchange_takes_acks_along() -> None:
-    """One thread without prefetch: one round trip for each task, with the ack of the last one."""
-    scene = Scene(ScriptedQueue("q", tasks(3)))
-    scene.work()
-    assert scene.session.sent[:4] == [["pop"], *[["ack", "pop"]] * 3]
-
-
-def test_prefetch_shares_round_trips() -> None:
-    """Half of what is fetched ahead is asked for at once."""
-    scene = Scene(ScriptedQueue("q", tasks(100)), prefetch=20)
-    scene.work()
-    assert len(scene.session.sent) <= 16
-
-
 @pytest.mark.parametrize("prefetch", [0, 6])
 def test_a_limit_is_told_before_the_next_pop(prefetch: int) -> None:
     """A 429 never shares an exchange with a pop; what was fetched under it goes back."""
@@ -208,30 +185,6 @@ def test_with_durability_no_pop_waits_for_acks(prefetch: int) -> None:
     assert len(scene.session.ended) == 5
 
 
-def in_threads(count: int, work: Callable[[], None]) -> list[threading.Thread]:
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def test_a_stop_ends_all_threads_and_gives_back() -> None:
-    """Idle threads see it at once; what was fetched ahead, and not begun, goes back uncounted."""
-    scene = Scene(ScriptedQueue("q", tasks(9)), until_empty=False, prefetch=8)
-    taken = scene.fetcher.next_task()
-    assert taken
-    idle = in_threads(3, lambda: scene.end())
-    for thread in idle:
-        thread.join(PATIENCE_S)
-    assert scene.fetcher.next_task() is None
-    scene.finish(taken)
-    scene.fetcher.give_back_unbegun()
-    scene.fetcher.close()
-    assert Counter(name for name, _ in scene.session.ended) == {"ack": 1, "GivenBack": 8}
-    assert scene.plan.deliveries._queues[0]._leases._kept() == []
-    assert scene.wakeups.closed
-
-
 def test_what_was_cut_off_is_sent_until_it_is_answered() -> None:
     """A fault of the loop or of the network loses no end of a delivery."""
     scene = Scene(ScriptedQueue("q", tasks(1)), cuts=[True, True], until_empty=False)
@@ -241,19 +194,6 @@ def test_what_was_cut_off_is_sent_until_it_is_answered() -> None:
     for answered in (False, False, True):
         assert scene.fetcher.send_ends() is answered
     assert scene.session.ended == [("ack", "0")]
-
-
-def test_a_fault_gives_the_ends_back() -> None:
-    """If the session itself fails, what was to be sent is still there, and the lock is held."""
-    scene = Scene(ScriptedQueue("q", tasks(4), [1, RuntimeError("a fault")]), until_empty=False)
-    taken = scene.fetcher.next_task()
-    assert taken
-    scene.finish(taken, ValueError("no"))
-    with pytest.raises(RuntimeError, match="a fault"):
-        scene.fetcher.next_task()
-    assert not scene.fetcher._asker.taken
-    assert scene.lock.acquire(blocking=False)
-    scene.lock.release()
 
 
 def test_wake_ups_that_a_busy_worker_owes_are_passed_on() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from dpq import Health
-from dpq.cli import _processes
 from dpq.cli._health_port import HealthSource
 from dpq.cli._processes import Child, Parent
 from dpq.worker.pulse import Pulse
@@ -35,11 +34,6 @@ def test_live_and_ready(health: Health, live: int, ready: int) -> None:
     assert asked("/live", health) == (live, told)
     assert asked("/ready", health) == (ready, told)
     assert asked("/live/x")[0] == 404
-
-
-def test_before_there_is_a_worker() -> None:
-    """What has not begun is live, and not ready."""
-    assert HealthSource().ask() == Health(live=True, ready=False, reasons=("it has not begun",))
 
 
 # The pulse
@@ -106,10 +100,3 @@ def test_the_parent_speaks_for_its_processes(
     told = parent(*children).health()
     assert (told.live, told.ready) == (live, ready)
     assert told.ready == (not told.reasons)
-
-
-def test_a_process_that_says_nothing_is_stuck() -> None:
-    """Whatever it said before."""
-    told = parent(GOOD, ago=_processes.SILENT_SECONDS + 1).health()
-    assert (told.live, told.ready) == (False, False)
-    assert "process 77 does not tell of itself" in told.reasons

@@ -1,6 +1,5 @@
 """What `import dpq` loads, and that every public name is there all the same."""
 
-import ast
 import subprocess
 import sys
 from importlib import import_module
@@ -12,7 +11,6 @@ import pytest
 import dpq
 
 PACKAGE = Path(dpq.__file__).parent
-TREE = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
 
 OTHERS = {
     *("asyncio", "cronsim", "hiredis", "pydantic", "pydantic_core", "pytest", "redis", "rich"),
@@ -87,93 +85,6 @@ def test_a_queue_loads_what_it_needs(code, unwanted):
     assert not {"typer", "rich"} & loaded
 
 
-EVERYDAY = """
-import fakeredis
-from dpq import DPQ, RateLimited, Worker
-
-def news():
-    return {name for name in sys.modules if name.split(".")[0] in ("dpq", "pydantic", "redis")}
-
-q = DPQ(fakeredis.FakeRedis(), "q")
-before = news()
-for delay in (0, 0, 0, 0, 0, 0.01):
-    q.push({"n": 1}, delay=delay)
-task, done, hide = q.pop()
-q.extend(task, 30)
-hide(0)
-q.ack(q.pop(timeout=1).task)
-q.fail(q.pop().task, "no", delay=0)
-with q.lease(timeout=1):
-    raise RateLimited(0)
-q.get(q.push(2))
-made = news() - before
-seen = []
-worker = Worker(q, lambda task: seen.append(news()))
-worker.drain()
-assert len(seen) > 3
-print(*made, *news() - seen[0])
-"""
-
-
-EVERYDAY_ASYNC = """
-import asyncio
-import fakeredis
-from dpq import AsyncDPQ, AsyncWorker, RateLimited
-
-def news():
-    return {name for name in sys.modules if name.split(".")[0] in ("dpq", "pydantic", "redis")}
-
-async def calls():
-    q = AsyncDPQ(fakeredis.FakeAsyncRedis(), "q")
-    before = news()
-    for delay in (0, 0, 0, 0, 0.01):
-        await q.push({"n": 1}, delay=delay)
-    task, done, hide = await q.pop()
-    await q.extend(task, 30)
-    await hide(0)
-    await q.ack((await q.pop(timeout=1)).task)
-    async with q.lease(timeout=1):
-        raise RateLimited(0)
-    made = news() - before
-    seen = []
-
-    async def handler(task):
-        seen.append(news())
-
-    await AsyncWorker(q, handler).drain()
-    print(*made, *news() - seen[0])
-
-asyncio.run(calls())
-"""
-
-
-@pytest.mark.parametrize("calls", [EVERYDAY, EVERYDAY_ASYNC], ids=["blocking", "async"])
-def test_what_a_queue_needs_is_loaded_when_it_is_made(calls):
-    """No everyday call imports anything: an upgrade on disk, or an interrupt, cannot break it."""
-    assert fresh(f"import sys\n{calls}").split() == []
-
-
-def typed() -> dict[str, list[str]]:
-    """The imports that a type checker sees: names by module."""
-    (block,) = [
-        node
-        for node in TREE.body
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    assert len(imports) == len(block.body)
-    return {
-        (node.module or "").removeprefix("dpq."): [alias.name for alias in node.names]
-        for node in imports
-    }
-
-
-def test_type_checkers_see_the_names_that_a_program_gets():
-    """What is imported for types is what is loaded at use, and all of it is public."""
-    assert typed() == {home: list(names) for home, names in dpq._HOMES.items()}
-    assert sorted(dpq.__all__) == sorted(name for names in typed().values() for name in names)
-
-
 def test_every_public_name_is_there():
     """By attribute, by `import *` and in `dir`, each name is what its module defines."""
     names = set(dpq.__all__)
@@ -187,14 +98,6 @@ def test_every_public_name_is_there():
         assert all(getattr(dpq, name) is getattr(module, name) for name in in_it)
 
 
-def test_every_public_module_is_an_attribute():
-    """`dpq.testing` and the like work after `import dpq` alone."""
-    files = {path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
-    assert set(dpq._MODULES) == files - {"demo", "pytest_plugin"} | {"otel", "scheduler", "server"}
-    told = fresh("import dpq\nprint(*(getattr(dpq, name).__name__ for name in dpq._MODULES))")
-    assert told.split() == [f"dpq.{name}" for name in dpq._MODULES]
-
-
 @pytest.mark.parametrize(("name", "library"), [("fastapi", "starlette"), ("django", "django")])
 def test_an_integration_says_what_to_install(name, library, monkeypatch):
     """Without its library it names the library, pip's words, and the extra of DPQ."""
@@ -204,12 +107,3 @@ def test_an_integration_says_what_to_install(name, library, monkeypatch):
     with pytest.raises(ImportError, match=f"pip install '{name}>=.* extra '{name}'") as caught:
         import_module(f"dpq.{name}")
     assert caught.value.name == library
-
-
-def test_an_unknown_name_is_an_attribute_error():
-    """Also by `from dpq import`, where Python asks for it; nothing is imported by a guess."""
-    with pytest.raises(AttributeError, match="module 'dpq' has no attribute 'Nonsense'") as caught:
-        _ = dpq.Nonsense
-    assert (caught.value.name, hasattr(dpq, "_queue")) == ("Nonsense", False)
-    with pytest.raises(ImportError, match="Nonsense"):
-        from dpq import Nonsense  # noqa: F401

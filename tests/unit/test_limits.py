@@ -1,22 +1,15 @@
 """limits: what a limit may be, and its text in the hash `limits`."""
 
 import math
-import pickle
-import re
-from dataclasses import replace
-from enum import IntEnum
 
 import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from dpq import Adaptive, ConfigurationError, LimitState, RateLimit, Reserve
+from dpq import Adaptive, ConfigurationError, RateLimit, Reserve
 from dpq.model.limits import (
     MAX_CONCURRENCY,
-    MAX_WINDOWS,
     limit_rules,
-    read_rate,
     read_rules,
     write_rules,
 )
@@ -68,19 +61,6 @@ def test_bounds(kind, name, good, bad, bound):
         assert bound in told
 
 
-def test_the_ceiling_is_not_below_the_floor():
-    """The ceiling is named, with the floor as its bound."""
-    told = refused(Adaptive, floor=5.1, ceiling=5)
-    assert told == "adaptive.ceiling is 5: it must be units from 5.1 to 1000000000"
-
-
-def test_defaults():
-    """One unit at once, no reserve, no learning; learning goes up by one."""
-    window = RateLimit(10, 1)
-    assert (window.burst, window.reserve, window.adaptive) == (1, None, None)
-    assert Adaptive(1, 2).step == 1.0
-
-
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
@@ -106,70 +86,11 @@ def test_what_does_not_go_together(settings, told):
     assert refused(RateLimit, rate=5, per=1, **settings) == told
 
 
-@pytest.mark.parametrize(
-    ("settings", "slowest"),
-    [
-        ({"rate": 0.001, "per": 315_360_000}, 0.001),
-        ({"rate": 1, "per": 315_360_000, "burst": 101}, 1),
-        ({"rate": 10**6, "per": 315_360_000, "adaptive": Adaptive(0.001, 10**6)}, 0.001),
-    ],
-)
-def test_a_burst_that_never_comes_back(settings, slowest):
-    """A burst must come back within 1000 years, at the lowest rate that may be learned too."""
-    told = refused(RateLimit, **settings)
-    assert told.startswith(f"a burst of {settings.get('burst', 1)} at {slowest} per 315360000 s")
-    assert told.endswith("at most 31536000000 s (1000 years)")
-    assert RateLimit(1, 315_360_000, 100).burst == 100
-    assert RateLimit(0.01, 315_360_000).rate == 0.01
-
-
-def test_what_just_goes_together():
-    """A burst of one above the reserve, and a rate at the floor or at the ceiling."""
-    assert RateLimit(5, 1, 4, reserve=Reserve(3, 5)).reserve.units == 3
-    assert RateLimit(5, 1, adaptive=Adaptive(5, 5)).adaptive.ceiling == 5
-
-
-def test_frozen():
-    """Windows, reserves, learning and states are values: equal, hashable, unchangeable."""
-    window = RateLimit(5, 1, 3, Reserve(1, 2.5), Adaptive(1, 9))
-    assert pickle.loads(pickle.dumps(window)) == window  # noqa: S301 - our own
-    assert len({window, RateLimit(5, 1, 3, Reserve(1, 2.5), Adaptive(1, 9))}) == 1
-    with pytest.raises(AttributeError):
-        window.rate = 6
-    state = LimitState(group="g", windows=(window,), concurrency=None)
-    with pytest.raises(ValidationError):
-        state.group = "h"
-    assert LimitState.model_validate_json(state.model_dump_json()) == state
-
-
 # The arguments of set_limit
 
 
 def rules(rate=None, per=None, burst=1, concurrency=None, adaptive=None, reserve=None, slack=None):
     return limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
-
-
-def test_a_single_rate():
-    """A rate with its settings is one window."""
-    reserve, adaptive = Reserve(1, 5), Adaptive(1, 9)
-    assert rules(5, 1.5, 3, 7, adaptive, reserve) == (RateLimit(5, 1.5, 3, reserve, adaptive),)
-
-
-def test_several_windows():
-    """A RateLimit, or any sequence of them, in any order: the shortest comes first."""
-    second, hour = RateLimit(10, 1), RateLimit(5000, 3600)
-    assert rules(hour) == (hour,)
-    assert rules([hour, second]) == (second, hour)
-    assert rules((second, hour)) == (second, hour)
-    assert rules([RateLimit(i + 1, 1) for i in range(8)]) == tuple(
-        RateLimit(i + 1, 1) for i in range(8)
-    )
-
-
-@pytest.mark.parametrize("nothing", [None, [], ()])
-def test_concurrency_alone(nothing):
-    """Concurrency needs no rate."""
-    assert rules(nothing, concurrency=3) == ()
 
 
 ONE = "per, burst, adaptive, reserve and slack go with a single rate: give them to each RateLimit"
@@ -236,26 +157,6 @@ def test_a_rate_may_be_said_as_the_command_line_says_it():
     )
 
 
-@pytest.mark.parametrize("unit", ["Tokens", "1k", "_a", "a-b", "a b", "x" * 17, "é", None, 3])
-def test_names_of_units(unit):
-    """A unit is a short word of a-z, 0-9 and _; it stands in texts of the server."""
-    told = refused(RateLimit, rate=1, per=1, unit=unit)
-    assert told.startswith(f"unit is {unit!r}: it must be 1 to 16 of a-z, 0-9 and _, a letter")
-
-
-def test_a_rate_of_a_unit_may_be_said():
-    """The unit stands before the rate; requests have none."""
-    same = RateLimit(200_000, 60, 5, unit="tokens")
-    assert rules(rate="tokens=200000/m", burst=5) == rules(rate=[same])
-    assert "unit is ''" in refused(rules, rate="=5/s")
-
-
-def test_windows_of_one_length_stand_in_the_order_of_their_units():
-    """So the text of a gate fits them, in whatever order they are said."""
-    windows = [RateLimit(1, 60, unit=unit) for unit in ("b", "", "a")]
-    assert [window.unit for window in rules(rate=windows)] == ["", "a", "b"]
-
-
 @pytest.mark.parametrize(
     ("most", "burst", "rate"), [(300, 50, 251), (300, 1, 300), (300, 151, 150), (10**9, 1, 10**9)]
 )
@@ -264,15 +165,6 @@ def test_within(most, burst, rate):
     window = RateLimit.within(most, 900, burst, slack=2, unit="usd")
     assert window == RateLimit(rate, 900, burst, slack=2, unit="usd")
     assert window.rate + window.burst - 1 == most
-
-
-def test_within_warns_when_it_leaves_less_than_half():
-    """It names what it leaves, and the limit that was meant."""
-    with pytest.warns(UserWarning, match=r"leaves 1 in 60 s: .*RateLimit\(10, 60, moving=True\)"):
-        assert RateLimit.within(10, 60, burst=10) == RateLimit(1, 60, burst=10)
-    with pytest.warns(UserWarning, match="leaves 4 in 60 s"):
-        RateLimit.within(10, 60, burst=7)
-    RateLimit.within(10, 60, burst=6)
 
 
 @pytest.mark.parametrize(
@@ -291,36 +183,6 @@ def test_a_moving_window_is_refused_with_what_would_be_right(settings, told):
     assert refused(RateLimit, **{"rate": 10, "per": 60, "moving": True, **settings}).startswith(
         told
     )
-
-
-def test_a_moving_window_in_words():
-    """The text of the command line, the rules that are stored, and back."""
-    window = RateLimit(300, 900, moving=True)
-    assert read_rate("300/15m,moving") == window
-    assert rules(rate="300/15m,moving", slack=1) == (replace(window, slack=1),)
-    several = (
-        RateLimit(10, 1),
-        RateLimit(10, 1, moving=True),
-        RateLimit(9, 60, 1, Reserve(8, -1.5), slack=2, unit="t", estimate=5, moving=True),
-    )
-    text = write_rules(several, 3)
-    assert text == "3|10 1000 1|10 1000 m|9 60000t m 8 -1.5 +2000 ~5"
-    assert read_rules(text) == (several, 3)
-    assert rules(rate=several[::-1]) == several, "the shortest first, of two alike the even one"
-    assert window.at_once == 300
-    assert RateLimit(10, 1, burst=4).at_once == 4
-
-
-def test_within_is_refused():
-    """A burst is a part of what the host allows."""
-    told = refused(RateLimit.within, most=3, per=1, burst=4)
-    assert told == "burst is 4: it must be an int from 1 to 3"
-    assert "most is 0" in refused(RateLimit.within, most=0, per=1)
-
-
-def test_most_windows():
-    """The bound that a refusal names is the constant."""
-    assert MAX_WINDOWS == 8
 
 
 # Text
@@ -364,48 +226,6 @@ def test_round_trip(windows, concurrency):
     assert [type(window.rate) for window in back] == [type(window.rate) for window in windows]
 
 
-LUA_SINGLE = re.compile(r"^(\d+)\|(\S+) (\d+) (\d+)$")
-LUA_HEAD = re.compile(r"^(\d+)~?([^|]*)(.*)$")
-LUA_WINDOW = re.compile(r"\|(\S+) (\d+)([a-z0-9_]*) (\d+) ?([^|]*)")
-
-
-@given(limits().filter(bool), st.integers(1, MAX_CONCURRENCY) | st.none())
-def test_as_lua_reads_it(windows, concurrency):
-    """The patterns of lib/limits/rules.lua find every number, and its shortcut only its kind."""
-    text = write_rules(windows, concurrency)
-    first = windows[0]
-    plain = len(windows) == 1 and not (first.reserve or first.adaptive or first.unit)
-    assert bool(LUA_SINGLE.match(text)) is plain
-    count, learning, rest = LUA_HEAD.match(text).groups()
-    assert int(count) == (concurrency or 0)
-    learned = [float(word) for word in learning.split()]
-    adaptive = windows[0].adaptive
-    assert learned == ([adaptive.floor, adaptive.ceiling, adaptive.step] if adaptive else [])
-    found = LUA_WINDOW.findall(rest)
-    assert [float(rate) for rate, *_ in found] == [window.rate for window in windows]
-    assert [int(ms) / 1000 for _, ms, *_ in found] == [window.per for window in windows]
-    assert [unit for _, _, unit, *_ in found] == [window.unit for window in windows]
-    assert [int(burst) for *_, burst, _ in found] == [window.burst for window in windows]
-    for (*_, kept), window in zip(found, windows, strict=True):
-        units, priority = kept.split() if kept else (0, 0)
-        reserve = window.reserve or Reserve(1, 0)
-        assert (int(units), float(priority)) == (
-            (reserve.units, float(reserve.priority)) if window.reserve else (0, 0)
-        )
-
-
-def test_texts():
-    """The texts of docs/storage.md."""
-    assert write_rules((), 3) == "3"
-    assert write_rules((RateLimit(10, 1), RateLimit(5000, 3600)), None) == (
-        "0|10 1000 1|5000 3600000 1"
-    )
-    assert write_rules((RateLimit(2.5, 60, adaptive=Adaptive(1, 20)),), None) == (
-        "0~1 20 1.0|2.5 60000 1"
-    )
-    assert write_rules((RateLimit(10, 1, 4, Reserve(2, 5.5)),), 3) == "3|10 1000 4 2 5.5"
-
-
 @pytest.mark.parametrize(
     ("per", "ms"),
     [(0.001, 1), (0.0011, 2), (1.0001, 1001), (0.1 + 0.2, 300), (1 / 3, 334), (60, 60_000)],
@@ -413,27 +233,3 @@ def test_texts():
 def test_milliseconds_of_a_window(per, ms):
     """A window is stored in whole ms, rounded up: that grants less, and never more."""
     assert write_rules((RateLimit(1, per),), None) == f"0|1 {ms} 1"
-
-
-class Named(float):
-    """As numpy's floats are: a float whose repr is no number."""
-
-    def __repr__(self) -> str:
-        return "Named()"
-
-
-def test_numbers_of_other_libraries():
-    """Subclasses of int and float are written as the numbers that they are."""
-    kind = IntEnum("kind", {"three": 3})
-    window = RateLimit(kind.three, 1, 9, Reserve(2, Named(5.5)), Adaptive(Named(1.5), 4, Named(1)))
-    assert write_rules((window,), None) == "0~1.5 4 1.0|3 1000 9 2 5.5"
-
-
-def test_an_estimate_is_kept():
-    """It comes back from the stored text, beside a reserve and a slack."""
-    windows = (
-        RateLimit(10, 1, 9, Reserve(3, 5.5), slack=0.05, unit="t", estimate=2000),
-        RateLimit(5, 60, unit="u", estimate=7),
-    )
-    assert write_rules(windows, 3) == "3|10 1000t 9 3 5.5 +50 ~2000|5 60000u 1 ~7"
-    assert read_rules(write_rules(windows, 3)) == (windows, 3)

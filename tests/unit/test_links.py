@@ -47,16 +47,6 @@ def test_every_link_leads_somewhere(page):
     assert broken(page, page.read_text(encoding="utf-8")) == []
 
 
-def test_a_broken_link_is_seen():
-    """A file and a heading that are not there are found; right ones and the web are not."""
-    text = (
-        "[a](docs/none.md) [b](docs/usage.md#none) [c](#none) [d](docs/usage.md#urls) [e](http://x)"
-        '<img src="none.png">'
-    )
-    missing = ["docs/none.md", "docs/usage.md#none", "#none", "none.png"]
-    assert broken(ROOT / "README.md", text) == missing
-
-
 def named_sections(text: str) -> list[tuple[str, str]]:
     """The page and section of each `docs/page.md, "Section"` in a source."""
     flat = COMMENT_MARKS.sub(" ", text)

@@ -1,18 +1,16 @@
 """The log of `dpq worker` and `dpq scheduler`, as text and JSON: a record, a line, no forgery."""
 
-import io
 import json
 import logging
 import re
 from typing import Any
 
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import steers
 
-from dpq.cli import _log, _terminal
+from dpq.cli import _terminal
 from dpq.cli._log import PIPE_BYTES, JsonLines
 from dpq.model.display import CleanRecords
 from dpq.model.log_fields import FIELDS, fields
@@ -81,55 +79,3 @@ def test_a_line_for_a_shared_pipe_is_bounded(text: str) -> None:
     assert len(line) < PIPE_BYTES
     assert json.loads(line)["event"] == "died"
     assert len(formatted(JsonLines(), text, text, trace=True)) > PIPE_BYTES
-
-
-def test_what_others_log_badly_is_one_line() -> None:
-    """A record whose arguments do not fit, or that no cleaner saw, is an object on a line, too."""
-    for args in ((), (1, 2)):
-        record = logging.LogRecord("other", 30, "", 0, "%s\n\x1b[2J %d", args, None)
-        line = JsonLines().format(record)
-        assert (line.isascii(), len(line.splitlines())) == (True, 1)
-        assert not steers(json.loads(line)["message"])
-
-
-def test_numbers_that_json_lacks_are_texts() -> None:
-    """A wait without end is no reason for a line that no JSON reader takes."""
-    record = logging.LogRecord("dpq", 30, "", 0, "closed", (), None)
-    vars(record).update(fields("closed", seconds=float("inf"), count=2, group="g"))
-    said = json.loads(JsonLines().format(record), parse_constant=pytest.fail)
-    assert (said["seconds"], said["count"], said["group"]) == ("inf", 2, "g")
-
-
-def test_fields_are_known() -> None:
-    """A field without a value is left out, and one that is not documented is refused."""
-    assert fields("x", group=None, ms=0) == {"event": "x", "ms": 0}
-    with pytest.raises(KeyError, match="payload"):
-        fields("x", payload=1)
-
-
-def test_messages_of_the_program_are_objects_too() -> None:
-    """With JSON, errors, warnings and the log of others go the same way; at the end all is back."""
-    app, stream = typer.Typer(), io.StringIO()
-    before = logging.getLogger().handlers[:], _terminal.on_talk
-
-    @app.callback()
-    def root(ctx: typer.Context) -> None:
-        _terminal.log_to_stderr(ctx, 1)
-        ctx.meta["dpq.log"].setStream(stream)
-
-    @app.command()
-    def run(log: _log.Log = "text") -> None:
-        logging.getLogger("dpq.x").info("ours")
-        logging.getLogger("other").warning("theirs")
-        _terminal.talk("error: bad\n{forged}")
-        _terminal.talk("drained")
-
-    typer.main.get_command(app).main(["run", "--log", "json"], standalone_mode=False)
-    said = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(each["level"], each["logger"], each["message"]) for each in said] == [
-        ("INFO", "dpq.x", "ours"),
-        ("WARNING", "other", "theirs"),
-        ("ERROR", "dpq.cli", "bad\\n{forged}"),
-        ("INFO", "dpq.cli", "drained"),
-    ]
-    assert (logging.getLogger().handlers, _terminal.on_talk) == before

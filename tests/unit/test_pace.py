@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from dpq.model.pace import COVERED_SECONDS, Pace, Point, lasting, pace_of
-from dpq.model.rates import few, span_between
+from dpq.model.pace import Pace, Point, pace_of
 
 Rate = Callable[[int], float]
 
@@ -52,7 +51,7 @@ def changes(kinds: list[str]) -> int:
     return sum(one != other for one, other in pairwise(kinds))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_arrivals_do_not_change_the_sentence(seed: int) -> None:
     """5 come and 5.5 end a second: of 1800 looks each says the same; before, hundreds did not."""
     points = simulated(seed, 2120, lambda _: 5, lambda _: 5.5, 300)
@@ -60,7 +59,7 @@ def test_random_arrivals_do_not_change_the_sentence(seed: int) -> None:
     assert changes(at_the_time(points[310:])) > 150
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("come", "end", "backlog", "most"),
     [
@@ -97,7 +96,7 @@ def test_the_truth_is_in_the_range() -> None:
     assert right / looks > 0.9
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("come", [0, 5])
 def test_a_stop_is_seen_in_half_a_minute(seed: int, come: float) -> None:
     """All consumers are gone: 30 s later nobody is told when it is done."""
@@ -107,130 +106,3 @@ def test_a_stop_is_seen_in_half_a_minute(seed: int, come: float) -> None:
         pace = pace_of(points[now - 320 : now + 1])
         assert (pace.kind, pace.done) == ("stopped", 0)
     assert pace_of(points[310:631]).say == "none ended in 30 s"
-
-
-def test_consumers_that_come_back_are_seen_too() -> None:
-    """Half a minute after the first end the range holds what is true then."""
-    points = simulated(1, 760, lambda _: 0, lambda now: 0 if 600 <= now < 700 else 10, 10_000)
-    pace = pace_of(points[410:731])
-    assert pace.kind == "clears"
-    assert pace.low < points[730].backlog / 10 < pace.high
-
-
-@pytest.mark.parametrize("took", [1, 60])
-def test_a_load_that_is_over_is_no_rate(took: int) -> None:
-    """Half a minute after 10 000 pushes the queue is not said to grow."""
-    points = simulated(
-        2, 500, lambda _: 0, lambda _: 20, 0, lambda now: 10_000 / took * (100 <= now < 100 + took)
-    )
-    for now in range(130 + took, 500):
-        pace = pace_of(points[max(0, now - 320) : now + 1])
-        assert pace.kind == "clears"
-        assert pace.low < points[now].backlog / 20 < pace.high
-
-
-def test_bursts_that_come_again_are_a_rate() -> None:
-    """300 tasks a minute at once, 4 ends a second: nobody is told that it will be done."""
-    points = simulated(3, 1500, lambda _: 0, lambda _: 4, 300, lambda now: 300 * (now % 60 == 0))
-    assert {pace.kind for pace in paces(points)} <= {"even", "grows"}
-
-
-def test_a_burst_in_random_arrivals() -> None:
-    """For half a minute the queue grows; then what comes and ends is as before."""
-    points = simulated(4, 900, lambda _: 5, lambda _: 5.5, 300, lambda now: 300 * (now == 500))
-    found = paces(points)
-    assert {pace.kind for pace in found[:180] + found[210:]} == {"even"}
-    assert changes([pace.kind for pace in found]) <= 2
-
-
-def test_a_queue_that_was_made_anew_begins_again() -> None:
-    """What came and ended before the drop is in no rate."""
-    old = simulated(5, 600, lambda _: 5, lambda _: 20, 3000)
-    new = [
-        point._replace(at=600 + point.at) for point in simulated(6, 60, lambda _: 9, lambda _: 1, 9)
-    ]
-    assert lasting([*old, *new]) == new
-    pace = pace_of([*old, *new])
-    assert (pace.kind, pace.seconds) == ("grows", 50)
-    assert pace_of([*old, *new[:1]]) == Pace("counting")
-
-
-def test_a_retry_and_a_delay_are_no_tasks_that_come() -> None:
-    """A task that goes back for a while, or is pushed for later, comes when it is due."""
-    first = Point(0, 100, 0, 100, 0, 0)
-    later = Point(30, 40, 1050, 1100, 0, 10)  # 1000 for later, 50 retries, 10 ends
-    due = later._replace(at=60, backlog=540, delayed=550)
-    assert pace_of([first, later]).come == 0
-    assert pace_of([later, due]).come == pytest.approx(500 / 30)
-
-
-def test_slots_of_minutes_say_the_same_as_looks() -> None:
-    """The first look has the history of five minutes and itself."""
-    points = simulated(7, 700, lambda _: 5, lambda _: 10, 6000)
-    first, watched = pace_of([*points[400:680:60], points[690]]), pace_of(points[370:691])
-    assert first.kind == watched.kind == "clears"
-    assert first.seconds == 290
-    assert first.low < watched.high
-    assert watched.low < first.high
-
-
-def test_too_little_to_say() -> None:
-    """Nothing, one point, and a few idle seconds say nothing; a few ends say something wide."""
-    start = Point(100, 50, 0, 50, 0, 0)
-    for points in ([], [start], [start, start._replace(at=103)]):
-        assert pace_of(points).say == "counting"
-    assert pace_of([start, start._replace(at=130)]).say == "none ended in 30 s"
-    assert (
-        pace_of([start, start._replace(at=102, backlog=40, acked=10)]).say == "done in 3 s or more"
-    )
-
-
-@pytest.mark.parametrize(
-    ("pace", "say"),
-    [
-        (Pace("clears", 1, 2, 185, 290), "done in 3 to 5 m"),
-        (Pace("open", 1, 2, 400), "done in 6 m or more"),
-        (Pace("even", 5, 5.5), "about as many come as end"),
-        (Pace("grows", 9, 1.3), "growing by 8/s"),
-        (Pace("grows", 0.05, 0), "growing by 3/min"),
-        (Pace("grows", 0.005, 0), "growing by 20/h"),
-        (Pace("stopped", 1, 0, seconds=COVERED_SECONDS), "none ended in 5 m"),
-    ],
-)
-def test_sentences(pace: Pace, say: str) -> None:
-    """Each kind has one sentence."""
-    assert pace.say == say
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (180, 300, "3 to 5 m"),
-        (200, 290, "3 to 5 m"),
-        (40, 130, "40 s to 3 m"),
-        (0.2, 0.7, "about 1 s"),
-        (75, 100, "70 to 100 s"),
-        (100, 150, "1 to 3 m"),
-        (80 * 60, 130 * 60, "1 to 3 h"),
-        (30 * 3600, 80 * 3600, "1 to 4 d"),
-        (360, math.inf, "6 m or more"),
-    ],
-)
-def test_spans_between(low: float, high: float, text: str) -> None:
-    """A range has one unit if it can, and rounds outward."""
-    assert span_between(low, high) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "rounded"),
-    [
-        (0, (0, 0, 0)),
-        (11, (10, 12, 12)),
-        (96, (90, 100, 100)),
-        (3, (3, 3, 3)),
-        (0.13, (0.12, 0.12, 0.15)),
-    ],
-)
-def test_a_few_digits(value: float, rounded: tuple[float, float, float]) -> None:
-    """A rough number is rounded down, to the nearest, or up."""
-    assert tuple(few(value, way) for way in (-1, 0, 1)) == pytest.approx(rounded)

@@ -46,14 +46,6 @@ def test_requests_over_a_socket(port: Port) -> None:
     assert ask(port, b"GET /large HTTP/1.1\r\n\r\n").endswith(LARGE)
 
 
-def test_a_fault_is_not_told(port: Port) -> None:
-    """Its text stays here, and the next request is answered."""
-    said = ask(port, b"GET /fault HTTP/1.1\r\n\r\n")
-    assert b" 500 " in said
-    assert b"secret" not in said
-    assert b" 200 " in ask(port, b"GET /a HTTP/1.1\r\n\r\n")
-
-
 def test_a_silent_client_holds_no_other_one_up(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are answered meanwhile; and a client that asks nothing in its time is cut off."""
     with socket.create_connection(port.address, timeout=60) as silent:

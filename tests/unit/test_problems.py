@@ -39,17 +39,6 @@ def test_no_explanation_is_left_over():
     assert set(EXPLAINED) == {"in N states", *reported(), *SERVER} - {"in 2 states"}
 
 
-def test_unknown_kind():
-    """A kind that a newer script names is shown as it is."""
-    assert explain(Problem(kind="new", subject="s", detail="d")) == ("New: s d", "")
-
-
-def test_queue_and_group():
-    """What concerns the queue's own limit says so."""
-    assert "the queue" in explain(Problem(kind="limit cannot be read", subject=""))[0]
-    assert "group 'g'" in explain(Problem(kind="limit cannot be read", subject="g"))[0]
-
-
 SOUND = {"maxmemory_policy": "noeviction", "aof_enabled": 1, "used_memory": 5, "maxmemory": 0}
 
 SERVERS = [

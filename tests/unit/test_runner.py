@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -107,33 +106,6 @@ def test_each_handler_ends_in_one_done(
     assert sorted(seen) == sorted(expected if hooked else [])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_handler_ended_itself_is_not_handed_over(kind: str) -> None:
-    """Its lease is not held any more: it is counted, and nothing is sent."""
-    stage = Stage(3, lambda task: task.payload == 1 and stage.queue._leases.let_go(task))
-    assert sorted(end.task.payload for end in stage.run(kind)) == [0, 2]
-    assert stage.calls.handled == {"done": 3}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_lease_that_was_lost_before_it_began_runs_nothing(kind: str) -> None:
-    """Another consumer may have the task."""
-    seen: list[Any] = []
-    stage = Stage(3, lambda task: seen.append(task.payload))
-    key = ("1", 1)
-    stage.queue._leases._extended({key: stage.queue._leases._held[key]}, [False])
-    assert len(stage.run(kind)) == 2
-    assert sorted(seen) == [0, 2]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_handler_means_a_dead_letter(kind: str) -> None:
-    """What finds no handler ends as a `Reject`, before any hook at its end but after `before`."""
-    stage = Stage(1, {"name": print})
-    (end,) = stage.run(kind)
-    assert isinstance(end.error, Reject)
-
-
 def in_thread(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work)
     thread.start()
@@ -164,13 +136,6 @@ def test_an_overdue_attempt_ends_once() -> None:
     assert stage.calls.handled == {"TimeoutError": 1}
 
 
-def test_without_a_limit_nobody_watches() -> None:
-    """No thread is started for handlers that may run as long as they like."""
-    runner, _ = Stage(1, lambda task: None).runner()
-    runner.work()
-    assert runner.overdue.thread.ident is None
-
-
 def test_what_still_runs_is_given_back_once() -> None:
     """At the end of a run it goes back uncounted; what the handler says later is not sent."""
     go, begun = threading.Event(), threading.Event()
@@ -190,37 +155,3 @@ def test_what_still_runs_is_given_back_once() -> None:
         thread.join(PATIENCE_S)
     assert [type(end.error).__name__ for end in fetcher.ends] == ["GivenBack"]
     assert stage.calls.handled == {"done": 1}
-
-
-def test_asyncio_handlers_are_cancelled_at_their_limit_and_when_their_lease_is_lost() -> None:
-    """The first has failed with a TimeoutError; of the second nothing is sent."""
-
-    async def handler(task: Task[Any]) -> None:
-        if task.payload == 1:
-            leases, key = stage.queue._leases, (task.id, task.token)
-            leases._extended({key: leases._held[key]}, [False])
-        await asyncio.sleep(PATIENCE_S)
-
-    stage = Stage(2, handler, time_limit=0.02)
-    began = time.monotonic()
-    (end,) = stage.run("asyncio")
-    assert (end.task.payload, str(end.error)) == (0, "ran longer than 0.02 s")
-    assert stage.calls.handled == {"TimeoutError": 1, "CancelledError": 1}
-    assert time.monotonic() - began < PATIENCE_S
-
-
-def test_no_more_asyncio_handlers_run_than_may() -> None:
-    """A handler that ends makes room for the next one at once; never more than `concurrency`."""
-    running, most = 0, 0
-
-    async def handler(task: Task[Any]) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        for _ in range(task.payload % 3):
-            await asyncio.sleep(0)
-        running -= 1
-
-    stage = Stage(20, handler)
-    assert len(asyncio.run(stage.run_async(concurrency=3))) == 20
-    assert most == 3

@@ -11,8 +11,7 @@ scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[sc
 from scrapy.http import FormRequest, JsonRequest  # noqa: E402
 from scrapy.settings import Settings  # noqa: E402
 
-from dpq.model.errors import ConfigurationError, PayloadError  # noqa: E402
-from dpq.scrapy.options import read_options  # noqa: E402
+from dpq.model.errors import PayloadError  # noqa: E402
 from dpq.scrapy.payload import payload_of, request_of  # noqa: E402
 
 URL = "https://a.example/7"
@@ -89,14 +88,6 @@ def test_what_is_no_json_is_refused_by_name(case):
         payload_of(scrapy.Request(URL, **parts), SPIDER)
 
 
-def test_what_contains_itself_is_refused():
-    """A circle is an error, not an endless loop."""
-    circle: dict[str, Any] = {}
-    circle["self"] = circle
-    with pytest.raises(PayloadError, match="contains itself"):
-        payload_of(scrapy.Request(URL, meta=circle), SPIDER)
-
-
 NO_REQUESTS: list[tuple[Any, str]] = [
     (7, "no 'url'"),
     ({"meta": {}}, "no 'url'"),
@@ -123,32 +114,3 @@ def test_an_address_alone_is_a_request():
     """`dpq push '"https://..."'` is enough; the priority is that of the task, as a whole number."""
     request = request_of(URL, 2.9, SPIDER)
     assert (request.url, request.priority, request.callback) == (URL, 2, None)
-
-
-def read(**given: Any) -> Any:
-    return read_options(Settings({"DPQ_URL": "redis://h", **given}), "pages")
-
-
-def test_settings_have_the_forms_that_people_write():
-    """Limits and seconds may be text or numbers; the queue is named like the spider."""
-    limits = {"*": "2/s", "a": 3, "b": {"rate": "1/60", "concurrency": 2}, "": ["5/s"]}
-    options = read(DPQ_LIMITS=limits, DPQ_IDLE_BEFORE_CLOSE="inf", DPQ_UNIQUE_FOR="0")
-    assert options.queue_name == "pages"
-    assert options.limits == {
-        "*": {"rate": "2/s"},
-        "a": {"rate": 3, "per": 1},
-        "b": {"rate": "1/60", "concurrency": 2},
-        None: {"rate": ["5/s"]},
-    }
-    assert (options.idle_seconds, options.unique_for, options.most) == (float("inf"), None, 16)
-    assert read(DPQ_QUEUE="other").queue_name == "other"
-    assert read(CONCURRENT_REQUESTS=0).most == 100
-
-
-def test_wrong_settings_are_named():
-    """A spider does not start on a setting that nobody can read."""
-    with pytest.raises(ConfigurationError, match="DPQ_URL is None"):
-        read(DPQ_URL=None)
-    for value in ("soon", -1):
-        with pytest.raises(ConfigurationError, match="DPQ_IDLE_BEFORE_CLOSE is"):
-            read(DPQ_IDLE_BEFORE_CLOSE=value)

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import steers
 
-from dpq.model.display import CleanRecords, shown, shown_json
+from dpq.model.display import shown, shown_json
 
 texts = st.text(st.characters() | st.sampled_from("\x1b\x9b\x7f\u202e\u2028\n\t\ud800é"))
 
@@ -88,64 +87,3 @@ def test_no_line_of_an_error_is_taken_for_a_record(written: io.StringIO) -> None
     except ValueError:
         logging.getLogger("dpq.worker.worker").exception("third")
     assert "\nTraceback (most recent call last):\n" in written.getvalue().split("third")[1]
-
-
-class Speechless(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text \x1b[2J")
-
-
-def test_a_record_without_a_text_stops_no_call(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """An error whose text cannot be made is logged, as by any logger, and the call goes on."""
-    package, log = logging.getLogger("dpq"), logging.getLogger("dpq.worker.worker")
-    stream = io.StringIO()
-    monkeypatch.setattr(package, "propagate", False)  # pytest's own handler would raise
-    monkeypatch.setattr(package, "handlers", [*package.handlers, logging.StreamHandler(stream)])
-    log.warning("failed: %s", Speechless())
-    log.warning("too few: %d %d", 1)
-    log.warning("then")
-    assert stream.getvalue() == "then\n"
-    assert capfd.readouterr().err.count("--- Logging error ---") == 2
-
-
-def test_a_time_limit_is_not_taken_for_a_record_without_a_text() -> None:
-    """What a signal handler raises while a text is made reaches the caller."""
-
-    class Late(Exception):
-        pass
-
-    class Slow:
-        def __str__(self) -> str:
-            signal.raise_signal(signal.SIGUSR1)
-            return "in time"
-
-    def stop(*_: object) -> None:
-        raise Late
-
-    before = signal.signal(signal.SIGUSR1, stop)
-    try:
-        with pytest.raises(Late):
-            logging.getLogger("dpq.worker.worker").warning("%s", Slow())
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_where_no_logging_is_set_up_warnings_are_seen(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On stderr, once, clean, and nothing below: as Python does for a logger without handlers. If a
-    program has a handler, that alone writes."""
-    top, log = logging.getLogger("dpq"), logging.getLogger("dpq.worker.worker")
-    assert [type(each) for each in top.handlers].count(CleanRecords) == 1
-    monkeypatch.setattr(top, "propagate", False)  # pytest's handlers are at the root
-    log.warning("a %s", "b\x1b")
-    log.info("not seen")
-    assert capfd.readouterr() == ("", "a b\\x1b\n")
-    other = logging.NullHandler()
-    for logger in (top, log):
-        logger.addHandler(other)
-        log.error("c")
-        logger.removeHandler(other)
-    assert capfd.readouterr() == ("", "")

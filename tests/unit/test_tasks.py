@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from uuid import UUID
 
 import pytest
 from kit.scripted import a_task
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict, computed_field
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict
 from pydantic_core import from_json, to_json
 
 from dpq import ConfigurationError, PayloadError, Push, Reject, Task
-from dpq.tasks import OPTIONS, Tasks
+from dpq.tasks import Tasks
 from dpq.worker.handlers import Context
 
 
@@ -103,22 +102,6 @@ def test_a_direct_call_is_the_function(tasks: Tasks, queue: FakeQueue) -> None:
     assert list(inspect.signature(double).parameters) == ["number"]
 
 
-def test_names(tasks: Tasks) -> None:
-    """A task has the name that was given, else its function's, and is found under it."""
-
-    @tasks.task("fetch.page")
-    def fetch() -> None: ...
-
-    @tasks.task()
-    def clean() -> None: ...
-
-    assert tasks.names == ["fetch.page", "clean"]
-    assert tasks["clean"] is clean
-    assert ("clean" in tasks, "fetch" in tasks, list(tasks)) == (True, False, tasks.names)
-    with pytest.raises(KeyError):
-        tasks["fetch"]
-
-
 def test_a_name_is_taken_once(tasks: Tasks) -> None:
     """A second function of the same name is refused, and the first one stays."""
 
@@ -132,33 +115,6 @@ def test_a_name_is_taken_once(tasks: Tasks) -> None:
         def second() -> None: ...
 
     assert arguments_of(tasks, stored({"task": "fetch"})) == "first"
-
-
-def test_one_function_under_two_names(tasks: Tasks) -> None:
-    """A task may be registered once more under its old name, so that a rename loses nothing."""
-
-    @tasks.task("old", priority=1)
-    @tasks.task("new", priority=2)
-    def fetch(url: str) -> str:
-        return url
-
-    assert fetch.prepare(url="/a") == Push({"task": "old", "args": {"url": "/a"}}, priority=1)
-    assert tasks["new"].prepare(url="/a").priority == 2
-    for name in ("old", "new"):
-        assert arguments_of(tasks, stored({"task": name, "args": {"url": "/a"}})) == "/a"
-
-
-@pytest.mark.parametrize("name", ["", "a\nb", "x" * 201, 7])
-def test_bad_names(tasks: Tasks, name: Any) -> None:
-    """A name that is no text of 1 to 200 bytes is refused."""
-    with pytest.raises(ConfigurationError, match="name is"):
-        tasks.task(name)(print)
-
-
-def test_the_decorator_wants_parentheses(tasks: Tasks) -> None:
-    """`@tasks.task` without parentheses would register nothing, so it is refused."""
-    with pytest.raises(ConfigurationError, match="with parentheses"):
-        tasks.task(lambda: None)  # type: ignore[arg-type]
 
 
 def option_as_parameter(key: str) -> None: ...
@@ -202,42 +158,6 @@ def test_functions_that_are_no_tasks(
     assert tasks.names == []
 
 
-@pytest.mark.parametrize("option", sorted(OPTIONS))
-def test_every_option_is_taken(tasks: Tasks, option: str) -> None:
-    """No parameter can hide an option of push, whichever it is."""
-    names: dict[str, Any] = {}
-    exec(f"def function({option}): ...", names)  # noqa: S102 - one name from our own list
-    with pytest.raises(
-        ConfigurationError, match=f"parameter '{option}' has the name of an option of push"
-    ):
-        tasks.task()(names["function"])
-
-
-@pytest.mark.parametrize(
-    ("option", "bad"),
-    [
-        ("priority", "high"),
-        ("delay", -1),
-        ("group", ""),
-        ("key", "a\0b"),
-        ("on_duplicate", "replace"),
-        ("max_attempts", 0),
-        ("expires_in", 0),
-        ("cost", 0),
-    ],
-)
-def test_bad_defaults(tasks: Tasks, option: str, bad: Any) -> None:
-    """A default that no push would take is refused where it is written."""
-    with pytest.raises(ConfigurationError, match=f"{option} is "):
-        tasks.task("fetch", **{option: bad})
-
-
-def test_unknown_defaults(tasks: Tasks) -> None:
-    """A default that is no option of push is refused by its name."""
-    with pytest.raises(TypeError, match="'dely'"):
-        tasks.task("fetch", dely=3)
-
-
 # Pushing
 
 
@@ -266,21 +186,6 @@ def test_options_override_defaults(tasks: Tasks) -> None:
     changed = fetch.prepare(url="/a", priority=9, group=None, on_duplicate="rerun")
     assert changed == defaults._replace(priority=9, group=None, on_duplicate="rerun")
     assert fetch.prepare(url="/a") == defaults
-
-
-def test_arguments_by_place(tasks: Tasks) -> None:
-    """Arguments may be given by place, as in a call, except those that are by name only."""
-
-    @tasks.task()
-    def fetch(url: str, depth: int = 0, *, proxy: str = "") -> None: ...
-
-    assert fetch.prepare("/a", 2, proxy="p").payload["args"] == {
-        "url": "/a",
-        "depth": 2,
-        "proxy": "p",
-    }
-    with pytest.raises(PayloadError, match="too many positional arguments"):
-        fetch.prepare("/a", 2, "p")
 
 
 @pytest.mark.parametrize(
@@ -315,34 +220,6 @@ def test_bad_arguments(
     with pytest.raises(PayloadError, match=f"arguments of task 'fetch': .*({complaint})"):
         fetch.push(**given)
     assert queue.pushed == []
-
-
-def test_no_queue() -> None:
-    """Without a queue a task can be run and prepared; a push says what is missing."""
-    tasks = Tasks()
-
-    @tasks.task()
-    def fetch(url: str) -> None: ...
-
-    assert fetch.prepare(url="/a").payload == {"task": "fetch", "args": {"url": "/a"}}
-    with pytest.raises(ConfigurationError, match=r"cannot push 'fetch': .* Tasks\(q\)"):
-        fetch.push(url="/a")
-    queue: Any = FakeQueue()
-    tasks.queue = queue
-    assert fetch.push(url="/a") == "1"
-
-
-def test_defaults_of_the_function_are_not_stored(tasks: Tasks) -> None:
-    """What a push leaves out is left to the function that runs, whatever its default is."""
-    marker = object()
-
-    @tasks.task()
-    def fetch(url: str, client: Any = marker) -> Any:
-        return client
-
-    payload = fetch.prepare(url="/a").payload
-    assert payload["args"] == {"url": "/a"}
-    assert arguments_of(tasks, stored(payload)) is marker
 
 
 # Running
@@ -387,27 +264,6 @@ def test_arguments_arrive_as_their_types(tasks: Tasks, annotation: Any, value: A
     came = arguments_of(tasks, stored(payload))
     assert came == value
     assert type(came) is type(value)
-
-
-@pytest.mark.parametrize("name", ["copy", "json", "model_config", "self", "payload", "_hidden"])
-def test_parameters_may_be_called_anything(tasks: Tasks, name: str) -> None:
-    """Names that mean something to pydantic, or to a task, are arguments like others."""
-    names: dict[str, Any] = {}
-    exec(f"def function({name}): return {name}", names)  # noqa: S102 - names from this test
-    payload = tasks.task()(names["function"]).prepare(**{name: 3}).payload
-    assert payload["args"] == {name: 3}
-    assert arguments_of(tasks, stored(payload)) == 3
-
-
-def test_a_task_may_be_without_arguments(tasks: Tasks) -> None:
-    """A payload of another program may leave out empty arguments, and say more than we read."""
-
-    @tasks.task()
-    def refresh() -> str:
-        return "done"
-
-    assert refresh.prepare().payload == {"task": "refresh", "args": {}}
-    assert arguments_of(tasks, stored({"task": "refresh", "from": "cron"})) == "done"
 
 
 @pytest.mark.parametrize(
@@ -507,39 +363,3 @@ def test_async_functions() -> None:
         assert await tasks.find(task)(task, None) == "/b"
 
     asyncio.run(main())
-
-
-class Thing:
-    def method(self, n: int) -> None: ...
-
-
-def test_what_is_no_function(tasks: Tasks) -> None:
-    """It is refused by what it is, and what to do is said; the method of an object is one."""
-    with pytest.raises(
-        ConfigurationError, match=r"it is a method.*register the method of an object"
-    ):
-        tasks.task("a")(Thing.method)
-    with pytest.raises(
-        ConfigurationError, match="a partial is not a function: write a function that calls it"
-    ):
-        tasks.task("b")(functools.partial(Thing().method, 1))
-    assert tasks.task("c")(Thing().method).prepare(n=1).payload["args"] == {"n": 1}
-
-
-class Square(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    side: int
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def area(self) -> int:
-        return self.side**2
-
-
-def test_computed_fields_are_not_stored(tasks: Tasks) -> None:
-    """A model is stored as it can be read again."""
-
-    @tasks.task()
-    def draw(square: Square) -> None: ...
-
-    assert draw.prepare(Square(side=3)).payload["args"] == {"square": {"side": 3}}

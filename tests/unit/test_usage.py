@@ -11,16 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq.batch.reader import tokens_used
-from dpq.model import usage
-from dpq.model.cost import MAX_COST
 from dpq.model.usage import (
     MOST_BYTES,
     Answer,
     BodyReader,
     anthropic_usage,
     openai_usage,
-    readable_encodings,
 )
 
 SSE = "text/event-stream; charset=utf-8"
@@ -123,33 +119,6 @@ def test_bodies_that_say_nothing(body, encoding):
         assert anthropic_usage(answer) is None
 
 
-def test_a_body_that_is_not_complete():
-    """If its caller leaves it, or the host hangs up, it says nothing."""
-    assert openai_usage(read([b'{"usage": {"total_tokens": 5}}'], ends=False)) is None
-
-
-def test_a_long_body():
-    """Of embeddings only the end is kept, where their usage stands; `body` is then empty."""
-    vectors = json.dumps(
-        {"data": [0.25] * 100_000, "usage": {"prompt_tokens": 8, "total_tokens": 8}}
-    )
-    parts = [vectors[i : i + 50_000].encode() for i in range(0, len(vectors), 50_000)]
-    answer = read([b" " * MOST_BYTES, *parts])
-    assert openai_usage(answer) == {"tokens": 8, "input_tokens": 8, "output_tokens": 0}
-    assert answer.body == b""
-    assert read([b" " * (MOST_BYTES + 1)]).body == b""
-    assert len(read([b" " * MOST_BYTES]).body) == MOST_BYTES
-
-
-def test_a_long_event():
-    """So it is for an event with a whole response; the events around it are read as ever."""
-    long = '{"type": "response.completed", "response": {"output": "' + "x" * (2 * MOST_BYTES)
-    long += '", "usage": {"input_tokens": 3, "output_tokens": 4}}}'
-    answer = read([events({"usage": {"total_tokens": 1}}, long, {"type": "y"})], SSE)
-    assert answer.usage == {"total_tokens": 1, "input_tokens": 3, "output_tokens": 4}
-    assert openai_usage(answer)
-
-
 @pytest.mark.parametrize("kind", ["application/json", SSE])
 @pytest.mark.parametrize("packed", [True, False])
 def test_memory_is_bounded(kind, packed):
@@ -166,48 +135,3 @@ def test_memory_is_bounded(kind, packed):
         assert tracemalloc.get_traced_memory()[1] < 8 * MOST_BYTES
     finally:
         tracemalloc.stop()
-
-
-def test_what_is_read_of_the_cache_counts_towards_no_limit():
-    """What is written into it does."""
-    told = {"input_tokens": 5, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 900}
-    answer = Answer(200, {}, None, True, {**told, "output_tokens": 7})
-    assert anthropic_usage(answer) == {"tokens": 32, "input_tokens": 25, "output_tokens": 7}
-
-
-@pytest.mark.parametrize("nonsense", [-1, True, 1.5, "7", None])
-def test_what_is_no_count_is_not_said(nonsense: Any) -> None:
-    """A cost is a whole number from 0: nothing else that an answer names becomes one."""
-    told = {"input_tokens": nonsense, "output_tokens": nonsense, "total_tokens": nonsense}
-    assert openai_usage(Answer(200, {}, None, True, told)) is None
-    assert anthropic_usage(Answer(200, {}, None, True, told)) is None
-    assert tokens_used({"usage": told}) is None
-
-
-@pytest.mark.parametrize(
-    ("usage", "tokens"),
-    [
-        ({"total_tokens": 9, "prompt_tokens": 5}, 9),
-        ({"input_tokens": 4, "output_tokens": 5}, 9),
-        ({"total_tokens": 10**12}, MAX_COST),
-    ],
-)
-def test_a_batch_counts_the_tokens_of_either_form(usage: dict[str, int], tokens: int) -> None:
-    """A batch does not know whose API it asks; a cost has a bound."""
-    assert tokens_used({"usage": usage}) == tokens
-
-
-@pytest.mark.parametrize(
-    ("accepted", "kept"),
-    [
-        ("gzip, deflate, br, zstd", "gzip, deflate"),
-        ("gzip;q=1.0,br", "gzip;q=1.0"),
-        ("br", "identity"),
-        ("*", "identity"),
-        ("", "identity"),
-    ],
-)
-def test_encodings(accepted, kept):
-    """A request asks only for what can be read here."""
-    assert readable_encodings(accepted) == kept
-    assert usage.ENCODINGS.keys() >= {"gzip", "deflate"}

@@ -1,7 +1,6 @@
 """What both workers decide, without a server: handlers, order of queues, ends, bounds."""
 
 import asyncio
-import inspect
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -10,9 +9,7 @@ from typing import Any
 
 import fakeredis
 import pytest
-from kit.scripted import Kept, a_task
-from redis import Redis
-from redis.exceptions import ConnectionError
+from kit.scripted import a_task
 
 from dpq import (
     DPQ,
@@ -21,27 +18,15 @@ from dpq import (
     Backoff,
     ConfigurationError,
     Context,
-    LeaseLostError,
-    QueueStats,
-    RateLimited,
     Reject,
-    Release,
-    Retry,
     Task,
     Tasks,
     Worker,
 )
-from dpq.cli.worker import worker as worker_command
-from dpq.model.signals import signal_of
-from dpq.protocol.command import Command, Steps
 from dpq.queue import lease_renewal
-from dpq.worker.fetch_plan import none_live
-from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
 from dpq.worker.heartbeats import Heartbeats
-from dpq.worker.outcomes import CannotBeEnded, Done, GivenBack, endings, to_send_again
 from dpq.worker.queue_order import AskOrder
-from dpq.worker.run_state import RunState
 
 
 @pytest.fixture
@@ -52,12 +37,6 @@ def q() -> DPQ[Any]:
 @pytest.fixture
 def aq() -> AsyncDPQ[Any]:
     return AsyncDPQ(fakeredis.FakeAsyncRedis(), "emails")
-
-
-@pytest.mark.parametrize("function", [Worker, AsyncWorker, worker_command])
-def test_tasks_are_given_back_before_kubernetes_kills(function: Callable[..., Any]) -> None:
-    """By default handlers have 25 s: five less than from SIGTERM to SIGKILL there."""
-    assert inspect.signature(function).parameters["grace"].default == 25
 
 
 # Handlers
@@ -154,11 +133,6 @@ def test_threads_refuse_coroutine_functions(q: DPQ[Any], aq: AsyncDPQ[Any], kind
     AsyncWorker(aq, handlers)
 
 
-def test_an_async_worker_takes_plain_functions(aq: AsyncDPQ[Any]) -> None:
-    """Blocking functions are the loop's affair, and are not refused."""
-    AsyncWorker(aq, print)
-
-
 # The order of queues
 
 
@@ -183,122 +157,7 @@ def test_the_order_of_queues() -> None:
         assert Counter(seen[start : start + 12]) == {0: 7, 1: 3, 2: 2}
 
 
-@pytest.mark.parametrize(
-    ("weights", "empty", "shares"),
-    [
-        ([1, 1, 1], 0, {1: 600, 2: 600}),
-        ([2, 1, 1], 0, {1: 600, 2: 600}),
-        ([2, 1, 1], 1, {0: 800, 2: 400}),
-        ([3, 2, 1], 2, {0: 720, 1: 480}),
-    ],
-)
-def test_the_share_of_an_empty_queue(weights: list[int], empty: int, shares: Any) -> None:
-    """It falls to the others by their weights."""
-    order, gave = AskOrder(weights, "round_robin"), Counter[int]()
-    while gave.total() < 1200:
-        for index in order.queue_indexes():
-            order.charge(index, index != empty)
-            if index != empty:
-                gave[index] += 1
-                break
-    assert all(abs(gave[index] - share) <= 2 for index, share in shares.items()), gave
-
-
-def test_a_queue_pays_by_the_task() -> None:
-    """A queue that gives many at once waits until the others had as many."""
-    order = AskOrder([1, 1], "round_robin")
-    order.charge(order.queue_indexes()[0], 10)
-    for _ in range(9):
-        assert order.queue_indexes()[0] == 1
-        order.charge(1, 1)
-
-
-def test_every_queue_may_be_asked() -> None:
-    """If a queue has nothing, the others are asked."""
-    for order in ("strict", "round_robin"):
-        queues = AskOrder([3, 2, 1], order)  # type: ignore[arg-type]
-        assert all(sorted(queues.queue_indexes()) == [0, 1, 2] for _ in range(20))
-
-
 # Ends of deliveries
-
-
-def sends(steps: Steps[Any]) -> Command[Any]:
-    """The first command of an operation."""
-    command = next(steps)
-    assert isinstance(command, Command)
-    return command
-
-
-def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
-    """Acks of a queue go together; every other end has a call of its own."""
-    errors = [None, Reject("no"), Retry(5), RateLimited(3), ValueError("x"), None, GivenBack()]
-    errors.append(Release(7))
-    done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate(errors)]
-    done.append(Done(1, a_task(task_id="other"), None))
-    other = DPQ[Any](q.redis, "other")
-    sent = [sends(each.operation) for each in endings(done, [q._operations, other._operations])]
-    assert [command.script.name for command in sent] == [
-        "ack", "ack_plain", "bury", "fail", "rate_limited", "fail", "release",
-        "release",
-    ]  # fmt: skip
-    assert list(sent[0].args)[1::2] == ["0", "5"]
-    assert "{other}" in sent[1].keys[0]
-
-
-def test_a_signal_that_makes_no_sense_is_a_failure(q: DPQ[Any]) -> None:
-    """What the worker cannot read in a user's own signal ends that attempt, and nothing else."""
-    odd = RateLimited(1)
-    odd.retry_after = -1
-    for error in (odd, RateLimited.__new__(RateLimited)):
-        (ending,) = endings([Done(0, a_task(), error)], [q._operations])
-        assert sends(ending.operation).script.name == "fail"
-
-
-def test_one_that_cannot_be_settled_keeps_none_of_the_others(q: DPQ[Any]) -> None:
-    """Refused together, they are tried alone; refused alone, it goes to the dead letters."""
-    done = [Done(0, a_task(task_id=str(n)), None) for n in range(3)]
-    again = to_send_again("me", endings(done, [q._operations]), [ValueError("zone")])
-    assert [each.alone for each in again] == [True] * 3
-    asked = endings(again, [q._operations])
-    assert [sends(each.operation).script.name for each in asked] == ["ack_plain"] * 3
-    (culprit,) = to_send_again("me", asked, [[True], ValueError("zone"), [True]])
-    assert culprit.task.id == "1"
-    assert isinstance(culprit.error, CannotBeEnded)
-    asked = endings([culprit], [q._operations])
-    assert sends(asked[0].operation).script.name == "bury"
-    assert to_send_again("me", asked, [ValueError("zone")]) == []
-
-
-def test_only_what_was_cut_off_is_settled_again(q: DPQ[Any]) -> None:
-    """The server is asked again for what it may not have heard of, and for nothing else."""
-    done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate([None, ValueError()])]
-    asked = endings(done, [q._operations])
-    assert to_send_again("me", asked, [ConnectionError("cut"), 5]) == done[:1]
-    assert to_send_again("me", asked, [[True], ConnectionError("cut")]) == done[1:]
-    assert to_send_again("me", asked, [LeaseLostError("ack", ["0"]), 5]) == []
-
-
-def test_signals_in_a_group() -> None:
-    """Of a group of signals the weightiest counts; one of anything else is an error."""
-    limits = [RateLimited(9, "task"), RateLimited(1, "group"), RateLimited(2, "group")]
-    group = ExceptionGroup("both", [Reject("no"), ExceptionGroup("limits", limits), Retry()])
-    assert signal_of(group) is limits[2]
-    assert isinstance(signal_of(ExceptionGroup("", [Retry(), Reject("no")])), Reject)
-    assert isinstance(signal_of(ExceptionGroup("", [Release(9), Retry(1)])), Retry)
-    mixed = ExceptionGroup("", [RateLimited(1), ValueError()])
-    assert signal_of(mixed) is mixed
-
-
-def test_what_cannot_be_counted_is_not_gone() -> None:
-    """A drain ends when every queue says that it holds nothing live; dead letters are not live."""
-    fields = dict.fromkeys(QueueStats.model_fields, 0)
-    unknown = dict.fromkeys(("oldest_ready_seconds", "wait", "run"))
-    empty = QueueStats(**{**fields, **unknown, "dead": 5})
-    assert none_live([empty, empty])
-    assert not none_live([empty, ConnectionError()])
-    for name in ("ready", "delayed", "invisible", "waiting"):
-        assert not none_live([empty, empty.model_copy(update={name: 1})])
 
 
 # The constructor
@@ -353,29 +212,4 @@ def test_extensions_are_spread_before_a_third(monkeypatch: pytest.MonkeyPatch) -
     assert (109 <= min(dues) < 109.1, 109.9 < max(dues) <= 110) == (True, True)
 
 
-def test_queues_have_one_client_and_one_kind(q: DPQ[Any], aq: AsyncDPQ[Any]) -> None:
-    """No queue, another kind, another client, a weight below 1: each is refused with its reason."""
-    for queues in ([], {}, aq, [q, aq], "emails", [q, None]):
-        with pytest.raises(ConfigurationError, match="queues"):
-            Worker(queues, print)  # type: ignore[arg-type, type-var]
-    with pytest.raises(ConfigurationError, match="clients"):
-        Worker([q, DPQ(fakeredis.FakeRedis(), "b")], print)
-    with Redis() as client, pytest.raises(ConfigurationError, match="durability"):
-        Worker([DPQ(client, "a"), DPQ(client, "b", durability="replica")], print)
-    with pytest.raises(ConfigurationError, match="weight"):
-        Worker({q: 0}, print)
-    with pytest.raises(ConfigurationError, match="AsyncDPQ"):
-        AsyncWorker(q, print)  # type: ignore[type-var]
-
-
 # Leases
-
-
-def test_a_lease_that_is_lost_early_is_told_late(q: DPQ[Any]) -> None:
-    """A lease that is lost before its handler's context is there is lost in the context."""
-    calls = HandlerCalls("name", [q], finder(print))
-    leases = Kept()
-    (lease,) = leases.hold([a_task()], 3)
-    leases._extended({("id", 1): lease}, [False])
-    context: Context[Any] = calls.context(0, lease, RunState(until_empty=False, end=print))
-    assert context.lost

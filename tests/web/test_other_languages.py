@@ -26,7 +26,7 @@ PROGRAMS = {
 def test_a_program_of_another_language_pushes(program, server, queue_name, tmp_path):
     """Its task has the payload, the group and the key of the page, and a second push adds none."""
     if not shutil.which(program):
-        pytest.skip(f"{program} is not installed")
+        pytest.skip(f"no {program} here: apt-get install {program}")
     language, command = PROGRAMS[program]
     (code,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     with (

@@ -60,22 +60,3 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
             browser.close()
     finally:
         redis.execute_command("ACL", "DELUSER", role)
-
-
-def test_without_the_right_to_read_events(server: Server, redis: Redis, q: DPQ) -> None:
-    """A user with the rights of before sees all other pages, and is told what events want."""
-    load_scripts(redis)
-    words = words_of("dpq-dashboard", q.queue_name, server.binary.version)
-    fewer = [word for word in words if word not in ("+xrange", "+xrevrange")]
-    redis.execute_command("ACL", "SETUSER", "old", "reset", "on", ">PASSWORD", *fewer)
-    try:
-        q.pause()
-        with DPQ.from_url(
-            server.url.replace("unix://", "unix://old:PASSWORD@"), q.queue_name
-        ) as seen:
-            browser = Browser(app(seen), base_url="http://127.0.0.1")
-            assert "the whole queue" in browser.page(f"/q/{q.queue_name}/limits")
-            assert "may not read events" in browser.page(f"/q/{q.queue_name}/events")
-            browser.close()
-    finally:
-        redis.execute_command("ACL", "DELUSER", "old")

@@ -1,36 +1,15 @@
 """The actions: on one task, on a selection, on all that match; on queues and groups."""
 
-import re
 import time
 from typing import Any
 
 import pytest
-from kit.web import Browser, Open, furnish
+from kit.web import Browser, furnish
 from support import wait_for
 
 from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, TaskState
 from dpq.model.filter import Filter
-from dpq.web.actions import Job, Jobs, act
-
-
-def test_priorities_of_a_selection(change: Browser, q: DPQ, path: str) -> None:
-    """The selected tasks get the priority exactly, others keep theirs."""
-    ids = [q.push(n, n) for n in range(3)]
-    change.submit(f"{path}/tasks", 200, action="update", ids=ids[:2], priority=str(2**60 + 1))
-    assert [q.get(id_).priority for id_ in ids] == [2**60 + 1, 2**60 + 1, 2]
-
-
-def test_a_removal_asks_first(change: Browser, q: DPQ, path: str) -> None:
-    """Nothing is removed before the second page is confirmed, and then what it named."""
-    ids = [q.push(n) for n in range(3)]
-    asked = change.submit(f"{path}/tasks", 200, action="cancel", ids=ids[:2])
-    assert "2 tasks" in asked.text
-    assert len(q) == 3
-    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', asked.text))
-    assert set(re.findall(r'name="ids" value="([^"]*)"', asked.text)) == set(ids[:2])
-    done = change.submit(f"{path}/tasks", 200, **fields | {"ids": ids[:2]})
-    assert "2 done" in done.text
-    assert [task.id for task in q.peek()] == ids[2:]
+from dpq.web.actions import Job, Jobs
 
 
 def test_run_now_replay_bury_and_remove(change: Browser, q: DPQ, path: str) -> None:
@@ -54,36 +33,6 @@ def test_run_now_replay_bury_and_remove(change: Browser, q: DPQ, path: str) -> N
     do("cancel", "waiting")
     with pytest.raises(TaskNotFoundError):
         q.get(ids["waiting"])
-
-
-def test_an_action_is_run_and_stopped_by_those_who_may(dashboard: Open, q: DPQ, path: str) -> None:
-    """Who may not do an action can neither confirm nor stop what somebody else has begun."""
-    q.push("x")
-    rights = [True]
-    site = dashboard(write=True, allow=lambda *asked: rights[0])
-    chosen = {"action": "cancel", "filter": {"state": "ready"}}
-    job = site.call(f"/queues{path[2:]}/tasks:action", chosen, 202)["id"]
-    wait_for(lambda: site.api(f"/actions/{job}")["state"] == "counted", lambda: "not counted")
-    rights[0] = False
-    site.submit(f"/actions/{job}", 403, name=q.queue_name, expected=1)
-    site.submit(f"/actions/{job}", 403, stop=1)
-    site.call(f"/actions/{job}:run", {"expected": 1}, 403)
-    site.call(f"/actions/{job}", None, 403, "DELETE")
-    assert site.api(f"/actions/{job}")["state"] == "counted"
-    rights[0] = True
-    site.submit(f"/actions/{job}", 303, name=q.queue_name, expected=1)
-    wait_for(lambda: not len(q), lambda: site.api(f"/actions/{job}"))
-
-
-def test_what_has_changed_meanwhile_is_counted_and_left(q: DPQ) -> None:
-    """A task that is gone, or in another state, is missed; the others are done."""
-    ids = furnish(q)
-    gone = q.push("gone")
-    q.cancel(gone)
-    assert act(q, "cancel", [gone, ids["ready"]]) == (1, 1)
-    assert act(q, "run", [ids["invisible"], ids["delayed"]]) == (1, 1)
-    assert act(q, "bury", [ids["waiting"], gone]) == (0, 2)
-    assert act(q, "replay", [ids["waiting"], ids["dead"]]) == (1, 1)
 
 
 def ended(q: DPQ, *job: Any, **more: Any) -> Job:
@@ -131,34 +80,6 @@ def test_all_that_match_and_nothing_else(q: DPQ, action: str, chosen: Filter, co
     assert q.check() == []
 
 
-def test_dead_letters_of_one_kind_are_replayed_at_a_rate(q: DPQ) -> None:
-    """A filter by error replays that kind alone."""
-    for n in range(6):
-        q.push(n, max_attempts=1)
-        q.fail(q.pop().task, "odd 1" if n % 2 else f"even {n}")
-    job = ended(q, "replay", Filter(TaskState.DEAD, fault="even #"), rate=10_000.0)
-    assert job.done == 3
-    assert [task.last_error for task in q.dead.list()] == ["odd 1"] * 3
-
-
-@pytest.mark.parametrize("action", ["replay", "purge"])
-def test_the_steps_of_a_job_are_one_event(
-    q: DPQ, action: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The progress of a job pushes no 429 out of the events."""
-    monkeypatch.setattr("dpq.operations.bulk.STEP", 2)
-    q.push("x", group="a")
-    q.rate_limited(q.pop().task, 60)
-    q.push_many([Push(n) for n in range(9)])
-    for _ in range(9):
-        q.bury(q.pop().task, "no")
-    job = ended(q, action, Filter(TaskState.DEAD))
-    assert (job.state, job.done) == ("done", 9)
-    kinds = [event.kind for event in q.events()]
-    assert kinds == ["rate_limited", *["dead"] * 9, "by_hand"]
-    assert q.events()[-1].detail == ("replayed 9" if action == "replay" else "purged 9 dead")
-
-
 def test_a_job_acts_on_no_more_than_was_counted(q: DPQ) -> None:
     """What is pushed between the count and the confirmation stays."""
     q.push_many([Push(n, 5) for n in range(3)])
@@ -181,7 +102,7 @@ def test_a_job_can_be_stopped(q: DPQ) -> None:
     q.push_many([Push(n) for n in range(6)])
     for _ in range(6):
         q.bury(q.pop().task, "no")
-    jobs, job = Jobs(), Job(q, "replay", Filter(TaskState.DEAD), rate=1.0)
+    jobs, job = Jobs(), Job(q, "replay", Filter(TaskState.DEAD), rate=0.001)
     jobs.begin(job)
     wait_for(lambda: job.state == "counted", lambda: job.state)
     jobs.confirm(job, 6)
@@ -209,44 +130,6 @@ def test_too_many_jobs_and_wrong_ones_are_refused(q: DPQ, monkeypatch: pytest.Mo
         job.state = "done"
 
 
-def test_a_failed_job_says_why(q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that goes away ends a job with its error, not with silence."""
-    job, jobs = Job(q, "cancel", Filter()), Jobs()
-
-    def fail(self: Job) -> None:
-        raise ConnectionError("gone away")
-
-    monkeypatch.setattr(Job, "count_all", fail)
-    jobs.begin(job)
-    wait_for(lambda: job.ended, lambda: job.state)
-    assert job.state == "failed"
-    assert "gone away" in job.error
-
-
-def test_all_that_match_by_the_pages(change: Browser, q: DPQ, path: str) -> None:
-    """The form counts, shows the number, wants the queue's name, then removes exactly those."""
-    q.push_many([Push({"n": n}, n) for n in range(60)])
-    fields = {"action": "cancel", "all": 1, "f.state": "ready", "f.least": "50"}
-    where = change.submit(f"{path}/tasks", **fields).headers["location"]
-    wait_for(lambda: "10 tasks match" in change.page(where), lambda: change.page(where))
-    assert len(q) == 60
-    change.submit(where, 400, expected=10, name="another")
-    assert len(q) == 60
-    change.submit(where, expected=10, name=q.queue_name)
-    wait_for(lambda: "Done: 10 of 10" in change.page(where), lambda: change.page(where))
-    assert len(q) == 50
-
-
-def test_remove_all_of_a_state(change: Browser, q: DPQ, path: str) -> None:
-    """It counts first; “do nothing” does nothing."""
-    q.push_many([Push(n, delay=60) for n in range(5)])
-    where = change.submit(f"{path}/purge", state="delayed").headers["location"]
-    wait_for(lambda: "5 tasks match" in change.page(where), lambda: change.page(where))
-    change.submit(where, stop=1)
-    assert "Stopped" in change.page(where)
-    assert len(q) == 5
-
-
 def test_pause_and_resume(change: Browser, q: DPQ, path: str) -> None:
     """A paused queue hands out nothing; the pages say so until it is resumed."""
     q.push("x")
@@ -258,26 +141,3 @@ def test_pause_and_resume(change: Browser, q: DPQ, path: str) -> None:
     change.submit(f"{path}/pause", seconds="60")
     assert "it is paused until 2" in change.page(path)
     change.submit(f"{path}/pause", 400, seconds="soon")
-
-
-def test_groups_open_and_close(change: Browser, q: DPQ, path: str) -> None:
-    """A group that is closed for a minute hands out nothing until it is opened."""
-    q.push("x", group="a")
-    change.submit(f"{path}/group", verb="close", group="a", seconds="60")
-    assert q.pop().task is None
-    assert q.group("a").reason == "closed by hand"
-    change.submit(f"{path}/group", verb="open", group="a")
-    assert q.pop().task
-
-
-def test_the_doctor_runs_from_the_page(change: Browser, q: DPQ, path: str) -> None:
-    """A check shows that nothing is wrong, or what is, with the way out."""
-    furnish(q)
-    change.submit(f"{path}/check")
-    wait_for(lambda: "no problems" in change.page("/server"), lambda: change.page("/server"))
-    q.redis.hset(f"dpq:{{{q.queue_name}}}:limits", "group:\t", "stray")
-    change.submit(f"{path}/check")
-    wait_for(
-        lambda: "Set the limit again" in change.page("/server"), lambda: change.page("/server")
-    )
-    q.redis.hdel(f"dpq:{{{q.queue_name}}}:limits", "group:\t")

@@ -1,6 +1,5 @@
 """The JSON API: what it answers, exact numbers, actions, and that its document is true."""
 
-import json
 import re
 from typing import Any
 
@@ -25,18 +24,6 @@ def test_the_document_has_each_route_and_no_other(look: Browser) -> None:
     assert "/api/queues/{queue}" in look.page("/api")
 
 
-def test_each_get_answers(look: Browser, q: DPQ) -> None:
-    """Each route that reads answers with JSON, on a queue with something of everything."""
-    ids = furnish(q)
-    for method, path, *_ in API:
-        if method == "GET" and "{job}" not in path:
-            answer = look.get(path.format(queue=q.queue_name, id=ids["ready"]))
-            assert answer.status_code == 200, path
-            assert json.loads(answer.text)
-    assert look.get("/api/actions/x").status_code == 404
-    assert look.get("/api/queues/nobody").json()["error"]["status"] == 404
-
-
 def test_64_bit_integers_are_texts(look: Browser, q: DPQ) -> None:
     """Priorities, tokens and large integers in payloads come out exactly."""
     large = 2**63 - 1
@@ -48,39 +35,6 @@ def test_64_bit_integers_are_texts(look: Browser, q: DPQ) -> None:
     assert said["priority"] == str(large)
     assert said["token"] == str(task.token)
     assert said["payload"] == {"n": str(large), "list": [str(-large), 2**53, True, 1.5]}
-
-
-def test_pages_of_tasks(look: Browser, q: DPQ) -> None:
-    """`after` goes on; n is bounded; `payload=0` leaves payloads out."""
-    q.push_many([Push(n, -n) for n in range(25)])
-    path, seen, after = f"/queues/{q.queue_name}/tasks?n=10", [], ""
-    while after is not None:
-        said = look.api(f"{path}&after={after}")
-        seen += [task["payload"] for task in said["tasks"]]
-        after = said["after"]
-    assert seen == list(range(25))
-    assert "payload" not in look.api(f"{path}&payload=0")["tasks"][0]
-    for wrong in ("n=0", "n=201", "n=x", "state=odd", "least=high", "after=???", "after=bnVsbA=="):
-        assert look.get(f"/api{path}&{wrong}").status_code == 400, wrong
-
-
-def test_actions_by_ids(change: Browser, q: DPQ) -> None:
-    """An action on ids answers how many were done and missed."""
-    ids = furnish(q)
-    path = f"/queues/{q.queue_name}/tasks:action"
-    said = change.call(path, {"action": "run", "ids": [ids["delayed"], "nobody"]})
-    assert said == {"done": 1, "missed": 1}
-    change.call(path, {"action": "update", "ids": [ids["ready"]], "priority": str(2**62 + 1)})
-    assert q.get(ids["ready"]).priority == 2**62 + 1
-    for wrong in (
-        {"action": "odd", "ids": ["x"]},
-        {"action": "update", "ids": ["x"]},
-        {"action": "cancel", "ids": "x"},
-        {"action": "cancel", "ids": []},
-        {"action": "cancel", "ids": ["x"] * 1001},
-        {"action": "cancel"},
-    ):
-        assert "message" in change.call(path, wrong, 400)["error"], wrong
 
 
 def test_an_action_on_a_filter_is_counted_then_confirmed(change: Browser, q: DPQ) -> None:
@@ -129,25 +83,6 @@ def test_an_empty_filter_chooses_nothing(change: Browser, q: DPQ, action: str, c
     assert re.search(" is .*must be|filter has 'gruop'|give one of them", said["error"]["message"])
 
 
-def test_no_address_without_a_group_is_that_of_the_queue(change: Browser, q: DPQ) -> None:
-    """An empty name in an address does not lead to the limit of the whole queue."""
-    q.set_limit(5, 1)
-    base = f"/queues/{q.queue_name}"
-    headers = {"sec-fetch-site": "same-origin", "x-dpq-token": change.token}
-    assert change.delete(f"/api{base}/limits/", headers=headers).status_code == 405
-    change.call(f"{base}/limits/", {"windows": []}, 404)
-    change.call(f"{base}/groups/:close", {"seconds": 5}, 404)
-    assert len(q.limits()) == 1
-
-
-def test_replay(change: Browser, q: DPQ) -> None:
-    """Dead letters are replayed by their ids, or counted by a filter."""
-    ids = furnish(q)
-    path = f"/queues/{q.queue_name}/dead:replay"
-    assert change.call(path, {"filter": {"reason": "no"}}, 202)["filter"]["state"] == "dead"
-    assert change.call(path, {"ids": [ids["dead"]]}) == {"done": 1, "missed": 0}
-
-
 def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
     """Pause, resume, close, open, set and clear do what the queue's own verbs do."""
     q.push("x", group="a/b")
@@ -183,12 +118,6 @@ def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
     assert (q.events()[-1].before, q.events()[-1].by) == (stands, "testclient (dashboard)")
     for wrong in ([], ["often"], [{"rate": 1}], [{"rate": 1, "per": 1, "odd": 2}], [7]):
         change.call(f"{base}/limits", {"windows": wrong}, 400)
-
-
-@pytest.mark.parametrize("start", ["-1", "7"])
-def test_a_list_that_begins_elsewhere(look: Browser, start: str) -> None:
-    """A page of queues behind the last is empty."""
-    assert look.api(f"/queues?start={start}")["queues"] == []
 
 
 def test_a_push(change: Browser, q: DPQ) -> None:

@@ -51,13 +51,6 @@ def read(url: str, method: str = "GET", body: bytes | None = None, **headers: st
         return str(error.code)
 
 
-def break_off(url: str, request: bytes) -> None:
-    """Send a part of a request, and go."""
-    at = urlsplit(url)
-    with socket.create_connection((str(at.hostname), at.port or 0), timeout=60) as connection:
-        connection.sendall(request)
-
-
 def test_it_shows_all_queues_of_the_server_and_ends(server: Server, live: DPQ) -> None:
     """It prints its address, knows a queue by its name in Redis, and ends at SIGTERM."""
     live.push("x")
@@ -70,6 +63,13 @@ def test_it_shows_all_queues_of_the_server_and_ends(server: Server, live: DPQ) -
         assert read(url, Host="evil.example") == "400"
         process.terminate()
         assert process.wait(60) is not None
+
+
+def break_off(url: str, request: bytes) -> None:
+    """Send a part of a request, and go."""
+    at = urlsplit(url)
+    with socket.create_connection((str(at.hostname), at.port or 0), timeout=60) as connection:
+        connection.sendall(request)
 
 
 def test_named_queues_and_a_token(server: Server, live: DPQ, queue_name: str) -> None:
@@ -110,11 +110,3 @@ def test_what_it_refuses_to_start(words: list[str], token: str, said: str) -> No
     result = CliRunner().invoke(app, ["web", *words], env={"DPQ_WEB_TOKEN": token})
     assert result.exit_code == 2
     assert said in result.output
-
-
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing package is named, with the command that brings it."""
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    result = CliRunner().invoke(app, ["web"])
-    assert result.exit_code == 1
-    assert "pip install 'starlette>=" in " ".join(result.output.split())

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from kit.web import Browser, Open
+from kit.web import Browser
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
 
@@ -126,22 +126,6 @@ def test_each_kind_is_filled_in_and_edited(change: Browser, q: DPQ, path: str, k
     assert q.events()[-1].by == "testclient (dashboard)"
 
 
-@pytest.mark.parametrize("group", ["", "*", "a/b & <c>"])
-def test_of_each_scope(change: Browser, q: DPQ, path: str, group: str) -> None:
-    """The queue, every group and one group: set from an empty form, removed after a question."""
-    scope = group or None
-    fields = filled(change, path, group)
-    assert agree(change, path, ask(change, path, **fields | {"rate.0": "7/s"})).status_code == 303
-    [state] = [each for each in q.limits() if each.group == scope]
-    assert [window.rate for window in state.windows] == [7]
-    html = ask(change, path, group=group, remove="1")
-    assert "Remove it" in html
-    assert [each.windows for each in q.limits() if each.group == scope] == [state.windows]
-    agree(change, path, html)
-    assert not [each for each in q.limits() if each.windows]
-    assert "removed (was 7/s), by testclient (dashboard)" in change.page(f"{path}/events")
-
-
 def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None:
     """Words, promises and times of both; a dashboard that only shows has it without a button."""
     q.set_limit(1, 1, group="a")
@@ -187,15 +171,6 @@ def test_a_change_meanwhile_is_refused(change: Browser, q: DPQ, path: str) -> No
     agree(change, path, refused, 303)  # sent twice: it stands already
 
 
-def test_a_form_without_rules_removes_nothing(change: Browser, q: DPQ, path: str) -> None:
-    """A form of an older page, or of a program, is refused."""
-    q.set_limit(10, 1, group="g")
-    for fields in ({"rate": "5/s"}, {"verb": "clear"}, {"rules": ""}):
-        said = change.submit(f"{path}/limits", 400, group="g", **fields).text
-        assert "form has no rules to set" in said
-    assert q.group("g").windows == (RateLimit(10, 1),)
-
-
 @pytest.mark.parametrize("where", ["limit?group=g", "events"])
 def test_a_change_is_undone(change: Browser, q: DPQ, path: str, where: str) -> None:
     """The event of a change leads to the question that puts back what stood; that is an event."""
@@ -213,72 +188,3 @@ def test_a_change_is_undone(change: Browser, q: DPQ, path: str, where: str) -> N
     assert "Remove it" in gone
     ask(change, path, 404, group="g", undo="1-1")
     ask(change, path, 404, group="h", undo=first)
-
-
-def test_who_may_only_look_is_offered_no_change(
-    dashboard: Open, look: Browser, q: DPQ, path: str
-) -> None:
-    """Without the right there is no button that changes or undoes a limit, or closes a member."""
-    q.set_limit(10, 1, group="g", members=["a", "b"])
-    q.set_limit(5, 1, group="g", members=["a", "b"])
-    barred = dashboard(write=True, allow=lambda *asked: False)
-    for site in (look, barred):
-        for page in ("limit?group=g", "limits", "events", "limit/change?group=g&rate.0=1/s"):
-            html = site.page(f"{path}/{page}")
-            assert 'method="post"' not in html
-            for word in ("Put back", "Remove", "Set it", "Close"):
-                assert word not in html
-    barred.submit(f"{path}/limits", 403, group="g", rules="", expected=q.group("g").rules)
-
-
-def test_a_member_is_closed_and_opened(change: Browser, q: DPQ, path: str) -> None:
-    """The others of its pool stay open."""
-    q.set_limit(60, 60, group="g", members=["a", "b"])
-    assert change.page(f"{path}/limit?group=g").count('name="member" value="b"') == 2
-    for verb, wanted in (("close", [True, False]), ("open", [True, True])):
-        change.submit(f"{path}/group", verb=verb, group="g", member="b", seconds="60")
-        assert [member.open for member in q.group("g").members] == wanted
-    assert q.group("g").open
-
-
-def test_a_limit_that_cannot_be_read(change: Browser, q: DPQ, path: str) -> None:
-    """It is shown as it is, and another one can be set in its place."""
-    q.set_limit(10, 1, group="g")
-    q.redis.hset(f"dpq:{{{q.queue_name}}}:limits", "group:g", "0|a b")
-    assert "<code>0|a b</code>" in change.page(f"{path}/limit?group=g")
-    html = ask(change, path, **filled(change, path, "g") | {"rate.0": "5/s"})
-    assert "a limit that this DPQ cannot read: 0|a b" in html
-    agree(change, path, html)
-    assert q.group("g").windows == (RateLimit(5, 1),)
-    assert q.events()[-1].before == "0|a b"
-
-
-def test_the_list_shows_all_kinds(look: Browser, q: DPQ, path: str) -> None:
-    """Quotas and pools stand beside the windows."""
-    q.set_limit([RateLimit(10, 1), Quota(500, "day")], group="a")
-    q.set_limit(10, 1, group="b", members=["key-a", "key-b"])
-    html = look.page(f"{path}/limits?way=own")
-    assert "500 of 500 a day (UTC) left" in html
-    assert "each of 2 members: 2 open" in html
-    assert "key-b" in look.page(f"{path}/limit?group=b")
-
-
-def test_the_event_names_the_user(dashboard: Open, q: DPQ, path: str) -> None:
-    """An application that knows its users has their names in the events."""
-    site = dashboard(write=True, user=lambda request: "ann")
-    agree(site, path, ask(site, path, **{"rate.0": "7/s"}))
-    assert q.events()[-1].by == "ann (dashboard)"
-    assert "7/s, by ann (dashboard)" in site.page(f"{path}/events")
-
-
-def test_a_group_is_opened_only_if_that_helps(change: Browser, q: DPQ, path: str) -> None:
-    """A group that is closed has a button that opens it; one that is full of tasks has none."""
-    q.set_limit(concurrency=1, group="full")
-    q.push_many([Push(n, group="full") for n in range(2)])
-    assert q.pop().task
-    q.pop()
-    q.push("x", group="shut")
-    q.delay_group("shut", None)
-    page = change.get(f"{path}/limits").text
-    assert "as many run as may" in page
-    assert re.findall(r'name="group" value="(\w+)"', page) == ["shut"]

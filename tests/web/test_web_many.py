@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.web import Browser, Open
+from kit.web import Open
 from redis import Redis
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from dpq import DPQ
 from dpq.cli import app
-from dpq.protocol.keys import key_of
 from dpq.transport.connections import Connections
 from dpq.web import Access
 from dpq.web import app as dashboard_of
@@ -60,20 +59,6 @@ def test_twenty_queues_are_one_round_trip(
         assert len(trips) == 1
 
 
-def test_a_fault_of_one_queue_is_its_own(dashboard: Open, twenty: list[DPQ[Any]]) -> None:
-    """The other queues are read in the same round trip, and its row has the reason."""
-    broken = twenty[7]
-    key = key_of(broken.queue_name, "ready")
-    broken.redis.delete(key)
-    broken.redis.set(key, "damage")
-    look = dashboard(*twenty)
-    assert "WRONGTYPE" in look.page("/")
-    listed = look.api("/queues")["queues"]
-    assert [each["queue"] for each in listed if "error" in each] == [broken.queue_name]
-    assert sum(each.get("stats", {}).get("ready", 0) for each in listed) == 19
-    broken.redis.delete(key)
-
-
 def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client of the application would wait for ever; each screen has a limit of its own."""
     monkeypatch.setattr("dpq.queue.looking.LOOK_SECONDS", 0.2)
@@ -97,12 +82,3 @@ def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
             assert "server away: " in result.output, words
             assert said in result.output
         client.close()
-
-
-def test_a_page_that_changes_waits_as_its_client_does(change: Browser, q: DPQ) -> None:
-    """Only reading has a limit of its own: a change is sent by the queue of the application."""
-    sent: list[Any] = []
-    pause = q.pause
-    q.pause = lambda *a, **b: sent.append(a) or pause(*a, **b)  # type: ignore[method-assign]
-    change.submit(f"/q/{q.queue_name}/pause")
-    assert sent

@@ -10,7 +10,6 @@ from redis import Redis
 from support import wait_for
 
 from dpq import DPQ, Push, Verdict, VerdictState
-from dpq.model.rates import span
 from dpq.operations.workers import Doing
 from dpq.views.verdict import WORST_FIRST, worst_first
 
@@ -86,156 +85,10 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
             each.close()
 
 
-def test_the_buttons_of_the_night_do_what_they_say(change: Browser, q: DPQ, path: str) -> None:
-    """Each button of the front page is a form that works as it stands."""
-    q.push("x", group="a")
-    q.delay_group("a", 315_360_000)
-    q.pop()
-    for _ in range(2):
-        found = re.search(
-            r'<form class="line" method="post" action="([^"]+)">(.*?)</form>',
-            change.page("/"),
-            re.S,
-        )
-        if found is None:
-            break
-        fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', found[2]))
-        change.submit(found[1], **fields)
-    assert q.group("a").open
-    q.pause()
-    assert wrong(change.page("/")) == [q.queue_name]
-    change.submit(f"{path}/resume")
-    assert "paused" not in change.page("/")
-
-
-def test_nothing_is_wrong(look: Browser, q: DPQ) -> None:
-    """The front page says so, and still lists the queues."""
-    q.push("x", delay=60)
-    html = look.page("/")
-    assert "Nothing is wrong" in html
-    assert f'data-key="{q.queue_name}"' in html
-
-
-def test_the_front_page_is_bounded(
-    dashboard: Open, q: DPQ, redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It looks at the first queues, says so, and shows the others on their pages."""
-    monkeypatch.setattr("dpq.web.server_pages.QUEUES", 1)
-    with DPQ(redis, f"{queue_name}-2") as other:
-        other.push("x")
-        browser = dashboard(q, other)
-        for page in ("/", "/workers", "/events", "/recurring"):
-            assert "the first 1 of 2 queues" in browser.page(page)
-        html = browser.page("/")
-        assert wrong(html) == [q.queue_name]
-        assert f'data-key="{other.queue_name}"' in html
-        other.drop()
-
-
-def test_a_queue_that_cannot_be_read_is_wrong(
-    dashboard: Open, q: DPQ, redis: Redis, queue_name: str
-) -> None:
-    """A damaged queue stands on top, and all pages show the others."""
-    q.push("x", every=30, delay=30, key="pulse<")
-    with DPQ(redis, f"{queue_name}-2") as other:
-        other.push("x")
-        redis.set(f"dpq:{{{queue_name}-2}}:stats", "text")
-        redis.set(f"dpq:{{{queue_name}-2}}:workers", "text")
-        browser = dashboard(q, other)
-        assert wrong(browser.page("/")) == [other.queue_name]
-        assert f"{other.queue_name} cannot be read" in browser.page("/workers")
-        assert "pulse&lt;" in browser.page("/recurring")
-        redis.delete(*(f"dpq:{{{queue_name}-2}}:{key}" for key in ("stats", "workers")))
-        other.drop()
-
-
 def beat(q: DPQ, worker: str, name: str, running: int, doing: Any = None) -> None:
     """A heartbeat of a worker."""
     more = () if doing is None else (doing,)
     q._session.run(q._operations.beat, worker, name, "host<7", 11, running, 3, 4.0, *more)
-
-
-def test_workers_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
-    """A worker of two queues has one row; those that hang stand first, with a mark."""
-
-    with DPQ(redis, f"{queue_name}-2") as other:
-        q.push("x")
-        other.push("x")
-        beat(q, "w1", "a-crawler", 1)
-        beat(q, "w2", "mailer", 1)
-        beat(other, "w2", "mailer", 1, Doing([("x", 1)], 400_000, "x"))
-        html = dashboard(q, other).page("/workers")
-        names = re.findall(r'<tr><td class="name">([^<]+)<', html)
-        assert names == ["mailer", "a-crawler"]
-        assert html.count(", hangs") == 1
-        assert f"{span(400)}, hangs" in html
-        assert "2 of 3" in html
-        assert "host&lt;7" in html
-        told = dashboard(q, other).api("/workers")
-        assert [(each["name"], each["hangs"]) for each in told["workers"]] == [
-            ("mailer", True),
-            ("a-crawler", False),
-        ]
-        assert sorted(told["workers"][0]["queues"]) == sorted([q.queue_name, other.queue_name])
-        for each in (q, other):
-            assert f'href="/q/{each.queue_name}/workers"' in html
-        other.drop()
-
-
-def test_events_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
-    """The newest come first, whatever queue they belong to, and can be chosen by kind."""
-    with DPQ(redis, f"{queue_name}-2") as other:
-        q.pause()
-        other.push("x", group="<g>")
-        other.rate_limited(other.pop().task, 30)
-        browser = dashboard(q, other)
-        html = browser.page("/events")
-        of = r'data-row data-key="[^"]*">([^<]+)<'
-        assert re.findall(of, html) == [other.queue_name, q.queue_name]
-        assert "&lt;g&gt;" in html
-        told = browser.api("/events")
-        assert [each["queue"] for each in told["events"]] == [other.queue_name, q.queue_name]
-        only = browser.page("/events?kind=rate_limited")
-        assert 'class="tag bad">429' in only
-        assert re.findall(of, only) == [other.queue_name]
-        other.drop()
-
-
-def test_a_change_of_a_limit_is_undone_from_the_events_of_all_queues(
-    dashboard: Open, q: DPQ, second: DPQ
-) -> None:
-    """Its event leads to the question that puts back what stood before, if the user may."""
-    second.set_limit(5, 1, group="a b")
-    second.set_limit(9, 1, group="a b")
-    html = dashboard(q, second, write=True).page("/events")
-    ways = re.findall(r'class="button" href="([^"]+undo=[^"]+)">Put back', html)
-    assert len(ways) == 2
-    asked = dashboard(q, second, write=True).page(ways[0].replace("&amp;", "&"))
-    assert "It puts back what stood before this change" in asked
-    assert "undo=" not in dashboard(q, second).page("/events")
-
-
-def test_schedules_of_all_queues(dashboard: Open, q: DPQ, redis: Redis, queue_name: str) -> None:
-    """Each schedule has its last and its next run, the next one first, and a button to run it."""
-    with DPQ(redis, f"{queue_name}-2") as other:
-        late = q.push("report", cron="0 6 * * *", key="report")
-        other.push("pulse", every=30, key="pulse")
-        other.ack(other.pop().task)
-        soon = other.peek(1, "delayed")[0].id
-        browser = dashboard(q, other, write=True)
-        html = browser.page("/recurring")
-        assert re.findall(r'class="mono" href="[^"]*/tasks/([^"]+)"', html)[0] in (soon, late)
-        assert "every 30 s" in html
-        assert "0 6 * * *" in html
-        assert html.count("Run now") == 2
-        told = browser.api("/recurring")
-        assert {each["id"] for each in told["tasks"]} == {soon, late}
-        path = f"/q/{other.queue_name}/tasks"
-        done = browser.submit(path, 200, action="run", ids=soon, back="/recurring").text
-        assert 'href="/recurring" autofocus' in done
-        assert other.stats().ready == 1
-        assert dashboard(q, other).page("/recurring").count("Run now") == 0
-        other.drop()
 
 
 def leased(q: DPQ, held: int) -> list[Any]:
@@ -245,28 +98,6 @@ def leased(q: DPQ, held: int) -> list[Any]:
     doing = Doing([(each.id, each.token) for each in tasks[:held]], 400_000, tasks[0].id)
     beat(q, "w1", "crawler<", 1, doing)
     return tasks
-
-
-def test_a_lease_says_who_has_it(
-    change: Browser, dashboard: Open, q: DPQ, path: str, clock: Any
-) -> None:
-    """Each lease stands with its worker, host and process, and a mark if it hangs."""
-    tasks = leased(q, 2)
-    clock.advance(500)
-    beat(q, "w1", "crawler<", 1, Doing([(t.id, t.token) for t in tasks[:2]], 900_000, tasks[0].id))
-    html = change.page(f"{path}/workers")
-    leases = html.split('id="leases"')[1]
-    assert leases.count("crawler&lt;") == 2
-    assert leases.count("not said") == 1
-    assert leases.count("host&lt;7, process 11") == 2
-    assert leases.count('bad">hangs<') == 3
-    assert f"{span(900)}, hangs" in html
-    told = change.api(f"/queues{path[2:]}/leases")
-    assert told["total"] == 3
-    assert [each["worker"] for each in told["leases"]].count("crawler<") == 2
-    assert {each["token"] for each in told["leases"]} == {str(task.token) for task in tasks}
-    assert "Give" in leases
-    assert "<button>Give" not in dashboard().page(f"{path}/workers")
 
 
 def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: str) -> None:
@@ -282,23 +113,6 @@ def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: s
     assert q.stats().invisible == 2
     assert "2 done" in change.submit(f"{path}/workers/w1/release", 200, sure=1).text
     assert (q.held(), q.get(one.id).attempt) == ([], 1)
-
-
-def test_all_of_a_worker_is_given_back_in_all_its_queues(
-    dashboard: Open, q: DPQ, second: DPQ
-) -> None:
-    """The page of all workers has the same button: it asks, and names the queues."""
-    leased(q, 2)
-    change = dashboard(q, second, write=True)
-    beat(second, "w1", "crawler<", 0)
-    assert 'action="/workers/w1/release"' in change.page("/workers")
-    asked = change.submit("/workers/w1/release", 200, name="crawler<")
-    assert q.queue_name in asked.text
-    assert second.queue_name in asked.text
-    assert "2 done" in change.submit("/workers/w1/release", 200, sure=1).text
-    assert q.stats().invisible == 1
-    change.submit("/workers/nobody/release", 404, sure=1)
-    change.submit("/workers/w1/restart", 404, sure=1)
 
 
 def test_a_worker_is_made_quiet_after_a_question(
@@ -338,17 +152,6 @@ def test_a_worker_is_made_quiet_after_a_question(
     assert quiet() == [False, False]
 
 
-def test_a_program_gives_leases_back(change: Browser, look: Browser, q: DPQ, path: str) -> None:
-    """The API gives back some leases, all that match, or all of a worker."""
-    *_, other = leased(q, 2)
-    queue = f"/queues{path[2:]}"
-    look.call(f"{queue}/workers/w1:release", status=403)
-    done = change.call(f"{queue}/tasks:action", {"action": "release", "ids": [other.id]})
-    assert done == {"done": 1, "missed": 0}
-    assert change.call(f"{queue}/workers/w1:release") == {"done": 2, "missed": 0}
-    assert q.held() == []
-
-
 def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -> None:
     """Its progress stands on all pages; its stop button, for users with its right, stops it."""
     q.push_many([Push(n) for n in range(3)])
@@ -357,7 +160,7 @@ def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -
     rights = {"replay"}
     browser = dashboard(write=True, allow=lambda request, action, queue: action in rights)
     begun = browser.submit(
-        f"{path}/tasks", action="replay", all=1, rate="0.5", **{"f.state": "dead"}
+        f"{path}/tasks", action="replay", all=1, rate="0.001", **{"f.state": "dead"}
     )
     url = begun.headers["location"]
     wait_for(lambda: "3 tasks match" in browser.page(url), lambda: "?")
@@ -393,26 +196,6 @@ def test_a_server_that_is_away(
         gone.setattr("dpq.transport.session.Session.send_all", refuse)
         assert "does not answer" in look.page(page, 503)
     assert look.page(page)
-
-
-def test_who_holds_a_place_is_one_click_away(
-    change: Browser, q: DPQ, path: str, clock: Any
-) -> None:
-    """A concurrency that one task holds leads to that task; busy handlers lead to the workers."""
-    q.set_limit(concurrency=1)
-    q.push_many([Push(n) for n in range(3)])
-    held = q.pop(visibility=10_000).task
-    q.pop()
-    clock.advance(2000)
-    beat(q, "w1", "crawler", 1)
-    assert q.why().state is VerdictState.CONCURRENCY
-    html = change.page("/")
-    assert f'href="{path}/tasks/{held.id}">Look at its task' in html
-    assert f'href="{path}/limit">Look at its limit' in html
-    q.clear_limit()
-    beat(q, "w1", "crawler", 3, Doing([(held.id, held.token)], 2_000_000, held.id))
-    assert q.why().state is VerdictState.HANDLERS_BUSY
-    assert f'href="{path}/workers">Go to its workers' in change.page("/")
 
 
 def test_leases_are_given_back_by_those_who_may(dashboard: Open, q: DPQ, path: str) -> None:

@@ -1,17 +1,15 @@
 """The page of one task: when it begins, the worker that runs it, what has happened to it."""
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.web import Browser, furnish
+from kit.web import Browser
 
 from dpq import DPQ, Push
 from dpq.operations.workers import Doing
 from dpq.testing import Clock
-from dpq.views.one_task import STEPS_SHOWN, life, shown_steps
 
 
 @pytest.fixture(autouse=True)
@@ -98,54 +96,6 @@ def test_when_a_task_begins(look: Browser, q: DPQ, path: str, clock: Clock, name
         assert said["latest_ms"] == pytest.approx(clock.ms + 1_990_000, abs=2000)
 
 
-def test_what_a_task_waits_for(look: Browser, q: DPQ, path: str) -> None:
-    """Its page names the tasks, with a link to each, and no moment; so says the API."""
-    beat(q)
-    first, second = q.push("x"), q.push("y")
-    late = q.push("z", after=[first, second])
-    html = look.page(f"{path}/tasks/{late}")
-    for each in (first, second):
-        assert f'<a class="mono" href="{path}/tasks/{each}">{each}</a>' in html
-    said = told(look, q, late)
-    assert said["after"] == [first, second]
-    assert (said["begins"]["kind"], said["begins"]["at_ms"]) == ("unknown", None)
-    assert said["begins"]["because"] == f"it waits for 2 tasks to end: {first}, {second}"
-
-
-def test_batches(look: Browser, q: DPQ, path: str) -> None:
-    """The page says what has become of each batch, and leads to the task that waits for its end."""
-    assert "No batch" in look.page(f"{path}/batches")
-    q.push_many([Push(n, batch="run-7") for n in range(3)])
-    end = q.seal_batch("run-7", on_finish=Push("end")).callback
-    q.ack(q.pop().task)
-    html = look.page(f"{path}/batches")
-    assert "2 left of 3: 1 done; sealed; " in html
-    assert f'<a href="{path}/tasks/{end}">a task waits for its end</a>' in html
-    assert '<progress max="3" value="1" aria-label="of run-7, not left">' in html
-    (told_of,) = look.api(f"/queues/{q.queue_name}/batches")["batches"]
-    assert (told_of["name"], told_of["left"], told_of["done"]) == ("run-7", 2, 1)
-    task = q.pop().task
-    assert f'<a href="{path}/batches">run-7</a>' in look.page(f"{path}/tasks/{task.id}")
-    q.ack_many([task, q.pop().task])
-    html = look.page(f"{path}/batches")
-    assert "0 left of 3: 3 done; finished; " in html
-    assert "its last task</a>" in html
-
-
-def test_nobody_is_there(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
-    """Without a consumer the moment is not known, and what limits allow is no promise."""
-    id_ = q.push("x", delay=60)
-    html = look.page(f"{path}/tasks/{id_}")
-    assert '<p class="lead">Not known: not before <time' in html
-    assert "No consumer is seen: no worker reports" in html
-    html = look.page(f"{path}/tasks/{q.push('y')}")
-    assert "1 task is due, and no consumer has ever asked for one" in html
-    q.pop()
-    clock.advance(5)
-    html = look.page(f"{path}/tasks/{q.push('y')}")
-    assert '<p class="lead">At the next pop</p>' in html
-
-
 def test_a_running_task_has_its_worker(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
     """Its worker, host and process stand there, with its begin and the end of its lease."""
     q.push("x")
@@ -189,26 +139,6 @@ def test_the_life_of_a_task(look: Browser, redis: Any, q: DPQ, path: str, clock:
     assert "nothing else is stored of it" in gone
 
 
-def test_a_life_without_a_trail(look: Browser, q: DPQ, path: str) -> None:
-    """The task says its push, last delivery and death; the page says that a trail has more."""
-    ids = furnish(q)
-    html = look.page(f"{path}/tasks/{ids['dead']}")
-    kinds = re.findall(r'<li>.*?<span class="tag \w*">([^<]*)</span>', html)
-    assert kinds == ["pushed", "delivered", "dead"]
-    assert "trail_max_events" in html
-    assert "HTTP 404 for page 17" in html
-
-
-def test_a_long_life_is_cut(q: DPQ) -> None:
-    """Its first step and its newest ones are shown, and the others are counted."""
-    steps = life(q.get(q.push("x")), []) * 100
-    steps = [step._replace(at_ms=float(n)) for n, step in enumerate(steps)]
-    shown, left_out = shown_steps(steps)
-    assert (len(shown), left_out) == (STEPS_SHOWN, 60)
-    assert [step.at_ms for step in shown] == [0, *range(61, 100)]
-    assert shown_steps(steps[:3]) == (steps[:3], 0)
-
-
 def test_progress_and_result(look: Browser, q: DPQ) -> None:
     """The page shows how far a running task is, and what a finished one has returned."""
     id_ = q.push({"n": 1})
@@ -225,58 +155,3 @@ def test_progress_and_result(look: Browser, q: DPQ) -> None:
     assert "Result" in answer.text
     assert "&lt;b&gt;" in answer.text
     assert "finished" in answer.text
-
-
-def fail_with(text: str) -> None:
-    raise ValueError(text)
-
-
-def test_what_a_push_has_named(look: Browser, q: DPQ) -> None:
-    """A page names the delays of a task, says if its attempts have no limit, and counts bytes."""
-    id_ = q.push("data:;base64,AP8=", backoff=[1, 90], max_attempts=math.inf)
-    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
-    assert "<dd>1 s, 1 m 30 s; the last one repeats</dd>" in page
-    assert "<dd>1, no limit</dd>" in page
-    assert "2 bytes, base64" in page
-    tasks = look.get(f"/q/{q.queue_name}/tasks").text
-    assert "1, no limit" in tasks
-    assert "2 bytes, base64" in tasks
-
-
-def test_errors(look: Browser, q: DPQ) -> None:
-    """The page has each kept error in a row, the newest first, with its frames folded."""
-    id_ = q.push("x", max_lapses=3)
-    for text in ("<old>", "new"):
-        task = q.pop().task
-        with pytest.raises(ValueError, match=text) as met:
-            fail_with(text)
-        q._session.run(q._operations.finish, task, met.value, worker="w <1>")
-        q.update(id_, delay=0)
-    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
-    assert page.index("ValueError: new") < page.index("ValueError: &lt;old&gt;")
-    assert "Its last 2 errors" in page
-    assert "w &lt;1&gt;" in page
-    assert page.count("<details><summary>tests/web/test_web_task.py:") == 2
-    assert "0 of 3 leases have run out" in page
-    errors = told(look, q, id_)["errors"]
-    assert [(each["attempt"], each["text"]) for each in errors] == [
-        (2, "ValueError: new"),
-        (1, "ValueError: <old>"),
-    ]
-    assert errors[0]["frames"]
-
-
-def test_the_last_result_of_a_task_that_comes_back(look: Browser, q: DPQ) -> None:
-    """A recurring task shows what its last run has returned."""
-    id_ = q.push(1, every=60)
-    q.ack(q.pop().task, result="last")
-    assert "<h2>Result</h2>" in look.get(f"/q/{q.queue_name}/tasks/{id_}").text
-    assert told(look, q, id_)["result"]["value"] == "last"
-
-
-def test_a_key_that_stays_taken(look: Browser, q: DPQ, path: str) -> None:
-    """The page and the API say for how long the key stays taken after the ack."""
-    for seconds, words in ((90, "stays taken for"), (math.inf, "stays taken for ever")):
-        id_ = q.push("x", key=f"{seconds}", unique_for=seconds)
-        assert words in look.page(f"{path}/tasks/{id_}")
-        assert told(look, q, id_)
