@@ -168,7 +168,6 @@ ANOTHER: dict[str, Any] = {
     "seen_max_keys": 9,
     "dead_max_tasks": 17,
     "dead_max_age": 60.5,
-    "trail_max_events": 500,
     "durability": "replica",
 }
 """For each argument of a queue a value that is not its default."""

@@ -1,11 +1,11 @@
-"""The kept errors of a task, and the leases that may run out (`max_lapses`)."""
+"""The errors of a task, which are events of it, and the leases that may run out (`max_lapses`)."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from dpq import ConfigurationError, DeadTask, Push, Reject, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, DeadTask, Reject, TaskState
 from dpq.testing import Clock, QueueFactory
 
 
@@ -15,9 +15,10 @@ def make(redis: Any, queue_name: str, clock: Clock) -> Iterator[Any]:
         yield lambda name, **more: factory(f"{queue_name}-{name}", **more)
 
 
-def told(q: Any, task_id: str) -> list[tuple[str, int, str]]:
-    """The errors of a task: kind, attempt and text, the newest first."""
-    return [(each.kind, each.attempt, each.text) for each in q.get(task_id).errors]
+def told(q: Any, task_id: str) -> list[tuple[str, int | None, str]]:
+    """The events of a task: kind, attempt and detail, the newest first."""
+    found = q.events(task_id=task_id)
+    return [(each.kind, each.attempt, each.detail) for each in reversed(found)]
 
 
 def thrown(error: Exception, depth: int = 1) -> Exception:
@@ -35,12 +36,7 @@ def thrown(error: Exception, depth: int = 1) -> Exception:
     raise AssertionError
 
 
-def kept(probe: Any) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = probe.redis.hgetall(probe.key("errors"))
-    return found
-
-
-def test_each_way_to_fail_is_kept(q, probe, clock):
+def test_each_way_to_fail_is_told(q, probe, clock):
     """fail, bury, a 429 and a lease that runs out are told apart, with their time and attempt."""
     task_id = q.push("x")
     q.fail(probe.pop(), thrown(ValueError("no name")), delay=0)
@@ -49,45 +45,66 @@ def test_each_way_to_fail_is_kept(q, probe, clock):
     probe.pop(visibility=3)
     clock.advance(4)
     q.bury(probe.pop(), "no use")
-    task = q.get(task_id)
     assert told(q, task_id) == [
-        ("buried", 3, "no use"),
-        ("lease expired", 2, "lease expired"),
-        ("rate limited", 2, "503: retry after 5 s"),
+        ("dead", 3, "no use"),
+        ("lease_expired", 2, "delivery 3"),
+        ("rate_limited", None, "503, 5000 ms, this task alone"),
         ("failed", 1, "no name"),
     ]
-    assert task.errors[-1].frames[0].startswith("tests/lua/test_errors.py:")
-    assert [each.at for each in task.errors] == sorted((e.at for e in task.errors), reverse=True)
-    assert (task.errors[0].at, task.errors[0].frames) == (task.died_at, ())
+    found = q.events(task_id=task_id)
+    assert found[0].frames[0].startswith("tests/lua/test_errors.py:")
+    assert [each.at for each in found] == sorted(each.at for each in found)
+    assert (found[-1].at, found[-1].frames) == (q.get(task_id).died_at, ())
 
 
-def test_the_last_eight_stay(q, probe):
-    """The oldest goes first; an error like the one before it takes little room, and is whole."""
-    task_id = q.push("x", max_attempts=99)
-    for n in range(5):
-        q.fail(probe.pop(), f"a {n}", delay=0)
-    for _ in range(6):
-        q.fail(probe.pop(), "b" * 900, delay=0)
-    assert told(q, task_id) == [
-        *(("failed", n, "b" * 500) for n in range(11, 5, -1)),
-        ("failed", 5, "a 4"),
-        ("failed", 4, "a 3"),
-    ]
-    [text] = kept(probe).values()
-    assert text.count(b"\t=\n") == 5
+def test_what_goes_well_has_no_event(q, probe):
+    """A plain task that is pushed, runs, is given back and is acked writes nothing but itself."""
+    q.push("x")
+    q.release(probe.pop())
+    q.ack(probe.pop())
+    q.push("y", key="k", group="g")
+    q.cancel(q.get(key="k").id)
+    assert q.events() == []
+    assert not probe.redis.exists(probe.key("events"))
 
 
-def test_a_row_of_429s_is_one_error(q, probe, clock):
-    """So a limit that is met again and again hides no failure."""
-    task_id = q.push("x")
-    q.fail(probe.pop(), "broken", delay=0)
-    for _ in range(9):
-        q.rate_limited(probe.pop(), 1, "task")
-        clock.advance(1)
-    assert told(q, task_id) == [
-        ("rate limited", 2, "429: retry after 1 s"),
-        ("failed", 1, "broken"),
-    ]
+def test_a_429_names_its_task(q, probe, clock):
+    """So the task that has closed a group says so, too."""
+    task_id = q.push("x", group="g")
+    q.rate_limited(probe.pop(), 5)
+    [event] = q.events(task_id=task_id)
+    assert (event.kind, event.group) == ("rate_limited", "g")
+
+
+def test_a_buried_task_that_was_pushed_again(q, probe):
+    """It begins anew: its attempt has failed, and nobody is told of a death."""
+    task_id = q.push("x", key="k")
+    task = probe.pop()
+    q.push("x", key="k", on_duplicate="rerun")
+    q.bury(task, "no")
+    assert told(q, task_id) == [("failed", 1, "no")]
+
+
+def test_events_of_one_task_in_a_long_stream(q, probe, clock, monkeypatch):
+    """They are found in bounded steps, in both directions, of some kinds or of all."""
+    monkeypatch.setattr("dpq.operations.history.MAX_EVENTS", 10)
+    task_id, _ = q.push("x", 9), q.push("y", 8, max_attempts=99)
+    q.fail(probe.pop(), "a", delay=60)
+    for n in range(25):
+        q.fail(probe.pop(), str(n), delay=0)
+    q.pause()
+    q.resume()
+    clock.advance(60)
+    q.fail(probe.pop(), "b", delay=0)
+    assert [each.detail for each in q.events(task_id=task_id, limit=10)] == ["a", "b"]
+    assert [each.detail for each in q.events(task_id=task_id, limit=1)] == ["b"]
+    start = q.events(task_id=task_id, limit=2)[0].id
+    assert [each.detail for each in q.events(start, 10, task_id=task_id)] == ["b"]
+    assert [each.detail for each in q.events(start, 3, kinds="failed")] == ["0", "1", "2"]
+    assert [each.kind for each in q.events(kinds=["paused", "none"], limit=10)] == ["paused"]
+    assert q.events(task_id="nobody", limit=10) == []
+    with pytest.raises(ConfigurationError):
+        q.events(task_id="")
 
 
 VERBS = {
@@ -98,8 +115,8 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_failure_that_is_sent_twice_is_one_error(q, probe, verb):
-    """A retry after a lost reply fills no second place."""
+def test_a_failure_that_is_sent_twice_is_one_event(q, probe, verb):
+    """A retry after a lost reply adds nothing."""
     task_id = q.push("x")
     task = probe.pop()
     VERBS[verb](q, task)
@@ -110,7 +127,7 @@ def test_a_failure_that_is_sent_twice_is_one_error(q, probe, verb):
     assert len(told(q, task_id)) == 1
 
 
-def test_a_lease_that_runs_out_twice_is_one_error(q, probe, clock):
+def test_a_lease_that_runs_out_twice_is_one_event(q, probe, clock):
     """The holder extends a lease that was over: its second end is the same attempt."""
     task_id = q.push("x")
     task = probe.pop(visibility=3)
@@ -119,7 +136,7 @@ def test_a_lease_that_runs_out_twice_is_one_error(q, probe, clock):
     q.extend(task, 3)
     clock.advance(4)
     q.promote()
-    assert told(q, task_id) == [("lease expired", 1, "lease expired")]
+    assert told(q, task_id) == [("lease_expired", 1, "delivery 1")]
     q.fail(task, "late")  # this is news, of the same attempt
     assert told(q, task_id)[0] == ("failed", 1, "late")
 
@@ -130,65 +147,13 @@ def test_bounds_of_an_error(q, probe):
     error = thrown(ValueError("é" * 2000), depth=40)
     task = probe.pop()
     q._session.run(q._operations.finish, task, error, worker="w\t" * 300)
-    [failure] = q.get(task_id).errors
-    assert failure.text == "ValueError: " + "é" * 244
+    [failure] = q.events(task_id=task_id)
+    assert failure.detail == "ValueError: " + "é" * 244
     assert len(failure.worker) == 100
     assert len(failure.frames) == 5
     assert failure.frames[-1].endswith("in thrown")
     assert all(frame.endswith("thrown.<locals>.call") for frame in failure.frames[:-1])
-    [text] = kept(probe).values()
-    assert len(text) < 1250
     q.ack(task)
-
-
-ENDS = {
-    "ack": lambda q, task: q.ack(q.pop().task),
-    "ack_many": lambda q, task: q.ack_many(q.pop_many(9)),
-    "cancel": lambda q, task: q.cancel(task.id),
-    "purge": lambda q, task: q.purge("ready"),
-    "dead.purge": lambda q, task: (q.bury(q.pop().task, "no"), q.dead.purge()),
-    "dead_max_tasks": lambda q, task: (
-        q.bury(q.pop().task, "no"),
-        q._redis.hset(f"dpq:{{{q.queue_name}}}:conf", "dead_max_tasks", 0),
-        q.promote(),
-    ),
-    "replay, ack": lambda q, task: (
-        q.bury(q.pop().task, "no"),
-        q.dead.replay(),
-        q.ack(q.pop().task),
-    ),
-    "late ack": lambda q, task: q.ack(task),
-}
-
-
-@pytest.mark.parametrize("options", [{}, {"key": "k", "batch": "b"}], ids=["plain", "full"])
-@pytest.mark.parametrize("how", ENDS)
-def test_errors_go_with_their_task(q, probe, clock, how, options):
-    """However a task goes, nothing of its errors stays; and what never failed keeps none."""
-    task_id = q.push("x", **options)
-    task = probe.pop(visibility=3)
-    clock.advance(4)  # the lease runs out: without an error text the record could be a short one
-    q.promote()
-    assert list(kept(probe)) == [task_id.encode()]
-    ENDS[how](q, task)
-    assert kept(probe) == {}
-    with pytest.raises(TaskNotFoundError):
-        q.get(task_id)
-    q.push("fine")
-    q.ack(q.pop().task)
-    assert kept(probe) == {}
-
-
-def test_errors_outlive_a_new_start(q, probe, clock):
-    """A replay, a push of its key and the next run of a recurring task keep them."""
-    task_id = q.push("x", key="k", every=60)
-    q.fail(probe.pop(), "first", delay=0)
-    q.ack(probe.pop())
-    clock.advance(60)
-    q.bury(probe.pop(), "second")
-    q.push("x", key="k", on_duplicate="update")
-    assert told(q, task_id) == [("buried", 1, "second"), ("failed", 1, "first")]
-    assert probe.pop().attempt == 1
 
 
 def test_lapses_are_counted_apart(q, probe, clock):
@@ -265,11 +230,10 @@ def test_max_lapses_of_a_key(q, probe, clock, state):
     task = q.get(task_id)
     expected = {"live": (3, 1), "running": (5, 1), "dead": (5, 0)}[state]
     assert (task.max_lapses, task.lapses) == expected
-    assert task.errors
     if state == "dead":
         q.bury(probe.pop(), "no")
         q.push("z", key="k", on_duplicate="update")
-        assert (q.get(task_id).max_lapses, len(q.get(task_id).errors)) == (None, 3)
+        assert q.get(task_id).max_lapses is None
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, 10**7, True, "3"])
@@ -280,32 +244,24 @@ def test_bad_max_lapses(q, value):
     assert q.size() == 0
 
 
-def test_export_and_import(make, clock):
-    """Errors and lapses come over, and go with their task there."""
+def test_lapses_are_exported(make, clock):
+    """They come over; the events of the old queue stay there."""
     q, other = make("a"), make("b")
-    ids = q.push_many([Push("x", max_lapses=3), Push("y")])
-    for task in q.pop_many(2, visibility=3):
-        assert task.id in ids
+    task_id = q.push("x", max_lapses=3)
+    q.pop(visibility=3)
     clock.advance(4)
-    for task in q.pop_many(2):
-        q.fail(task, thrown(ValueError("broken")), delay=0)
+    q.promote()
     other.import_(q.export())
-    for task_id in ids:
-        mine, theirs = q.get(task_id), other.get(task_id)
-        assert mine.errors == theirs.errors
-        assert len(mine.errors) == 2
-        assert (mine.lapses, mine.max_lapses) == (theirs.lapses, theirs.max_lapses)
+    task = other.get(task_id)
+    assert (task.lapses, task.max_lapses, other.events(task_id=task_id)) == (1, 3, [])
     assert other.check() == []
-    other.ack_many(other.pop_many(2))
-    assert (other.check(), other.size(), q.size()) == ([], 0, 2)
 
 
 def test_the_frames_of_a_reject(q, probe):
     """A handler that gives up says where."""
     task_id = q.push("x")
     q._session.run(q._operations.finish, probe.pop(), thrown(Reject("bad page")), worker="w 1")
-    [failure] = q.get(task_id).errors
-    assert (failure.kind, failure.text, failure.worker) == ("buried", "bad page", "w 1")
+    [failure] = q.events(task_id=task_id)
+    assert (failure.kind, failure.detail, failure.worker) == ("dead", "bad page", "w 1")
     assert failure.frames
     assert q.get(task_id).state is TaskState.DEAD
-    assert str(failure) == "attempt 1 on w 1: bad page"

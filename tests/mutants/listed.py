@@ -1234,30 +1234,27 @@ workers.lua | a worker that was seen in a time to come is one | lua/workers
 +  then
 
 # Errors and lapses
-keep_error | more than eight errors are kept | lua/errors
-- #lines < MOST_ERRORS and
-+ true and
-keep_error | an error has no bound of bytes | lua/errors
-- string.sub(text, 1, MOST_TEXT)
+tell_error | an error has no bound of bytes | lua/errors
+- string.sub(text, 1, 500)
 + text
-keep_error | an error that is said again is stored again | lua/errors
-- line = string.sub(line, 1, said) .. '='
-+ line = line
-keep_error | 429s hide the failures before them | lua/errors
--  and not (same and kind == 'd')
-+
-keep_error | the record of a task does not say that there are errors | lua/errors
--   set_note(task, FAILURES, '1' .. string.sub(note, 2))
-+
-finished.lua | the errors of a task stay after its ack | lua/errors
--       redis.call('HDEL', errors, ids[i])
-+
-forget | the errors of a task stay after its cancel, or the end of its dead letter | lua/errors
--     redis.call('HDEL', errors, id)
-+
-claims.lua | the short ack takes tasks with errors | lua/errors
-- [^\t\n\24\25\27]*
-+ [^\t\n\25\27]*
+tell_error | a late failure is one of the next attempt | lua/errors
+- (open and 1 or 0)
++ 1
+tell | the stream of events grows without end | lua/history
+- 'MAXLEN', '~', '10000', '*'
++ '*'
+events.lua | the events of a task are those of all | lua/errors
+- (task == '' or fields[8] == task)
++ true
+events.lua | a reader of some kinds gets all | lua/errors
+- (not next(kinds) or kinds[fields[2]])
++ true
+HistoryOperations.events | one step looks for the events of a task | lua/errors
+- if not place or len(found) >= most:
++ if True:
+bury.lua | a task that begins anew is told to be dead | lua/errors
+- task.again == '0' and 'dead' or 'failed'
++ 'dead'
 upkeep | a lapse is kept each time the same lease ends | lua/errors
 - task.delivery == '-' or task.delivery == 'd' then
 + true then
@@ -1271,18 +1268,9 @@ upkeep | a task may lapse once more than its push says | lua/errors
 replay.lua | a replayed task has spent its lapses | lua/errors
 - '\24%1 0'
 + '\24%1 9'
-merge | a live task loses its errors to a push of its key | lua/errors
--     set_note(task, FAILURES, failures)
-+     set_note(task, FAILURES, note_of(task, FAILURES))
-check.lua | errors that no record tells of are no problem | lua/errors
-- string.byte(note_of(task, FAILURES) or '0') == 48
-+ false
 frames_of | the frame of the handler is not kept | lua/errors
 - return [*reversed(last), *first]
 + return [*reversed(last)]
-_read | an error that is said again has no text | lua/errors
-- said = said if text == "=" else text
-+ said = text
 
 # Dashboard
 ways | the front page offers what a user may not do | web/web_server

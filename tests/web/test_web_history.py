@@ -156,7 +156,7 @@ def test_events_are_read_once(q: DPQ) -> None:
     q.resume()
     asked: list[str] = []
     seen, events = watch.queue, watch.queue.events
-    seen.events = lambda after, limit: asked.append(after) or events(after, limit)  # type: ignore[method-assign]
+    seen.events = lambda after, limit, **_: asked.append(after) or events(after, limit)  # type: ignore[method-assign]
     assert [event.kind for event in watch.events()] == ["paused", "resumed"]
     paused, resumed = watch.events()
     assert asked == [paused.id, resumed.id]
