@@ -1,4 +1,4 @@
-"""What a client says of where an error comes from: the worker, and the last frames. No I/O."""
+"""The place where an error comes from, as a client says it: worker and frames. No I/O."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_a_dead_letter_says_why(look: Browser, q: DPQ, path: str, redis: Any) ->
     redis.delete(key_of(q.queue_name, "events"))
     html = look.page(f"{path}/tasks/{id_}")
     kinds = re.findall(r'<li>.*?<span class="tag \w*">([^<]*)</span>', html)
-    assert kinds == ["pushed", "dead"]
+    assert kinds == ["pushed", "delivered", "dead"]
     assert "attempts spent" in html
     assert "HTTP 404 for page 17" in html
 

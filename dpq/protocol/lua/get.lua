@@ -3,7 +3,8 @@
 -- Keys: ready delayed invisible waiting groups payload meta dead conf keys
 -- ARGV[1..]            ids; or a TAB and a unique key
 --
--- Returns flat: state, until, record and payload for each argument. State is "" if no task has the id; for a key it is "state id". `until` is when a delayed task is due, a lease ends, or a dead task died, ms; else 0.
+-- Returns flat: state, until, record and payload for each argument. State is "" if no task has the id; for a key it is
+-- "state id". `until` is when a delayed task is due, a lease ends, or a dead task died, ms; else 0.
 -- Lost reply: safe to send again.
 local args = ARGV
 

@@ -9,12 +9,13 @@
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7..]            line, state, id, when, record, payload: the number of the line; ready, delayed, held
---                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms. A gate has the state "gate", its scope as its id ("" for the queue)
---                     and its text as its record: it is stored if the scope has none. So has a batch, with its name: it
---                     is stored if the name is free. So has a seen key, with the key, and its text as `keys` has it: it
---                     is stored if the key is free. With "ahead", the task of this id lets those run that wait for its
---                     end; they run now if it is not stored. With "sealed", the task whose id is the record waits for
---                     the batch of this name; it runs now if nothing is left of the batch
+--                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms. A gate has
+--                     the state "gate", its scope as its id ("" for the queue) and its text as its record: it is stored
+--                     if the scope has none. So has a batch, with its name: it is stored if the name is free. So has a
+--                     seen key, with the key, and its text as `keys` has it: it is stored if the key is free. With
+--                     "ahead", the task of this id lets those run that wait for its end; they run now if it is not
+--                     stored. With "sealed", the task whose id is the record waits for the batch of this name; it runs
+--                     now if nothing is left of the batch
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
