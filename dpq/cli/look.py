@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Annotated, Any
 
 import typer
+from redis.exceptions import ResponseError
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
@@ -33,6 +34,7 @@ from dpq.operations.queue import QueueOperations
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
+from dpq.transport.cluster import forbidden
 from dpq.transport.connect import open_url
 from dpq.views import words
 
@@ -90,7 +92,12 @@ def get(
     """
     if wait is None:
         task = q.get(task_id, key=key)
-        events = [each.model_dump() for each in q.events(task_id=task.id)]
+        try:
+            events = [each.model_dump() for each in q.events(task_id=task.id)]
+        except ResponseError as error:
+            if not forbidden(error):
+                raise
+            events = []
         emit(
             task.model_dump() | {"events": events}, indent=2 if at_terminal() and not json else None
         )

@@ -40,6 +40,9 @@ STORY_SHARE = 0.1
 """The part of one bin for which charts are shared: charts of 14 days take longest to make, and
 change least."""
 
+TASK_SECONDS = 5.0
+"""Seconds that the events of a task are shared: a page that stays open reads them again."""
+
 STORY_SECONDS = 30.0
 """Seconds that charts are shared at least."""
 
@@ -103,10 +106,12 @@ class Site:
         return self.shared.get(("events", name, kinds), partial(watch.events, *kinds))
 
     def task_events(self, name: str, id_: str) -> list[Event]:
-        """Return the events of a task, the oldest first."""
+        """Return the events of a task, the oldest first, some seconds old at most."""
         watch = self.watch(name)
         read = partial(watch.queue.events, limit=MAX_EVENTS, task_id=id_)
-        return self.shared.get(("events of", name, id_), read) if watch.may_see_events else []
+        if not watch.may_see_events:
+            return []
+        return self.shared.get(("events of", name, id_), read, TASK_SECONDS)
 
     def story(self, name: str, chosen: Span) -> Story:
         """Return the history of a queue, at most half a minute or a tenth of a bin old."""
