@@ -7,7 +7,7 @@ from redis import Redis
 
 from dpq import DPQ
 from dpq.protocol.keys import key_of
-from dpq.protocol.records import FAILURES, OPTIONS, PIN, RUNS_AS, SPENT, live_note, split_notes
+from dpq.protocol.records import LAPSES, OPTIONS, PIN, RUNS_AS, SPENT, live_note, split_notes
 from dpq.protocol.scripts import Sources, sources
 
 NOTES = """
@@ -53,23 +53,23 @@ def test_notes_stand_in_their_order(ask: Any, inline: str, schedule: str) -> Non
         (RUNS_AS, "12 key"),
         (OPTIONS, "300 0"),
         (SPENT, "11 t=5"),
-        (FAILURES, "1"),
+        (LAPSES, "3 0"),
         (PIN, "a b"),
     ):
         record, note, live, error = ask(record, mark, text)
         assert (note, error) == (text, "error")
         assert live == (text.partition(" ")[2] if text.startswith("12 ") else "-")
-    whole = f"{OPTIONS}300 0{PIN}a b{FAILURES}1{SPENT}11 t=5{RUNS_AS}12 key"
+    whole = f"{OPTIONS}300 0{PIN}a b{LAPSES}3 0{SPENT}11 t=5{RUNS_AS}12 key"
     assert record == HEAD + whole + schedule + inline
     error, notes = split_notes("error" + whole)
     assert error == "error"
     assert notes == {
-        **{OPTIONS: "300 0", PIN: "a b", FAILURES: "1", SPENT: "11 t=5", RUNS_AS: "12 key"}
+        **{OPTIONS: "300 0", PIN: "a b", LAPSES: "3 0", SPENT: "11 t=5", RUNS_AS: "12 key"}
     }
     assert (live_note(notes, RUNS_AS, "12"), live_note(notes, SPENT, "12")) == ("key", None)
     assert ask(record, PIN, "-")[1] == "a b"
     record = ask(record, SPENT, "12 t=6")[0]
-    for mark in (OPTIONS, PIN, FAILURES, RUNS_AS, SPENT):
+    for mark in (OPTIONS, PIN, LAPSES, RUNS_AS, SPENT):
         record = ask(record, mark, "")[0]
     assert record == HEAD + schedule + inline
 
@@ -101,6 +101,5 @@ def test_readers_know_notes(q: DPQ[Any], redis: Redis) -> None:
     assert (task.costs, task.visibility, task.last_error) == ({"t": 3}, 5, None)
     assert q.fail(task, "broken", delay=0) is None
     assert q.get(task_id).last_error == "broken"
-    kept = whole.replace(SPENT, f"{FAILURES}1{SPENT}")
-    assert kept.encode() in redis.hget(meta, task_id)
+    assert whole.encode() in redis.hget(meta, task_id)
     assert q.check() == []

@@ -1576,8 +1576,8 @@ Sender._refuse | a 503 at the begin of a run is a wrong address | unit/batch
 - if status not in OVERLOADED:
 + if True:
 QueueOperations.finish | a limit forgets its status | lua/rate_limited
-- error.scope, error.status
-+ error.scope, None
+- cost, error.status
++ cost, None
 _read_slot | a slot of a program that counts more is lost | unit/replies
 - long.get(name, name)
 + long[name]
