@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         TaskDeadError,
         TaskNotFoundError,
     )
-    from dpq.model.failure_data import TaskFailure
     from dpq.model.filter import Filter
     from dpq.model.history import Event, Slot, Times
     from dpq.model.limit_states import LimitState, MemberState, QuotaState
@@ -147,7 +146,6 @@ __all__ = [
     "Slot",
     "Task",
     "TaskDeadError",
-    "TaskFailure",
     "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
@@ -190,7 +188,6 @@ _HOMES = {
         "TaskNotFoundError",
     ),
     "model.drain": ("Drain",),
-    "model.failure_data": ("TaskFailure",),
     "model.history": ("Event", "Slot", "Times"),
     "model.filter": ("Filter",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),

@@ -26,7 +26,6 @@ from dpq import DPQ, NO_RESULT, Push, Task, TaskState, WorkerInfo
 from dpq.model.filter import Filter
 from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
-from dpq.operations.one_task import task_trail
 from dpq.protocol.keys import PARTS
 from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.registry.names import Sieve, glance
@@ -564,7 +563,6 @@ def browsed(q: DPQ) -> list[Any]:
         q._session.run(q._operations.overview),
         q._session.run(q._operations.names),
         q._session.run(browser.kinds),
-        q._session.run(task_trail, q._operations, id_),
         q._session.run(browser.own_limits),
         q._session.run(browser.states, ["a"]),
         q._session.run(q._operations.explained, id_),
@@ -641,7 +639,6 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "workers": workers_of(q),
         "acquire": permits_of(q),
         "held": q.held(),
-        "trail": q.trail(),
         "release_held": q.release_held([]),
         "quiet": q.quiet("w"),
         "unquiet": q.unquiet("w"),
@@ -675,7 +672,7 @@ def test_every_key_is_declared(server, redis, q, clock):
     sent: list[tuple[str, int]] = []
 
     note_calls(q, lambda commands: sent.extend((c.script.name, len(c.args)) for c in commands))
-    named = DPQ(redis, q.queue_name, order="fifo", trail_max_events=9, clock=clock)  # at once
+    named = DPQ(redis, q.queue_name, order="fifo", clock=clock)  # at once
     with redis.monitor() as monitor:
         done = use_everything(q, clock)
         redis.echo(q.queue_name)

@@ -66,13 +66,18 @@ def events(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
     ] = False,
+    task: Annotated[str | None, option("ID", "Only the events of this task.", unset="all")] = None,
+    kind: Annotated[
+        list[str] | None, option("KIND", "Only events of this kind, such as failed; repeatable.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show what happened to the queue: 429s, closings, deaths, limits set; the oldest first.
+    """Show what happened: failed attempts, deaths, 429s, limits set; the oldest first.
 
-    The queue keeps about the last thousand.
+    The queue keeps about the last 10 000.
     """
-    found = q.events(after, count)
+    chosen: Any = {"task_id": task, "kinds": kind or ()}
+    found = q.events(after, count, **chosen)
     if not found:
         talk(f"nothing has happened to {q.queue_name!r} that people want to see")
     while True:
@@ -84,7 +89,7 @@ def events(
         after = found[-1].id if found else after
         if len(found) < AT_ONCE:
             time.sleep(LOOK_SECONDS)
-        found = q.events(after, AT_ONCE)
+        found = q.events(after, AT_ONCE, **chosen)
 
 
 def _line(event: Event) -> str:

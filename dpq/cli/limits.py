@@ -281,12 +281,12 @@ def undo_limit(
 ) -> None:
     """Put back the limit that stood before the last change. A second undo undoes the first."""
     scope = _scope(group, every_group)
-    found = limit_change.changes_of(q.events(limit=MAX_EVENTS), scope)
+    found = limit_change.changes_of(q.events(limit=MAX_EVENTS, kinds="limit_set"), scope)
     chosen = next((each for each in found if event in (None, each.id)), None)
     if chosen is None:
         raise Failed(
             f"the events of {q.queue_name!r} have no {'such change' if event else 'change'} of the "
-            f"limit of {scope_name(scope)}: the queue keeps the last thousand or so"
+            f"limit of {scope_name(scope)}: the queue keeps the last 10 000 or so"
         )
     at = say_moment(chosen.at, datetime.now(UTC))
     talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Annotated, Any
 
 import typer
+from redis.exceptions import ResponseError
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
@@ -33,6 +34,7 @@ from dpq.operations.queue import QueueOperations
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
+from dpq.transport.cluster import forbidden
 from dpq.transport.connect import open_url
 from dpq.views import words
 
@@ -58,7 +60,7 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
     """Print tasks as lines of JSON or as a table; if there is none, say so."""
     if json:
         for task in tasks:
-            emit(task.model_dump(exclude={"errors"}))  # only get reads them
+            emit(task.model_dump())
     elif tasks:
         render = dead_tasks if state is TaskState.DEAD else live_tasks
         tables().print(render(f"{state} in {queue}", tasks))
@@ -83,13 +85,22 @@ def get(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show one task, in any state, as JSON; or wait for its end, and print its result.
+    """Show one task and its events as JSON; or wait for its end, and print its result.
 
     With --wait the exit code is 1 if the task is dead, if it has not ended in time, or if its
     result is not known. A result is kept only if its worker or its ack has said so.
     """
     if wait is None:
-        emit(q.get(task_id, key=key).model_dump(), indent=2 if at_terminal() and not json else None)
+        task = q.get(task_id, key=key)
+        try:
+            events = [each.model_dump() for each in q.events(task_id=task.id)]
+        except ResponseError as error:
+            if not forbidden(error):
+                raise
+            events = []
+        emit(
+            task.model_dump() | {"events": events}, indent=2 if at_terminal() and not json else None
+        )
         return
     if task_id is None:
         raise typer.BadParameter("--wait needs the ID of the task")

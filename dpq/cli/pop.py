@@ -42,7 +42,7 @@ def pop(
         popped = q.pop(wait, visibility, id=id, force=force).task
         tasks = [popped] if popped else []
     for task in tasks:
-        emit(task.model_dump(exclude={"errors"}))  # only get reads them
+        emit(task.model_dump())
     sys.stdout.flush()
     if ack:
         q.ack_many(tasks)

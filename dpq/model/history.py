@@ -176,20 +176,25 @@ class Granted(NamedTuple):
 
 
 class Event(BaseModel):
-    """Something that people want to see: a 429, a closing, a death, a limit that was set.
+    """Something that people want to see: a 429, a failed attempt, a death, a limit that was set.
 
     Attributes:
         id: Its place in the stream; `events(after=...)` goes on behind it.
         at: When it happened.
-        kind: `rate_limited`, `learned`, `closed`, `opened`, `dead`, `paused`, `resumed`,
-            `quieted`, `unquieted`, `limit_set`, or `by_hand` (a purge, a replay, a bulk bury
-            or cancel); of a trail more, see `DPQ.trail`.
+        kind: Of tasks `failed`, `lease_expired` (the consumer died or hung), `dead` and
+            `rate_limited`; of the queue `rate_limited`, `learned`, `closed`, `opened`, `paused`,
+            `resumed`, `quieted`, `unquieted`, `limit_set`, and `by_hand` (a purge, a replay, a bulk
+            bury or cancel).
         group: The group; "" for the whole queue, or none.
         member: The member of the group's pool, or "".
         task_id: The task, or "".
-        detail: More about it, in a few words.
+        detail: More about it, in a few words; of an error the first 500 bytes of its text.
         before: Of `limit_set`, the rules that stood before, "" for no limit; None for other kinds.
         by: Of `limit_set` and `by_hand`, the name of who has done it, as far as it is known.
+        attempt: Of an attempt that has ended, its number, from 1; else None.
+        worker: The worker whose handler has failed, or "".
+        frames: Where it failed, the last call first: `file:line in function`. The last of them is
+            the handler.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -203,3 +208,6 @@ class Event(BaseModel):
     detail: str
     before: str | None = None
     by: str = ""
+    attempt: int | None = None
+    worker: str = ""
+    frames: tuple[str, ...] = ()

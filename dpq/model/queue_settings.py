@@ -50,5 +50,4 @@ class SharedSettings(TypedDict, total=False):
     payloads: Payloads | None
     dead_max_tasks: int | None
     dead_max_age: float | None
-    trail_max_events: int | None
     seen_max_keys: int | None

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Generic, NoReturn
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SkipValidation
 
-from dpq.model.failure_data import TaskFailure
 from dpq.model.result_data import Progress
 from dpq.model.task_state import P, TaskState
 
@@ -61,7 +60,6 @@ class Task(BaseModel, Generic[P]):
         lapses: With `max_lapses`: how many leases have run out.
         progress: How far the work on it is, if it runs and its handler has said so. Only `get`
             reads it; else None.
-        errors: Its last 8 errors, the newest first. Only `get` reads them; else ().
     """
 
     # Bytes as a payload need not be UTF-8, and `unique_for` may be infinite.
@@ -104,7 +102,6 @@ class Task(BaseModel, Generic[P]):
     max_lapses: int | None = None
     lapses: int = 0
     progress: Progress | None = None
-    errors: tuple[TaskFailure, ...] = ()
 
 
 class DeadTask(Task[P], Generic[P]):

@@ -10,7 +10,7 @@ from dpq.protocol.command import Steps
 CHECKED_PARTS = (
     *(("check_limits", part) for part in ("settings", "limits", "tracked", "invisible")),
     *(("check", part) for part in ("waiting", "ready", "groups", "meta", "payload")),
-    *(("check", part) for part in ("delayed", "invisible", "dead", "keys", "errors")),
+    *(("check", part) for part in ("delayed", "invisible", "dead", "keys")),
     *(("check", part) for part in ("followers", "events")),
 )
 """The scripts and parts that a check goes over."""

@@ -34,10 +34,6 @@ from dpq.model.validation import (
 MAX_AGING = 1_000_000
 """Points of priority per second; lua/push, lua/lib/record and lua/pop/take have it, too."""
 
-MAX_TRAIL = 10_000_000
-"""Events of the longest trail: about 1 GB of memory."""
-
-
 MAX_SEEN = 100_000_000
 """Keys of the largest seen-set: about 21 GB of memory, with keys of 40 bytes."""
 
@@ -84,7 +80,6 @@ def named_settings(
     payloads: Payloads | None = None,
     dead_max_tasks: int | None = None,
     dead_max_age: float | None = None,
-    trail_max_events: int | None = None,
     seen_max_keys: int | None = None,
 ) -> dict[str, str]:
     """Check the settings that a client names, and convert them to the texts to store."""
@@ -114,9 +109,6 @@ def named_settings(
         named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
     if dead_max_age is not None:
         named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
-    if trail_max_events is not None:
-        bound = whole_number("trail_max_events", trail_max_events, 0, MAX_TRAIL)
-        named["trail_max_events"] = str(bound)
     if seen_max_keys is not None:
         bound = whole_number("seen_max_keys", seen_max_keys, 0, MAX_SEEN)
         named["seen_max_keys"] = str(bound)

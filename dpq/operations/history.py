@@ -1,14 +1,13 @@
 """The operations on the history and the events of a queue. No I/O."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.history import Event, Granted, Slot
 from dpq.model.pace import COVERED_SECONDS, Point
 from dpq.model.validation import number, whole_number
-from dpq.protocol.command import CommandMaker, Steps, together
+from dpq.protocol.command import CommandMaker, Steps, task_id, together
 from dpq.protocol.remembered import read_events, read_granted, read_slots
 
 MINUTE, QUARTER = 60, 900
@@ -21,7 +20,7 @@ GRANTED_MINUTES = 60
 """Slots of what limits have granted. Source: lua/lib/remember.lua."""
 
 MAX_EVENTS = 1000
-"""Events in one call: about as many as the stream keeps."""
+"""Events in one answer, and events that one step looks at."""
 
 _POSITION = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
@@ -58,19 +57,24 @@ class HistoryOperations(CommandMaker):
         """Read what limits had granted at each minute of the last hour."""
         return self._ask("history", [self._now(), "u", GRANTED_MINUTES], read_granted)
 
-    def events(self, after: str, limit: int, stream: str = "") -> Steps[list[Event]]:
-        """Read the events, or the "trail", behind a position; or the newest; the oldest first."""
+    def events(
+        self, after: str, limit: int, id_: str | None = None, kinds: str | Collection[str] = ()
+    ) -> Steps[list[Event]]:
+        """Read events behind a position, or the newest ones; the oldest first."""
         most = whole_number("limit", limit, 1, MAX_EVENTS)
         if after and not (isinstance(after, str) and _POSITION.fullmatch(after)):
             raise ConfigurationError(
                 f"after is {after!r}: it must be the id of an event of this queue"
             )
-        return self._ask("events", [after, most, stream], read_events)
-
-    def trail(self, after: str, limit: int) -> Steps[list[Event]]:
-        """Read the trail behind a position, or its newest events."""
-        return self.events(after, limit, "trail")
-
-    def task_trail(self, id_: str, before: str, look: int) -> Steps[Sequence[Any]]:
-        """Read the events of one task among some of the trail; see task_trail.lua."""
-        return self._ask("task_trail", [id_, before, look], list)
+        chosen = [
+            "" if id_ is None else task_id(id_),
+            *([kinds] if isinstance(kinds, str) else kinds),
+        ]
+        look = MAX_EVENTS if any(chosen) else most
+        place, found = after, list[Event]()
+        while True:
+            args = ["newer" if after else "older", place, look, *chosen]
+            place, events = yield self._command("events", args, read_events)
+            found += events
+            if not place or len(found) >= most:
+                return found[:most] if after else found[:most][::-1]

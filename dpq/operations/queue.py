@@ -73,7 +73,7 @@ from dpq.protocol.command import (
     task_id,
     together,
 )
-from dpq.protocol.kept_errors import source_of
+from dpq.protocol.error_source import source_of
 from dpq.protocol.records import SPENT
 from dpq.protocol.refusals import Code
 from dpq.protocol.replies import Batch, Kept, Promoted
@@ -488,7 +488,7 @@ class QueueOperations(
         priority: float | None = None,
         source: str = "",
     ) -> Steps[int]:
-        """Count a failed attempt; `source` says where the error comes from (kept_errors)."""
+        """Count a failed attempt; `source` says where the error comes from."""
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
@@ -555,12 +555,11 @@ class QueueOperations(
         scope: Scope,
         cost: Cost | None = None,
         status: int | None = None,
-        source: str = "",
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
         require_scope(scope)
         ms, said = milliseconds("retry_after", retry_after), status_text(status)
-        more = (said, source) if source else (said,) if said else ()
+        more = (said,) if said else ()
         action = "rate_limited of"
         return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
 
@@ -597,8 +596,7 @@ class QueueOperations(
         if error is None:
             return self.ack(task, cost, result)
         if isinstance(error, RateLimited):
-            wait, scope, status = error.retry_after, error.scope, error.status
-            return self.rate_limited(task, wait, scope, cost, status, source_of(None, worker))
+            return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
         if isinstance(error, Reject):
             return self.bury(task, error.reason, cost, None, source_of(error, worker))
         if isinstance(error, Release):

@@ -64,7 +64,7 @@ PAUSE_SECONDS = 60.0
 
 SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
 CAPS = (
-    *("dead_max_tasks", "dead_max_age", "trail_max_events"),
+    *("dead_max_tasks", "dead_max_age"),
     "seen_max_keys",
     *("max_tasks", "max_waiting", "when_full"),
 )
@@ -164,15 +164,13 @@ class Export:
         """Add the fields of tasks; return the ids of those that had no room."""
         later = []
         lifo = self._settings.get("order") == "lifo"
-        for id_, state, when, record, body, errors in zip(
-            *(found[i::6] for i in range(6)), strict=True
-        ):
+        for id_, state, when, record, body in zip(*(found[i::5] for i in range(5)), strict=True):
             name = id_.decode("utf-8", "replace")
             if state == b"later":
                 later.append(name)
             elif self._is_new("tasks", name):
                 place = (name, state.decode(), when.decode())
-                fields = to_line(*place, record, body, errors, lifo=lifo)
+                fields = to_line(*place, record, body, lifo=lifo)
                 self._counts["damaged" if "damaged" in fields else "tasks"] += 1
                 made.append(fields)
         return later
@@ -497,7 +495,7 @@ class Import:
         rate = settings.get("aging", "0")
         aging = f"{rate}@{settings.get('aging_since', '0')}" if float(rate) else "0"
         record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
-        return [number, entry.state, entry.id, entry.when, record, entry.payload, entry.errors]
+        return [number, entry.state, entry.id, entry.when, record, entry.payload]
 
     def _other(self, line: Line) -> list[Any]:
         """Write a line as arguments of the script `import`; [] if it is left out."""
@@ -535,7 +533,7 @@ class Import:
 
 
 def _item(number: int, kind: str, name: str, text: str = "") -> list[Any]:
-    return [number, kind, name, 0, text, "", ""]
+    return [number, kind, name, 0, text, ""]
 
 
 def _number(name: str, text: Any, most: int = MOST_COUNT) -> int:

@@ -41,12 +41,10 @@ PARTS = (
     "results",  # HASH: number -> what a finished task has returned; task -> its newest number
     "progress",  # HASH: id -> how far the work on a running task is
     "history",  # HASH: minute or quarter of an hour -> counts and states of that time
-    "events",  # STREAM: the last thousand or so events that people want to see
-    "trail",  # STREAM: the events of each task, if the queue keeps a trail
+    "events",  # STREAM: the last 10 000 or so events that people want to see
     "batches",  # HASH: batch -> how many of its tasks are left, done and dead
     "recent",  # ZSET: unique key of a task that was acked -> until it is free again, ms
     "followers",  # ZSET: id and the id of a task that waits for its end; ids that have ended
-    "errors",  # HASH: id -> the last errors of a task that has failed
     "cancelled",  # ZSET: token of a delivery whose task was cancelled -> until it is forgotten, ms
 )
 """The keys of a queue. Their number does not grow with its tasks or groups."""

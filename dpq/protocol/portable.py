@@ -22,13 +22,12 @@ from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.priority import decode_priority, encode_priority
 from dpq.model.task import Push
 from dpq.model.validation import NO_LIMIT, label
-from dpq.protocol.kept_errors import errors_of_fields, fields_of_errors
 from dpq.protocol.records import (
     AFTER,
     BATCH,
     COMMON_ATTEMPTS,
-    FAILURES,
     FOR_EVER_MS,
+    LAPSES,
     OPTIONS,
     PIN,
     UNIQUE,
@@ -65,7 +64,7 @@ _USUAL: dict[str, Any] = {
     **dict.fromkeys(("after", "max_lapses")),
     **dict.fromkeys(("wait_ms", "attempts", "deliveries", "deferrals", "rerun_ms", "lapses"), 0),
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
-    **dict.fromkeys(("group", "key", "reason", "error", "errors"), ""),
+    **dict.fromkeys(("group", "key", "reason", "error"), ""),
     **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "backoff_ms": []},
     **{"holds": False, "on_dead": "bury"},
 }
@@ -83,7 +82,6 @@ class Entry(NamedTuple):
         key: Its unique key, or "".
         sequence: The number that decides between equal priorities.
         payload: Its JSON.
-        errors: Its errors, as they are stored.
         of_record: The rest of its record.
     """
 
@@ -94,7 +92,6 @@ class Entry(NamedTuple):
     key: str
     sequence: int
     payload: bytes
-    errors: str
     of_record: tuple[Any, ...]
 
     def record(self, *, lifo: bool, aging: str) -> str:
@@ -106,16 +103,13 @@ class Entry(NamedTuple):
 
 
 def to_line(
-    id_: str, state: str, when: str, record: bytes, body: bytes, errors: bytes, *, lifo: bool
+    id_: str, state: str, when: str, record: bytes, body: bytes, *, lifo: bool
 ) -> dict[str, Any]:
     """Make the fields of a stored task; of a damaged one only what it stands for."""
     try:
         if not body:
             raise ValueError("its payload is lost")
-        fields = _fields(id_, state, when, record, lifo)
-        if kept := fields_of_errors(errors):
-            fields["errors"] = kept
-        return fields | payload_of(body)
+        return _fields(id_, state, when, record, lifo) | payload_of(body)
     except (*UNREADABLE, ConfigurationError):
         shown = record.decode("utf-8", "backslashreplace")
         return {"damaged": id_, "record": shown, **payload_of(body, whole=True)}
@@ -135,7 +129,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     requests, costs = read_cost(cost)
     visibility, _, limit = notes.get(OPTIONS, "0 0").partition(" ")
     batch, (after, on_dead) = notes.get(BATCH, ""), read_after(notes.get(AFTER, ""))
-    most_lapses, lapses = read_lapses(notes.get(FAILURES, ""))
+    most_lapses, lapses = read_lapses(notes.get(LAPSES, ""))
     moment = "died_ms" if state == "dead" else "due_ms"
     found = {
         "id": id_,
@@ -272,7 +266,7 @@ def _bool(value: Any) -> bool:
 _SCHEDULE = r"(e) (\d{1,12}) \d{1,13} (\d{1,12})|(c) (\d{1,12}) \d{1,13} (\S[^\x00-\x1f]* \S+)"
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    **{"id": _id, "state": _state, "ages": _bool, "holds": _bool, "errors": errors_of_fields},
+    **{"id": _id, "state": _state, "ages": _bool, "holds": _bool},
     **dict.fromkeys(("due_ms", "died_ms"), _moment),
     "sequence": partial(_count, most=LIFO),
     **dict.fromkeys(("enqueued_ms", "wait_ms", "expires_ms", "rerun_ms", "lapses"), _count),
@@ -376,10 +370,7 @@ def entry_of(
         notes += f"{BATCH}{options.get('batch') or SEALS + options['seals']}"
     notes += f"{UNIQUE}{options['unique_for']}" if "unique_for" in options else ""
     if "max_lapses" in options:
-        keeps = int(read["errors"] != "")
-        notes += f"{FAILURES}{keeps} {options['max_lapses']} {read['lapses']}"
-    elif read["errors"]:
-        notes += f"{FAILURES}1"
+        notes += f"{LAPSES}{options['max_lapses']} {read['lapses']}"
     if read["after"]:
         notes += f"{AFTER}{read['on_dead'][0]}\x01" + "\x01".join(read["after"])
     schedule = f"\t{read['schedule']}" if read["schedule"] else ""
@@ -389,9 +380,7 @@ def entry_of(
     record = (head, options.get("residual", "1"), middle, read["ages"], f"{names}{notes}{schedule}")
     text = repr(float(when)).removesuffix(".0")
     body = _body(fields)
-    return Entry(
-        read["id"], state, text, group, key, read["sequence"], body, read["errors"], record
-    )
+    return Entry(read["id"], state, text, group, key, read["sequence"], body, record)
 
 
 def _body(fields: Mapping[str, Any]) -> bytes:

@@ -35,7 +35,7 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
-OPTIONS, PIN, BATCH, UNIQUE, FAILURES, AFTER = "\x1f", "\x1e", "\x1b", "\x1a", "\x18", "\x19"
+OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER = "\x1f", "\x1e", "\x1b", "\x1a", "\x18", "\x19"
 SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
@@ -107,7 +107,6 @@ def _counted(counts: str) -> dict[str, Any]:
     attempts, deliveries, deferrals, _, _ = counts.split(" ")
     return dict.fromkeys(Task.model_fields) | {
         "lapses": 0,
-        "errors": (),
         "attempt": int(attempts) + 1,
         "deliveries": int(deliveries),
         "deferrals": int(deferrals),
@@ -188,8 +187,8 @@ def _add_more(
         values["after"] = read_after(notes[AFTER])[0]
     if RUNS_AS in notes:
         values["member"] = live_note(notes, RUNS_AS, token)
-    if FAILURES in notes:
-        values["max_lapses"], values["lapses"] = read_lapses(notes[FAILURES])
+    if LAPSES in notes:
+        values["max_lapses"], values["lapses"] = read_lapses(notes[LAPSES])
     if OPTIONS in notes:
         values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
         values["trace"] = read_trace(notes[OPTIONS])
@@ -251,8 +250,7 @@ def read_after(text: str) -> tuple[list[str] | None, str]:
 
 def read_lapses(text: str) -> tuple[int | None, int]:
     """Read the most lapses of one task, or None, and how many there were."""
-    _, _, counts = text.partition(" ")
-    most, _, lapses = counts.partition(" ")
+    most, _, lapses = text.partition(" ")
     known = most.isdecimal() and lapses.isdecimal()
     return (int(most), int(lapses)) if known else (None, 0)
 

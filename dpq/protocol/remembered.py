@@ -72,17 +72,20 @@ def _granted(text: str) -> Granted:
     return Granted(int(at), totals)
 
 
-def read_events(reply: list[Any]) -> list[Event]:
-    """Read the reply of events; leave out entries that another program wrote."""
+def read_events(reply: list[Any]) -> tuple[str, list[Event]]:
+    """Read the reply of events: where the next call goes on, or "", and the events.
+
+    Entries that another program wrote are left out.
+    """
     found = []
-    for place, fields in zip(reply[::2], reply[1::2], strict=True):
+    for place, fields in zip(reply[1::2], reply[2::2], strict=True):
         texts = read_texts(fields)
-        told = dict(zip(texts[::2], texts[1::2], strict=True))
+        told: dict[str, Any] = dict(zip(texts[::2], texts[1::2], strict=True))
         try:
-            at = int(told.pop("at"))
+            at = moment_of(int(told.pop("at")))
+            frames = tuple(filter(None, told.pop("frames", "").split("\t")))
             task_id = told.pop("task")
-            event = Event(id=place.decode(), at=moment_of(at), task_id=task_id, **told)
+            found.append(Event(id=place.decode(), at=at, task_id=task_id, frames=frames, **told))
         except (KeyError, ValueError, TypeError):
             continue
-        found.append(event)
-    return found
+    return reply[0].decode(), found

@@ -24,7 +24,6 @@ from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.reports import Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
-from dpq.protocol.kept_errors import read_errors
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
 from dpq.protocol.refusals import Code
 
@@ -246,12 +245,12 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
     """Read the reply of get: None for an id that is not stored."""
     found: list[Task[P] | None] = []
     for i, task_id in enumerate(ids):
-        state, until, record, body, errors = reply[5 * i : 5 * i + 5]
+        state, until, record, body = reply[4 * i : 4 * i + 4]
         if state:
             name, _, of_key = state.decode("utf-8", "replace").partition(" ")
-            task = stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
-            kept = read_errors(errors) if errors else ()
-            found.append(task.model_copy(update={"errors": kept}) if kept else task)
+            found.append(
+                stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
+            )
         else:
             found.append(None)
     return found

@@ -87,15 +87,14 @@ class QueueBase(Generic[P]):
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         dead_max_tasks: int | None = None,
         dead_max_age: float | None = None,
-        trail_max_events: int | None = None,
         seen_max_keys: int | None = None,
         durability: Durability = "async",
         clock: Callable[[], int] | None = None,
     ) -> None:
         """Describe one queue. Unless a setting is named, nothing is sent before the first call.
 
-        `order`, `aging`, `fairness`, `payloads`, `trail_max_events`, `seen_max_keys`
-        and the two limits of dead letters belong to the queue: the first client that names one
+        `order`, `aging`, `fairness`, `payloads`, `seen_max_keys` and the two
+        limits of dead letters belong to the queue: the first client that names one
         writes it to the server, at once.
 
         Args:
@@ -133,9 +132,6 @@ class QueueBase(Generic[P]):
                 queue: 100 000).
             dead_max_age: Seconds that a dead letter is kept; None follows the queue (a new queue:
                 90 days).
-            trail_max_events: Keep about so many events (0 to 10 000 000) of what happens to each
-                task, for `trail()`: every push, delivery and end. None follows the queue (a new
-                queue: 0, which costs nothing).
             seen_max_keys: The most keys that stay taken after their tasks' ack (`unique_for` of
                 `push`), 0 to 100 000 000. Beyond it, the
                 keys that would be free soonest are free. None follows the queue (a new queue:
@@ -166,7 +162,6 @@ class QueueBase(Generic[P]):
             max_payload_bytes=max_payload_bytes,
             dead_max_tasks=dead_max_tasks,
             dead_max_age=dead_max_age,
-            trail_max_events=trail_max_events,
             seen_max_keys=seen_max_keys,
             clock=clock,
         )
@@ -313,11 +308,6 @@ class QueueBase(Generic[P]):
     def seen_max_keys(self) -> int:
         """The most keys that stay taken after an ack, as far as this client knows."""
         return int(self._setting("seen_max_keys", "1000000"))
-
-    @property
-    def trail_max_events(self) -> int:
-        """The events that the trail keeps, as far as this client knows; 0 without a trail."""
-        return int(self._setting("trail_max_events", "0"))
 
 
 def check_one_client(queues: Sequence[QueueBase[Any]], kind: type[QueueBase[Any]]) -> None:

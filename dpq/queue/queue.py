@@ -11,7 +11,7 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -1503,39 +1503,30 @@ class DPQ(QueueLife[P]):
         """
         return self._session.run(self._operations.history, seconds)
 
-    def events(self, after: str = "", limit: int = 100) -> list[Event]:
-        """Return what happened to the queue: 429s, closings, deaths, limits set; the oldest first.
+    def events(
+        self,
+        after: str = "",
+        limit: int = 100,
+        *,
+        task_id: str | None = None,
+        kinds: str | Collection[str] = (),
+    ) -> list[Event]:
+        """Return what happened: failed attempts, deaths, 429s, limits set; the oldest first.
 
-        The queue keeps the last thousand or so.
+        The queue keeps the last 10 000 or so. A task that is pushed, runs and ends well has none.
 
         Args:
             after: The `id` of the last event that is known; "" returns the newest ones.
             limit: Events at most (1 to 1000).
+            task_id: Only the events of this task, which may be gone.
+            kinds: Only events of this kind, or of these; see `Event`.
 
         Raises:
             ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
 
         Source: docs/storage.md, "Events".
         """
-        return self._session.run(self._operations.events, after, limit)
-
-    def trail(self, after: str = "", limit: int = 100) -> list[Event]:
-        """Return what happened to each task, the oldest first, and all that `events` tells.
-
-        It is empty unless the queue was made with `trail_max_events`. The kinds of tasks: `pushed`,
-        `delivered`, `acked`, `failed`, `released`, `deferred`, `lease_expired`, `updated`,
-        `cancelled`, `replayed`, `dropped`; and `dead` as in `events`. A purge is one event.
-
-        Args:
-            after: The `id` of the last event of the trail that is known; "" returns the newest.
-            limit: Events at most (1 to 1000).
-
-        Raises:
-            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
-
-        Source: docs/storage.md, "The trail".
-        """
-        return self._session.run(self._operations.trail, after, limit)
+        return self._session.run(self._operations.events, after, limit, task_id, kinds)
 
     def workers(self) -> list[WorkerInfo]:
         """List the workers of this queue, the longest running first.

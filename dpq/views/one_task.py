@@ -55,7 +55,7 @@ class Step(NamedTuple):
         tone: "good" for a delivery, "warn" for a return, "bad" for a failure or a death; or "".
         detail: More about it, or "".
         until_ms: The moment that belongs behind the detail, or None.
-        took: Seconds of the delivery that it ends, or None.
+        frames: Where its error was raised, the last call first.
     """
 
     at_ms: float
@@ -63,25 +63,16 @@ class Step(NamedTuple):
     tone: str
     detail: str
     until_ms: float | None = None
-    took: float | None = None
+    frames: tuple[str, ...] = ()
 
 
 TONES = {
-    "delivered": "good",
-    "acked": "good",
     "failed": "bad",
     "dead": "bad",
     "lease_expired": "bad",
-    "cancelled": "bad",
-    "dropped": "bad",
-    "deferred": "warn",
-    "released": "warn",
     "rate_limited": "warn",
 }
 """The tones of steps, by the kinds of events."""
-
-ENDS = {"acked", "failed", "dead", "lease_expired", "deferred", "released", "cancelled"}
-"""The kinds of events that end a delivery."""
 
 
 def begun_ms(task: Any) -> float | None:
@@ -170,32 +161,23 @@ def _idle(snapshot: Snapshot) -> str:
 def steps_of(events: Sequence[Event]) -> list[Step]:
     """Write the events of a task as steps; `events` are in their order."""
     steps: list[Step] = []
-    began: float | None = None
     for event in events:
-        at = event.at.timestamp() * 1000
         said = event_text(event)
-        took = None
-        if event.kind in ENDS and began is not None:
-            took, began = max(0.0, at - began) / 1000, None
-        if event.kind == "delivered":
-            began = at
-        detail = f"{said.detail}, as {event.member}" if event.member else said.detail
-        tone = TONES.get(event.kind, "")
-        steps.append(Step(at, said.kind, tone, detail, said.until_ms, took))
+        words = (said.detail, event.member and f"as {event.member}", event.worker)
+        at, tone = event.at.timestamp() * 1000, TONES.get(event.kind, "")
+        detail = ", ".join(filter(None, words))
+        steps.append(Step(at, said.kind, tone, detail, said.until_ms, event.frames))
     return steps
 
 
 def life(task: Any, events: Sequence[Event]) -> list[Step]:
     """List what has happened to a task, the oldest first.
 
-    The task itself knows its push, its last delivery and its death. They stand where no event says
-    them.
+    The task itself knows its push and its last delivery; and its death, if no event says it.
     """
     kinds = {event.kind for event in events}
-    known = []
-    if "pushed" not in kinds:
-        known.append(Step(task.enqueued_at.timestamp() * 1000, "pushed", "", ""))
-    if "delivered" not in kinds and (at_ms := begun_ms(task)):
+    known = [Step(task.enqueued_at.timestamp() * 1000, "pushed", "", "")]
+    if at_ms := begun_ms(task):
         known.append(Step(at_ms, "delivered", "good", f"delivery {task.deliveries}"))
     if "dead" not in kinds and task.state is TaskState.DEAD:
         known.append(Step(task.died_at.timestamp() * 1000, "dead", "bad", task.reason))

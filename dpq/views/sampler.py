@@ -7,8 +7,9 @@ callers say when to read, once a second at most.
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -35,7 +36,7 @@ KNOWN_FOR = 5.0
 """Seconds between two looks at the list of names."""
 
 EVENTS = 1000
-"""Events of a queue that are kept here, about as many as the queue keeps."""
+"""The newest events of a queue that are kept here."""
 
 REMEMBER_SECONDS = 60.0
 """Seconds between two slots of a queue's history."""
@@ -147,7 +148,9 @@ class Watch:
         self._look: DrainLook | None = None
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
         self.may_see_events = True
-        self._events: deque[Event] = deque(maxlen=EVENTS)
+        self._events: dict[tuple[str, ...], deque[Event]] = defaultdict(
+            partial(deque, maxlen=EVENTS)
+        )
         self.ahead_ms = 0.0  # the ms by which the server's clock is ahead
 
     def read(self) -> Snapshot:
@@ -195,21 +198,21 @@ class Watch:
             except ResponseError as error:  # also if the memory is full: the reading goes on
                 self._remembers = not forbidden(error)  # False if this Redis user may only read
 
-    def events(self) -> list[Event]:
-        """Read the events since the last call; return all known events, the oldest first.
+    def events(self, *kinds: str) -> list[Event]:
+        """Read the events of some kinds, or of all, since the last call; return all known ones.
 
         If the Redis user may not read events, `may_see_events` becomes False, and no call is sent.
         """
         if not self.may_see_events:
             return []
-        after = self._events[-1].id if self._events else ""
+        known = self._events[kinds]
         try:
-            self._events += self.queue.events(after, EVENTS)
+            known += self.queue.events(known[-1].id if known else "", EVENTS, kinds=kinds)
         except ResponseError as error:
             if not forbidden(error):
                 raise
             self.may_see_events = False
-        return list(self._events)
+        return list(known)
 
     def drain(self, pace: Pace) -> Drain:
         """Say when all due tasks will have begun: by the limits, and by the pace of a snapshot."""

@@ -40,9 +40,8 @@ MOST = 200
 
 
 def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
-    """Write a task, without its errors, which only `get` reads."""
+    """Write a task."""
     fields = dict(task)
-    del fields["errors"]
     fields["priority"], fields["token"] = str(task.priority), str(task.token)
     if payloads:
         fields["payload"] = plain(task.payload)
@@ -127,13 +126,10 @@ def task(call: Call) -> Response:
     why = {name: value for name, value in seen.why._asdict().items() if name != "limits"}
     held = seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)}
     told = {
-        "errors": plain(seen.task.errors),
         "why": why,
         "begins": seen.begins._asdict(),
         "holder": held,
-        "trail": [event.model_dump(mode="json") for event in seen.trail.events],
-        "trail_searched": seen.trail.looked,
-        "trail_whole": seen.trail.whole,
+        "events": [event.model_dump(mode="json") for event in seen.events],
         "result": seen.result.model_dump(mode="json")
         if seen.result and call.site.guard.access.payloads
         else None,

@@ -24,6 +24,9 @@ from dpq.web.site import Call, read_number, read_whole
 CHANGES = 5
 """Changes of a limit that its page shows, the newest first."""
 
+LEARNED = ("rate_limited", "learned")
+"""The kinds of events that charts of limits show."""
+
 WINDOW_FIELDS = ("burst", "reserve", "adaptive", "slack", "estimate")
 """The fields of a window beside its rate, by the names that `limit_words` gives them."""
 
@@ -87,7 +90,7 @@ def limits(call: Call) -> Response:
         whole=states[0],
         default=states[1],
         groups=states[2:] if way else closed_first(states[2:])[:PAGE],
-        events=call.site.events(call.name),
+        events=call.site.events(call.name, *LEARNED),
         granted=call.site.granted(call.name),
         counted=counted,
         ways=WAYS,
@@ -105,7 +108,7 @@ def limit(call: Call) -> Response:
     named = [group] if group not in ("", EVERY_GROUP) else []
     states, _, now_ms = call.shared("states", named)
     state = states[1] if group == EVERY_GROUP else states[-1] if group else states[0]
-    events = call.site.events(call.name)
+    changes = changes_of(call.site.events(call.name, "limit_set"), group or None)
     text = call.query.get("rules", state.rules or (states[1].rules if state.default else ""))
     scope = EVERY_GROUP if text and not state.rules and state.default else group or None
     return call.render(
@@ -114,9 +117,9 @@ def limit(call: Call) -> Response:
         group=group,
         now_ms=now_ms,
         filled=_filled(text, scope),
-        events=events,
+        events=call.site.events(call.name, *LEARNED),
         used=used_by(call.site.granted(call.name), state, now_ms),
-        changes=changes_of(events, group or None)[:CHANGES],
+        changes=changes[:CHANGES],
     )
 
 
@@ -181,7 +184,7 @@ def change(call: Call) -> Response:
     """Ask before a limit changes: what was, what would be, the promises and drain times of both."""
     group, undone = call.query.get("group") or None, None
     if undo := call.query.get("undo"):
-        found = changes_of(call.site.events(call.name), group)
+        found = changes_of(call.site.events(call.name, "limit_set"), group)
         undone = next((event for event in found if event.id == undo), None)
         if undone is None:
             raise Refused(404, "this change is not among the events that the queue has kept")

@@ -17,6 +17,7 @@ from dpq.model.drain import Drain
 from dpq.model.history import Granted
 from dpq.model.validation import one_line
 from dpq.model.verdict import no_such_queue
+from dpq.operations.history import MAX_EVENTS
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.queue.inside import operations_of, session_of
@@ -38,6 +39,9 @@ EVERY_MS = 2000
 STORY_SHARE = 0.1
 """The part of one bin for which charts are shared: charts of 14 days take longest to make, and
 change least."""
+
+TASK_SECONDS = 5.0
+"""Seconds that the events of a task are shared: a page that stays open reads them again."""
 
 STORY_SECONDS = 30.0
 """Seconds that charts are shared at least."""
@@ -96,10 +100,18 @@ class Site:
         watch, pace = self.watch(name), self.snapshot(name).pace
         return self.shared.get(("drain", name), lambda: watch.drain(pace))
 
-    def events(self, name: str) -> list[Event]:
-        """Return the events that are kept of a queue, the oldest first."""
+    def events(self, name: str, *kinds: str) -> list[Event]:
+        """Return the newest events of a queue, of some kinds or of all, the oldest first."""
         watch = self.watch(name)
-        return self.shared.get(("events", name), watch.events)
+        return self.shared.get(("events", name, kinds), partial(watch.events, *kinds))
+
+    def task_events(self, name: str, id_: str) -> list[Event]:
+        """Return the events of a task, the oldest first, some seconds old at most."""
+        watch = self.watch(name)
+        read = partial(watch.queue.events, limit=MAX_EVENTS, task_id=id_)
+        if not watch.may_see_events:
+            return []
+        return self.shared.get(("events of", name, id_), read, TASK_SECONDS)
 
     def story(self, name: str, chosen: Span) -> Story:
         """Return the history of a queue, at most half a minute or a tenth of a bin old."""

@@ -151,7 +151,7 @@ def day(limited: Limited) -> Markup:
 
 
 def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
-    """Draw the life of a task as a line: its deliveries as bars, returns and faults as marks.
+    """Draw the life of a task as a line: a running delivery as a bar, 429s and faults as marks.
 
     Args:
         steps: Its steps, the oldest first.
@@ -160,26 +160,23 @@ def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
     """
     start = steps[0].at_ms
     scale = WIDTH / max(1.0, end_ms - start)
-    bars = [(step.at_ms - step.took * 1000, step.at_ms) for step in steps if step.took is not None]
     began = [step.at_ms for step in steps if step.tone == "good"]
-    if runs and began:
-        bars.append((began[-1], end_ms))
     shapes = [
-        RECT.format("run", (at - start) * scale, 7, max(3.0, (end - at) * scale), 10)
-        for at, end in bars
+        RECT.format("run", (at - start) * scale, 7, max(3.0, (end_ms - at) * scale), 10)
+        for at in began[-1:]
+        if runs
     ]
     shapes += [
         POINT.format(step.tone, min(WIDTH - 3, max(3, (step.at_ms - start) * scale)))
         for step in steps
         if step.tone in ("warn", "bad")
     ]
-    count = len(bars)
     return Markup(
         '<svg class="life" viewBox="0 0 {:g} 24" preserveAspectRatio="none" role="img" '
         'aria-label="{} in {}"><line x1="0" x2="{:g}" y1="12" y2="12"></line>{}</svg>'
     ).format(
         WIDTH,
-        f"{count} {'delivery' if count == 1 else 'deliveries'}",
+        f"{len(steps)} {'step' if len(steps) == 1 else 'steps'}",
         span(max(0.0, end_ms - start) / 1000),
         WIDTH,
         Markup("").join(shapes),

@@ -9,15 +9,16 @@ from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
 from dpq.model.filter import Filter
+from dpq.model.history import Event
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, Position
+from dpq.operations.browse import Position
 from dpq.operations.bulk import OF_STATES
 from dpq.operations.finding import Hits, Search, begin, find
-from dpq.operations.one_task import TRAIL_LOOK, Trail, holder, task_trail
+from dpq.operations.one_task import holder
 from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
-from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads, whole_of
+from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
 from dpq.web.site import Call
 
 STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
@@ -28,9 +29,6 @@ ALL = "all"
 GO_ON = 200_000
 """Tasks that a search looks at by itself, before somebody says that it is to go on: about a second
 of server time, spread over several seconds."""
-
-TRAIL_SECONDS = 30.0
-"""Seconds that a long look at a trail is shared: a page that stays open reads it again."""
 
 SUGGESTED = 20
 """Groups that a page suggests; while somebody types, the browser asks for others."""
@@ -156,7 +154,7 @@ class Seen(NamedTuple):
         why: Why it is not running, and its place in the order.
         begins: When it begins.
         holder: Its lease; None if it is not running.
-        trail: What has happened to it, as far as that is kept and was looked at.
+        events: What has happened to it, as far as the queue keeps that; the oldest first.
         result: What its last finished run has returned, if that is kept, and the task comes back.
     """
 
@@ -164,7 +162,7 @@ class Seen(NamedTuple):
     why: Explained
     begins: Begins
     holder: LeaseInfo | None
-    trail: Trail
+    events: list[Event]
     result: Result | None = None
 
 
@@ -176,7 +174,7 @@ def see(call: Call, id_: str) -> Seen:
     """
     queue = call.queue
     found, why = queue.get(id_), call.browse("explained", id_)
-    trail = read_trail(call, id_, found)
+    events = call.site.task_events(call.name, id_)
     held = None
     if found.state is TaskState.INVISIBLE:
         held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
@@ -184,31 +182,13 @@ def see(call: Call, id_: str) -> Seen:
     waits = found.state not in (TaskState.INVISIBLE, TaskState.DEAD)
     drain = call.site.drain(call.name) if waits and not is_near else None
     moment = begins(found, why, call.site.snapshot(call.name), drain)
-    return Seen(found, why, moment, held, trail, _result(call, id_))
+    return Seen(found, why, moment, held, events, _result(call, id_))
 
 
 def _result(call: Call, id_: str) -> Result | None:
     outcome = session_of(call.queue).run(operations_of(call.queue).outcome, id_)
     result: Result | None = outcome.result
     return result
-
-
-def read_trail(call: Call, id_: str, task: Any = None) -> Trail:
-    """Read the trail of a task; if the queue keeps none, its events among those of the queue."""
-    known = call.site.events(call.name)
-    look = whole_of(call.query.get("look", "")) or LOOK_A_PAGE
-    run, operations = session_of(call.queue).run, operations_of(call.queue)
-
-    def read() -> Trail:
-        return run(task_trail, operations, id_, task, min(look, TRAIL_LOOK))
-
-    trail = Trail([], 0, True)
-    if call.site.watch(call.name).may_see_events:
-        seconds = TRAIL_SECONDS if look > LOOK_A_PAGE else None
-        trail = call.site.shared.get(("trail", call.name, id_, look), read, seconds)
-    if trail.events:
-        return trail
-    return trail._replace(events=[each for each in known if each.task_id == id_])
 
 
 def task(call: Call) -> Response:
@@ -220,7 +200,7 @@ def task(call: Call) -> Response:
             return gone
         raise
     state = seen.task.state
-    steps, left_out = shown_steps(life(seen.task, seen.trail.events))
+    steps, left_out = shown_steps(life(seen.task, seen.events))
     return call.render(
         "task.html",
         seen=seen,
@@ -233,17 +213,16 @@ def task(call: Call) -> Response:
 
 
 def _gone(call: Call, id_: str) -> Response | None:
-    """Show what the trail has of a task that is gone, and its result; None if there is neither."""
-    trail, result = read_trail(call, id_), _result(call, id_)
-    if not trail.events and result is None:
+    """Show the events and the result of a task that is gone; None if there are none."""
+    events, result = call.site.task_events(call.name, id_), _result(call, id_)
+    if not events and result is None:
         return None
-    steps, left_out = shown_steps(steps_of(trail.events))
+    steps, left_out = shown_steps(steps_of(events))
     now_ms = call.site.now_ms()
     return call.render(
         "gone.html",
         200 if result else 404,
         id=id_,
-        trail=trail,
         steps=steps,
         left_out=left_out,
         now_ms=now_ms,

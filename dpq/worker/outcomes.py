@@ -18,7 +18,7 @@ from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject
 from dpq.model.validation import error_line
-from dpq.protocol.kept_errors import source_of
+from dpq.protocol.error_source import source_of
 
 if TYPE_CHECKING:
     from dpq.model.budget import Budget

@@ -176,7 +176,7 @@ def test_any_queue_comes_over_whole(redis, queue_name, said, shape):
 def test_settings_limits_and_pause_come_over(make, clock):
     """A new queue has the settings, the limits and the pause of the exported one."""
     more = {"aging": 0.25, "payloads": "apart", "dead_max_tasks": 7, "dead_max_age": 60.0}
-    q = make(**more, trail_max_events=100)
+    q = make(**more)
     q.push("a")
     q.set_limit(
         [RateLimit(5, 1, burst=3, slack=0.1, reserve=Reserve(2, 5)), Quota(9, "day")], concurrency=3
@@ -186,7 +186,7 @@ def test_settings_limits_and_pause_come_over(make, clock):
     q.pause(500)
     other = make("b")
     moved(q, other)
-    for name, value in (more | {"trail_max_events": 100}).items():
+    for name, value in more.items():
         assert getattr(other, name) == value
     assert [limit.rules for limit in other.limits()] == [limit.rules for limit in q.limits()]
     assert other.pop().task is None
@@ -339,7 +339,6 @@ def export_of(*fields: dict[str, Any], **head: Any) -> list[str]:
             ("backoff_ms", [-1]),
             ("batch", "\x1f"),
             ("seals", 5),
-            ("errors", 1),
         ],
     ],
 )
@@ -459,7 +458,6 @@ OF_TASKS = {
     "closed",
     "payload",
     "meta",
-    "errors",
     "followers",
 }
 """The parts that an import makes anew of the tasks; with `dead` and `keys`."""
@@ -475,7 +473,6 @@ NOT_EXPORTED = {
     "progress": "of running tasks, whose leases are not exported",
     "history": "what the old queue did",
     "events": "what the old queue did",
-    "trail": "what the old queue did",
 }
 """The parts that an export leaves out, and why; docs/operations.md names them."""
 

@@ -283,8 +283,8 @@ def test_an_error_is_a_failed_attempt(make: Make) -> None:
     worker = run_once(q, raising(ValueError("no such page")))
     task = q.get(task_id)
     assert (task.attempt, task.last_error) == (2, "ValueError: no such page")
-    [failure] = task.errors
-    assert (failure.kind, failure.attempt, failure.text) == ("failed", 1, task.last_error)
+    [failure] = q.events(task_id=task_id)
+    assert (failure.kind, failure.attempt, failure.detail) == ("failed", 1, task.last_error)
     assert failure.worker == worker.name
     assert any(frame.endswith(" in raising.<locals>.handler") for frame in failure.frames)
     assert not any("dpq/worker" in frame for frame in failure.frames)

@@ -40,7 +40,7 @@ NOW = 1_700_000_000_000
 
 HASHES = (
     *("groups", "payload", "meta", "keys", "conf", "stats", "limits", "gates"),
-    *("batches", "results", "progress", "errors", "workers", "history"),
+    *("batches", "results", "progress", "workers", "history"),
 )
 SETS = tuple(part for part in PARTS if part not in HASHES)
 

@@ -1,15 +1,16 @@
-"""The kept errors of a task, and the leases that may run out (`max_lapses`)."""
+"""The errors of a task, which are events of it, and the leases that may run out (`max_lapses`)."""
 
 from typing import Any
 
 import pytest
 
-from dpq import DeadTask, TaskNotFoundError
+from dpq import ConfigurationError, DeadTask
 
 
-def told(q: Any, task_id: str) -> list[tuple[str, int, str]]:
-    """The errors of a task: kind, attempt and text, the newest first."""
-    return [(each.kind, each.attempt, each.text) for each in q.get(task_id).errors]
+def told(q: Any, task_id: str) -> list[tuple[str, int | None, str]]:
+    """The events of a task: kind, attempt and detail, the newest first."""
+    found = q.events(task_id=task_id)
+    return [(each.kind, each.attempt, each.detail) for each in reversed(found)]
 
 
 def thrown(error: Exception, depth: int = 1) -> Exception:
@@ -27,12 +28,7 @@ def thrown(error: Exception, depth: int = 1) -> Exception:
     raise AssertionError
 
 
-def kept(probe: Any) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = probe.redis.hgetall(probe.key("errors"))
-    return found
-
-
-def test_each_way_to_fail_is_kept(q, probe, clock):
+def test_each_way_to_fail_is_told(q, probe, clock):
     """fail, bury, a 429 and a lease that runs out are told apart, with their time and attempt."""
     task_id = q.push("x")
     q.fail(probe.pop(), thrown(ValueError("no name")), delay=0)
@@ -41,32 +37,66 @@ def test_each_way_to_fail_is_kept(q, probe, clock):
     probe.pop(visibility=3)
     clock.advance(4)
     q.bury(probe.pop(), "no use")
-    task = q.get(task_id)
     assert told(q, task_id) == [
-        ("buried", 3, "no use"),
-        ("lease expired", 2, "lease expired"),
-        ("rate limited", 2, "503: retry after 5 s"),
+        ("dead", 3, "no use"),
+        ("lease_expired", 2, "delivery 3"),
+        ("rate_limited", None, "503, 5000 ms, this task alone"),
         ("failed", 1, "no name"),
     ]
-    assert task.errors[-1].frames[0].startswith("tests/lua/test_errors.py:")
-    assert [each.at for each in task.errors] == sorted((e.at for e in task.errors), reverse=True)
-    assert (task.errors[0].at, task.errors[0].frames) == (task.died_at, ())
+    found = q.events(task_id=task_id)
+    assert found[0].frames[0].startswith("tests/lua/test_errors.py:")
+    assert [each.at for each in found] == sorted(each.at for each in found)
+    assert (found[-1].at, found[-1].frames) == (q.get(task_id).died_at, ())
 
 
-def test_the_last_eight_stay(q, probe):
-    """The oldest goes first; an error like the one before it takes little room, and is whole."""
-    task_id = q.push("x", max_attempts=99)
-    for n in range(5):
-        q.fail(probe.pop(), f"a {n}", delay=0)
-    for _ in range(6):
-        q.fail(probe.pop(), "b" * 900, delay=0)
-    assert told(q, task_id) == [
-        *(("failed", n, "b" * 500) for n in range(11, 5, -1)),
-        ("failed", 5, "a 4"),
-        ("failed", 4, "a 3"),
-    ]
-    [text] = kept(probe).values()
-    assert text.count(b"\t=\n") == 5
+def test_what_goes_well_has_no_event(q, probe):
+    """A plain task that is pushed, runs, is given back and is acked writes nothing but itself."""
+    q.push("x")
+    q.release(probe.pop())
+    q.ack(probe.pop())
+    q.push("y", key="k", group="g")
+    q.cancel(q.get(key="k").id)
+    assert q.events() == []
+    assert not probe.redis.exists(probe.key("events"))
+
+
+def test_a_429_names_its_task(q, probe, clock):
+    """So the task that has closed a group says so, too."""
+    task_id = q.push("x", group="g")
+    q.rate_limited(probe.pop(), 5)
+    [event] = q.events(task_id=task_id)
+    assert (event.kind, event.group) == ("rate_limited", "g")
+
+
+def test_a_buried_task_that_was_pushed_again(q, probe):
+    """It begins anew: its attempt has failed, and nobody is told of a death."""
+    task_id = q.push("x", key="k")
+    task = probe.pop()
+    q.push("x", key="k", on_duplicate="rerun")
+    q.bury(task, "no")
+    assert told(q, task_id) == [("failed", 1, "no")]
+
+
+def test_events_of_one_task_in_a_long_stream(q, probe, clock, monkeypatch):
+    """They are found in bounded steps, in both directions, of some kinds or of all."""
+    monkeypatch.setattr("dpq.operations.history.MAX_EVENTS", 10)
+    task_id, _ = q.push("x", 9), q.push("y", 8, max_attempts=99)
+    q.fail(probe.pop(), "a", delay=60)
+    for n in range(25):
+        q.fail(probe.pop(), str(n), delay=0)
+    q.pause()
+    q.resume()
+    clock.advance(60)
+    q.fail(probe.pop(), "b", delay=0)
+    assert [each.detail for each in q.events(task_id=task_id, limit=10)] == ["a", "b"]
+    assert [each.detail for each in q.events(task_id=task_id, limit=1)] == ["b"]
+    start = q.events(task_id=task_id, limit=2)[0].id
+    assert [each.detail for each in q.events(start, 10, task_id=task_id)] == ["b"]
+    assert [each.detail for each in q.events(start, 3, kinds="failed")] == ["0", "1", "2"]
+    assert [each.kind for each in q.events(kinds=["paused", "none"], limit=10)] == ["paused"]
+    assert q.events(task_id="nobody", limit=10) == []
+    with pytest.raises(ConfigurationError):
+        q.events(task_id="")
 
 
 VERBS = {
@@ -77,8 +107,8 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_failure_that_is_sent_twice_is_one_error(q, probe, verb):
-    """A retry after a lost reply fills no second place."""
+def test_a_failure_that_is_sent_twice_is_one_event(q, probe, verb):
+    """A retry after a lost reply adds nothing."""
     task_id = q.push("x")
     task = probe.pop()
     VERBS[verb](q, task)
@@ -89,59 +119,33 @@ def test_a_failure_that_is_sent_twice_is_one_error(q, probe, verb):
     assert len(told(q, task_id)) == 1
 
 
+def test_a_lease_that_runs_out_twice_is_one_event(q, probe, clock):
+    """The holder extends a lease that was over: its second end is the same attempt."""
+    task_id = q.push("x")
+    task = probe.pop(visibility=3)
+    clock.advance(4)
+    q.promote()
+    q.extend(task, 3)
+    clock.advance(4)
+    q.promote()
+    assert told(q, task_id) == [("lease_expired", 1, "delivery 1")]
+    q.fail(task, "late")  # this is news, of the same attempt
+    assert told(q, task_id)[0] == ("failed", 1, "late")
+
+
 def test_bounds_of_an_error(q, probe):
     """Text, worker and frames are cut; the handler's frame and the innermost stay."""
     task_id = q.push("é" * 9)
     error = thrown(ValueError("é" * 2000), depth=40)
     task = probe.pop()
     q._session.run(q._operations.finish, task, error, worker="w\t" * 300)
-    [failure] = q.get(task_id).errors
-    assert failure.text == "ValueError: " + "é" * 244
+    [failure] = q.events(task_id=task_id)
+    assert failure.detail == "ValueError: " + "é" * 244
     assert len(failure.worker) == 100
     assert len(failure.frames) == 5
     assert failure.frames[-1].endswith("in thrown")
     assert all(frame.endswith("thrown.<locals>.call") for frame in failure.frames[:-1])
-    [text] = kept(probe).values()
-    assert len(text) < 1250
     q.ack(task)
-
-
-ENDS = {
-    "ack": lambda q, task: q.ack(q.pop().task),
-    "ack_many": lambda q, task: q.ack_many(q.pop_many(9)),
-    "cancel": lambda q, task: q.cancel(task.id),
-    "purge": lambda q, task: q.purge("ready"),
-    "dead.purge": lambda q, task: (q.bury(q.pop().task, "no"), q.dead.purge()),
-    "dead_max_tasks": lambda q, task: (
-        q.bury(q.pop().task, "no"),
-        q._redis.hset(f"dpq:{{{q.queue_name}}}:conf", "dead_max_tasks", 0),
-        q.promote(),
-    ),
-    "replay, ack": lambda q, task: (
-        q.bury(q.pop().task, "no"),
-        q.dead.replay(),
-        q.ack(q.pop().task),
-    ),
-    "late ack": lambda q, task: q.ack(task),
-}
-
-
-@pytest.mark.parametrize("options", [{}, {"key": "k", "batch": "b"}], ids=["plain", "full"])
-@pytest.mark.parametrize("how", ENDS)
-def test_errors_go_with_their_task(q, probe, clock, how, options):
-    """However a task goes, nothing of its errors stays; and what never failed keeps none."""
-    task_id = q.push("x", **options)
-    task = probe.pop(visibility=3)
-    clock.advance(4)  # the lease runs out: without an error text the record could be a short one
-    q.promote()
-    assert list(kept(probe)) == [task_id.encode()]
-    ENDS[how](q, task)
-    assert kept(probe) == {}
-    with pytest.raises(TaskNotFoundError):
-        q.get(task_id)
-    q.push("fine")
-    q.ack(q.pop().task)
-    assert kept(probe) == {}
 
 
 def test_lapses_are_counted_apart(q, probe, clock):

@@ -17,7 +17,6 @@ from dpq.model.filter import Filter
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
-from dpq.operations.one_task import task_trail
 from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.protocol.scripts import script_names
@@ -372,7 +371,6 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "stats": lambda q: q.stats(),
     "result": lambda q: q._session.run(q._operations.outcome, "x"),
     "results": lambda q: q.results(),
-    "task_trail": lambda q: q._session.run(task_trail, q._operations, "x").looked,
     "view": lambda q: q.limits(),
     "why": lambda q: of_first(q, TaskState.READY, lambda id_: q.why(id_)),
 }
@@ -447,14 +445,13 @@ class Stage:
                 key = key_of(self.name, part)
                 if part in HASHES:
                     all_at_once.hgetall(key)
-                elif part in ("events", "trail"):
+                elif part == "events":
                     all_at_once.xrange(key)
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
             found = dict(zip(PARTS, all_at_once.execute(), strict=True))
         found["conf"].pop(b"asked", None)  # the short way of pop may ask once more
-        for stream in ("events", "trail"):
-            found[stream] = [fields for _, fields in found[stream]]  # ids are times
+        found["events"] = [fields for _, fields in found["events"]]  # ids are times
         return [*found.values()]
 
     @contextmanager
@@ -489,7 +486,6 @@ HASHES = {
     "workers",
     "results",
     "progress",
-    "errors",
     "history",
     "batches",
 }

@@ -27,7 +27,6 @@ from dpq.model.filter import Filter
 from dpq.model.limit_rules import LimitRules
 from dpq.model.producer import Producer
 from dpq.operations.browse import Browser
-from dpq.operations.one_task import Trail, task_trail
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.scripts import script, script_names
 from dpq.registry.names import Sieve, glance
@@ -712,7 +711,6 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
     "result": (lambda q: q._session.run(q._operations.outcome, q.get(key="k").id).state, "live"),
     "results": (lambda q: q.results(), []),
-    "task_trail": (lambda q: q._session.run(task_trail, q._operations, "x"), Trail([], 0, True)),
     "view": (lambda q: q.group("g").units_left, (2,)),
     "why": (lambda q: q.why(q.get(key="k").id), "it is ready: next"),
     "workers": (lambda q: [worker.id for worker in q.workers()], ["w"]),

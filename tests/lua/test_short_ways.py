@@ -74,10 +74,6 @@ def test_groups_as_pop(plain, clock, probe, redis, kind):
     assert served > 3
 
 
-def trail(q, clock, probe):
-    DPQ(q.redis, q.queue_name, trail_max_events=5, clock=clock).stats()
-
-
 REASONS = {
     "empty": lambda q, clock, probe: q.pop_many(99),
     "paused": lambda q, clock, probe: q.pause(),
@@ -89,7 +85,6 @@ REASONS = {
         q.push("g", priority=9, group="g"),
     ],
     "many in groups": lambda q, clock, probe: q.push_many([Push(i, group="g") for i in range(9)]),
-    "trail": trail,
     "upkeep": lambda q, clock, probe: clock.advance(20),
     "delivered": lambda q, clock, probe: q.release(q.pop().task),
     "full": lambda q, clock, probe: q.push("k", priority=99, key="k"),
@@ -137,9 +132,6 @@ UNPUSHED = {
     "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
     "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
     "costs": lambda probe: [*PUSHED, "?"],
-    "trail": lambda probe: [probe.redis.hset(probe.key("conf"), "trail_max_events", 5), *PUSHED][
-        1:
-    ],
     "payloads": lambda probe: [probe.redis.hset(probe.key("conf"), "payloads", "apart"), *PUSHED][
         1:
     ],

@@ -409,12 +409,15 @@ beat.lua | a quiet worker takes tasks once its queue was dropped | lua/quiet con
 + false and
 
 # Errors and lapses
-keep_error | more than eight errors are kept | lua/errors
-- #lines < MOST_ERRORS and
-+ true and
-forget | the errors of a task stay after its cancel, or the end of its dead letter | lua/errors
--     redis.call('HDEL', errors, id)
-+
+tell_error | an error has no bound of bytes | lua/errors
+- string.sub(text, 1, 500)
++ text
+tell | the stream of events grows without end | lua/history
+- 'MAXLEN', '~', '10000', '*'
++ '*'
+events.lua | the events of a task are those of all | lua/errors
+- (task == '' or fields[8] == task)
++ true
 upkeep | a task may lapse once more than its push says | lua/errors
 - lapses + 1 >= tonumber(bound)
 + lapses + 0 >= tonumber(bound)

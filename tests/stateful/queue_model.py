@@ -87,9 +87,7 @@ class Entry:
     error: str | None = None
     max_lapses: int | None = None
     lapses: int = 0
-    errors: list[tuple[str, int, str]] = field(
-        default_factory=list
-    )  # kind, attempt, text; the newest first
+    errors: list[tuple[str, int, str]] = field(default_factory=list)  # kind, attempt, text
     holds: bool = False  # it waits for its retry, and no other of its group runs
 
 
@@ -562,7 +560,7 @@ class Model:
         for entry in leases:
             self.totals["expired_leases"] += 1
             if not entry.counted:
-                self.keep_error(entry, "lease expired", "lease expired")
+                self.tell_error(entry, "lease_expired", f"delivery {entry.deliveries}")
                 entry.counted = True
                 if entry.max_lapses:
                     entry.lapses += 1
@@ -589,12 +587,9 @@ class Model:
             del self.closed[group]
         return len(leases) + moved + len(opened)
 
-    def keep_error(self, entry: Entry, kind: str, text: str) -> None:
-        """The last eight, but of several 429s in a row the last."""
-        if kind == "rate limited" and entry.errors and entry.errors[0][0] == kind:
-            del entry.errors[0]
-        attempt = entry.attempts + (not entry.counted or entry.max_lapses is not None)
-        entry.errors = [(kind, max(attempt, 1), text), *entry.errors][:8]
+    def tell_error(self, entry: Entry, kind: str, text: str) -> None:
+        """An attempt has ended, and an event says how."""
+        entry.errors.append((kind, max(entry.attempts + (not entry.counted), 1), text))
 
     def too_late(self, entry: Entry, now: int) -> bool:
         """It should have started before now, and has not."""
@@ -968,8 +963,6 @@ class Model:
         assert entry.granted
         self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
         first = self.defer(entry)
-        if first:
-            self.keep_error(entry, "rate limited", f"429: retry after {wait / 1000:.14g} s")
         self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
         self.hold(entry)
         if scope != "task":
@@ -996,7 +989,7 @@ class Model:
         """One attempt is spent, unless the end of the lease has counted it."""
         if priority is not None:
             entry.priority = priority
-        self.keep_error(entry, "failed", error or "")
+        self.tell_error(entry, "failed", error or "")
         if not entry.counted:
             entry.attempts, entry.counted = entry.attempts + 1, True
         entry.settled, entry.error = "fail", error
@@ -1015,7 +1008,7 @@ class Model:
         """The holder buries it."""
         if priority is not None:
             entry.priority = priority
-        self.keep_error(entry, "buried", reason)
+        self.tell_error(entry, "dead" if entry.rerun is None else "failed", reason)
         entry.settled = "bury"
         self.bury(entry, now, reason)
 

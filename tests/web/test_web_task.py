@@ -9,6 +9,7 @@ from kit.web import Browser
 
 from dpq import DPQ, Push
 from dpq.operations.workers import Doing
+from dpq.protocol.keys import key_of
 from dpq.testing import Clock
 
 
@@ -115,28 +116,38 @@ def test_a_running_task_has_its_worker(look: Browser, q: DPQ, path: str, clock: 
     assert told(look, q, q.push("y"))["holder"] is None
 
 
-def test_the_life_of_a_task(look: Browser, redis: Any, q: DPQ, path: str, clock: Clock) -> None:
-    """With a trail each step stands on its page, with its error and how long it ran."""
-    kept = DPQ(redis, q.queue_name, trail_max_events=1000, clock=clock)
-    id_ = kept.push("x", 7)
-    for error in ("HTTP 500", "HTTP 503"):
+def test_the_life_of_a_task(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
+    """The task says its push and last delivery; its events say how each attempt has failed."""
+    id_ = q.push("x", 7)
+    for error in ("HTTP 500", "<HTTP 503>"):
         clock.advance(4)
-        task = kept.pop().task
-        clock.advance(2)
-        kept.fail(task, error, delay=0)
+        q.fail(q.pop().task, error, delay=0)
     html = look.page(f"{path}/tasks/{id_}")
     steps = re.findall(r'<span class="tag (\w*)">([^<]*)</span>(.*?)</li>', html)
-    assert [kind for _, kind, _ in steps] == ["pushed", *["delivered", "failed"] * 2]
-    assert steps[2] == ("bad", "failed", " after 2 s: <bdi>HTTP 500</bdi>")
-    assert 'aria-label="2 deliveries in 12 s"' in html
-    assert html.count('<rect class="run"') == html.count('<line class="bad"') == 2
-    said = told(look, q, id_)
-    assert [event["kind"] for event in said["trail"]][1:] == ["delivered", "failed"] * 2
-    assert said["trail_whole"]
-    kept.ack(kept.pop().task)
+    assert [kind for _, kind, _ in steps if kind != "delivered"] == ["pushed", "failed", "failed"]
+    assert ("bad", "failed", " <bdi>&lt;HTTP 503&gt;</bdi>") in steps
+    assert html.count('<line class="bad"') == 2
+    events = told(look, q, id_)["events"]
+    assert [(each["attempt"], each["detail"]) for each in events] == [
+        (1, "HTTP 500"),
+        (2, "<HTTP 503>"),
+    ]
+    q.ack(q.pop().task)
     gone = look.page(f"{path}/tasks/{id_}", 404)
-    assert ">acked</span>" in gone
+    assert "HTTP 500" in gone
     assert "nothing else is stored of it" in gone
+
+
+def test_a_dead_letter_says_why(look: Browser, q: DPQ, path: str, redis: Any) -> None:
+    """It has its push, last delivery, death and last error, when its events are gone, too."""
+    id_ = q.push("x", max_attempts=1)
+    q.fail(q.pop().task, "HTTP 404 for page 17")
+    redis.delete(key_of(q.queue_name, "events"))
+    html = look.page(f"{path}/tasks/{id_}")
+    kinds = re.findall(r'<li>.*?<span class="tag \w*">([^<]*)</span>', html)
+    assert kinds == ["pushed", "delivered", "dead"]
+    assert "attempts spent" in html
+    assert "HTTP 404 for page 17" in html
 
 
 def test_progress_and_result(look: Browser, q: DPQ) -> None:

@@ -1,7 +1,7 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail batches followers results errors recent
+--       tracked batches followers results recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
 --                     times at which the task may come back. Behind either may stand a group separator (29) and the
@@ -18,10 +18,10 @@
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them. Their results are kept.
 local time, args = ARGV[1], ARGV
 
-local there = redis.call('EXISTS', tracked, tracked, trail) -- first: without the right, a call fails before it writes
+local awaited = redis.call('EXISTS', tracked) == 1 -- first: without the right, a call fails before it writes
 -- Without memory, or without the right, a call with results fails before it writes.
 local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET', results, '') or '') and args[#args]
-local vacated, awaited, ids, reply, gone, gone_at, again = { [''] = true }, there > 1, {}, {}, {}, {}, {}
+local vacated, ids, reply, gone, gone_at, again = { [''] = true }, {}, {}, {}, {}, {}
 for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
 local raws, apart, reports, noted, keyed = redis.call('HMGET', meta, unpack(ids)), false, nil, nil, {}
 -- Needs: now, times, claims, marks
@@ -39,7 +39,7 @@ for i, id in ipairs(ids) do
       reports = reports or {}
       reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
     end
-    noted = noted or rest and (key ~= '' or string.find(raw, '[\24\25\27]'))
+    noted = noted or rest and (key ~= '' or string.find(raw, '[\25\27]'))
     if rest and (rerun ~= '0' or recurs ~= '') then
       again[#again + 1] = i
     else
@@ -117,10 +117,6 @@ store_times('r')
 if awaited then
   -- Needs: producers
   call_all(vacated)
-end
-if there % 2 == 1 then
-  -- Needs: acked
-  note_acks(ids, raws, reply)
 end
 if told then
   -- Needs: keep_results

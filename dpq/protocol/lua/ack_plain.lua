@@ -1,20 +1,20 @@
 -- ack_plain: remove a finished task, if there is nothing to decide. It is the short way of ack.
 --
--- Keys: invisible closed meta stats gates tracked trail
+-- Keys: invisible closed meta stats gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 --
 -- Returns {} as ack does. {-5}: the caller is to call ack, and nothing has changed. This is the reply if the task is
 -- gone; if another delivery has it; if it has no short record with its payload behind it (record); if its lease has
--- ended; if the queue counts leases itself, has a trail, or producers wait for room; and if the group of the task is
+-- ended; if the queue counts leases itself, or producers wait for room; and if the group of the task is
 -- closed, or its gate holds more than grants.
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: claims, layout
-local there = redis.call('EXISTS', tracked, tracked, trail)
-local raw = there % 2 == 0 and redis.call('HGET', meta, id)
+local there = redis.call('EXISTS', tracked)
+local raw = redis.call('HGET', meta, id)
 local claim, at = string.match(raw or '', SHORT_CLAIM)
 if claim ~= token or not string.find(raw, '\n', at, true) then
   return { -5 }

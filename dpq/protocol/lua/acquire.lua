@@ -1,7 +1,7 @@
 -- acquire: take units of a limit without a task, now or booked for a moment soon.
 --
 -- Keys: ready invisible waiting groups meta conf limits gates tracked closed wake tick delayed dead payload keys stats
---       events trail batches followers errors
+--       events batches followers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      "" for the queue's limit alone; with a booking, the scope of the last answer
 -- ARGV[3]  cost       the units, as a record has them

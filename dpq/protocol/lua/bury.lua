@@ -1,7 +1,7 @@
 -- bury: make a task a dead letter now. If it was pushed again with `rerun` while it ran, it begins anew instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches followers cancelled errors
+--       tracked events batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         "" for the one event of many tasks: nothing else is done
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -9,7 +9,7 @@
 -- ARGV[5]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[6]  priority   as text, for its replay; "" to keep it; or left out
 -- ARGV[7]  residual   what the double of the priority lost; or left out
--- ARGV[8]  source     where the error comes from, as in keep_error; ""; or left out
+-- ARGV[8]  source     where the error comes from, as in tell_error; ""; or left out
 -- ARGV[9]  told       "" for one task of many, which has no event; with id "", the name of who has acted; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
@@ -18,7 +18,7 @@
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local priority, residual, source, told = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
--- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event, keep_error
+-- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event
 if id == '' then
   tell('by_hand', '', '', '', reason, 'by', told)
   return 1
@@ -35,14 +35,16 @@ leave(id, task)
 set_priority(task, priority, residual)
 count_time(token, 1000)
 store_times('f')
-keep_error(id, task, 'b', reason, source)
+if told ~= '' then
+  tell_error(task.again == '0' and 'dead' or 'failed', id, task, reason, source)
+end
 task.delivery = 'b'
 local wait = run_again(task)
 if wait then
   redis.call('HSET', meta, id, write(task))
   back(id, task, wait, true)
 else
-  bury(id, task, reason, told == '')
+  bury(id, task, reason, true)
 end
 admit()
 call_all({ [''] = true, [task.group] = true })

@@ -1,7 +1,7 @@
 -- cancel: remove a live task. If it is running, its holder hears of it (cancelled).
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       trail batches followers cancelled errors
+--       batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  key        the task's unique key, instead of the id; or ""
@@ -12,7 +12,7 @@
 -- Lost reply: the second call answers -2.
 local time, id, key, cancels = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- Needs: now, record, place, cancelled, trail, batches, followed, producers, forget
+-- Needs: now, record, place, cancelled, batches, followed, producers, forget
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -22,7 +22,6 @@ elseif cancels == '0' and redis.call('ZSCORE', invisible, id) then
 end
 note_cancelled(id, task)
 leave(id, task)
-note('cancelled', task.group, '', id, '')
 redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 forget(id, task)
 batching().count(batch_in(task.options), 'left', 'removed')

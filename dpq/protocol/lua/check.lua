@@ -2,9 +2,9 @@
 -- no other command runs meanwhile.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick events batches followers
---       errors recent
+--       recent
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       waiting, ready, groups, meta, payload, delayed, invisible, dead, keys, errors, followers, events
+-- ARGV[2]  part       waiting, ready, groups, meta, payload, delayed, invisible, dead, keys, followers, events
 --                     (moments that next_event lacks)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
@@ -19,7 +19,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: record, heads, member, problem, diagnose, page, waits, notes, marks, seen_keys
+-- Needs: record, heads, member, problem, diagnose, page, waits, seen_keys
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
   reply[1] = '0'
@@ -53,8 +53,6 @@ local function look_at_entry(name, value)
     problem('key of another task', id, name)
   elseif task and order and place_of(set, id, task) ~= name then
     problem('stale place', id, name)
-  elseif set == errors and task and string.byte(note_of(task, FAILURES) or '0') == 48 then
-    problem('errors not noted', id)
   elseif task and group and not headless[group] and redis.call('HEXISTS', groups, group) == 0
     and not redis.call('ZSCORE', closed, group) then
     problem('no head', id, group)

@@ -1,24 +1,31 @@
--- events: read the stream of events, or the trail. It changes nothing.
+-- events: read some of the stream of events, in one direction. It changes nothing.
 --
--- Keys: events trail
--- ARGV[1]  after      the last id that the caller knows; "" reads the newest events
--- ARGV[2]  most       events at most
--- ARGV[3]  which      "trail", or "" for the events
+-- Keys: events
+-- ARGV[1]  way        "newer": the events behind a position; "older": the events before it, the newest first
+-- ARGV[2]  place      the position, an id; "" is the end of the stream
+-- ARGV[3]  look       events to look at, at most
+-- ARGV[4]  task       "", or an id: only the events of this task
+-- ARGV[5..]           only the events of these kinds; none for all
 --
--- Returns {id, {field, value, ...}, id, ...}, the oldest first.
+-- Returns {place, id, {field, value, ...}, id, ...}. The place is where the next call goes on, or "" if it would find
+-- nothing.
 -- Lost reply: safe to send again.
-local after, most, which = ARGV[1], ARGV[2], ARGV[3]
+local way, place, look, task, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV
 
-local stream, found, reply = which == 'trail' and trail or events, {}, {}
-if after ~= '' then
-  found = redis.call('XRANGE', stream, '(' .. after, '+', 'COUNT', most)
-else
-  local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', most)
-  for i = #newest, 1, -1 do
-    found[#found + 1] = newest[i]
-  end
+local kinds, page = {}, nil
+for i = 5, #args do
+  kinds[args[i]] = true
 end
-for _, event in ipairs(found) do
-  reply[#reply + 1], reply[#reply + 2] = event[1], event[2]
+if way == 'newer' then
+  page = redis.call('XRANGE', events, '(' .. place, '+', 'COUNT', look)
+else
+  page = redis.call('XREVRANGE', events, place == '' and '+' or '(' .. place, '-', 'COUNT', look)
+end
+local reply = { #page == look and page[#page][1] or '' }
+for _, event in ipairs(page) do
+  local fields = event[2] -- in the order of the file event
+  if (task == '' or fields[8] == task) and (not next(kinds) or kinds[fields[2]]) then
+    reply[#reply + 1], reply[#reply + 2] = event[1], fields
+  end
 end
 return reply

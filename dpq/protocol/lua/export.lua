@@ -1,6 +1,6 @@
 -- export: read tasks, limits, gates, batches or seen keys for an export, a page at a time.
 --
--- Keys: delayed payload meta dead limits gates batches tracked errors keys
+-- Keys: delayed payload meta dead limits gates batches tracked keys
 -- ARGV[1]  part       tasks, limits, gates, batches or seen
 -- ARGV[2]  cursor     "0" to begin; "" reads the tasks with the ids that follow
 -- ARGV[3]  count      entries of a page, about
@@ -8,17 +8,15 @@
 -- ARGV[5..]            ids
 --
 -- Returns the cursor of the next page, "0" at the end. Then, flat: name and text of each limit, gate, batch or seen
--- key; or id, state, when, record, payload and errors of each task. The state is ready, delayed, held or dead: a
--- running task, and
--- a task that waits for its group, is ready; a delayed task that holds its group in order (hold) is
+-- key; or id, state, when, record and payload of each task. The state is ready, delayed, held or dead: a
+-- running task, and a task that waits for its group, is ready; a delayed task that holds its group in order (hold) is
 -- held. `when` is the moment in delayed or dead, ms, else 0. If a payload has no room on this page, its task has the
--- state "later": ask for
--- it by its id. A payload that is missing is "". An entry that is stored all the time is on a
+-- state "later": ask for it by its id. A payload that is missing is "". An entry that is stored all the time is on a
 -- page once at least.
 -- Lost reply: safe to send again.
 local part, cursor, count, max_bytes, args = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
 
--- Needs: body, marks, scan
+-- Needs: body, scan
 if part ~= 'tasks' then
   local hash = ({ limits = limits, gates = gates, batches = batches, seen = keys })[part]
   local page = scan('HSCAN', hash, cursor, count)
@@ -54,15 +52,14 @@ for i = 1, #raws, 2 do
       state = 'held'
     end
     local size = string.find(raw, '\n', 1, true) and 0 or redis.call('HSTRLEN', payload, id)
-    local record, body, kept
+    local record, body
     if size > max_bytes and not first then
       record, body, state = '', '', 'later'
     else
       record, body = record_and_body(id, raw)
-      kept = string.find(record, FAILURES, 1, true) and redis.call('HGET', errors, id)
       max_bytes, first = max_bytes - size, first and size == 0
     end
-    for _, value in ipairs({ id, state, when, record, body or '', kept or '' }) do
+    for _, value in ipairs({ id, state, when, record, body or '' }) do
       reply[#reply + 1] = value
     end
   end

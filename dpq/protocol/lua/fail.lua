@@ -2,7 +2,7 @@
 -- recurring task waits for its next time instead, and a task that was pushed again (`rerun`) begins anew.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches followers cancelled errors
+--       tracked events batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack
@@ -11,7 +11,7 @@
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  priority   as text, or "" to keep it; or left out
 -- ARGV[8]  residual   what the double of the priority lost; or left out
--- ARGV[9]  source     where the error comes from, as in keep_error; or left out
+-- ARGV[9]  source     where the error comes from, as in tell_error; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
 -- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed). If a
@@ -22,7 +22,7 @@ local time, id, token, ms, message, report = ARGV[1], ARGV[2], ARGV[3], tonumber
 local priority, residual, source, claim = ARGV[7], ARGV[8], ARGV[9], token
 token = string.match(token, '^%d*')
 
--- Needs: now, record, rank, fence, place, bury, anew, recur, back, times, trail, keep_error
+-- Needs: now, record, rank, fence, place, bury, anew, recur, back, times, event
 local task, refused = fence(id, token, 'f')
 if not task then
   return refused
@@ -44,8 +44,7 @@ set_priority(task, priority, residual)
 count_time(token, 1000)
 store_times('f')
 redis.pcall('HINCRBY', stats, 'failed', 1)
-note('failed', task.group, '', id, message)
-keep_error(id, task, 'f', message, source)
+tell_error('failed', id, task, message, source)
 if at then
   ms = anew(task, at)
   task.token = token -- so that the same call, sent again, finds its work done

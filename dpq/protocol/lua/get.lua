@@ -1,14 +1,14 @@
 -- get: read tasks by their ids or keys.
 --
--- Keys: ready delayed invisible waiting groups payload meta dead conf keys errors
+-- Keys: ready delayed invisible waiting groups payload meta dead conf keys
 -- ARGV[1..]            ids; or a TAB and a unique key
 --
--- Returns flat: state, until, record, payload and errors (keep_error) for each argument. State is "" if no task has the
--- id; for a key it is "state id". `until` is when a delayed task is due, a lease ends, or a dead task died, ms; else 0.
+-- Returns flat: state, until, record and payload for each argument. State is "" if no task has the id; for a key it is
+-- "state id". `until` is when a delayed task is due, a lease ends, or a dead task died, ms; else 0.
 -- Lost reply: safe to send again.
 local args = ARGV
 
--- Needs: record, groups, body, marks
+-- Needs: record, groups, body
 local reply = {}
 for _, name in ipairs(args) do
   local key = string.match(name, '^\t(.*)$')
@@ -36,6 +36,5 @@ for _, name in ipairs(args) do
   end
   reply[#reply + 1] = record or ''
   reply[#reply + 1] = body or ''
-  reply[#reply + 1] = string.find(record or '', FAILURES, 1, true) and redis.call('HGET', errors, id) or ''
 end
 return reply

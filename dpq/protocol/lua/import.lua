@@ -1,21 +1,21 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches followers errors recent
+--       tracked events batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
 -- ARGV[4]  highest    the highest sequence number of these tasks: later pushes get higher ones
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
--- ARGV[7..]            line, state, id, when, record, payload, errors: the number of the line; ready, delayed, held
---                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms; the errors
---                     as they are stored, or "". A gate has the state "gate", its scope as its id ("" for the queue)
---                     and its text as its record: it is stored if the scope has none. So has a batch, with its name: it
---                     is stored if the name is free. So has a seen key, with the key, and its text as `keys` has it: it
---                     is stored if the key is free. With "ahead", the task of this id lets those run that wait for its
---                     end; they run now if it is not stored. With "sealed", the task whose id is the record waits for
---                     the batch of this name; it runs now if nothing is left of the batch
+-- ARGV[7..]            line, state, id, when, record, payload: the number of the line; ready, delayed, held
+--                     (delayed, and it holds its group in order) or dead; the moment in delayed or dead, ms. A gate has
+--                     the state "gate", its scope as its id ("" for the queue) and its text as its record: it is stored
+--                     if the scope has none. So has a batch, with its name: it is stored if the name is free. So has a
+--                     seen key, with the key, and its text as `keys` has it: it is stored if the key is free. With
+--                     "ahead", the task of this id lets those run that wait for its end; they run now if it is not
+--                     stored. With "sealed", the task whose id is the record waits for the batch of this name; it runs
+--                     now if nothing is left of the batch
 --
 -- Returns {0, added, met}: how many tasks it added, and how many were stored before. A line up to the last one that
 -- the queue has noted for this export counts as neither: it was added before, and its task may have ended since. If the
@@ -27,7 +27,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, args = ARGV[6], ARGV
 
--- Needs: now, refusal, record, turn, body, place, hold, notice, event, trail, marks, followed, others
+-- Needs: now, refusal, record, turn, body, place, hold, notice, event, marks, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')
 local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then
@@ -38,7 +38,7 @@ upto = noted == export and tonumber(upto) or 0
 
 local fresh, claimed, met, others = {}, {}, 0, {
   gate = true, batch = true, seen = true, ahead = true, sealed = true }
-for i = 7, #args, 7 do
+for i = 7, #args, 6 do
   local line, state, id, raw = args[i], args[i + 1], args[i + 2], args[i + 4]
   if tonumber(line) > upto and others[state] then
     fresh[#fresh + 1] = { at = i }
@@ -70,11 +70,10 @@ end
 
 local added, heavy_too = 0, false
 for _, each in ipairs(fresh) do
-  local task, state, id, when, raw, text, kept = each.task, unpack(args, each.at + 1, each.at + 6)
+  local task, state, id, when, raw, text = each.task, unpack(args, each.at + 1, each.at + 5)
   if not task then
     add_other(state, id, raw)
   else
-    if kept ~= '' then redis.call('HSET', errors, id, kept) end
     task.inline = inline(text, settings[4])
     redis.call('HSET', meta, id, write(task))
     if task.inline == '' then
@@ -94,7 +93,6 @@ for _, each in ipairs(fresh) do
       follow_again(id, task.options)
     end
     if state == 'held' then hold(id, task) end
-    note('pushed', task.group, '', id, 'priority ' .. shown(task.priority) .. ', imported')
     added = added + 1
   end
 end

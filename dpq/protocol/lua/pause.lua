@@ -1,6 +1,6 @@
 -- pause: pause the queue, for a time or until it is resumed. Or resume it: end the pause, and the closing by a 429.
 --
--- Keys: conf wake tick events trail
+-- Keys: conf wake tick events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now until the end of the pause; "inf": until the queue is resumed; 0: resume it
 -- ARGV[3]  by         the person or program that does so, for the event; "" if it is not known

@@ -1,7 +1,7 @@
 -- pop: do the upkeep that is due, then lease the best ready tasks that may run now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events trail batches followers errors
+--       tracked events batches followers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000
 -- ARGV[3]  visibility the lease, ms
@@ -27,7 +27,7 @@ local batch, waiter, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[
 
 -- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
-  'shut_until', 'token', 'format', 'trail_max_events', 'room_wanted')
+  'shut_until', 'token', 'format', 'room_wanted')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 local refused, format = refusal(settings[8])
 if refused then
@@ -105,10 +105,6 @@ if #metas > 0 then
     -- Needs: notice
     notice(least)
   end
-  if settings[9] then
-    -- Needs: delivered
-    note_deliveries(metas)
-  end
   if tonumber(waiter) or moved > 0 then
     -- Needs: pass_on
     pass_on(tonumber(waiter), at_last)
@@ -118,7 +114,7 @@ if #rotten > 0 then
   -- Needs: discard
   discard(rotten)
 end
-if settings[10] then
+if settings[9] then
   -- Needs: make_room
   make_room(metas, rotten)
 end

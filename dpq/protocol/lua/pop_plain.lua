@@ -8,7 +8,7 @@
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size); or left out: 4 MiB
 --
 -- Returns {lease end, id, record and payload, id, ...} as pop does. {-5}: the caller is to call pop, and nothing has
--- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a trail, a bound,
+-- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a bound,
 -- another format, or a limit that is more than one even window; if its tasks have costs beside limits; and if the best
 -- task has no short record (record), was delivered before, or its group has such a limit. If such a task comes later,
 -- the reply ends before it.
@@ -19,17 +19,17 @@ max_bytes = tonumber(max_bytes or '4194304')
 
 -- Needs: now, undelivered, times
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'paused_until', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until', 'trail_max_events', 'room_wanted', 'heavy', 'fairness')
+  'queue_gate', 'shut_until', 'room_wanted', 'heavy', 'fairness')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
 if not (soonest and soonest > instant and soonest <= now + visibility)
-  or settings[3] ~= '03' and settings[3] ~= '04' or settings[4] or settings[9] or settings[10]
-  or (settings[12] or 'none') ~= 'none' or (tonumber(settings[8] or 0) or 0) > instant then
+  or settings[3] ~= '03' and settings[3] ~= '04' or settings[4] or settings[9]
+  or (settings[11] or 'none') ~= 'none' or (tonumber(settings[8] or 0) or 0) > instant then
   return { -5 }
 end
 local limited = settings[5] or settings[6] or settings[7]
 if limited then
   -- Needs: plain_limits
-  limited = plain_limits(settings[6], settings[7], settings[11])
+  limited = plain_limits(settings[6], settings[7], settings[10])
   if not limited then
     return { -5 }
   end

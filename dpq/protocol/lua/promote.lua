@@ -2,7 +2,7 @@
 -- their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail batches followers errors recent
+--       tracked workers history events batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
 --

@@ -1,7 +1,7 @@
 -- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       events trail batches followers cancelled errors
+--       events batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing

@@ -1,7 +1,7 @@
 -- push: add tasks, ready or delayed. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked trail batches followers errors
+--       tracked batches followers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     "max priority TAB group LF", without the max if it is 10. The spec of any other task is its
@@ -35,7 +35,7 @@ if others_too then
   options, wrong, tied = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'bounded', 'payloads', 'trail_max_events')
+  'bounded', 'payloads')
 local refused = wrong or not settings[1] and { 1 } or refusal(settings[1])
 if refused then
   return refused
@@ -125,10 +125,6 @@ if tied then
   -- Needs: join, follow
   seal_all(ids, options)
   link(ids, options)
-end
-if settings[9] then
-  -- Needs: pushed
-  note_pushes(args, options, known, holders, group_of)
 end
 if surplus then
   -- Needs: drop_worst

@@ -6,16 +6,16 @@
 --
 -- Returns {0} or {1} as push does. {-5}: the caller is to call push; nothing has changed, except that a damaged
 -- sequence may have grown. This is the reply if a task has another form or is stored already; if the queue has
--- bounds, aging, turns, a trail, another format or payloads apart from records; and if its tasks have costs while
+-- bounds, aging, turns, another format or payloads apart from records; and if its tasks have costs while
 -- a group is closed.
 -- Lost reply: the second call finds the tasks stored, and so does push.
 local time, args = ARGV[1], ARGV
 
 -- Needs: now, layout
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'bounded', 'payloads',
-  'trail_max_events', 'heavy')
+  'heavy')
 local format = settings[1]
-if format ~= '03' and format ~= '04' or settings[6] or settings[8] or now >= 2 ^ 44 or #args % 3 ~= 1
+if format ~= '03' and format ~= '04' or settings[6] or now >= 2 ^ 44 or #args % 3 ~= 1
   or settings[3] and tonumber(settings[3]) ~= 0 or (settings[4] or 'none') ~= 'none'
   or (settings[7] or 'inline') ~= 'inline' then
   return { format and -5 or 1 }
@@ -30,7 +30,7 @@ for i = 2, #args, 3 do
   ids[#ids + 1] = id
   group_of[#ids], grouped = group, grouped or group ~= ''
 end
-if grouped and settings[9] == '1' and redis.call('EXISTS', closed) == 1 then
+if grouped and settings[8] == '1' and redis.call('EXISTS', closed) == 1 then
   return { -5 }
 end
 for i, known in ipairs(redis.call('HMGET', meta, unpack(ids))) do

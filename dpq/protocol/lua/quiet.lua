@@ -1,6 +1,6 @@
 -- quiet: tell workers to take no new tasks of the queue, or to take tasks again. They hear it by their next heartbeat.
 --
--- Keys: conf workers events trail
+-- Keys: conf workers events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  quiet      "1" to be quiet, "" to go on
 -- ARGV[3]  by         the person or program that does so, a single line; "" if it is not known

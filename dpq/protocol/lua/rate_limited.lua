@@ -2,7 +2,7 @@
 -- does not count, and the task keeps its priority and its order. The first task after the closing is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events trail cancelled errors
+--       events cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -12,7 +12,6 @@
 --                     group, the queue
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  status     of the answer, three digits, if it was not 429, else ""; or left out
--- ARGV[8]  source     where the error comes from, as in keep_error; or left out
 --
 -- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
 -- changed). If the scope is closed for longer already, that closing stays. After the closing, the windows grant one
@@ -21,11 +20,11 @@
 -- spent; other units that `report` does not name count as not spent.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local report, status, source = ARGV[6], ARGV[7], ARGV[8]
+local report, status = ARGV[6], ARGV[7]
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
--- Needs: now, record, fence, gate, place, back, met, notes, event, trail, marks, keep_error
+-- Needs: now, record, fence, gate, place, back, met, notes, event, marks
 local task, refused = fence(id, token, '')
 if not task then
   return refused
@@ -41,11 +40,9 @@ local member = scope == 'member' and runs_as
 local closes = scope == 'queue' and '' or task.group
 local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id
-note('deferred', task.group, member or '', id, string.format('%s, %.0f ms', status or '429', ms))
 leave(id, task, true) -- a probe that meets a 429 opens nothing
 local first = task.delivery == '-' or task.delivery == 'x' -- the first deferral of this delivery
 if first then
-  keep_error(id, task, 'd', string.format('%s: retry after %.14g s', status or '429', ms / 1000), source)
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1
   redis.pcall('HINCRBY', stats, 'deferred', 1)
@@ -64,7 +61,7 @@ if first or report then
   redis.call('HSET', meta, id, write(task))
 end
 if gate then
-  meet(gate, ms, token / 1000, first, was_probe, status)
+  meet(gate, ms, token / 1000, first, was_probe, status, id)
   ms = 0
 elseif first then
   tell('rate_limited', task.group, '', id, named(status, string.format('%.0f ms, this task alone', ms)))

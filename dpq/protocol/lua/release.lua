@@ -1,6 +1,6 @@
 -- release: give a task back. The attempt does not count, and the task keeps its order among equal priorities.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked trail cancelled
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -15,7 +15,7 @@
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local priority, residual, report = ARGV[5], ARGV[6], ARGV[7]
 
--- Needs: now, record, rank, fence, place, back, trail
+-- Needs: now, record, rank, fence, place, back
 local task, refused = fence(id, token, 'r')
 if not task then
   return refused
@@ -25,7 +25,6 @@ if report then
   true_up(task, report)
 end
 leave(id, task)
-note('released', task.group, '', id, string.format('%.0f ms', ms))
 task.delivery = 'r'
 set_priority(task, priority, residual)
 redis.call('HSET', meta, id, write(task))

@@ -1,7 +1,7 @@
 -- replay: make dead tasks ready again, all at once or one after the other.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events trail batches
+--       events batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  first      ms from now until the first task is due
 -- ARGV[3]  spacing    ms from each task to the next; it may have a fraction
@@ -15,7 +15,7 @@
 local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
 local told = tonumber(ARGV[4])
 
--- Needs: now, record, place, back, event, trail, batches
+-- Needs: now, record, place, back, event, batches
 local replayed = 0
 for i = 5, #args do
   local id = args[i]
@@ -23,9 +23,8 @@ for i = 5, #args do
   if task and redis.call('ZREM', dead, id) == 1 then
     local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- no task is due later than in 10 years
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
-    task.options = string.gsub(task.options, '\24(%d %d+) %d+', '\24%1 0') -- its lapses
+    task.options = string.gsub(task.options, '\24(%d+) %d+', '\24%1 0') -- its lapses
     redis.call('HSET', meta, id, write(task))
-    note('replayed', task.group, '', id, string.format('%.0f ms', ms))
     back(id, task, ms, true)
     replayed = replayed + 1
     batching().count(batch_in(task.options), 'dead', 'left')

@@ -1,6 +1,6 @@
 -- set_visibility: hide a task for a time. This delivery does not count as a failed attempt.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked trail
+-- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 --       cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
@@ -12,13 +12,12 @@
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
--- Needs: now, record, fence, place, back, trail
+-- Needs: now, record, fence, place, back
 local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
 leave(id, task)
-note('deferred', task.group, '', id, string.format('%.0f ms', ms))
 if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of this delivery
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1

@@ -2,7 +2,7 @@
 -- fails in its middle.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events trail batches followers cancelled results progress errors
+--       tracked workers history events batches followers cancelled results progress
 --       recent
 --
 -- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...}: the client knows
@@ -33,6 +33,6 @@ end
 local failed = look('ZCARD', 'sorted set', { ready, delayed, invisible, waiting, closed, dead, wake, tick, tracked,
     cancelled, recent, followers })
   or look('HLEN', 'hash', { groups, payload, meta, keys, conf, stats, limits, gates, workers,
-    history, batches, results, progress, errors })
-  or look('XLEN', 'stream', { events, trail })
+    history, batches, results, progress })
+  or look('XLEN', 'stream', { events })
 return failed or reply

@@ -1,7 +1,6 @@
 -- update: change a live task in place. If the task is running, only its priority and its cost can change.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead keys conf wake tick limits gates tracked
---       trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  priority   as text, or "" to keep it
@@ -17,7 +16,7 @@
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]
 
--- Needs: now, go_on, record, place, revise, begin, refusal, recost, trail, producers
+-- Needs: now, go_on, record, place, revise, begin, refusal, recost, producers
 local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
@@ -42,9 +41,6 @@ if cost ~= '' then
     redis.call('HSET', conf, 'heavy', '1')
   end
 end
-local changed = { priority ~= '' and string.format('priority %s', priority) or nil }
-changed[#changed + 1] = wait ~= '' and string.format('in %s ms', wait) or nil
-note('updated', task.group, '', id, table.concat(changed, ', '))
 revise(id, task, priority, residual, wait ~= '' and wait)
 admit()
 call_producers(task.group) -- a delay makes room in its group

@@ -1,5 +1,5 @@
 -- page: read a bounded part of the stored data, for a walk through all of it.
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys errors followers
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys followers
 -- Needs: scan
 -- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)
@@ -18,9 +18,9 @@ end
 local function page_of(part, cursor, count)
   local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
     closed = closed, meta = meta, payload = payload, keys = keys, groups = groups,
-    errors = errors, followers = followers })[part]
+    followers = followers })[part]
   if set ~= payload then
-    local hash = set == meta or set == keys or set == groups or set == errors
+    local hash = set == meta or set == keys or set == groups
     return set, scan(hash and 'HSCAN' or 'ZSCAN', set, cursor, count)
   end
   return set, payloads(cursor, count)

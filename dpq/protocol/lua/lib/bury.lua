@@ -1,8 +1,8 @@
--- bury: move tasks to the dead letters, and tell of it.
--- Keys: stats errors
--- Needs: now, record, event, trail, trim, layout, batches, marks, followed
+-- bury: move tasks to the dead letters, and tell of it, unless it is silent.
+-- Keys: stats
+-- Needs: now, record, event, trim, layout, batches, followed
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
---        bury(id, task, reason, silent), which makes a task a dead letter; if silent, only the trail notes it.
+--        bury(id, task, reason, silent), which makes a task a dead letter; if silent, without an event.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   ['lapses spent'] = 'buried_lapses_spent', expired = 'buried_expired',
   ['payload missing'] = 'buried_payload_missing' } -- totals
@@ -12,8 +12,9 @@ local function die(id, task, reason, notes, silent)
   if CLASSES[reason] then
     redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
   end
-  local say = silent and note or tell
-  say('dead', task.group, '', id, reason)
+  if not silent then
+    tell('dead', task.group, '', id, reason)
+  end
   end_followed(id, notes, 'dead')
   local batch = batch_in(notes)
   if batch then
@@ -30,6 +31,5 @@ end
 local function rescue(id, raw)
   local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
   task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''
-  task.options = redis.call('HEXISTS', errors, id) == 1 and FAILURES .. '1' or ''
   die(id, task, 'bad record', raw or '')
 end

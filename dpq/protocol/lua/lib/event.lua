@@ -1,8 +1,11 @@
--- event: add to the stream of events what people want to see. The stream keeps about the last thousand events.
+-- event: add to the stream of events what people want to see. The stream keeps about the last 10 000 events. A task
+-- that is pushed, runs and ends well has none.
 -- Keys: events
--- Needs: now, trail
+-- Needs: now
 -- Gives: tell(kind, group, member, id, detail, ...), which adds an event; the names and values of more fields may
 --        follow, and then the detail is not cut. If the user has no rights for the stream, it adds nothing;
+--        tell_error(kind, id, task, text, source), which adds the end of an attempt, before the delivery is counted.
+--        The source is "worker TAB frames", or "", or nil;
 --        is_repeated(kind, group, member), true if the last event was the same and is less than a second old. So many
 --        events at once become one a second.
 local function is_repeated(kind, group, member)
@@ -13,7 +16,13 @@ local function is_repeated(kind, group, member)
 end
 
 local function tell(kind, group, member, id, detail, ...)
-  redis.pcall('XADD', events, 'MAXLEN', '~', '1000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
+  redis.pcall('XADD', events, 'MAXLEN', '~', '10000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
     'detail', string.sub(detail, 1, ... and -1 or 500), 'at', stamp, ...)
-  note(kind, group, member, id, detail)
+end
+
+local function tell_error(kind, id, task, text, source)
+  local open = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended
+  local worker, frames = string.match(source or '', '^([^\t]*)\t?(.*)$')
+  tell(kind, task.group, '', id, string.sub(text, 1, 500), 'attempt', math.max(task.attempts + (open and 1 or 0), 1),
+    'worker', string.sub(worker, 1, 100), 'frames', string.sub(frames, 1, 600))
 end

@@ -1,10 +1,8 @@
--- finished: count the tasks of batches that an ack finishes, forget their errors, and note the end of tasks for which
--- others wait.
--- Keys: dead errors
--- Needs: batches, marks, followed
+-- finished: count the tasks of batches that an ack finishes, and note the end of tasks for which others wait.
+-- Keys: dead
+-- Needs: batches, followed
 -- Gives: count_finished(ids, gone_at, again, raws), for the variables of ack with these names, before the tasks leave
---        dead. A dead task that comes back, since it was pushed again while it ran, is counted first. It keeps its
---        errors.
+--        dead. A dead task that comes back, since it was pushed again while it ran, is counted first.
 local function count_finished(ids, gone_at, again, raws)
   local counted = {} -- the call may name a task twice
   local function count_each(indexes, comes_back)
@@ -23,9 +21,4 @@ local function count_finished(ids, gone_at, again, raws)
 
   count_each(again, true)
   count_each(gone_at)
-  for _, i in ipairs(gone_at) do
-    if string.find(raws[i], FAILURES, 1, true) then
-      redis.call('HDEL', errors, ids[i])
-    end
-  end
 end

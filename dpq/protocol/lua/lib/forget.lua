@@ -1,14 +1,10 @@
 -- forget: remove what is stored of a task.
--- Keys: payload meta keys errors
--- Needs: marks
+-- Keys: payload meta keys
 -- Gives: forget(id, task), once the task has left its set; nil stands for a record that cannot be read.
 local function forget(id, task)
   redis.call('HDEL', payload, id)
   redis.call('HDEL', meta, id)
   if task and task.key ~= '' then
     redis.call('HDEL', keys, task.key)
-  end
-  if not task or string.find(task.options, FAILURES, 1, true) then
-    redis.call('HDEL', errors, id)
   end
 end

@@ -1,6 +1,6 @@
 -- trim: store dead letters, and keep to the caps of their number and their age.
 -- Keys: meta dead conf stats
--- Needs: now, record, trail, layout, forget
+-- Needs: now, record, forget
 -- Gives: lay_down(id, task, reason), which stores a task as a dead letter, and calls those who wait for its result;
 --        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,
 --        unless the queue has others. It returns how many it has dropped.
@@ -15,7 +15,6 @@ local function trim(most)
     redis.call('ZREM', dead, id)
     local raw = redis.call('HGET', meta, id)
     forget(id, raw and read(raw))
-    note('dropped', string.match(raw or '', GROUP) or '', '', id, '')
   end
   if #drop > 0 then
     redis.pcall('HINCRBY', stats, 'dropped', #drop)

@@ -1,8 +1,8 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
 --
--- Keys: delayed invisible closed meta conf stats tracked trail
+-- Keys: delayed invisible closed meta conf stats tracked
 -- Needs: now, record, groups, open_or_close, ended, unread, hold, place, bury, batches, followed, followers, next,
---        prune, notes, trail, marks, keep_error, anew, back
+--        prune, notes, marks, event, anew, back
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -19,23 +19,19 @@ local function upkeep(most, quiet)
   end
 
   local ids, raws = due(invisible)
-  local there = #ids > 0 and redis.call('EXISTS', tracked, tracked, trail) or 0
-  local watched = there > 1
+  local watched = #ids > 0 and redis.call('EXISTS', tracked) == 1
   for i, id in ipairs(ids) do
     local task = raws[i] and read(raws[i])
     if task then
       if watched then
         ended({ id, task.group, live_note(task, RUNS_AS) or false }, true)
       end
-      if there % 2 == 1 then
-        note('lease_expired', task.group, '', id, 'delivery ' .. task.deliveries)
-      end
       local spent = false
       if task.delivery == '-' or task.delivery == 'd' then
-        keep_error(id, task, 'x', 'lease expired')
-        local bound, lapses = string.match(note_of(task, FAILURES), '^1 (%d+) (%d+)$')
+        tell_error('lease_expired', id, task, 'delivery ' .. task.deliveries)
+        local bound, lapses = string.match(note_of(task, LAPSES) or '', '^(%d+) (%d+)$')
         if bound then
-          set_note(task, FAILURES, string.format('1 %s %.0f', bound, lapses + 1))
+          set_note(task, LAPSES, string.format('%s %.0f', bound, lapses + 1))
           spent = lapses + 1 >= tonumber(bound) and 'lapses spent'
         else
           task.attempts = task.attempts + 1

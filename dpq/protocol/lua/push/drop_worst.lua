@@ -1,6 +1,6 @@
 -- drop_worst: make the worst tasks of full groups dead letters.
 -- Keys: waiting meta
--- Needs: room, record, place, trim, trail, order, batches, followed
+-- Needs: room, record, place, trim, order, batches, followed
 -- Gives: drop_worst(coming), for the number of new tasks of each group (admission). Of each group it buries what is
 --        above the bound, but no more tasks than have come: a push does not pay for tasks that have come back.
 local function drop_worst(coming)
@@ -16,7 +16,6 @@ local function drop_worst(coming)
       end
       leave(id, task)
       lay_down(id, task, 'group full')
-      note('dead', group, '', id, 'group full')
       batching().count(batch_in(task.options), 'left', 'dead')
       end_followed(id, task.options, 'dead')
       trim(2)

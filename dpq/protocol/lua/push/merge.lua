@@ -40,7 +40,7 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     if option.debounce_max then
       wait = debounced(id, task, option)
     end
-    local was, failures = batch_in(task.options), note_of(task, FAILURES)
+    local was, lapses = batch_in(task.options), note_of(task, LAPSES)
     local ahead = note_of(task, AFTER)
     task.options = option.notes .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
     set_note(task, AFTER, ahead)
@@ -68,11 +68,10 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     end
     local running = how == 'rerun' and redis.call('ZSCORE', invisible, id)
     if running or died then -- the bound is that of the push
-      local kept, lapses = string.match(failures or '0', '^(%d) ?%d* ?(%d*)$')
-      lapses = option.max_lapses and string.format(' %d %s', option.max_lapses, lapses == '' and '0' or lapses) or ''
-      failures = (lapses ~= '' or kept == '1') and kept .. lapses or nil
+      local had = string.match(lapses or '', '%d+$') or '0'
+      lapses = option.max_lapses and string.format('%d %s', option.max_lapses, had)
     end
-    set_note(task, FAILURES, failures)
+    set_note(task, LAPSES, lapses)
     if running then
       task.again, task.max, task.expires = string.format('%.0f', now + wait), most, expires
     elseif died then

@@ -106,7 +106,7 @@ local function read_options(args)
       each.notes = each.notes .. (each.unique_for and string.format('%s%.0f', UNIQUE, each.unique_for) or '')
       tied = tied or each.batch or each.seals or each.after
       if each.max_lapses then
-        each.notes = each.notes .. string.format('%s0 %d 0', FAILURES, each.max_lapses)
+        each.notes = each.notes .. string.format('%s%d 0', LAPSES, each.max_lapses)
       end
     end
   end

@@ -1,8 +1,9 @@
 -- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
 -- Needs: now, pace, debt, until_opened, open_or_close, mark, event
--- Gives: meet(gate, ms, granted, counts, was_probe, status), which closes the gate for `ms`. `granted` is when the
---        request was granted, ms. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by hand
---        without an end stays as it is. The caller must call admit (place) afterwards;
+-- Gives: meet(gate, ms, granted, counts, was_probe, status, id), which closes the gate for `ms`. `granted` is when
+--        the request was granted, ms; `id` is that of its task, or nil. If the 429 `counts`, it teaches the gate
+--        a slack or a rate. A closing by hand without an end stays as it is. The caller must call admit (place)
+--        afterwards;
 --        named(status, detail), the detail of an event `rate_limited`, behind the status. A status of nil is a 429.
 local function named(status, detail)
   return status and status .. ', ' .. detail or detail
@@ -59,7 +60,7 @@ local function lower(gate, rules)
   slow_down(gate, 1, gate.rate)
 end
 
-local function meet(gate, ms, granted, counts, was_probe, status)
+local function meet(gate, ms, granted, counts, was_probe, status, id)
   local rules, by_hand, before = gate.rules, gate.why == 'h' and gate.opens >= UNTIL_OPENED, gate.rate
   local opens = by_hand and now + ms or math.max(gate.opens, now + ms)
   if instant < gate.since then -- `since` is the end of the closing that has lowered the rate
@@ -75,7 +76,7 @@ local function meet(gate, ms, granted, counts, was_probe, status)
     tell('learned', group, member, '', string.format('%.6g, was %.6g', gate.rate, before))
   end
   if not is_repeated('rate_limited', group, member) then
-    tell('rate_limited', group, member, '', named(status, string.format('closed until %.0f', opens)))
+    tell('rate_limited', group, member, id or '', named(status, string.format('closed until %.0f', opens)))
   end
   gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one
   gate.changed = true

@@ -1,10 +1,9 @@
 -- notes: read and write the notes of a record. They stand behind its last error (task.options). Each note is optional
 -- and begins with its mark. The order is: \31 visibility, time limit, trace and backoff; \30 the member that the push
 -- pinned; \27 the batch of the task, or \1 and the batch that it waits for; \26 the ms for which its key stays taken
--- after the ack (seen); \24 its failures; \25 the tasks that it waits for (followed); \29 what this delivery has
--- reported of its cost; \28 the member that this delivery runs as. The last two begin with the token of a delivery,
--- and count for no other delivery. The note of its failures is "1" if errors are kept (keep_error), else "0"; and
--- behind it, if the push named max_lapses, that number and how many leases have run out.
+-- after the ack (seen); \24 its max_lapses, and how many of its leases have run out; \25 the tasks that it waits for
+-- (followed); \29 what this delivery has reported of its cost; \28 the member that this delivery runs as. The last two
+-- begin with the token of a delivery, and count for no other delivery.
 -- Layout: docs/storage.md, "The record".
 -- Needs: marks
 -- Gives: note_of(task, mark), the text of a note, or nil;
@@ -21,7 +20,7 @@ end
 
 local function set_note(task, mark, text)
   local notes = ''
-  for _, each in ipairs({ OPTIONS, PIN, BATCH, UNIQUE, FAILURES, AFTER, SPENT, RUNS_AS }) do
+  for _, each in ipairs({ OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER, SPENT, RUNS_AS }) do
     local said = note_of(task, each)
     if each == mark then
       said = text
