@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
+    from dpq.explain.drain import Drain
+    from dpq.explain.verdict import Verdict, VerdictState
     from dpq.model.backoff import Backoff
     from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
-    from dpq.model.drain import Drain
     from dpq.model.errors import (
         BatchFinishedError,
         BatchNotFoundError,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
         Task,
         TaskState,
     )
-    from dpq.model.verdict import Verdict, VerdictState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.first import pop_first
@@ -187,7 +187,7 @@ _HOMES = {
         "TaskDeadError",
         "TaskNotFoundError",
     ),
-    "model.drain": ("Drain",),
+    "explain.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
     "model.filter": ("Filter",),
     "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
@@ -219,7 +219,7 @@ _HOMES = {
     "model.backoff": ("Backoff",),
     "model.batch_state": ("BatchState",),
     "model.budget": ("Budget",),
-    "model.verdict": ("Verdict", "VerdictState"),
+    "explain.verdict": ("Verdict", "VerdictState"),
     "queue.queue": ("DPQ",),
     "registry.all_queues": ("known_queues",),
     "queue.queue_async": ("AsyncDPQ",),

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Unpack, cast
 
+from dpq.http.exchange_async import AsyncExchange
+from dpq.http.wire import PERMIT, Group, Options, TransportOptions, missing_extra
 from dpq.model.usage import Answer, anthropic_usage, openai_usage
-from dpq.queue.exchange_async import AsyncExchange
 from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.queue.wire import PERMIT, Group, Options, TransportOptions, missing_extra
 
 try:
     from aiohttp import ClientRequest, ClientResponse, StreamReader

@@ -6,19 +6,19 @@
 
 A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
 reported to the queue, and returned as it is. The permit stands in the extensions of the request
-and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and httpx2 share.
+and of its response, as `dpq_permit`. `http/httpx_like` has what httpx and httpx2 share.
 """
 
 from typing import Any, Unpack
 
+from dpq.http.httpx_like import Body, TransportBase
+from dpq.http.httpx_like_async import AsyncBody, AsyncTransportBase
+from dpq.http.wire import Group, Options, TransportOptions, missing_extra
 from dpq.model.usage import Answer, anthropic_usage, openai_usage
-from dpq.queue.httpx_like import Body, TransportBase
-from dpq.queue.httpx_like_async import AsyncBody, AsyncTransportBase
 from dpq.queue.permits import Permit
 from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.queue.wire import Group, Options, TransportOptions, missing_extra
 
 try:
     import httpx2

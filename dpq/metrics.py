@@ -31,13 +31,13 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ
-from dpq.model.drain import Drain
+from dpq.explain.drain import Drain
+from dpq.explain.verdict import VerdictState
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
-from dpq.model.verdict import VerdictState
 from dpq.queue.inside import session_of
 from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
 

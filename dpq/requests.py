@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 from urllib.parse import urlsplit
 
+from dpq.http.exchange import Exchange
+from dpq.http.wire import PERMIT, Group, Options, TransportOptions, missing_extra
 from dpq.model.errors import ConfigurationError
 from dpq.model.usage import Answer, anthropic_usage, openai_usage
-from dpq.queue.exchange import Exchange
 from dpq.queue.permits import Permit
 from dpq.queue.queue import DPQ
-from dpq.queue.wire import PERMIT, Group, Options, TransportOptions, missing_extra
 
 try:
     from requests import PreparedRequest, Response

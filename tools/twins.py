@@ -24,9 +24,9 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dpq"
 BLOCKING = [
     "queue/dead",
     "queue/ends",
-    "queue/exchange",
+    "http/exchange",
     "queue/first",
-    "queue/httpx_like",
+    "http/httpx_like",
     "queue/lease_loops",
     "queue/permits",
     "queue/queue",

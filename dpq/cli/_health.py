@@ -12,9 +12,9 @@ import typer
 
 from dpq import QueueStats, WorkerInfo
 from dpq.cli._terminal import FAILED, say, server_away_by
+from dpq.explain.operations import Operations
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
-from dpq.operations.queue import QueueOperations
 from dpq.registry.all_queues import ask_queues
 from dpq.transport.connect import open_url
 
@@ -89,7 +89,7 @@ def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
     return checks
 
 
-def _look(queue: QueueOperations[Any]) -> Any:
+def _look(queue: Operations[Any]) -> Any:
     stats = yield from queue.stats()
     workers = yield from queue.workers()
     return stats, workers

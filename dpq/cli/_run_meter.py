@@ -13,8 +13,8 @@ from dpq import AsyncDPQ, LimitState, QueueStats
 from dpq.batch import BatchOutcome, Progress
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import emit, talk
+from dpq.explain.pace import KEPT_SECONDS, Point, pace_of
 from dpq.model.moments import say_moment
-from dpq.model.pace import KEPT_SECONDS, Point, pace_of
 
 
 class RunMeter(Progress):

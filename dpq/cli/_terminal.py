@@ -28,7 +28,7 @@ from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
 from dpq.model.masking import mask
 
 if TYPE_CHECKING:
-    from dpq.model.verdict import Verdict
+    from dpq.explain.verdict import Verdict
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class Program(TyperGroup):
 
 def server_away_by(error: BaseException, queue: str = "") -> "Verdict | None":
     """Make the verdict `server away` of an error which says that a server does not answer."""
-    from dpq.model.verdict import server_away
+    from dpq.explain.verdict import server_away
     from dpq.queue.looking import no_answer
 
     silent = isinstance(error, RedisConnectionError | RedisTimeoutError)

@@ -27,10 +27,10 @@ from dpq.cli._options import (
 from dpq.cli._progress import Bar
 from dpq.cli._render import all_queues, batch_bar, counts, dead_tasks, live_tasks, slots_table
 from dpq.cli._terminal import FAILED, Failed, at_terminal, emit, say, tables, talk
+from dpq.explain.drain import MAX_OVER_SECONDS
+from dpq.explain.operations import Operations
 from dpq.model.display import attempt_of, shown
-from dpq.model.drain import MAX_OVER_SECONDS
 from dpq.model.validation import one_line
-from dpq.operations.queue import QueueOperations
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
@@ -321,7 +321,7 @@ def queues(
 
 
 def _ask_all(client: Any) -> dict[str, Any]:
-    return dict(ask_queues(client, all_names(client), QueueOperations.judged))
+    return dict(ask_queues(client, all_names(client), Operations.judged))
 
 
 def _show_all(console: Console, found: Mapping[str, Any]) -> None:

@@ -26,12 +26,12 @@ from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import leases_table, workers_table
 from dpq.cli._run_task import run_task
 from dpq.cli._terminal import Failed, emit, for_long, tables, talk
+from dpq.explain.operations import Operations
+from dpq.explain.survey import Overview
+from dpq.explain.verdict import NAMES_SHOWN
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import WorkerInfo
-from dpq.model.survey import Overview
 from dpq.model.validation import one_line
-from dpq.model.verdict import NAMES_SHOWN
-from dpq.operations.queue import QueueOperations
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.transport.connect import open_url
 from dpq.views.words import this_user
@@ -225,7 +225,7 @@ def workers(
         if leases:
             _show_leases(opened.client, names, (count, worker, older_than), json)
             return
-        answers = dict(ask_queues(opened.client, names, QueueOperations.overview))
+        answers = dict(ask_queues(opened.client, names, Operations.overview))
         if told := quiet or unquiet:
             answers = _told(opened.client, answers, told, bool(quiet))
     _show([each for each in answers.values() if not isinstance(each, Exception)], json)
@@ -268,7 +268,7 @@ def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dic
     by = this_user("dpq workers")
     asked = ask_queues(client, names, lambda queue: queue.quiet(worker, by, quiet))
     failed = {name: answer for name, answer in asked if isinstance(answer, Exception)}
-    answers = dict(ask_queues(client, names, QueueOperations.overview))
+    answers = dict(ask_queues(client, names, Operations.overview))
     told = {name: each._replace(workers=_workers(each, worker)) for name, each in answers.items()}
     return told | failed
 

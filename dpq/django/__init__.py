@@ -18,7 +18,7 @@ the queues of this process, `responses` the answers of views.
 Source: docs/guides/django.md.
 """
 
-from dpq.queue.wire import missing_extra
+from dpq.http.wire import missing_extra
 
 try:
     import django  # noqa: F401 - the error names the way out

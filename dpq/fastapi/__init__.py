@@ -21,7 +21,7 @@
 Source: docs/guides/fastapi.md.
 """
 
-from dpq.queue.wire import missing_extra
+from dpq.http.wire import missing_extra
 
 try:
     import starlette  # noqa: F401 - the error names the way out

@@ -17,8 +17,6 @@ from dpq.model.task import Task
 from dpq.model.validation import milliseconds
 from dpq.operations.limit_replies import read_limits
 from dpq.operations.limits import LimitOperations
-from dpq.operations.queue import QueueOperations
-from dpq.operations.survey import Explained
 from dpq.protocol.command import Steps
 from dpq.protocol.records import stored_task
 from dpq.protocol.values import read_texts
@@ -96,7 +94,7 @@ class States(NamedTuple):
 class Browser(LimitOperations):
     """The read-only operations on a queue."""
 
-    def __init__(self, operations: QueueOperations[Any]) -> None:
+    def __init__(self, operations: Any) -> None:
         """Take the operations of a queue."""
         description = operations.description
         super().__init__(description.name, description.clock)
@@ -192,6 +190,6 @@ class Browser(LimitOperations):
         texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(scopes, running, texts), counted, int(texts[6]))
 
-    def explained(self, id_: str) -> Steps[Explained]:
+    def explained(self, id_: str) -> Any:
         """Say why a task is not running, and until when."""
         return self._operations.explained(id_)

@@ -5,9 +5,8 @@ from collections.abc import Collection
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.history import Event, Granted, Slot
-from dpq.model.pace import COVERED_SECONDS, Point
 from dpq.model.validation import number, whole_number
-from dpq.protocol.command import CommandMaker, Steps, task_id, together
+from dpq.protocol.command import CommandMaker, Steps, task_id
 from dpq.protocol.remembered import read_events, read_granted, read_slots
 
 MINUTE, QUARTER = 60, 900
@@ -39,19 +38,6 @@ class HistoryOperations(CommandMaker):
         ring, length, kept = ("m", MINUTE, MINUTES) if is_day else ("q", QUARTER, QUARTERS)
         most = min(kept, int(seconds // length) + 1)
         return self._ask("history", [self._now(), ring, most], read_slots(length))
-
-    def recent(self) -> Steps[list[Point]]:
-        """Read the points of the last minutes; `at` is the server's time.
-
-        If the history cannot be read, there are none: what a page reads along raises what concerns
-        it.
-        """
-        most = int(COVERED_SECONDS // MINUTE) + 1
-        args = [self._now(), "m", most]
-        (slots,) = yield from together([self._ask("history", args, read_slots(MINUTE))])
-        if isinstance(slots, Exception):
-            return []
-        return [Point.of(slot.at.timestamp(), slot) for slot in slots]
 
     def granted(self) -> Steps[list[Granted]]:
         """Read what limits had granted at each minute of the last hour."""

@@ -21,19 +21,15 @@ from pydantic_core import to_json
 from dpq.model.backoff import delay_after
 from dpq.model.batch_state import BatchState
 from dpq.model.cost import write_spent
-from dpq.model.drain import Drain, DrainLook, Paper, drain_of, point_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.filter import filter_text
-from dpq.model.limit_rules import LimitRules
-from dpq.model.pace import Point, pace_of
 from dpq.model.permit import HeldPermit
 from dpq.model.priority import encode_priority
 from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.reports import LeaseInfo
 from dpq.model.schedule import Later, claim
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope, require_scope, status_text
-from dpq.model.survey import Overview, Survey
-from dpq.model.task import Cost, P, Push, Task, TaskState
+from dpq.model.task import Cost, P, Push, Task
 from dpq.model.validation import (
     MAX_BATCH,
     MAX_SECONDS,
@@ -45,14 +41,10 @@ from dpq.model.validation import (
     one_line,
     whole_number,
 )
-from dpq.model.verdict import Verdict, VerdictState, verdict_of
-from dpq.model.verdict_facts import UNATTENDED
 from dpq.operations.base import BATCH_BYTES, in_batches
 from dpq.operations.checking import CheckOperations
 from dpq.operations.description import Description
-from dpq.operations.drain import drain_look, limit_on_paper
 from dpq.operations.history import HistoryOperations
-from dpq.operations.limit_replies import changes_at, explain
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
 from dpq.operations.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
@@ -60,7 +52,6 @@ from dpq.operations.results import ResultOperations
 from dpq.operations.room import RoomOperations, bounds_of, named_bounds
 from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
-from dpq.operations.survey import Explained, read_survey
 from dpq.operations.workers import WorkerOperations, lease_info
 from dpq.protocol import replies
 from dpq.protocol.command import (
@@ -71,7 +62,6 @@ from dpq.protocol.command import (
     once,
     same,
     task_id,
-    together,
 )
 from dpq.protocol.error_source import source_of
 from dpq.protocol.records import SPENT
@@ -629,67 +619,6 @@ class QueueOperations(
         return self._ask("next_event", [self._now()], replies.read_wait)
 
     # Looking at all of it
-
-    def explained(self, id_: str) -> Steps[Explained]:
-        """Say why a task is not running, and until when."""
-        found, limits, now_ms = yield from self.waiting(id_)
-        unattended = ""
-        if found.state in (TaskState.READY, TaskState.WAITING):
-            verdict = yield from self.verdict()
-            unattended = verdict.because * (verdict.state in UNATTENDED)
-        sentence = explain(found, limits, now_ms, unattended)
-        until = changes_at(found, limits)
-        return Explained(sentence, until, found.ahead, found.in_group, now_ms, limits)
-
-    def why(self, id_: str | None) -> Steps[str | Verdict]:
-        """Say why a task is not running; without an id, make the verdict on the queue."""
-        if id_ is None:
-            return (yield from self.verdict())
-        return (yield from self.explained(id_)).sentence
-
-    def survey(self) -> Steps[Survey]:
-        """Read what keeps tasks from running."""
-        return self.report("survey", [], read_survey)
-
-    def overview(self) -> Steps[Overview]:
-        """Read all that pages show of a queue, in one round trip for each of its pages."""
-        results = yield from together([self.stats(), self.survey(), self.workers()])
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return Overview(*results)
-
-    def verdict(self) -> Steps[Verdict]:
-        """Say why the queue does not move, who holds it, and what to do."""
-        return (yield from self.judged())[1]
-
-    def judged(self) -> Steps[tuple[Overview, Verdict]]:
-        """Read what pages show of the queue, and make the verdict on it."""
-        found, points = yield from together([self.overview(), self.recent()])
-        for result in (found, points):
-            if isinstance(result, Exception):
-                raise result
-        name, now = self.description.name, found.survey.now_ms / 1000
-        pace = pace_of([*points, Point.of(now, found.stats)])
-        verdict = verdict_of(name, found, pace)
-        if verdict.state is VerdictState.UNKNOWN_QUEUE:
-            names = yield from self.names()
-            verdict = verdict_of(name, found, pace, names)
-        return found, verdict
-
-    def drain(self) -> Steps[Drain]:
-        """Compute the drain time by the limits, and by the last minutes of the history."""
-        read: list[Steps[Any]] = [self.drain_look(), self.recent()]
-        look, points = yield from all_of(read)
-        return drain_of(look, pace_of([*points, point_of(look)]))
-
-    def drain_look(self, *supposed: str) -> Steps[DrainLook]:
-        """Read what the drain time depends on; `supposed` is as in drain.lua."""
-        return drain_look(self, *supposed)
-
-    def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
-        """Read what stands of a limit; look at the drain with it and with other rules, or none."""
-        return limit_on_paper(self, group, rules)
 
     def held(
         self, count: int, worker: str | None, older_than: float | None

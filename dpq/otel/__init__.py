@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from dpq.queue.wire import missing_extra
+from dpq.http.wire import missing_extra
 
 try:
     from opentelemetry import metrics, trace

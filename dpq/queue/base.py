@@ -28,9 +28,9 @@ from dpq.queue.end_log import EndLog
 from dpq.queue.refusals import log_refused
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.task import Task
     from dpq.operations.description import Description
-    from dpq.operations.queue import QueueOperations
     from dpq.protocol.replies import Batch
     from dpq.queue.lease_renewal import Leases
 
@@ -146,8 +146,8 @@ class QueueBase(Generic[P]):
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
         """
+        from dpq.explain.operations import Operations
         from dpq.operations.description import Description
-        from dpq.operations.queue import QueueOperations
 
         self._described: Description[P] = Description(
             queue_name,
@@ -167,7 +167,7 @@ class QueueBase(Generic[P]):
         )
         self._durability = named_durability(durability)
         self._end_log = EndLog()
-        self._operations = QueueOperations(self._described)
+        self._operations = Operations(self._described)
         self._redis = self._operations.client = redis
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
         if not hasattr(redis, "execute_command"):
@@ -341,9 +341,9 @@ def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple
     return id_, force
 
 
-def operations_named(queue_name: str) -> QueueOperations[Any]:
+def operations_named(queue_name: str) -> Operations[Any]:
     """Build the operations of a queue of which this process knows only the name."""
+    from dpq.explain.operations import Operations
     from dpq.operations.description import Description
-    from dpq.operations.queue import QueueOperations
 
-    return QueueOperations(Description(queue_name))
+    return Operations(Description(queue_name))

@@ -6,9 +6,9 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 from collections.abc import Callable, Iterable
 from typing import Generic
 
+from dpq.explain.operations import Operations
 from dpq.model.task import DeadTask, P
 from dpq.operations.dead import chosen_by, some_ids
-from dpq.operations.queue import QueueOperations
 from dpq.transport.session import QueueSession
 
 __all__ = ["DeadLetters"]
@@ -17,7 +17,7 @@ __all__ = ["DeadLetters"]
 class DeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""
 
-    def __init__(self, session: QueueSession[QueueOperations[P]]) -> None:
+    def __init__(self, session: QueueSession[Operations[P]]) -> None:
         self._session = session
 
     def list(

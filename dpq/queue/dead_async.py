@@ -5,9 +5,9 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 from collections.abc import Callable, Iterable
 from typing import Generic
 
+from dpq.explain.operations import Operations
 from dpq.model.task import DeadTask, P
 from dpq.operations.dead import chosen_by, some_ids
-from dpq.operations.queue import QueueOperations
 from dpq.transport.session_async import AsyncQueueSession
 
 __all__ = ["AsyncDeadLetters"]
@@ -16,7 +16,7 @@ __all__ = ["AsyncDeadLetters"]
 class AsyncDeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""
 
-    def __init__(self, session: AsyncQueueSession[QueueOperations[P]]) -> None:
+    def __init__(self, session: AsyncQueueSession[Operations[P]]) -> None:
         self._session = session
 
     async def list(

@@ -10,8 +10,8 @@ import socket
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.task import P
-    from dpq.operations.queue import QueueOperations
     from dpq.queue.base import QueueBase
     from dpq.queue.lease_renewal import Leases
 
@@ -31,9 +31,9 @@ def session_of(queue: HasSession[S]) -> S:
     return queue._session
 
 
-def operations_of(queue: QueueBase[P]) -> QueueOperations[P]:
+def operations_of(queue: QueueBase[P]) -> Operations[P]:
     """Return the operations of a queue object."""
-    return cast("QueueOperations[P]", queue._session.operations)
+    return cast("Operations[P]", queue._session.operations)
 
 
 def leases_of(queue: QueueBase[Any]) -> Leases:

@@ -13,8 +13,8 @@ from dpq.model.task import P
 from dpq.queue.base import QueueBase
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.task import Task
-    from dpq.operations.queue import QueueOperations
     from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal import Keeper
     from dpq.transport.ahead import AheadSession
@@ -32,7 +32,7 @@ class QueueLife(QueueBase[P]):
     """The start of a blocking queue object, and its waits."""
 
     _opened: Opened | None = None
-    _session: AheadSession[QueueOperations[P]]
+    _session: AheadSession[Operations[P]]
     _leases: Keeper
     _waiters: Waiters
     _look_or_wait: Callable[..., list[Task[P]]]

@@ -20,8 +20,8 @@ from dpq.queue.base import QueueBase
 from dpq.queue.pauses_async import THROWN_AWAY
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.task import Task
-    from dpq.operations.queue import QueueOperations
     from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal_async import AsyncKeeper
     from dpq.transport.connect_async import AsyncOpened
@@ -74,7 +74,7 @@ class AsyncQueueLife(QueueBase[P]):
         self._background: set[asyncio.Task[Any]] = set()
 
     @property
-    def _session(self) -> AsyncQueueSession[QueueOperations[P]]:
+    def _session(self) -> AsyncQueueSession[Operations[P]]:
         """The session. In a forked child the object starts again, and keeps the parent's objects.
 
         Parent and child share one epoll. If the child closed a connection, the parent's event loop

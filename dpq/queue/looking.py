@@ -16,8 +16,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from dpq.explain.verdict import SILENT
 from dpq.model.validation import one_line
-from dpq.model.verdict import SILENT
 from dpq.transport.ahead import AheadSession
 from dpq.transport.connections import Connections
 from dpq.transport.internals import no_notices

@@ -43,9 +43,10 @@ from dpq.queue.life import QueueLife
 from dpq.queue.pauses import THROWN_AWAY, pause
 
 if TYPE_CHECKING:
+    from dpq.explain.drain import Drain
+    from dpq.explain.verdict import Verdict
     from dpq.model.batch_state import BatchState
     from dpq.model.budget import Budget
-    from dpq.model.drain import Drain
     from dpq.model.filter import Filter
     from dpq.model.history import Event, Slot
     from dpq.model.limit_states import LimitState
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.result_data import Result
     from dpq.model.task import Task
-    from dpq.model.verdict import Verdict
     from dpq.operations.bulk import BulkAction
     from dpq.protocol.command import Steps
     from dpq.protocol.replies import Batch, Kept
@@ -1474,8 +1474,8 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Drain time".
         """
-        from dpq.model.drain import MAX_OVER_SECONDS, drain_of, point_of
-        from dpq.model.pace import pace_of
+        from dpq.explain.drain import MAX_OVER_SECONDS, drain_of, point_of
+        from dpq.explain.pace import pace_of
 
         if over is None:
             return self._session.run(self._operations.drain)

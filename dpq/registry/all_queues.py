@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
+from dpq.explain.operations import Operations
+from dpq.explain.verdict import no_such_queue
 from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import Problem
-from dpq.model.verdict import no_such_queue
-from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.queue.base import operations_named
@@ -106,7 +106,7 @@ def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
 def ask_queues(
     redis: Any,
     names: Sequence[bytes],
-    what: Callable[[QueueOperations[Any]], Steps[Any]],
+    what: Callable[[Operations[Any]], Steps[Any]],
 ) -> Iterator[tuple[str, Any]]:
     """Run one operation on several queues over one connection, some queues in each round trip.
 
@@ -116,7 +116,7 @@ def ask_queues(
     session: Session | None = None
     for start in range(0, len(names), QUEUES_A_CALL):
         answers: dict[str, Any] = {}
-        queues: dict[str, QueueOperations[Any]] = {}
+        queues: dict[str, Operations[Any]] = {}
         for raw in names[start : start + QUEUES_A_CALL]:
             name = raw.decode("utf-8", "backslashreplace")
             answers[name] = ConfigurationError("it is no name of a queue: not UTF-8")
@@ -138,7 +138,7 @@ def ask_queues(
 
 
 def after_opening(
-    queue: QueueOperations[Any], what: Callable[[QueueOperations[Any]], Steps[Any]]
+    queue: Operations[Any], what: Callable[[Operations[Any]], Steps[Any]]
 ) -> Steps[Any]:
     """Read a queue's settings, then run an operation on it; the server must be checked before."""
     if queue.settings is None:

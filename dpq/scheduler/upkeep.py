@@ -13,10 +13,10 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from dpq.explain.operations import Operations
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.operations.queue import QueueOperations
 from dpq.protocol.replies import UNKNOWN, Glance, Promoted
 from dpq.queue.base import operations_named
 from dpq.registry.all_queues import after_opening
@@ -107,7 +107,7 @@ class Upkeep:
     """
 
     def __init__(self, session: Session, *, named: bool) -> None:
-        self.queues: dict[str, QueueOperations[Any]] = {}
+        self.queues: dict[str, Operations[Any]] = {}
         self.moments = Moments()
         self.glance_at = 0.0
         self.counted = -1
@@ -158,7 +158,7 @@ class Upkeep:
         fault: RedisError | None = None
         for start in range(0, len(names), QUEUES_A_STEP):
             queues = [self.queues[name] for name in names[start : start + QUEUES_A_STEP]]
-            steps = [after_opening(queue, QueueOperations.promote) for queue in queues]
+            steps = [after_opening(queue, Operations.promote) for queue in queues]
             for queue, result in zip(queues, self._session.send_all(steps), strict=True):
                 if isinstance(result, Promoted):
                     answered = True
@@ -190,7 +190,7 @@ class Upkeep:
         self.moments[name] = now if moved else now + wait
         return moved
 
-    def _failed(self, queue: QueueOperations[Any], error: Exception) -> None:
+    def _failed(self, queue: Operations[Any], error: Exception) -> None:
         name = queue.description.name
         away = is_silence(error)
         (self._away.add if away else self._away.discard)(name)
@@ -231,7 +231,7 @@ class Upkeep:
         self.troubles.discard(GLANCE)
         return True, None
 
-    def _glanced(self, queues: Sequence[QueueOperations[Any]], result: Glance) -> None:
+    def _glanced(self, queues: Sequence[Operations[Any]], result: Glance) -> None:
         now = time.monotonic()
         self.counted = result.names
         waits = iter(result.waits)

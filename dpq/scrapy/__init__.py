@@ -9,7 +9,7 @@ server in the same event loop, `payload` writes requests as JSON, `options` read
 Nothing here may block the reactor. docs/scrapy.md is for its users.
 """
 
-from dpq.queue.wire import missing_extra
+from dpq.http.wire import missing_extra
 
 try:
     import scrapy  # noqa: F401 - only whether it is there

@@ -19,13 +19,13 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
 
+from dpq.http.wire import group_name
 from dpq.model.errors import ConfigurationError, DPQError, DuplicateTaskError, PayloadError
 from dpq.model.rate_headers import limits_in
 from dpq.model.signals import RateLimited
 from dpq.model.task import Push
 from dpq.model.validation import error_line
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.queue.wire import group_name
 from dpq.scrapy.hooks import hook_into, is_lost_page
 from dpq.scrapy.link import Delivery, Link
 from dpq.scrapy.options import read_options

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError, Event
-from dpq.model.drain import Drain, DrainLook, Paper, drain_of
+from dpq.explain.drain import Drain, DrainLook, Paper, drain_of
 from dpq.model.limit_rules import LimitRules, plain_rules
 from dpq.model.limit_words import limit_words
 from dpq.model.limits import EVERY_GROUP

@@ -17,11 +17,11 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, Event, known_queues
-from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
-from dpq.model.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
+from dpq.explain.drain import Drain, DrainLook, Scope, closed_longest, drain_of
+from dpq.explain.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
+from dpq.explain.survey import Overview, Survey
+from dpq.explain.verdict import Verdict, verdict_of
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.model.survey import Overview, Survey
-from dpq.model.verdict import Verdict, verdict_of
 from dpq.operations.browse import Browser
 from dpq.protocol.command import Steps, all_of
 from dpq.queue.inside import operations_of, session_of

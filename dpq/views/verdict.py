@@ -1,4 +1,4 @@
-"""The verdict on a queue, drawn: its words are made in `dpq.model.verdict`, and nowhere else."""
+"""The verdict on a queue, drawn: its words are made in `dpq.explain.verdict`, and nowhere else."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

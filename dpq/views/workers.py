@@ -6,9 +6,9 @@ The dashboard, its API and `dpq workers` draw them. No I/O.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dpq.explain.survey import Overview
+from dpq.explain.verdict_facts import LATE_SECONDS, hangs
 from dpq.model.reports import WorkerInfo
-from dpq.model.survey import Overview
-from dpq.model.verdict_facts import LATE_SECONDS, hangs
 from dpq.views.sampler import Snapshot
 
 

@@ -12,12 +12,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
+from dpq.explain.verdict_facts import hangs
 from dpq.model.display import attempt_of
 from dpq.model.limit_states import LimitState
 from dpq.model.limits import rate_text
 from dpq.model.payload import bytes_text
 from dpq.model.rates import span
-from dpq.model.verdict_facts import hangs
 from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text

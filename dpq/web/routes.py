@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
+from dpq.explain.verdict import server_away
 from dpq.model.errors import DuplicateTaskError, LimitChangedError, QueueFullError
 from dpq.model.validation import one_line
-from dpq.model.verdict import server_away
 from dpq.queue.inside import session_of
 from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named

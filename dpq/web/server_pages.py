@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from dpq import Event, Task, TaskState, Verdict, VerdictState
+from dpq.explain.operations import Operations
+from dpq.explain.verdict_facts import UNATTENDED
+from dpq.explain.verdict_limits import kind_of
 from dpq.model.filter import Filter
-from dpq.model.verdict_facts import UNATTENDED
-from dpq.model.verdict_limits import kind_of
 from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Found
-from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.transport.cluster import forbidden
 from dpq.views.sampler import Snapshot
@@ -180,7 +180,7 @@ class Happened(NamedTuple):
 def all_events(call: Call) -> tuple[list[Happened], Bound]:
     """Read the newest events of all queues, the newest first."""
 
-    def read(queue: QueueOperations[Any]) -> Steps[list[Event]]:
+    def read(queue: Operations[Any]) -> Steps[list[Event]]:
         return queue.events("", EVENTS_EACH)
 
     answers, bound = _ask(call, "events", read)
@@ -228,7 +228,7 @@ def all_schedules(call: Call) -> tuple[Schedules, Bound]:
     look = min(LOOK, LOOK_MOST // max(1, count))
     chosen = Filter(TaskState.DELAYED, recurring=True)
 
-    def read(queue: QueueOperations[Any]) -> Steps[Found]:
+    def read(queue: Operations[Any]) -> Steps[Found]:
         return Browser(queue).search(chosen, None, PAGE, look)
 
     answers, bound = _ask(call, "recurring", read)

@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, DPQError, Event
-from dpq.model.drain import Drain
+from dpq.explain.drain import Drain
+from dpq.explain.operations import Operations
+from dpq.explain.verdict import no_such_queue
 from dpq.model.history import Granted
 from dpq.model.validation import one_line
-from dpq.model.verdict import no_such_queue
 from dpq.operations.history import MAX_EVENTS
-from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.charts import Chart, Span, Story, story
@@ -172,7 +172,7 @@ class Site:
         return rows
 
     def ask(
-        self, names: Sequence[str], what: Callable[[QueueOperations[Any]], Steps[Any]]
+        self, names: Sequence[str], what: Callable[[Operations[Any]], Steps[Any]]
     ) -> dict[str, Any]:
         """Run one read-only operation on queues: one round trip for those of the same client.
 

@@ -8,6 +8,7 @@ from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
+from dpq.explain.read_survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.model.task import task_state
@@ -15,7 +16,6 @@ from dpq.operations.browse import Position
 from dpq.operations.bulk import OF_STATES
 from dpq.operations.finding import Hits, Search, begin, find
 from dpq.operations.one_task import holder
-from dpq.operations.survey import Explained
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads

@@ -30,8 +30,8 @@ from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.reports import Health
-    from dpq.operations.queue import QueueOperations
     from dpq.worker.fetch_plan import FetchPlan
     from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
 
@@ -283,7 +283,7 @@ class WorkerBase(Generic[Q]):
         self._handled_before = Counter(self.handled)
 
     @property
-    def _operations(self) -> list[QueueOperations[Any]]:
+    def _operations(self) -> list[Operations[Any]]:
         return [operations_of(queue) for queue in self.queues]
 
     def _log_unfinished(self) -> None:

@@ -36,7 +36,7 @@ from dpq.worker.queue_order import AskOrder
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
-    from dpq.operations.queue import QueueOperations
+    from dpq.explain.operations import Operations
     from dpq.queue.base import QueueBase
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class FetchPlan:
         self.prefetch = prefetch
         self.confirms = queues[0].durability != "async"
         self.pause = 0.0
-        self.operations: list[QueueOperations[Any]] = [operations_of(each) for each in queues]
+        self.operations: list[Operations[Any]] = [operations_of(each) for each in queues]
         self._name = name
         self.quiet: frozenset[int] = frozenset()
         self._order = order.queue_indexes

@@ -17,8 +17,8 @@ from dpq.operations.workers import Doing
 from dpq.protocol.command import Steps
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.task import Task
-    from dpq.operations.queue import QueueOperations
 
 
 REMEMBER_SECONDS = 60.0
@@ -55,7 +55,7 @@ class Heartbeats:
         self,
         name: str,
         concurrency: int,
-        operations: Sequence[QueueOperations[Any]],
+        operations: Sequence[Operations[Any]],
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._chance, self._jitter = chance, FIRST_JITTER

@@ -21,9 +21,9 @@ from dpq.model.validation import error_line
 from dpq.protocol.error_source import source_of
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.budget import Budget
     from dpq.model.task import Cost, Task
-    from dpq.operations.queue import QueueOperations
     from dpq.protocol.command import Steps
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Ending(NamedTuple):
 
 
 def endings(
-    done: Sequence[Done], queues: Sequence[QueueOperations[Any]], worker: str = ""
+    done: Sequence[Done], queues: Sequence[Operations[Any]], worker: str = ""
 ) -> list[Ending]:
     """Make the operations that end deliveries: acks together, the others one by one.
 
@@ -120,7 +120,7 @@ def _results(done: Sequence[Done]) -> list[str] | None:
     return lines if any(lines) else None
 
 
-def _end(done: Done, queue: QueueOperations[Any], worker: str) -> Ending:
+def _end(done: Done, queue: Operations[Any], worker: str) -> Ending:
     """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:

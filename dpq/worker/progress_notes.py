@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
     from dpq.model.task import Task
-    from dpq.operations.queue import QueueOperations
     from dpq.protocol.command import Steps
 
 SEND_SECONDS = 1.0
@@ -40,7 +40,7 @@ class ProgressNotes:
         if first:
             self.wake()
 
-    def take(self, queues: Sequence[QueueOperations[Any]]) -> list[Steps[Any]]:
+    def take(self, queues: Sequence[Operations[Any]]) -> list[Steps[Any]]:
         """Make the operations that send all notes, and forget them."""
         with self._lock:
             notes, self._notes = self._notes, {}

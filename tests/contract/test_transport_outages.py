@@ -25,7 +25,7 @@ import dpq.aiohttp
 import dpq.httpx
 import dpq.requests
 from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
-from dpq.queue import wire
+from dpq.http import wire
 from dpq.server import Server, find_binary
 
 GROUP = "127.0.0.1"

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import dpq
 from dpq import DPQ, Push, Quota, Verdict, VerdictState
 from dpq.cli import app
+from dpq.explain.pace import Pace
+from dpq.explain.verdict import verdict_of
 from dpq.metrics import Exporter
-from dpq.model.pace import Pace
-from dpq.model.verdict import verdict_of
 from dpq.operations.workers import Doing
 from dpq.protocol.command import CommandMaker
 from dpq.protocol.keys import key_of

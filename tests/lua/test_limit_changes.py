@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
-from dpq.model.drain import drain_of
+from dpq.explain.drain import drain_of
 from dpq.model.errors import LimitChangedError
 from dpq.model.limit_rules import LimitRules
 from dpq.protocol.keys import PARTS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from dpq.explain.operations import Operations
 from dpq.operations.description import Description
-from dpq.operations.queue import QueueOperations
 
 
 @pytest.fixture
@@ -14,5 +14,5 @@ def description() -> Description[Any]:
 
 
 @pytest.fixture
-def operations(description: Description[Any]) -> QueueOperations[Any]:
-    return QueueOperations(description)
+def operations(description: Description[Any]) -> Operations[Any]:
+    return Operations(description)

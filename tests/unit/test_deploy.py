@@ -13,8 +13,8 @@ import yaml
 
 import dpq
 from dpq.cli import app
+from dpq.explain.verdict import VerdictState
 from dpq.metrics import COUNTERS, GAUGES, SERVER, TIMES, TOTALS
-from dpq.model.verdict import VerdictState
 
 ROOT = Path(dpq.__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from dpq.model.pace import Pace, Point, pace_of
+from dpq.explain.pace import Pace, Point, pace_of
 
 Rate = Callable[[int], float]
 

@@ -20,7 +20,7 @@ local function look_at_tracked(member)
   elseif string.find(member, '\12', 1, true) then
     local known = gate_of(string.match(member, '^[^\12]*')).booked
     if not (known and known[2] > 0) then
-      problem('booking that nobody finds', member, 'in tracked')
+      problem('caller in no line', member, 'in tracked')
     end
   elseif line then
     local known = gate_of(line).booked

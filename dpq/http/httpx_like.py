@@ -7,9 +7,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from dpq.http.exchange import Exchange
+from dpq.http.wire import PERMIT, Options
 from dpq.model.usage import readable_encodings
-from dpq.queue.exchange import Exchange
-from dpq.queue.wire import PERMIT, Options
 
 
 class Body:

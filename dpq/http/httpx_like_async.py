@@ -6,9 +6,9 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from dpq.http.exchange_async import AsyncExchange
+from dpq.http.wire import PERMIT, Options
 from dpq.model.usage import readable_encodings
-from dpq.queue.exchange_async import AsyncExchange
-from dpq.queue.wire import PERMIT, Options
 
 
 class AsyncBody:

@@ -3,12 +3,19 @@
 import shlex
 from collections.abc import Callable, Sequence
 
+from dpq.explain.survey import Held, News
+from dpq.explain.verdict_facts import (
+    Facts,
+    Finding,
+    VerdictState,
+    tasks_are,
+    with_queue,
+    worker_name,
+)
 from dpq.model.limit_states import LimitState, spent_quota
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
-from dpq.model.survey import Held, News
-from dpq.model.verdict_facts import Facts, Finding, VerdictState, tasks_are, with_queue, worker_name
 
 FLOWS_SECONDS = 60.0
 """Seconds: a limit that opens sooner paces its tasks, and holds none."""

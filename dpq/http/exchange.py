@@ -1,3 +1,4 @@
+# Made from exchange_async.py by `make twins`: change that file, not this one.
 """Exchanges: one request on the wire, from its permit to the end of its body.
 
 The transports for HTTP clients call it. All of them do the same:
@@ -12,19 +13,19 @@ or an interrupt, ends the permit and closes the answer.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from redis.exceptions import RedisError
 
+from dpq.http.wire import Options, R
 from dpq.model.budget import status_and_headers
 from dpq.model.errors import DPQError
 from dpq.model.log_fields import fields
 from dpq.model.usage import BodyReader
 from dpq.model.validation import error_line
-from dpq.queue.pauses_async import THROWN_AWAY
-from dpq.queue.permits_async import AsyncPermit, take_permit_async
-from dpq.queue.wire import Options, R
+from dpq.queue.pauses import THROWN_AWAY
+from dpq.queue.permits import Permit, take_permit
 
 S = TypeVar("S")
 """The client's type of responses."""
@@ -35,14 +36,14 @@ BAD_REQUEST = 400
 """The first HTTP status of the answers that need not say what they have spent."""
 
 
-class AsyncExchange(Generic[R]):
-    """One request of an asyncio client.
+class Exchange(Generic[R]):
+    """One request of a blocking client.
 
     Attributes:
         permit: The permit of the request; None if it passes without one.
     """
 
-    def __init__(self, queue: Any, options: Options[R, AsyncPermit]) -> None:
+    def __init__(self, queue: Any, options: Options[R, Permit]) -> None:
         self.permit: Any = None
         self._queue = queue
         self._options = options
@@ -86,7 +87,7 @@ class AsyncExchange(Generic[R]):
         if self._reader:
             self._reader.end()
 
-    async def take(self, request: R, host: str | None) -> None:
+    def take(self, request: R, host: str | None) -> None:
         """Wait for a permit.
 
         Raises:
@@ -97,51 +98,51 @@ class AsyncExchange(Generic[R]):
         wanted, outage = self._options.permit_for(request, host), self._options.outage
         if outage.asks():
             try:
-                self.permit = await take_permit_async(self._queue, wanted)
+                self.permit = take_permit(self._queue, wanted)
             except RedisError as error:
                 outage.begin(self._queue.queue_name, error)
             else:
                 outage.end(self._queue.queue_name)
 
-    async def send(
+    def send(
         self,
         request: R,
-        send: Callable[[], Awaitable[S]],
-        close: Callable[[S], Awaitable[object]],
+        send: Callable[[], S],
+        close: Callable[[S], object],
     ) -> S:
         """Prepare and send the request, and report its answer; `close` closes an answer."""
         try:
             self.prepare(request)
-            response = await send()
+            response = send()
         except THROWN_AWAY:
             raise
         except BaseException as error:
-            await self.end(error)
+            self.end(error)
             raise
         try:
-            await self._report(response)
+            self._report(response)
         except THROWN_AWAY:
             raise
         except BaseException as error:  # an interrupt: the caller has no answer to close
             try:
-                await self.end(error)
+                self.end(error)
             finally:
-                await close(response)
+                close(response)
             raise
         return response
 
-    async def _report(self, response: Any) -> None:
+    def _report(self, response: Any) -> None:
         if self.permit is not None:
             try:
-                await self.permit.report(response)
+                self.permit.report(response)
             except DPQError as error:
                 self._log("read an answer", error)
 
-    async def end(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         """Report what was spent, and end the permit; safe to repeat."""
         if self.permit is not None:
             self._tell_spent()
-            await self.permit.end(error)
+            self.permit.end(error)
 
     def end_soon(self) -> None:
         """Report what was spent, and end the permit, without waiting for the server."""

@@ -13,11 +13,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
-from dpq.model.pace import Pace
-from dpq.model.pools import UNTIL_OPENED_MS
-from dpq.model.rates import span
-from dpq.model.survey import Overview, Survey
-from dpq.model.verdict_facts import (
+from dpq.explain.pace import Pace
+from dpq.explain.survey import Overview, Survey
+from dpq.explain.verdict_facts import (
     LATE_SECONDS,
     UNATTENDED,
     Facts,
@@ -34,7 +32,7 @@ from dpq.model.verdict_facts import (
     with_queue,
     worker_name,
 )
-from dpq.model.verdict_limits import (
+from dpq.explain.verdict_limits import (
     HELD_STATES,
     closed_groups,
     held_by_limit,
@@ -44,6 +42,8 @@ from dpq.model.verdict_limits import (
     scope_words,
     until_text,
 )
+from dpq.model.pools import UNTIL_OPENED_MS
+from dpq.model.rates import span
 
 __all__ = ["Verdict", "VerdictState"]
 

@@ -1,6 +1,6 @@
 """Options that the transports for HTTP clients share: which units a request takes. No I/O.
 
-`dpq.httpx`, `dpq.httpx2`, `dpq.requests` and `dpq.aiohttp` make them; `queue/exchange` and its
+`dpq.httpx`, `dpq.httpx2`, `dpq.requests` and `dpq.aiohttp` make them; `http/exchange` and its
 asyncio twin obey them.
 """
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.explain.pace import Pace
+from dpq.explain.survey import Survey
 from dpq.model.moments import say_moment
-from dpq.model.pace import Pace
 from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.model.survey import Survey
 
 LATE_SECONDS = 20.0
 """Seconds without a heartbeat after which a worker is late: two are missing."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dpq.explain.survey import Held, News, Survey
 from dpq.model.limit_states import LimitState
 from dpq.model.pools import UNTIL_OPENED_MS
-from dpq.model.survey import Held, News, Survey
 from dpq.operations.limit_replies import read_limits
 from dpq.protocol.values import read_texts
 

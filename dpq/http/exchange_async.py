@@ -1,4 +1,3 @@
-# Made from exchange_async.py by `make twins`: change that file, not this one.
 """Exchanges: one request on the wire, from its permit to the end of its body.
 
 The transports for HTTP clients call it. All of them do the same:
@@ -13,19 +12,19 @@ or an interrupt, ends the permit and closes the answer.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from redis.exceptions import RedisError
 
+from dpq.http.wire import Options, R
 from dpq.model.budget import status_and_headers
 from dpq.model.errors import DPQError
 from dpq.model.log_fields import fields
 from dpq.model.usage import BodyReader
 from dpq.model.validation import error_line
-from dpq.queue.pauses import THROWN_AWAY
-from dpq.queue.permits import Permit, take_permit
-from dpq.queue.wire import Options, R
+from dpq.queue.pauses_async import THROWN_AWAY
+from dpq.queue.permits_async import AsyncPermit, take_permit_async
 
 S = TypeVar("S")
 """The client's type of responses."""
@@ -36,14 +35,14 @@ BAD_REQUEST = 400
 """The first HTTP status of the answers that need not say what they have spent."""
 
 
-class Exchange(Generic[R]):
-    """One request of a blocking client.
+class AsyncExchange(Generic[R]):
+    """One request of an asyncio client.
 
     Attributes:
         permit: The permit of the request; None if it passes without one.
     """
 
-    def __init__(self, queue: Any, options: Options[R, Permit]) -> None:
+    def __init__(self, queue: Any, options: Options[R, AsyncPermit]) -> None:
         self.permit: Any = None
         self._queue = queue
         self._options = options
@@ -87,7 +86,7 @@ class Exchange(Generic[R]):
         if self._reader:
             self._reader.end()
 
-    def take(self, request: R, host: str | None) -> None:
+    async def take(self, request: R, host: str | None) -> None:
         """Wait for a permit.
 
         Raises:
@@ -98,51 +97,51 @@ class Exchange(Generic[R]):
         wanted, outage = self._options.permit_for(request, host), self._options.outage
         if outage.asks():
             try:
-                self.permit = take_permit(self._queue, wanted)
+                self.permit = await take_permit_async(self._queue, wanted)
             except RedisError as error:
                 outage.begin(self._queue.queue_name, error)
             else:
                 outage.end(self._queue.queue_name)
 
-    def send(
+    async def send(
         self,
         request: R,
-        send: Callable[[], S],
-        close: Callable[[S], object],
+        send: Callable[[], Awaitable[S]],
+        close: Callable[[S], Awaitable[object]],
     ) -> S:
         """Prepare and send the request, and report its answer; `close` closes an answer."""
         try:
             self.prepare(request)
-            response = send()
+            response = await send()
         except THROWN_AWAY:
             raise
         except BaseException as error:
-            self.end(error)
+            await self.end(error)
             raise
         try:
-            self._report(response)
+            await self._report(response)
         except THROWN_AWAY:
             raise
         except BaseException as error:  # an interrupt: the caller has no answer to close
             try:
-                self.end(error)
+                await self.end(error)
             finally:
-                close(response)
+                await close(response)
             raise
         return response
 
-    def _report(self, response: Any) -> None:
+    async def _report(self, response: Any) -> None:
         if self.permit is not None:
             try:
-                self.permit.report(response)
+                await self.permit.report(response)
             except DPQError as error:
                 self._log("read an answer", error)
 
-    def end(self, error: BaseException | None = None) -> None:
+    async def end(self, error: BaseException | None = None) -> None:
         """Report what was spent, and end the permit; safe to repeat."""
         if self.permit is not None:
             self._tell_spent()
-            self.permit.end(error)
+            await self.permit.end(error)
 
     def end_soon(self) -> None:
         """Report what was spent, and end the permit, without waiting for the server."""

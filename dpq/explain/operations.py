@@ -1,0 +1,109 @@
+"""The operations that answer why tasks wait, and how long: those of a queue, and these. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of
+from dpq.explain.pace import COVERED_SECONDS, Point, pace_of
+from dpq.explain.read_drain import read_drain
+from dpq.explain.read_survey import Explained, read_survey
+from dpq.explain.survey import Overview, Survey
+from dpq.explain.verdict import Verdict, VerdictState, verdict_of
+from dpq.explain.verdict_facts import UNATTENDED
+from dpq.model.limit_rules import LimitRules
+from dpq.model.task import P, TaskState
+from dpq.operations.history import MINUTE
+from dpq.operations.limit_replies import changes_at, explain
+from dpq.operations.limits import limit_field
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps, all_of, together
+from dpq.protocol.remembered import read_slots
+
+NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
+"""Numbers of groups from which a drain time is computed: groups with a limit of their own, the
+largest groups, and the closed groups that open last."""
+
+
+class Operations(QueueOperations[P]):
+    """Every operation on a queue, with the questions about it."""
+
+    def recent(self) -> Steps[list[Point]]:
+        """Read the points of the last minutes; `at` is the server's time.
+
+        If the history cannot be read, there are none: what a page reads along raises what concerns
+        it.
+        """
+        most = int(COVERED_SECONDS // MINUTE) + 1
+        args = [self._now(), "m", most]
+        (slots,) = yield from together([self._ask("history", args, read_slots(MINUTE))])
+        if isinstance(slots, Exception):
+            return []
+        return [Point.of(slot.at.timestamp(), slot) for slot in slots]
+
+    def explained(self, id_: str) -> Steps[Explained]:
+        """Say why a task is not running, and until when."""
+        found, limits, now_ms = yield from self.waiting(id_)
+        unattended = ""
+        if found.state in (TaskState.READY, TaskState.WAITING):
+            verdict = yield from self.verdict()
+            unattended = verdict.because * (verdict.state in UNATTENDED)
+        sentence = explain(found, limits, now_ms, unattended)
+        until = changes_at(found, limits)
+        return Explained(sentence, until, found.ahead, found.in_group, now_ms, limits)
+
+    def why(self, id_: str | None) -> Steps[str | Verdict]:
+        """Say why a task is not running; without an id, make the verdict on the queue."""
+        if id_ is None:
+            return (yield from self.verdict())
+        return (yield from self.explained(id_)).sentence
+
+    def survey(self) -> Steps[Survey]:
+        """Read what keeps tasks from running."""
+        return self.report("survey", [], read_survey)
+
+    def overview(self) -> Steps[Overview]:
+        """Read all that pages show of a queue, in one round trip for each of its pages."""
+        results = yield from together([self.stats(), self.survey(), self.workers()])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return Overview(*results)
+
+    def verdict(self) -> Steps[Verdict]:
+        """Say why the queue does not move, who holds it, and what to do."""
+        return (yield from self.judged())[1]
+
+    def judged(self) -> Steps[tuple[Overview, Verdict]]:
+        """Read what pages show of the queue, and make the verdict on it."""
+        found, points = yield from together([self.overview(), self.recent()])
+        for result in (found, points):
+            if isinstance(result, Exception):
+                raise result
+        name, now = self.description.name, found.survey.now_ms / 1000
+        pace = pace_of([*points, Point.of(now, found.stats)])
+        verdict = verdict_of(name, found, pace)
+        if verdict.state is VerdictState.UNKNOWN_QUEUE:
+            names = yield from self.names()
+            verdict = verdict_of(name, found, pace, names)
+        return found, verdict
+
+    def drain(self) -> Steps[Drain]:
+        """Compute the drain time by the limits, and by the last minutes of the history."""
+        read: list[Steps[Any]] = [self.drain_look(), self.recent()]
+        look, points = yield from all_of(read)
+        return drain_of(look, pace_of([*points, point_of(look)]))
+
+    def drain_look(self, *supposed: str) -> Steps[DrainLook]:
+        """Read what the drain time depends on; `supposed` may be a field of limits that is
+        counted in any case, and rules for it, as if they were set."""
+        args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
+        return self.report("drain", args, read_drain)
+
+    def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
+        """Read what stands of a limit; look at the drain with it and with other rules, or none."""
+        stands, every = yield from self.standing(group)
+        field = limit_field(group)
+        now = yield from self.drain_look(field)
+        text = rules.text(int(now.now)) if rules else ""
+        return Paper(stands, every, now, (yield from self.drain_look(field, text)))
