@@ -134,11 +134,6 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         ANEW,
     ),
     # Errors
-    "errors not noted": (
-        "Errors are kept for task {subject}, but its record does not say so: they would stay when "
-        "the task is gone.",
-        ANEW,
-    ),
     # Settings
     "settings lost": (
         "The queue has lost its setting {subject} ({detail}): somebody has deleted it from `conf`, "
