@@ -292,8 +292,12 @@ class LimitMachine(QueueMachine):
             counted = gate.count(quota, self.now)
             assert shown.left == quota.amount - counted.count, (state, quota)
             assert is_near(shown.resets_at, Fraction(counted.reset))
-        free = [e for e in model.tasks.values() if e.state == FREE and name in (None, e.group)]
-        assert (state.waiting, state.in_flight) == (len(free), model.in_flight(name))
+        waiting = sum(
+            (e.state == FREE and name in (None, e.group))
+            or (name is None and e.state in (DELAYED, INVISIBLE) and e.until <= self.now)
+            for e in model.tasks.values()
+        )
+        assert (state.waiting, state.in_flight) == (waiting, model.in_flight(name))
 
     @invariant()
     def limits_hold(self) -> None:
