@@ -110,8 +110,24 @@ def test_no_learned_rate_without_learning():
 
 def test_waiting():
     """The reply of why has its fields; an unknown id has none."""
-    reply = [b"waiting", b"0", "é".encode(), b"4", b"2", b"inf", b"0", b"key", b"", b"", b""]
-    assert read_waiting(reply) == Waiting(TaskState.WAITING, 0, "é", 4, 2, "inf", 0, "key")
+    reply = [
+        b"waiting",
+        b"0",
+        "é".encode(),
+        b"4",
+        b"2",
+        b"inf",
+        b"0",
+        b"key",
+        b"",
+        b"",
+        b"",
+        b"9",
+        b"1",
+    ]
+    assert read_waiting(reply) == Waiting(
+        TaskState.WAITING, 0, "é", 4, 2, "inf", 0, "key", about_ms=9, more=True
+    )
     assert read_waiting([]) is None
 
 
