@@ -1,5 +1,6 @@
 """Replies of the scripts about limits and groups, as data; and the sentence that `why` returns."""
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from dpq.model.limits import (
 from dpq.model.moments import moment_of
 from dpq.model.pools import UNTIL_OPENED_MS, split_pool
 from dpq.model.quota import quota_text, read_quotas
+from dpq.model.rates import span
 from dpq.model.task import TaskState
 from dpq.protocol.batch_texts import read_batch_state
 from dpq.protocol.values import read_texts
@@ -153,6 +155,8 @@ class Waiting(NamedTuple):
         pinned: The member that its push named, or "".
         batch: The batch that it waits for, or None.
         after: The ids of the tasks that it waits for.
+        about_ms: The time when the limits let it start after all that come before it; 0 for never.
+        more: Tasks of other groups, behind their heads, may come before it, too.
     """
 
     state: TaskState | None
@@ -165,15 +169,16 @@ class Waiting(NamedTuple):
     pinned: str = ""
     batch: BatchState | None = None
     after: Sequence[str] = ()
+    about_ms: int = 0
+    more: bool = False
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
     """Read the reply of why; None if nothing is stored under the id."""
     if not reply:
         return None
-    state, until, group, ahead, in_group, paused, held, pinned, batch, text, after = read_texts(
-        reply
-    )
+    texts = read_texts(reply)
+    state, until, group, ahead, in_group, paused, held, pinned, batch, text, after = texts[:11]
     return Waiting(
         TaskState(state) if state else None,
         int(until),
@@ -185,6 +190,8 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
         pinned,
         read_batch_state(batch, text),
         tuple(after.split("\x01")[1:]),
+        int(texts[11] or 0),
+        bool(texts[12]),
     )
 
 
@@ -200,6 +207,16 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
 
     def within(moment_ms: float) -> str:
         return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"
+
+    def soon(said_ms: float) -> str:
+        if found.about_ms < said_ms + 1000:
+            return ""
+        queue = limits[0]
+        least = (found.more and (queue.windows or queue.quotas)) or any(
+            x.concurrency for x in limits
+        )
+        about = "at least" if least else "about"
+        return f", so it may run after {about} {span(round((found.about_ms - now_ms) / 1000))}"
 
     if found.state is None:
         return "it stands nowhere, and nothing would run it: see `dpq doctor`"
@@ -228,9 +245,12 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
     if found.in_group:
         before.append(f"{_tasks(found.in_group)} of its group")
     if found.ahead:
-        before.append(f"{_tasks(found.ahead, 'other ready' if found.in_group else 'ready')}")
+        others = _tasks(found.ahead, "other ready" if found.in_group else "ready")
+        before.append("at least " * found.more + others)
     behind = f"behind {' and '.join(before)}" if before else ""
+    nobody = f", but nobody takes it: {unattended}" if unattended else ""
     if paused:
+        said = float(paused)
         reason = f"the queue is paused {pause}"
     else:
         shut: LimitState | MemberState | None
@@ -246,13 +266,10 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
             shut = member
         if shut is None and not before and found.held_until_ms > now_ms:
             wait = within(found.held_until_ms)
-            return f"it waits for units of the queue's limit, for another {wait}"
-        if shut is None and unattended:
-            return (
-                f"it is {found.state}{behind and f' {behind}'}, but nobody takes it: {unattended}"
-            )
+            return f"it waits for units of the queue's limit, for another {wait}{nobody}"
         if shut is None:
-            return f"it is {found.state}: {behind or 'next'}"
+            place = behind and f" {behind}" if nobody else f": {behind or 'next'}"
+            return f"it is {found.state}{place}{soon(now_ms)}{nobody}"
         if isinstance(shut, MemberState):
             what = f"it runs only as {shut.name!r}, which"
         else:
@@ -261,9 +278,10 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
         reason = f"{what} is closed ({_why_closed(shut, windows)})"
         if shut.opens_at is None and shut.reason == "closed by hand":
             reason += " until it is opened"
+        said = shut.opens_at.timestamp() * 1000 if shut.opens_at else math.inf
         if shut.opens_at:
-            reason += f" for another {within(shut.opens_at.timestamp() * 1000)}"
-    return f"{reason}, and it is {behind or 'first'} then"
+            reason += f" for another {within(said)}"
+    return f"{reason}, and it is {behind or 'first'} then{soon(said)}{nobody}"
 
 
 def _outlasts(found: Waiting) -> bool:

@@ -67,7 +67,10 @@ WHOLE_PAGES = {
 holds it to that. `test_a_page_without_a_test_of_its_own_runs` runs all other pages."""
 
 NOT_HERE = {
-    ("durability.md", 'q = DPQ.from_url("redis://..."'): "test_users_need_the_word_that_waits",
+    (
+        "durability.md",
+        'q = DPQ.from_url("redis://..."',
+    ): "test_what_changes_something_waits_for_a_replica",
     ("durability.md", "for _ in range(3):"): "test_the_guide_shows_how_to_repeat",
     ("operations.md", "from dpq import DPQ\nfrom redis"): "test_the_life_of_tasks",
     ("scrapy.md", ""): "test_what_the_page_for_users_shows_runs",

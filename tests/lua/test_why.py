@@ -1,9 +1,11 @@
 """why: what keeps a task from running, in one sentence."""
 
+import re
+
 import pytest
 from kit.limits import LONG
 
-from dpq import Push, TaskNotFoundError
+from dpq import Push, Quota, RateLimit, TaskNotFoundError
 
 
 def attend(q):
@@ -42,7 +44,7 @@ def test_behind(q):
     assert q.why(second) == "it is ready: behind 1 ready task"
     assert q.why(third) == ("it is waiting: behind 1 task of its group and 1 other ready task")
     assert q.why(last) == "it is waiting: behind 2 tasks of its group and 1 other ready task"
-    assert q.why(alone) == "it is ready: behind 2 ready tasks"
+    assert q.why(alone) == "it is ready: behind at least 2 ready tasks"
 
 
 def test_delayed(q, clock):
@@ -107,19 +109,21 @@ def test_group_spent(q, clock):
     clock.advance(4)
     told = "its group 'g' is closed (its rate is spent) for another 6.0 s, and it is"
     assert q.why(ids[1]) == f"{told} first then"
-    assert q.why(ids[2]) == f"{told} behind 1 task of its group then"
+    assert q.why(ids[2]) == (
+        f"{told} behind 1 task of its group then, so it may run after about 16 s"
+    )
 
 
 def test_order_is_that_of_pop(q):
-    """Over many groups and priorities `behind n` counts what really comes before it."""
+    """Over many groups and priorities `behind at least n` counts their heads in the order of pop."""
     attend(q)
     q.push_many(
         Push(payload=i, priority=(i * 7) % 5, group="abc"[i % 3] if i % 4 else None)
         for i in range(24)
     )
     heads = q.peek(100)
-    told = ["it is ready: next", "it is ready: behind 1 ready task"]
-    told += [f"it is ready: behind {n} ready tasks" for n in range(2, len(heads))]
+    told = ["it is ready: next", "it is ready: behind at least 1 ready task"]
+    told += [f"it is ready: behind at least {n} ready tasks" for n in range(2, len(heads))]
     assert [q.why(task.id) for task in heads] == told
 
 
@@ -127,3 +131,60 @@ def test_unknown(q):
     """An id that is not stored is a TaskNotFoundError."""
     with pytest.raises(TaskNotFoundError, match="cannot explain task 'nobody'"):
         q.why("nobody")
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("kind", ["even", "closed", "quota", "costs"])
+def test_about_when(q, clock, kind, group):
+    """Behind others, it says about when the limits let it run."""
+    if kind == "closed":
+        q.delay_group("g", 60)
+        group = "g"
+    limit = Quota(2, "hour") if kind == "quota" else RateLimit(10, 60, 1)
+    q.set_limit(limit, group=group)
+    if kind == "quota":
+        q.push_many(Push(payload=i, group=group, priority=9) for i in range(2))
+        q.ack_many(q.pop_many(2))
+    before = 20 if kind == "even" else 7
+    cost = 9 if kind == "costs" else 1
+    q.push_many(Push(payload=i, group=group, cost=cost) for i in range(before))
+    task_id = q.push("x", group=group)
+    attend(q)
+    told = re.search(
+        r"so it may run after about ((\d+) h ?)?((\d+) m ?)?((\d+) s)?$", q.why(task_id)
+    )
+    assert told
+    seconds = sum(int(told[i] or 0) * by for i, by in ((2, 3600), (4, 60), (6, 1)))
+    start = clock()
+    while True:
+        popped = q.pop(visibility=LONG).task
+        if popped and popped.id == task_id:
+            break
+        clock.advance(0 if popped else q.next_event() or 1)
+        if popped:
+            q.ack(popped)
+    took = (clock() - start) / 1000
+    assert took / 1.5 <= seconds <= took * 1.5
+
+
+def test_nobody_and_a_limit(q):
+    """Without a consumer, it says that and what the limit says."""
+    ids = [q.push(i) for i in range(21)]
+    q.set_limit(10, 60)
+    told = q.why(ids[-1])
+    assert "behind 20 ready tasks, so it may run after about 2 m, but nobody takes it" in told
+    q.delay_group("g", 60)
+    told = q.why(q.push("x", group="g"))
+    assert "closed (by hand) for another 60.0 s" in told
+    assert "but nobody takes it" in told
+
+
+def test_tasks_behind_the_heads_of_others(q):
+    """Of other groups only heads are counted, and it says so."""
+    attend(q)
+    q.push_many(Push(payload=i, group="h", priority=1) for i in range(100))
+    ids = [q.push(i, group="g") for i in range(40)]
+    told = "it is waiting: behind 39 tasks of its group and at least 1 other ready task"
+    assert q.why(ids[-1]) == told
+    q.set_limit(60, 60)
+    assert q.why(ids[-1]) == f"{told}, so it may run after at least 40 s"

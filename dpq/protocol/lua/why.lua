@@ -4,17 +4,18 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
--- Returns {state, until, group, ahead, in group, paused until, held until, pin, batch, text, after} as texts, or {} if
--- no task has this id.
+-- Returns {state, until, group, ahead, in group, paused until, held until, pin, batch, text, after, about, more} as
+-- texts, or {} if no task has this id.
 -- State: "" if the task is in no state. Until: as in get. Ahead: how many ready tasks stand before the task, or before
 -- the head of its group. In group: how many tasks of its group stand before it. Paused until: "", "inf" or ms. Held
 -- until: when the queue's limit has enough units for the task, ms. Pin: the member that the task's push named, or "".
 -- Batch: the batch that the task waits for, or ""; text: that batch, as in the file batches in lib, or "". After: the
--- ids of the tasks that it waits for, each behind a \1.
+-- ids of the tasks that it waits for, each behind a \1. About: when the limits have let the tasks before it start, and
+-- then the task, ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it, too.
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, heads, score, gate, opens, cost, notes, estimate, marks, batch_list
+-- Needs: now, record, groups, heads, score, gate, opens, cost, notes, estimate, marks, batch_list, until_opened
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -27,6 +28,9 @@ for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }
   end
 end
 local ahead, before, member = 0, 0, task.order .. id
+local paused, about = redis.call('HGET', conf, 'paused_until') or '', 0
+local queue, gate, units = gate_of(''), gate_of(task.group), weigh(task.cost) -- without a group, both are the queue's
+local from, to = '[' .. task.group .. '\t', '(' .. task.group .. '\n'
 if state == '' then
   local _, first, shown = head_of(task.group)
   local place = task.group ~= '' and behind(task.group, score_of(task), member)
@@ -35,18 +39,33 @@ if state == '' then
     state, ahead = 'ready', rank
   elseif place and redis.call('ZSCORE', waiting, place) then
     state = 'waiting'
-    before = redis.call('ZLEXCOUNT', waiting, '[' .. task.group .. '\t', '(' .. place) + (first and 1 or 0)
+    before = redis.call('ZLEXCOUNT', waiting, from, '(' .. place) + (first and 1 or 0)
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
+  -- Needs: clears, some_costs, member, order
+  local all, own = {}, { before > 0 and first and id_of(first) or nil } -- some of the tasks before it, by id
+  for _, each in ipairs(before > 0 and redis.call('ZRANGEBYLEX', waiting, from, '(' .. place, 'LIMIT', '0', '99') or {}) do
+    own[#own + 1] = split(waiting, each)
+  end
+  for _, each in ipairs(ahead > 0 and redis.call('ZRANGE', ready, '0', math.min(ahead, 99) - 1) or {}) do
+    all[#all + 1] = split(ready, each)
+  end
+  own[#own + 1] = id
+  for _, each in ipairs(own) do
+    all[#all + 1] = each
+  end
+  local start = math.max(instant, tonumber(paused) or 0, queue.opens, gate.opens)
+  about = math.max(clears_at(queue, costs_of(all, queue), ahead + before + 1, start),
+    gate ~= queue and clears_at(gate, costs_of(own, gate), before + 1, start) or 0)
 end
-local paused = redis.call('HGET', conf, 'paused_until') or ''
-local queue, units = gate_of(''), weigh(task.cost)
 if queue.rules.units then
-  units = estimated(units, gate_of(task.group), queue) -- without a group, both gates are the queue's
+  units = estimated(units, gate, queue)
 end
 local batch = state == 'delayed' and batch_list().awaited(task.options) or ''
 local _, after = string.match(state == 'delayed' and task.options or '', WAITS)
 local held = opens_at(queue, units, -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
   (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held),
-  note_of(task, PIN) or '', batch, batch ~= '' and redis.call('HGET', batches, batch) or '', after or '' }
+  note_of(task, PIN) or '', batch, batch ~= '' and redis.call('HGET', batches, batch) or '', after or '',
+  about < UNTIL_OPENED and string.format('%.0f', about) or '',
+  redis.call('ZCARD', waiting) > redis.call('ZLEXCOUNT', waiting, from, to) and '1' or '' }
