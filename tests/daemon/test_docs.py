@@ -70,7 +70,7 @@ NOT_HERE = {
     (
         "durability.md",
         'q = DPQ.from_url("redis://..."',
-    ): "test_what_changes_something_waits_for_a_replica",
+    ): "test_lease_and_worker_go_on",
     ("durability.md", "for _ in range(3):"): "test_the_guide_shows_how_to_repeat",
     ("operations.md", "from dpq import DPQ\nfrom redis"): "test_the_life_of_tasks",
     ("scrapy.md", ""): "test_what_the_page_for_users_shows_runs",

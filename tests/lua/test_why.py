@@ -115,7 +115,7 @@ def test_group_spent(q, clock):
 
 
 def test_order_is_that_of_pop(q):
-    """Over many groups and priorities `behind at least n` counts their heads in the order of pop."""
+    """Over groups and priorities `behind at least n` counts heads in the order of pop."""
     attend(q)
     q.push_many(
         Push(payload=i, priority=(i * 7) % 5, group="abc"[i % 3] if i % 4 else None)

@@ -44,7 +44,8 @@ if state == '' then
   end
   -- Needs: clears, some_costs, member, order
   local all, own = {}, { before > 0 and first and id_of(first) or nil } -- some of the tasks before it, by id
-  for _, each in ipairs(before > 0 and redis.call('ZRANGEBYLEX', waiting, from, '(' .. place, 'LIMIT', '0', '99') or {}) do
+  local others = before > 0 and redis.call('ZRANGEBYLEX', waiting, from, '(' .. place, 'LIMIT', '0', '99')
+  for _, each in ipairs(others or {}) do
     own[#own + 1] = split(waiting, each)
   end
   for _, each in ipairs(ahead > 0 and redis.call('ZRANGE', ready, '0', math.min(ahead, 99) - 1) or {}) do
