@@ -505,10 +505,7 @@ def _fill_met(table: _Table, queue: str, states: Sequence[LimitState]) -> None:
 
 
 def _rates(state: LimitState) -> dict[tuple[str, str], tuple[int, float]]:
-    """Return the number and the rate, units a second, of each window, by its name and unit.
-
-    If two windows have the same length, the slower window holds.
-    """
+    """Return the number and the rate, units a second, of each window, by its name and unit."""
     found: dict[tuple[str, str], tuple[int, float]] = {}
     for number, window in enumerate(state.windows):
         rate = 0.0

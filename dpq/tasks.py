@@ -304,11 +304,7 @@ class TaskFunction(Generic[Params, Result]):
         return self.function(**arguments)  # type: ignore[call-arg]
 
     def _check_names(self, values: dict[str, Any]) -> None:
-        """Refuse an argument by name that the function does not have.
-
-        Raises:
-            TypeError: There is one; the error names the nearest name.
-        """
+        """Refuse an argument by name that the function does not have."""
         known = self._signature.parameters
         for name in values:
             if name not in known:
@@ -338,12 +334,7 @@ class TaskFunction(Generic[Params, Result]):
 def _read(
     function: Callable[..., Any],
 ) -> tuple[inspect.Signature, dict[str, type], TypeAdapter[Any]]:
-    """Read the parameters of a function.
-
-    Returns:
-        The signature of the parameters in a payload; the parameters that the worker gives, each
-        with `Task` or `Context`; the adapter that validates the arguments.
-    """
+    """Read the parameters of a function."""
     if generates(function):
         raise ConfigurationError("it is a generator, and a call would run nothing: use a function")
     plain = inspect.unwrap(function)

@@ -82,16 +82,7 @@ class BatchJob:
 
 
 def fitted(window: RateLimit | Quota, largest: Mapping[str, int]) -> RateLimit | Quota:
-    """Give a window of a named unit, if it has no burst, a part of its rate as burst.
-
-    Without one, a request saves its tokens up while nothing else runs, which halves the rate; and
-    what an answer did not use can only be given back as far as a burst reaches. The hosts that
-    limit tokens keep buckets of a minute.
-
-    Args:
-        window: The window as the command line says it. A quota, or a moving window, stays as it is.
-        largest: The largest cost of a request, by unit: the least burst.
-    """
+    """Give a window of a named unit, if it has no burst, a part of its rate as burst."""
     if isinstance(window, Quota) or not window.unit or window.burst != 1:
         return window
     if window.adaptive or window.moving:

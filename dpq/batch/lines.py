@@ -22,11 +22,7 @@ Numbered = tuple[int, bytes]
 
 
 def slices(stream: BinaryIO) -> Iterator[list[Numbered]]:
-    """Cut a stream into slices of lines that are not blank.
-
-    Raises:
-        BatchError: A line is longer than any payload may be.
-    """
+    """Cut a stream into slices of lines that are not blank."""
     rest, number = b"", 0
     while chunk := _read(stream):
         *whole, rest = (rest + chunk).split(b"\n")

@@ -64,11 +64,7 @@ class Loader:
         self._owns = False  # nothing of the queue was stored before this batch
 
     async def load(self) -> None:
-        """Queue the file, unless that is done.
-
-        Raises:
-            BatchError: The queue works on another file.
-        """
+        """Queue the file, unless that is done."""
         again = self._job.again
         waited, leased = False, None
         async with self._marks as batches:
@@ -105,11 +101,7 @@ class Loader:
                         waited = True
 
     async def finish(self, *, missing: int) -> None:
-        """Remove the queue, all of whose requests are answered; but none that was there before.
-
-        Args:
-            missing: The answers that this process does not know: other machines have them.
-        """
+        """Remove the queue, all of whose requests are answered; but none that was there before."""
         async with self._marks:
             with suppress(NoPermissionError):  # then an administrator removes it
                 await self._remove(missing)

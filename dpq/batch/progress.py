@@ -31,11 +31,7 @@ class Progress:
         self.saved_here += 1
 
     def refused(self, status: int | None, *, limited: bool = False) -> None:
-        """Count a request that got no good answer; the status is None if none came.
-
-        Args:
-            limited: It was a limit of the API.
-        """
+        """Count a request that got no good answer; the status is None if none came."""
         self.refused_here["no answer" if status is None else str(status)] += 1
         self.limited_here += limited
 

@@ -90,11 +90,7 @@ class Reader:
         self._cost_from = cost_from.split(".") if cost_from else None
 
     def check(self) -> Batch:
-        """Read every line.
-
-        Raises:
-            BatchError: Some lines are no requests; the error names the first ones and their faults.
-        """
+        """Read every line."""
         digest, hashes, faults, count = hashlib.sha256(), array("Q"), [], 0
         largest: dict[str, int] = {}
         for number, line in self._lines():
@@ -173,11 +169,7 @@ def hash_of(line: bytes) -> int:
 
 
 def target(url: str, path: Any) -> str:
-    """Return the address of a line: on the host of the run, which alone may see its headers.
-
-    Raises:
-        ValueError: It is on another host, or no address.
-    """
+    """Return the address of a line: on the host of the run, which alone may see its headers."""
     full = urljoin(url, path) if isinstance(path, str) else ""
     if urlsplit(full)[:2] != urlsplit(url)[:2]:
         raise ValueError(f"url is {path!r}: it must be a path, or on the host of --url")
@@ -185,11 +177,7 @@ def target(url: str, path: Any) -> str:
 
 
 def estimate(body: Mapping[str, Any]) -> int:
-    """Estimate the tokens of a request: its characters / 4, and the longest answer it allows.
-
-    All texts of the request count; `n` answers count n times. It is usually too high, which is
-    safe: what the answer did not use is given back.
-    """
+    """Estimate the tokens of a request: its characters / 4, and the longest answer it allows."""
     named = (body[name] for name in BOUNDS if is_count(body.get(name)))
     answers = body["n"] if is_count(body.get("n")) else 1
     return min(_texts(body) + max(1, answers) * next(named, ANSWER_TOKENS), MAX_COST)

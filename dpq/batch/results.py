@@ -58,11 +58,7 @@ class Results:
         self._writing: asyncio.Task[None] | None = None
 
     def read(self) -> None:
-        """Learn which requests have results.
-
-        Raises:
-            BatchError: The file has results of other requests.
-        """
+        """Learn which requests have results."""
         for path in self._also:
             with path.open("rb") as stream:
                 self._learn(each.line for each in self._results(stream, strict=False))
@@ -95,11 +91,7 @@ class Results:
             self._known[line - 1] = 1
 
     def _results(self, stream: BinaryIO, *, strict: bool) -> Iterator[Found]:
-        """Find the results of this batch in a file, and skip lines that a crash has broken.
-
-        Raises:
-            BatchError: A line is the result of something else, which a `strict` file may not have.
-        """
+        """Find the results of this batch in a file, and skip lines that a crash has broken."""
         hashes = self._batch.hashes
         offset = stream.tell()
         while raw := stream.readline(MAX_RESULT_BYTES):
@@ -127,11 +119,7 @@ class Results:
     # Writing
 
     async def save(self, line: int, result: bytes) -> None:
-        """Append a result; return when it is on the disk. Results that wait are written together.
-
-        Raises:
-            OSError: It cannot be written. The file is as it was.
-        """
+        """Append a result; return when it is on the disk."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((result, done))
         if self._writing is None or self._writing.done():
@@ -167,10 +155,8 @@ class Results:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Open the file for appending, and hold its lock; another process may replace it meanwhile.
-
-        A new file is for those who may read the requests, as far as the umask lets them.
-        """
+        """Open the file for appending, and hold its lock; another process may replace it
+        meanwhile."""
         while True:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._mode)
             try:
@@ -188,14 +174,7 @@ class Results:
     # The end
 
     def tidy(self, *, ordered: bool) -> int:
-        """Remove results that stand there twice, and broken lines; return how many went.
-
-        A request is run twice if a process dies between save and ack. The file is replaced in one
-        step, and only if something changes. It keeps its mode, and its owner where that is allowed.
-
-        Args:
-            ordered: Also put the results into the order of the input, with those of other machines.
-        """
+        """Remove results that stand there twice, and broken lines; return how many went."""
         if not (self.path.exists() or ordered):
             return 0
         with self._locked() as file:
@@ -256,10 +235,7 @@ def hash_text(known: int) -> str:
 
 
 def _created(path: Path, like: os.stat_result) -> BinaryIO:
-    """Create a file with the mode of another one, and its owner where that is allowed.
-
-    If a file is there, a run that died has left it, or it is a planted link: it is removed.
-    """
+    """Create a file with the mode of another one, and its owner where that is allowed."""
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with suppress(PermissionError):

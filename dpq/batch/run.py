@@ -65,18 +65,7 @@ class BatchOutcome:
 
 
 def run_batch(job: BatchJob, progress: Callable[[int], Progress] = Progress) -> BatchOutcome:
-    """Send what is left of a file; return when it is done, or at Ctrl-C when open requests are.
-
-    Run it again to go on: what has an answer is not sent again.
-
-    Args:
-        job: The file, the API and its limits.
-        progress: Makes what counts the requests, of their number; for showing them.
-
-    Raises:
-        BatchError: The file, the results or the queue do not fit; nothing was sent.
-        ConfigurationError: httpx is not installed.
-    """
+    """Send what is left of a file; return when it is done, or at Ctrl-C when open requests are."""
     return asyncio.run(_Run(job, progress).run(signals=True))
 
 
@@ -183,11 +172,7 @@ def _place(dead: DeadTask[Any]) -> str:
 
 
 def _require_httpx() -> None:
-    """Refuse to run without httpx.
-
-    Raises:
-        ConfigurationError: It is not installed.
-    """
+    """Refuse to run without httpx."""
     try:
         import httpx  # noqa: F401
     except ModuleNotFoundError:

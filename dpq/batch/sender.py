@@ -84,11 +84,7 @@ class Sender:
         self._progress.saved()
 
     async def _ask(self, request: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request; return status, headers and body of the answer.
-
-        Raises:
-            Retry: There was no answer, or it is too long.
-        """
+        """Send a request; return status, headers and body of the answer."""
         import httpx
 
         path = request["path"]

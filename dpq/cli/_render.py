@@ -107,15 +107,7 @@ def _table(
     wraps: Sequence[str] = (),
     goes: Sequence[str] = (),
 ) -> Table:
-    """Make an empty table.
-
-    Args:
-        title: The line above it.
-        columns: The names of its columns.
-        numbers: The columns that are aligned to the right.
-        wraps: The columns that wrap onto more lines if the table is narrow.
-        goes: The columns that a narrow table leaves out, the first of them first.
-    """
+    """Make an empty table."""
     # A narrow table must not wrap or cut this line.
     whole = Text(shown(title), no_wrap=True, overflow="ignore")
     made = Ranked(title=whole, title_justify="left", title_style="bold", pad_edge=False, box=None)
@@ -146,10 +138,7 @@ def _json(payload: Any) -> str:
 
 
 def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
-    """Make a table of tasks, without the columns that are empty for all of them.
-
-    If it is narrow, texts are cut, the longest first; ids and reasons are never cut.
-    """
+    """Make a table of tasks, without the columns that are empty for all of them."""
     said = {
         name: column
         for name, column in columns.items()

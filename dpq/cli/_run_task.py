@@ -42,11 +42,7 @@ def _tell(task_id: str, error: Exception | None) -> None:
 
 
 def _run(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | None:
-    """Run the handler of a task in this thread, under a lease; return its error.
-
-    Raises:
-        Failed: The task may not run now.
-    """
+    """Run the handler of a task in this thread, under a lease; return its error."""
     error: Exception | None = None
     with ExitStack() as stack:
         queue = open_queues(job, handlers, stack)[0]

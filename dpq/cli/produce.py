@@ -202,11 +202,7 @@ def json_value(text: str) -> Any:
 
 
 def _moment(text: object) -> datetime:
-    """Read a moment with a time zone.
-
-    Raises:
-        ValueError: The text is no such moment.
-    """
+    """Read a moment with a time zone."""
     with suppress(ValueError):
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
         if moment and moment.utcoffset() is not None:

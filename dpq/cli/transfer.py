@@ -130,11 +130,7 @@ def import_(
 
 
 def _source(file: Path | None) -> AbstractContextManager[BinaryIO]:
-    """Open the file, or stdin.
-
-    Raises:
-        BadParameter: There is none, and stdin is a terminal.
-    """
+    """Open the file, or stdin."""
     if file and file != Path("-"):
         return file.open("rb")
     if sys.stdin.isatty():

@@ -257,11 +257,7 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
 
 
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
-    """Tell a worker in all queues that know it; return what they say of it then.
-
-    Raises:
-        Failed: No queue knows the worker.
-    """
+    """Tell a worker in all queues that know it; return what they say of it then."""
     names = [name.encode() for name, answer in seen.items() if _workers(answer, worker)]
     if not names:
         raise Failed(_no_such_worker(worker, seen))

@@ -215,11 +215,7 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
 
 
 def _without_backlog(look: DrainLook) -> tuple[DrainState, str, float | None]:
-    """Say what is left of a queue of which no task is ready or waiting.
-
-    Returns:
-        The state; why; the seconds.
-    """
+    """Say what is left of a queue of which no task is ready or waiting."""
     wait = (look.next_due - look.now) / 1000
     if wait <= 0:
         return "unknown", "delayed tasks are due: the next pop or a scheduler moves them", None
@@ -238,11 +234,7 @@ def _without_backlog(look: DrainLook) -> tuple[DrainState, str, float | None]:
 
 
 def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[float, str, bool]:
-    """Compute what the limits allow, in seconds.
-
-    Returns:
-        The seconds; what is slowest; False if limits alone do not say it.
-    """
+    """Compute what the limits allow, in seconds."""
     latest = start = max(look.now, look.paused_until)
     slowest = "the queue is paused" if latest > look.now else ""
     held, covered, known, queued = 0, not backlog, True, 0.0

@@ -29,11 +29,7 @@ class Operations(QueueOperations[P]):
     """Every operation on a queue, with the questions about it."""
 
     def recent(self) -> Steps[list[Point]]:
-        """Read the points of the last minutes; `at` is the server's time.
-
-        If the history cannot be read, there are none: what a page reads along raises what concerns
-        it.
-        """
+        """Read the points of the last minutes; `at` is the server's time."""
         most = int(COVERED_SECONDS // MINUTE) + 1
         args = [self._now(), "m", most]
         (slots,) = yield from together([self._ask("history", args, read_slots(MINUTE))])

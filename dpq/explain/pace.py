@@ -147,10 +147,7 @@ class _Stretch(NamedTuple):
 
 
 def lasting(points: Sequence[Point]) -> list[Point]:
-    """Return the points since the queue was made, the oldest first.
-
-    Totals only grow. If one is smaller than before, the queue was dropped and made anew.
-    """
+    """Return the points since the queue was made, the oldest first."""
     first = 0
     for number, (before, after) in enumerate(pairwise(points), 1):
         grew = before.pushed <= after.pushed and before.ended <= after.ended
@@ -160,12 +157,7 @@ def lasting(points: Sequence[Point]) -> list[Point]:
 
 
 def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
-    """Compute the pace from points of the last minutes, the oldest first, the newest now.
-
-    The rates cover 300 s, or less if the queue moves in another way since then: consumers have
-    come or gone, or a load is over. The range takes into account how much the counts scatter.
-    If no task ends for `patience` seconds, the pace is `stopped`.
-    """
+    """Compute the pace from points of the last minutes, the oldest first, the newest now."""
     stretches = _stretches(lasting(points))
     while cut := _change(stretches):
         stretches = stretches[cut:]
@@ -194,10 +186,8 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:
-    """Return the least and the most seconds until a backlog is gone that shrinks by `net` a second.
-
-    The rate is known up to its error, and what is still to come and to end scatters as well.
-    """
+    """Return the least and the most seconds until a backlog is gone that shrinks by `net` a
+    second."""
     seconds = backlog / net
     to_come = ERRORS * math.sqrt(spread * seconds) / net
     fast, slow = net + ERRORS * error, net - ERRORS * error
@@ -233,11 +223,7 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
 def _spread(
     counts: Sequence[int], stretches: Sequence[_Stretch], by_chance: float, left_out: int = 0
 ) -> float:
-    """Estimate the variance of counts a second, from what neighbours differ by.
-
-    A variance near to `by_chance`, that of independent tasks, counts as that: an estimate from 30
-    stretches scatters itself. `left_out` of the largest differences do not count.
-    """
+    """Estimate the variance of counts a second, from what neighbours differ by."""
     lengths = [each.seconds for each in stretches]
     pairs = sorted(
         (one / a - other / b) ** 2 / (1 / a + 1 / b)

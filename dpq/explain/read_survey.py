@@ -70,13 +70,8 @@ def read_survey(reply: list[Any]) -> Survey:
 
 
 def _first_opening(closed: int, looked_at: float | None, held: Sequence[Held]) -> float | None:
-    """Return the time when the first closed group opens, ms; None if none of them does by itself.
-
-    Args:
-        closed: The number of closed groups.
-        looked_at: The time when upkeep looks at the first of them again, ms.
-        held: The queue, and some closed groups.
-    """
+    """Return the time when the first closed group opens, ms; None if none of them does by
+    itself."""
     shut = [each.state for each in held[1:] if not each.state.open]
     if len(shut) == closed:  # a group that keeps its order is looked at sooner than it opens
         moments = (state.opens_at.timestamp() * 1000 for state in shut if state.opens_at)

@@ -54,10 +54,7 @@ def closed_groups(facts: Facts) -> list[Held]:
 
 
 def held_by_limit(facts: Facts) -> Finding | None:
-    """Find the limit that holds the queue: its own, or the one that holds most due tasks.
-
-    If some groups wait for long and tasks of others run, the queue moves.
-    """
+    """Find the limit that holds the queue: its own, or the one that holds most due tasks."""
     queue, groups = facts.survey.held[:1], closed_groups(facts)
     if not facts.due:
         return None

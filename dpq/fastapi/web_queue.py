@@ -236,10 +236,7 @@ async def _first(*calls: Coroutine[Any, Any, Any]) -> Any:
 
 @contextmanager
 def _at_signals(call: Callable[[], None]) -> Iterator[None]:
-    """Call a function at SIGTERM and SIGINT, before the handlers that the web server has set.
-
-    Signals go on to these handlers. In a thread that is not the main one nothing is set.
-    """
+    """Call a function at SIGTERM and SIGINT, before the handlers that the web server has set."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

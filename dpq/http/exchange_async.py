@@ -65,12 +65,7 @@ class AsyncExchange(Generic[R]):
             self._options.prepare(request, self.permit)
 
     def read_body(self, response: Any, encoding: str | None = None) -> None:
-        """Begin to read what the answer has spent, if that is asked for.
-
-        Args:
-            response: The response.
-            encoding: The encoding of the parts that `hear` gets; None if they are plain.
-        """
+        """Begin to read what the answer has spent, if that is asked for."""
         if self._options.spent and self.ends_with_body:
             _, headers = status_and_headers(response)
             self._response = response
@@ -87,13 +82,7 @@ class AsyncExchange(Generic[R]):
             self._reader.end()
 
     async def take(self, request: R, host: str | None) -> None:
-        """Wait for a permit.
-
-        Raises:
-            LimitTimeoutError: The units are not there in time. Nothing was taken.
-            ConfigurationError: The group is a pool, and the member is not known.
-            RedisError: The limiter is away, and requests do not pass.
-        """
+        """Wait for a permit."""
         wanted, outage = self._options.permit_for(request, host), self._options.outage
         if outage.asks():
             try:

@@ -47,14 +47,7 @@ class TransportBase:
         self._inner, self._body = inner, body
 
     def handle_request(self, request: Any) -> Any:
-        """Wait for the units, send the request, report its answer.
-
-        Raises:
-            LimitTimeoutError: The units are not there within `timeout`. Nothing was sent.
-            ConfigurationError: The group is a pool, and no option says which member the request
-                uses; or the pool does not have it. Nothing was sent.
-            RedisError: The limiter is away, and `when_away` is "raise". Nothing was sent.
-        """
+        """Wait for the units, send the request, report its answer."""
         exchange: Exchange[Any] = Exchange(self._queue, self._options)
         exchange.take(request, request.url.host)
         sent = self._request_to_send(request, exchange)
@@ -72,10 +65,7 @@ class TransportBase:
         self._inner.close()
 
     def _request_to_send(self, request: Any, exchange: Exchange[Any]) -> Any:
-        """Put the permit beside the request, and return a copy that may be changed.
-
-        A redirect is made from the request itself. So it carries no key to another host.
-        """
+        """Put the permit beside the request, and return a copy that may be changed."""
         request.extensions = {**request.extensions, PERMIT: exchange.permit}
         sent = type(request)(
             request.method,

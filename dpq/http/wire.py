@@ -59,13 +59,7 @@ _WAYS_OUT = {
 
 
 def missing_extra(name: str, error: ImportError, library: str = "") -> ImportError:
-    """Make the error for a library that is not installed.
-
-    Args:
-        name: The module of DPQ and its extra.
-        error: Of the import.
-        library: What is missing, if it has another name.
-    """
+    """Make the error for a library that is not installed."""
     library = library or name
     return ImportError(
         f"dpq.{name} needs {library}, which is not installed: {_WAYS_OUT[name]}, or install DPQ "
@@ -75,10 +69,7 @@ def missing_extra(name: str, error: ImportError, library: str = "") -> ImportErr
 
 
 def group_name(name: str | None) -> str | None:
-    """Return a valid name of a group: a long or odd name is cut, with its hash behind.
-
-    So a strange host in a redirect fails no request. An empty name is None: the queue's limit.
-    """
+    """Return a valid name of a group: a long or odd name is cut, with its hash behind."""
     if not name:
         return None
     encoded = name.encode("utf-8", "replace")
@@ -214,11 +205,7 @@ class Outage:
         return False
 
     def begin(self, queue_name: str, error: RedisError) -> None:
-        """Note that the limiter is away, and log its first sign.
-
-        Raises:
-            RedisError: The error, if requests do not pass, or if the Redis user has no right.
-        """
+        """Note that the limiter is away, and log its first sign."""
         if not self._passes or forbidden(error):
             raise error
         self._ask_at = time.monotonic() + ASK_LIMITER_SECONDS

@@ -170,10 +170,7 @@ def write_quotas(quotas: Sequence[Quota], now_ms: int) -> str:
 
 
 def _changes(quota: Quota, now_ms: int) -> Sequence[tuple[int, int]]:
-    """List the offsets that matter for the quota's periods.
-
-    A change by whole hours moves no hour, so for periods of an hour it is left out.
-    """
+    """List the offsets that matter for the quota's periods."""
     first = max(0, now_ms // _DAY_MS - _DAYS_BEFORE)
     changes = offset_changes(quota.timezone, first, MAX_SECONDS * 1000 // _DAY_MS + _DAYS_BEFORE)
     if quota.period != "hour":

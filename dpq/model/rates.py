@@ -56,10 +56,7 @@ def span_between(low: float, high: float = math.inf) -> str:
 
 
 def _rough(seconds: float, way: int, unit: str = "") -> str:
-    """Write a duration as one rough number, rounded in one way; 1 s at least.
-
-    Its unit is `unit` if it has one of that unit; else the largest unit that it has two of.
-    """
+    """Write a duration as one rough number, rounded in one way; 1 s at least."""
     name, long = next(
         (name, long)
         for name, long in SHOWN_UNITS.items()

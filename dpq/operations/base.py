@@ -68,10 +68,7 @@ class OperationsBase(CommandMaker, Generic[P]):
         named: dict[str, str] | None = None,
         replace: bool = False,
     ) -> Steps[dict[str, str]]:
-        """Write the settings that this client names and no client has named before; read all.
-
-        With `replace`, write the named ones anyway.
-        """
+        """Write the settings that this client names and no client has named before; read all."""
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
@@ -92,11 +89,7 @@ class OperationsBase(CommandMaker, Generic[P]):
         return self._ask("register", [self.queue_name], same)
 
     def enter(self) -> Steps[None]:
-        """Add the queue to the registry if possible; an error is ignored, and the queue works.
-
-        Reasons for an error: the Redis user may not write the registry, its key has another type,
-        or its master is away. All queues share the registry, and its errors must stop no queue.
-        """
+        """Add the queue to the registry if possible; an error is ignored, and the queue works."""
         # `same` accepts an error as the answer.
         yield [self._command("register", [self.queue_name], same)]
 

@@ -27,11 +27,7 @@ class BatchOperations(OperationsBase[P]):
     """Every operation on batches."""
 
     def batch(self, name: str) -> Steps[BatchState]:
-        """Read one batch.
-
-        Raises:
-            BatchNotFoundError: No batch has this name.
-        """
+        """Read one batch."""
         args = ["", label("batch", name)]
         texts = yield self._command("batches", args, read_texts)
         state = read_batch_state(name, texts[2])
@@ -72,12 +68,7 @@ class BatchOperations(OperationsBase[P]):
     # Damage
 
     def check_batches(self) -> Steps[list[Problem]]:
-        """Compare what batches count with their tasks.
-
-        A batch is judged if its text is the same before and after its tasks are counted: then none
-        of them has changed meanwhile. A problem must be found twice, since the server may have
-        lost its newest writes meanwhile. There are up to three counts.
-        """
+        """Compare what batches count with their tasks."""
         problems: list[Problem] = []
         before = yield from self._texts()
         unsure: set[str] | None = None  # None: all of them

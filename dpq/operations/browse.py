@@ -160,10 +160,7 @@ class Browser(LimitOperations):
     def groups_by(
         self, way: str, start: str = "", behind: str = "", most: int = 50
     ) -> Steps[list[str]]:
-        """List up to `most` groups: the largest, by name, or those that open first.
-
-        See lua/find_groups.lua.
-        """
+        """List up to `most` groups: the largest, by name, or those that open first."""
         start = start or ("0" if way == "closed" else "")
         args: list[str | bytes | int | float] = [way, start, behind, most]
         texts: list[str] = yield self._command("find_groups", args, read_texts)
@@ -179,11 +176,7 @@ class Browser(LimitOperations):
         return cursor, groups
 
     def states(self, groups: Sequence[str]) -> Steps[States]:
-        """Read the states of the queue, of the default of all groups, and of up to 98 groups.
-
-        Returns:
-            The states, those of the queue and of the default first.
-        """
+        """Read the states of the queue, of the default of all groups, and of up to 98 groups."""
         scopes = [None, EVERY_GROUP, *groups]
         running, counted = yield from self._running(LEASES_COUNTED)
         names = ["" if group is None else group for group in scopes]

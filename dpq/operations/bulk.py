@@ -62,22 +62,7 @@ def act(
     *,
     alone: bool = False,
 ) -> Steps[tuple[int, int]]:
-    """Do an action on some tasks; `tell` adds the one event of all such steps.
-
-    Args:
-        operations: Those of their queue.
-        action: A key of `OF_STATES`.
-        ids: Their ids.
-        value: The new priority of `update`, or the reason of `bury`.
-        alone: A task that is buried has an event of its own, which names it.
-
-    Returns:
-        The number of changed tasks, and the number of tasks that were left out: they had changed
-        meanwhile.
-
-    Raises:
-        ConfigurationError: The value is out of its bounds.
-    """
+    """Do an action on some tasks; `tell` adds the one event of all such steps."""
     if action in ("replay", "purge"):
         some, every = list(dict.fromkeys(ids)), chosen_by(None, None, None)
         if action == "replay":
@@ -147,12 +132,7 @@ class Bulk:
         rate: float | None = None,
         by: str | None = None,
     ) -> None:
-        """Check an action; nothing is sent yet.
-
-        Raises:
-            ConfigurationError: The action does not take tasks of this state, or a value is out of
-                its bounds.
-        """
+        """Check an action; nothing is sent yet."""
         if not isinstance(chosen, Filter):
             raise ConfigurationError(
                 f"chosen is {chosen!r:.200}: it must be a Filter; leave it out for all tasks"

@@ -14,11 +14,7 @@ from dpq.protocol.command import task_id
 def chosen_by(
     reason: str | None, group: str | None, where: Callable[[DeadTask[P]], bool] | None
 ) -> Callable[[DeadTask[P]], bool]:
-    """Make a function that returns True for a dead task which passes all filters.
-
-    Raises:
-        ConfigurationError: A filter is empty or of the wrong type.
-    """
+    """Make a function that returns True for a dead task which passes all filters."""
     if reason is not None:
         filter_text("reason", reason)
     if group is not None:
@@ -33,11 +29,7 @@ def chosen_by(
 
 
 def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
-    """Make a list of one id or several, without duplicates; None for all.
-
-    Raises:
-        ConfigurationError: A value is no id.
-    """
+    """Make a list of one id or several, without duplicates; None for all."""
     if ids is None:
         return None
     several = isinstance(ids, Iterable) and not isinstance(ids, str)

@@ -196,14 +196,7 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
 
 
 def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattended: str = "") -> str:
-    """Say in one sentence why a task is not running.
-
-    Args:
-        found: The task, and its place.
-        limits: The limits of the queue and of its group.
-        now_ms: The server's time.
-        unattended: Why no consumer takes tasks of the queue; "" if one does.
-    """
+    """Say in one sentence why a task is not running."""
 
     def within(moment_ms: float) -> str:
         return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"

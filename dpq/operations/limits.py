@@ -27,16 +27,7 @@ class LimitOperations(CommandMaker):
     def set_limit(
         self, rules: LimitRules, by: str = "", expected: str | None = None
     ) -> Steps[None]:
-        """Limit the queue, a group, or every group without a limit of its own.
-
-        Args:
-            rules: The limit.
-            by: The name of who sets it, for the event.
-            expected: The rules that must stand, as `plain_rules` writes them; None: any.
-
-        Raises:
-            LimitChangedError: Other rules stand.
-        """
+        """Limit the queue, a group, or every group without a limit of its own."""
         warn_of_units(self.queue_name, rules.units)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on

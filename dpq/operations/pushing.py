@@ -117,12 +117,7 @@ class PushChecker(Generic[P]):
         self._most = _text_of(self._max_attempts)
 
     def check(self, push: Push[P], trace: str = "") -> Checked:
-        """Check one push; `trace` is the traceparent that its task is to carry, or "".
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds.
-            PayloadError: The payload does not fit.
-        """
+        """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
         if not isinstance(push, Push):
             raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
         payload, priority, delay, group = push[:4]
@@ -151,12 +146,7 @@ class PushChecker(Generic[P]):
         return str(-priority), f"{self._most} {priority}\t{group}\n".encode() + body
 
     def check_callback(self, batch: str, push: Push[P], trace: str = "") -> Checked:
-        """Check the push of a task that waits for the end of a batch.
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds, or has no meaning here.
-            PayloadError: The payload does not fit.
-        """
+        """Check the push of a task that waits for the end of a batch."""
         self.check(push, trace)
         return self.options_of_callback(batch, push, trace), self._codec.encode(push.payload)
 
@@ -334,16 +324,7 @@ def _after(push: Push[Any]) -> list[str | int]:
 
 
 def with_ids(options: Options, number: int, ids: Sequence[str]) -> Options:
-    """Return options that name tasks by their ids alone.
-
-    Args:
-        options: The options, in which `after` may name earlier pushes of the same call by number.
-        number: The number of this push in its call, from 0.
-        ids: The ids of the pushes of this call.
-
-    Raises:
-        ConfigurationError: A number is not that of an earlier push.
-    """
+    """Return options that name tasks by their ids alone."""
     named = options.copy()
     named["after"] = []
     for each in options["after"]:
@@ -370,11 +351,7 @@ def needs_clock(options: Options) -> bool:
 
 
 def with_times(options: Options, now_ms: int) -> Options:
-    """Return options with the times that follow from the server's clock.
-
-    Raises:
-        ConfigurationError: The moment is too far ahead.
-    """
+    """Return options with the times that follow from the server's clock."""
     timed = options.copy()
     if "cron" in timed:
         timed["first"] = next_times(timed["cron"], now_ms, 1)[0]

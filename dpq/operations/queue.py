@@ -263,15 +263,7 @@ class QueueOperations(
         most_bytes: int = BATCH_BYTES,
         wanted: tuple[str, str] | tuple[()] = (),
     ) -> Steps[Batch[P]]:
-        """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read.
-
-        Args:
-            most: The most tasks to take.
-            visibility: Seconds of the lease, or None.
-            waiter: pop's `waiter` argument; see lua/pop.lua.
-            most_bytes: The most bytes of payloads; the first task comes in any case.
-            wanted: The id of the only task to take, and "1" if it may be delayed, else "".
-        """
+        """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read."""
         ms = self.lease_ms(most, visibility)
         most = int(most)
         read = partial(self._read_batch, lease_ms=ms)
@@ -338,11 +330,7 @@ class QueueOperations(
     # Ending or going on with a delivery
 
     def ack(self, task: Task[P], cost: Cost | None = None, result: str = "") -> Steps[bool]:
-        """Finish a task; `cost` is what it has spent, `result` the line of its result, or "".
-
-        If a cron task has run longer than its period, the script answers `Later`. Then a second
-        call names the next time after that.
-        """
+        """Finish a task; `cost` is what it has spent, `result` the line of its result, or ""."""
         return self._ack(task, cost, result)
 
     def _ack(self, task: Task[P], cost: Cost | None, result: str) -> Steps[bool]:
@@ -371,11 +359,7 @@ class QueueOperations(
         costs: Iterable[Cost | None] | None = None,
         results: Iterable[str] | None = None,
     ) -> Steps[list[bool]]:
-        """Finish tasks.
-
-        `costs` are the units that they have spent, `results` the lines of their results, or ""; one
-        entry for each task.
-        """
+        """Finish tasks."""
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
@@ -576,13 +560,7 @@ class QueueOperations(
         delay: float | timedelta | None = None,
         worker: str = "",
     ) -> Steps[Any]:
-        """End a delivery by the error that its work raised; None for no error.
-
-        `cost` is what the delivery has spent, `result` the line of its result, or "", `delay` the
-        time that a failed task waits, unless a `Retry` says so, and `worker` the name of the
-        worker, or "". A signal says how the task goes on. Other errors fail the task.
-        KeyboardInterrupt, SystemExit and a cancelled asyncio task give the task back, uncounted.
-        """
+        """End a delivery by the error that its work raised; None for no error."""
         if error is None:
             return self.ack(task, cost, result)
         if isinstance(error, RateLimited):

@@ -17,10 +17,8 @@ class RoomOperations(OperationsBase[P]):
     """The operations of producers that wait for room."""
 
     def await_room(self, producer: Producer, *, leave: bool = False) -> Steps[bool]:
-        """Let a producer stand in the line, or leave it; True if it is to wait until it is called.
-
-        `producer.place` is kept for the next call.
-        """
+        """Let a producer stand in the line, or leave it; True if it is to wait until it is
+        called."""
         place, ms = producer.place or producer.id, 0 if leave else producer.wait_ms
         args = [self._now(), producer.group, place, ms, producer.channel]
         stands, text = yield self._command("await_room", args, tuple[Any, ...])
@@ -31,11 +29,7 @@ class RoomOperations(OperationsBase[P]):
 def named_bounds(
     max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None
 ) -> dict[str, str]:
-    """Check bounds, and convert them to the texts to store; None for one that stays as it is.
-
-    Raises:
-        ConfigurationError: A bound is out of its own bounds, or none is named.
-    """
+    """Check bounds, and convert them to the texts to store; None for one that stays as it is."""
     named: dict[str, str] = {}
     if max_tasks is not None:
         named["max_tasks"] = str(whole_number("max_tasks", max_tasks, 0, MAX_BOUND))

@@ -12,11 +12,7 @@ from dpq.protocol.refusals import other_format, read_settings
 
 
 def aging_rate(settings: dict[str, str]) -> float:
-    """Read the aging, in points of priority per second, from a queue's settings.
-
-    Raises:
-        ConfigurationError: The aging cannot be read; lua/push.lua then takes it for 0.
-    """
+    """Read the aging, in points of priority per second, from a queue's settings."""
     text = settings.get("aging", "0")
     if not (re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text, re.ASCII) and float(text) <= MAX_AGING):
         raise ConfigurationError(
@@ -27,11 +23,8 @@ def aging_rate(settings: dict[str, str]) -> float:
 
 
 def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[str, str]:
-    """Read all stored settings from the reply of configure; refuse a client that contradicts them.
-
-    Raises:
-        ConfigurationError: The queue has another format, or another value than the client names.
-    """
+    """Read all stored settings from the reply of configure; refuse a client that contradicts
+    them."""
     settings = read_settings(reply)
     stored_format = settings.get("format", STORAGE_FORMAT)
     if stored_format not in (STORAGE_FORMAT, MIN_FORMAT):

@@ -136,10 +136,7 @@ class StoredOperations(OperationsBase[P]):
         return self._ask("forget", [1, label("key", key)], bool)
 
     def purge(self, state: TaskState | None) -> Steps[int]:
-        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay.
-
-        With all tasks, results, progress and seen keys go as well.
-        """
+        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
         if state is None:
             while (yield self._command("forget_results", [FORGOTTEN], same)):
                 pass
@@ -208,13 +205,7 @@ class StoredOperations(OperationsBase[P]):
         *,
         tells: bool = True,
     ) -> Steps[int]:
-        """Remove dead tasks.
-
-        Args:
-            ids: Their ids, or None.
-            chosen: Returns True for a task to remove, if there are no ids.
-            tells: The last step adds an event that counts the tasks of all steps.
-        """
+        """Remove dead tasks."""
 
         def purge(batch: Sequence[str], _: int, told: int | str) -> Command[int]:
             return self._command("purge", [self._now(), "dead", len(batch), told, *batch], same)

@@ -111,11 +111,7 @@ class Export:
         self._missing = 0
 
     def begin(self, paused: bool) -> Steps[str]:
-        """Make the first line.
-
-        Raises:
-            ConfigurationError: There is no such queue.
-        """
+        """Make the first line."""
         self._settings = yield from self._operations.stored_settings()
         name = self._operations.description.name
         if "format" not in self._settings:
@@ -195,10 +191,8 @@ class Export:
             yield {"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}
 
     def end(self) -> Steps[str]:
-        """Make the last line: counts, what has changed meanwhile, and how many tasks are missing.
-
-        A task that was stored all the time is missing if it was not written.
-        """
+        """Make the last line: counts, what has changed meanwhile, and how many tasks are
+        missing."""
         now = _counted((yield from self._operations.stats()))
         changed = {n: now[n] - self._first[n] for n in _COUNTED if now[n] != self._first[n]}
         stored = now["live"] + now["dead"] - max(0, changed.get("pushed", 0))
@@ -291,11 +285,7 @@ class Import:
     # Checks, before anything is written
 
     def check(self) -> Iterator[None]:
-        """Check all lines; yield now and then.
-
-        Raises:
-            ExportFileError: A line is not what an export writes, or lines are missing.
-        """
+        """Check all lines; yield now and then."""
         lines = _read(self._source())
         self._read_header(next(lines, Line(1, {})))
         self._seen["lines"] = 1
@@ -387,14 +377,7 @@ class Import:
     # Settings
 
     def begin(self) -> Steps[bool]:
-        """Create the queue with the settings of the export, or compare those that stand.
-
-        Returns:
-            True if it was created.
-
-        Raises:
-            ConfigurationError: Settings differ, and the caller does not follow the queue.
-        """
+        """Create the queue with the settings of the export, or compare those that stand."""
         first = self._operations
         stored = yield from first.stored_settings()
         there = "format" in stored
@@ -456,11 +439,7 @@ class Import:
                 size += more
 
     def add(self, batch: Sequence[Line]) -> Steps[None]:
-        """Add the lines of a batch; the script adds all of them, or none.
-
-        Raises:
-            ImportConflictError: Another task has the id or the key of a task; see its docstring.
-        """
+        """Add the lines of a batch; the script adds all of them, or none."""
         if batch[0].kind == "limit":
             for line in batch if not self._follow else ():
                 yield from self._operations.set_limit(_rules_of(line), "import", expected="")
@@ -542,11 +521,7 @@ def _number(name: str, text: Any, most: int = MOST_COUNT) -> int:
 
 
 def _checked_settings(said: Any) -> dict[str, str]:
-    """Check the settings of an export as those that a client names.
-
-    Raises:
-        ConfigurationError: One is out of its bounds, or two exclude each other.
-    """
+    """Check the settings of an export as those that a client names."""
     found = said if isinstance(said, dict) else {}
     texts = {name: found[name] for name in (*SHARED, *CAPS) if name in found}
     named: dict[str, Any] = {
@@ -570,11 +545,7 @@ def _checked_settings(said: Any) -> dict[str, str]:
 
 
 def _require_text(kind: str, fields: Mapping[str, Any]) -> None:
-    """Check a batch or a gate.
-
-    Raises:
-        ValueError: It has no name, or no text of its kind.
-    """
+    """Check a batch or a gate."""
     name, text = fields[kind], fields.get("text", 0)
     known = isinstance(name, str) and isinstance(text, str)
     if not known or (kind == "batch" and not read_batch_state(label("batch", name), text)):
@@ -582,11 +553,7 @@ def _require_text(kind: str, fields: Mapping[str, Any]) -> None:
 
 
 def _rules_of(line: Line) -> LimitRules:
-    """Read the limit of a line.
-
-    Raises:
-        ExportFileError: It is none, or out of the bounds of `set_limit`.
-    """
+    """Read the limit of a line."""
     scope, rules = line.fields["limit"], line.fields.get("rules", "")
     known = isinstance(scope, str) and isinstance(rules, str) and rules
     if not known or not re.match(r"queue\Z|groups\Z|group:.", scope):

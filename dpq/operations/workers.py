@@ -100,19 +100,7 @@ class WorkerOperations(CommandMaker):
         doing: Doing = NOTHING,
         quiet: bool = False,
     ) -> Steps[Heard]:
-        """Send a heartbeat of a worker; return what the queue says to it.
-
-        Args:
-            worker: The id of its run.
-            name: Its name.
-            host: Its machine.
-            pid: Its process.
-            running: The number of handlers that run on tasks of the queue.
-            concurrency: The number of handlers that may run.
-            age: Seconds that it has been running.
-            doing: What it does for the queue.
-            quiet: The last answer was 1.
-        """
+        """Send a heartbeat of a worker; return what the queue says to it."""
         texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
         return self._beat(worker, round(age * 1000), about, doing.text(), "1" if quiet else "")

@@ -97,11 +97,7 @@ def once(command: Command[T]) -> Steps[T]:
 
 
 def all_of(operations: Iterable[Steps[T]]) -> Steps[list[T]]:
-    """Run operations in step, as one operation.
-
-    Raises:
-        Exception: The first error of an operation, once all of them have ended.
-    """
+    """Run operations in step, as one operation."""
     steps = list(operations)
     if len(steps) == 1:
         return [(yield from steps[0])]
@@ -126,11 +122,7 @@ class Operation(Generic[T]):
     result: T
 
     def __init__(self, steps: Steps[T]) -> None:
-        """Check the arguments, and make the first commands.
-
-        Raises:
-            Exception: An argument is wrong.
-        """
+        """Check the arguments, and make the first commands."""
         self._steps = steps
         self._unconfirmed: Unconfirmed | None = None
         self._action = ""  # the name of a script without a confirmation
@@ -142,12 +134,7 @@ class Operation(Generic[T]):
             self.commands = (request,) if type(request) is Command else request  # type: ignore[assignment]
 
     def go_on(self, replies: Sequence[Any]) -> None:
-        """Take the raw replies to the last commands, or their errors; make the next commands.
-
-        Raises:
-            Exception: The operation has failed; `NotConfirmedError` if it has ended, but a command
-                of it is not confirmed.
-        """
+        """Take the raw replies to the last commands, or their errors; make the next commands."""
         command, resume = self._request, self._steps.send
         value: Any
         if type(command) is Command:
@@ -206,13 +193,7 @@ def unreadable(command: Command[Any], error: Exception) -> DPQError:
 
 
 def together(operations: Sequence[Steps[Any]]) -> Together:
-    """Run operations in step: the next commands of all of them travel in one round trip.
-
-    The generator yields commands, and is sent their raw replies or errors.
-
-    Returns:
-        For each operation its result, or the exception that it ended with.
-    """
+    """Run operations in step: the next commands of all of them travel in one round trip."""
     results: list[Any] = [None] * len(operations)
     under_way: list[tuple[int, Operation[Any]]] = []
     for index, steps in enumerate(operations):

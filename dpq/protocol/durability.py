@@ -81,11 +81,7 @@ def needs_confirmation(command: Any) -> bool:
 def confirming(
     commands: Sequence[Any], durability: Durability, timeout: float | None
 ) -> list[Sequence[str | bytes | float]]:
-    """Make the commands that confirm others: a write without effect, and WAIT; [] for none.
-
-    A newer server waits only for what this connection has written. If a repeated call finds its
-    work done, it writes nothing. So a write without effect is added, unless all is dropped.
-    """
+    """Make the commands that confirm others: a write without effect, and WAIT; [] for none."""
     changing = [command for command in commands if needs_confirmation(command)]
     if not changing:
         return []

@@ -23,10 +23,7 @@ def source_of(error: object, worker: str = "") -> str:
 
 
 def frames_of(error: BaseException) -> list[str]:
-    """List the last frames of an error, the innermost first, and at the end the handler's.
-
-    The handler's frame is the first one that is not of DPQ.
-    """
+    """List the last frames of an error, the innermost first, and at the end the handler's."""
     first: list[str] = []
     last: deque[str] = deque(maxlen=MOST_FRAMES - 1)
     at = error.__traceback__

@@ -54,11 +54,7 @@ _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
 
 
 def key_of(tag: str, part: str) -> str:
-    """Name the key that a script's header calls `part`.
-
-    The braces keep all keys of one queue in one cluster slot. They keep the two keys that all
-    queues share in another slot. The tag between the braces is the queue's name.
-    """
+    """Name the key that a script's header calls `part`."""
     if part in _SHARED:
         return _SHARED[part]
     return f"dpq:{{{tag}}}:{part}"

@@ -288,11 +288,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def read_line(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the fields of a line.
-
-    Raises:
-        ValueError: A field is missing, unknown or wrong; the text names it.
-    """
+    """Read the fields of a line."""
     read: dict[str, Any] = dict(_USUAL)
     for name, value in fields.items():
         if name.startswith("payload"):
@@ -341,11 +337,7 @@ def push_of(read: Mapping[str, Any]) -> Push[None]:
 def entry_of(
     read: Mapping[str, Any], options: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> Entry:
-    """Make the entry of a task that was read; `options` are what the check of pushes has made.
-
-    Raises:
-        ValueError: A field is missing or contradicts another; the text names it.
-    """
+    """Make the entry of a task that was read; `options` are what the check of pushes has made."""
     state = read["state"]
     when = {"ready": 0.0, "delayed": read["due_ms"], "dead": read["died_ms"]}[state]
     if when is None:
@@ -404,11 +396,7 @@ def seen_line(key: str, stored: str) -> dict[str, Any]:
 
 
 def seen_entry(fields: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Read the line of a seen key: its key, its group or "", and its text in `keys`.
-
-    Raises:
-        ValueError: A field is missing, unknown or wrong; the text names it.
-    """
+    """Read the line of a seen key: its key, its group or "", and its text in `keys`."""
     if unknown := fields.keys() - {"seen", "id", "until_ms", "group"}:
         raise ValueError(f"{min(unknown)} is not known: it may come from a later DPQ")
     until = fields.get("until_ms")

@@ -70,11 +70,7 @@ def make_task(
     until: datetime | None,
     **more: Any,
 ) -> Task[P]:
-    """Make a task of a stored record; `more` are the further fields of a dead letter.
-
-    Raises:
-        Exception: One of `UNREADABLE`: the record is damaged.
-    """
+    """Make a task of a stored record; `more` are the further fields of a dead letter."""
     token, counts, since, _, max_attempts, priority, more_of_it, names = _parts(record)
     values = _counted(counts).copy()
     values["visible_until"] = until
@@ -152,13 +148,7 @@ def _parts(record: bytes) -> _Parts:
 
 
 def record_parts(record: bytes) -> tuple[str, int, str, str, str, tuple[str, ...] | None, str]:
-    """Take a record apart: counts, enqueued, order, max, priority, more, and the names.
-
-    The counts are those behind the token. `more` and the names are as in `_Parts`.
-
-    Raises:
-        Exception: One of `UNREADABLE`: the record is damaged.
-    """
+    """Take a record apart: counts, enqueued, order, max, priority, more, and the names."""
     return _parts(record)[1:]
 
 
@@ -205,11 +195,7 @@ def _behind_letter(text: str) -> str:
 
 
 def reason_of(record: bytes) -> tuple[int, str]:
-    """Read the failures of a dead task, and the reason of its death.
-
-    Raises:
-        ValueError, LookupError: It is no record.
-    """
+    """Read the failures of a dead task, and the reason of its death."""
     attempts = 0 if record[:1] in b"qf" else int(record.split(b" ", 2)[1])
     names = record.split(b"\t", 4)
     return attempts, names[3].decode("utf-8", "replace") if len(names) > 3 else ""
@@ -297,12 +283,7 @@ def stored_task(
 
 
 def read_payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Exception | None]:
-    """Read a payload; if a validator of its type raises an error, return None and that error.
-
-    Raises:
-        PayloadError: The payload cannot be read.
-        Exception: A signal handler has interrupted this.
-    """
+    """Read a payload; if a validator of its type raises an error, return None and that error."""
     try:
         return codec.decode(body, task_id), None
     except PayloadError:

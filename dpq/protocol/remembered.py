@@ -73,10 +73,7 @@ def _granted(text: str) -> Granted:
 
 
 def read_events(reply: list[Any]) -> tuple[str, list[Event]]:
-    """Read the reply of events: where the next call goes on, or "", and the events.
-
-    Entries that another program wrote are left out.
-    """
+    """Read the reply of events: where the next call goes on, or "", and the events."""
     found = []
     for place, fields in zip(reply[1::2], reply[2::2], strict=True):
         texts = read_texts(fields)

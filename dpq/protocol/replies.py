@@ -77,11 +77,7 @@ class Batch(NamedTuple, Generic[P]):
 
 
 def require_version(info: Mapping[str, Any]) -> None:
-    """Check the version in the reply of INFO.
-
-    Raises:
-        ConfigurationError: The server is older than Redis 6.2.
-    """
+    """Check the version in the reply of INFO."""
     version = str(info.get("redis_version", "7"))
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_SERVER:
         raise ConfigurationError(
@@ -139,20 +135,7 @@ def read_time(reply: list[Any]) -> int:
 
 
 def read_ids(queue_name: str, ids: list[str], keys: Mapping[int, str], reply: list[Any]) -> bool:
-    """Read the reply of push; replace ids by those of the tasks that have the keys already.
-
-    `keys` are the keys of the tasks, by their index.
-
-    Returns:
-        True if the queue does not exist yet: create it, and push again.
-
-    Raises:
-        DuplicateTaskError: A key is taken, and the push forbids that.
-        QueueFullError: A bound leaves no room for the tasks.
-        BatchFinishedError: The batch of a task is finished.
-        ConfigurationError: The task that has a key is in another group; or a task cannot wait for
-            a task that it names.
-    """
+    """Read the reply of push; replace ids by those of the tasks that have the keys already."""
     if reply[0] == Code.QUEUE_FULL:
         _, size, bound, group, coming = reply
         raise QueueFullError(queue_name, group.decode() or None, size, bound, coming)
@@ -193,11 +176,7 @@ def read_codes(ids: Sequence[str], reply: list[Any]) -> list[int | Later]:
 
 
 def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
-    """Read the reply of ack for one task: False if the task was gone already.
-
-    Raises:
-        LeaseLostError: Another delivery has the task.
-    """
+    """Read the reply of ack for one task: False if the task was gone already."""
     if not reply:
         return True
     if reply[1] == Code.LEASE_LOST:

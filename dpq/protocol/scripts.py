@@ -57,11 +57,7 @@ class Sources:
             self._code[name], self._gives[name] = _hoisted(text)
 
     def script(self, name: str) -> Script:
-        """Put one operation together, with all that it needs.
-
-        Raises:
-            ValueError: A needed file is missing.
-        """
+        """Put one operation together, with all that it needs."""
         source = self.operations[name]
         declared = _KEYS.search(source)
         if not declared:
@@ -115,11 +111,8 @@ class Sources:
 
 
 def _made_later(texts: list[tuple[int, str]]) -> str:
-    """Write what makes the functions of a file when the first of them is read from the table `lib`.
-
-    Each text comes with the number of the first name that it gives. So a call only pays for what it
-    uses, and the script stays within 200 locals and 60 upvalues.
-    """
+    """Write what makes the functions of a file when the first of them is read from the table
+    `lib`."""
 
     def choice(texts: list[tuple[int, str]]) -> str:
         middle = len(texts) // 2
@@ -133,10 +126,7 @@ def _made_later(texts: list[tuple[int, str]]) -> str:
 
 
 def _hoisted(source: str) -> tuple[str, list[str]]:
-    """Make the names that a shared file gives no locals of its own. Returns its code, and them.
-
-    A variable that may be nil stays a local: `lib` would make its file again.
-    """
+    """Make the names that a shared file gives no locals of its own. Returns its code, and them."""
     gives = _GIVES.search(source)
     public = set(_names(gives[1])) if gives else set[str]()
     given: list[str] = []

@@ -27,11 +27,7 @@ BACK_MS = 10_000
 
 
 class _Maker:
-    """The last id of this process, as its ms and its number.
-
-    The lock may be taken again by a signal handler that pushes. Its ids differ all the same, since
-    each call counts up by a random step.
-    """
+    """The last id of this process, as its ms and its number."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -52,14 +48,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_ids(count: int) -> list[str]:
-    """Make ids: the time, and 72 bits behind it, which are random in the first id of a ms.
-
-    The ids sort behind all that this process has made before. The time is the ms of this machine's
-    clock. It is only for people to read, so a wrong clock does no harm.
-
-    Args:
-        count: The number of ids.
-    """
+    """Make ids: the time, and 72 bits behind it, which are random in the first id of a ms."""
     maker, step = _maker, int.from_bytes(os.urandom(5), "big") + 1
     with maker.lock:
         now = time.time_ns() // 1_000_000

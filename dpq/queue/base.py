@@ -200,11 +200,7 @@ class QueueBase(Generic[P]):
         return Popped(task, partial(queue.ack, task), partial(queue.set_visibility, task))
 
     def _readable(self, batch: Batch[P]) -> list[Task[P]]:
-        """Return the tasks of a pop.
-
-        Raises:
-            Exception: There are none, since a validator of the payload's type raised this error.
-        """
+        """Return the tasks of a pop."""
         if batch.failed and not batch.tasks:
             raise batch.failed
         if batch.failed or batch.buried:
@@ -212,10 +208,7 @@ class QueueBase(Generic[P]):
         return batch.tasks
 
     def _refusal(self) -> str:
-        """Say why this object sends nothing once it is closed.
-
-        The result is "" if the client belongs to the caller: then a closed object connects again.
-        """
+        """Say why this object sends nothing once it is closed."""
         if not self._opened:
             return ""
         return (

@@ -76,12 +76,7 @@ def wait_for_results(queue: Any, after: str, limit: int, timeout: float | None) 
 
 
 def _wait(queue: Any, caller: str, timeout: float | None, ask: Callable[[], T | None]) -> T | None:
-    """Ask until there is an answer; None after `timeout` seconds.
-
-    Raises:
-        ConnectionError, TimeoutError: The server was away at the first question, or is so at the
-            end of the timeout.
-    """
+    """Ask until there is an answer; None after `timeout` seconds."""
     if timeout is not None:
         milliseconds("timeout", timeout)
     if (answer := ask()) is not None or timeout == 0:

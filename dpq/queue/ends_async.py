@@ -79,12 +79,7 @@ async def wait_for_results_async(
 async def _wait(
     queue: Any, caller: str, timeout: float | None, ask: Callable[[], Awaitable[T | None]]
 ) -> T | None:
-    """Ask until there is an answer; None after `timeout` seconds.
-
-    Raises:
-        ConnectionError, TimeoutError: The server was away at the first question, or is so at the
-            end of the timeout.
-    """
+    """Ask until there is an answer; None after `timeout` seconds."""
     if timeout is not None:
         milliseconds("timeout", timeout)
     if (answer := await ask()) is not None or timeout == 0:

@@ -134,11 +134,7 @@ class _Round(Generic[P]):
         return owned_of_queues(self._by_queue)
 
     def result(self) -> tuple[AsyncDPQ[P], Task[P]] | None:
-        """Return the queue and its task, or None.
-
-        Raises:
-            Exception: A validator has raised this.
-        """
+        """Return the queue and its task, or None."""
         if self._failed:
             raise self._failed
         return self._found

@@ -127,10 +127,7 @@ class Leases:
         raise NotImplementedError
 
     def _plan(self) -> float:
-        """Set `wake_at` and return it: the first due time; if no lease is held, a later time.
-
-        So quick tasks do not wake the keeper one by one.
-        """
+        """Set `wake_at` and return it: the first due time; if no lease is held, a later time."""
         self.wake_at = float("inf")  # a lease that begins from here on wakes the keeper
         dues = (lease.due for _, lease in self._kept())
         self.wake_at = min(dues, default=time.monotonic() + self._third)

@@ -75,11 +75,7 @@ class AsyncQueueLife(QueueBase[P]):
 
     @property
     def _session(self) -> AsyncQueueSession[Operations[P]]:
-        """The session. In a forked child the object starts again, and keeps the parent's objects.
-
-        Parent and child share one epoll. If the child closed a connection, the parent's event loop
-        would not see the replies of the parent any more.
-        """
+        """The session."""
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
             session = self._own_session
             waiting = (self._waiters, self._several, self._listener)

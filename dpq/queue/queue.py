@@ -558,10 +558,7 @@ class DPQ(QueueLife[P]):
         *args: A.args,
         **named: A.kwargs,
     ) -> T:
-        """Run an operation that ends a delivery.
-
-        Once its arguments are checked, the lease is not extended any more.
-        """
+        """Run an operation that ends a delivery."""
         return self._session.run_after(partial(self._leases.end, task), verb, task, *args, **named)
 
     # Ending or going on with a delivery

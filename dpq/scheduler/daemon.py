@@ -120,14 +120,7 @@ class Scheduler:
         return moved
 
     def _round(self) -> bool:
-        """Step the queues that are due, some in each round trip; then check some names.
-
-        Returns:
-            True if a server has answered; False also if nothing was asked.
-
-        Raises:
-            RedisError: No server can be reached.
-        """
+        """Step the queues that are due, some in each round trip; then check some names."""
         now = time.monotonic()
         _, answered, fault = self._upkeep.step(self._upkeep.moments.due(now, QUEUES_A_STEP))
         if now >= self._upkeep.glance_at and not fault:
@@ -290,11 +283,7 @@ class Scheduler:
                 self._upkeep.hurry(now + AWAY_SECONDS)
 
     def _ignore_broken(self, waiter: "Listener", refusal: ResponseError) -> None:
-        """Stop blocking on keys of another type: one of them makes the server refuse the block.
-
-        Raises:
-            ResponseError: The block was refused for another reason.
-        """
+        """Stop blocking on keys of another type: one of them makes the server refuse the block."""
         self._waiter = None
         broken = waiter.broken()
         waiter.close()

@@ -158,13 +158,7 @@ def request_of(payload: Any, priority: float, spider: Spider) -> Request:
 
 
 def _allow(parts: Mapping[str, Any], spider: Spider) -> type[Request]:
-    """Return the class of a request whose class, callbacks and scheme the spider allows.
-
-    Nothing is imported for a payload: a class is one of Scrapy's or of DPQ_REQUEST_CLASSES.
-
-    Raises:
-        PayloadError: The spider does not allow a part. The text names it.
-    """
+    """Return the class of a request whose class, callbacks and scheme the spider allows."""
     path, settings = parts.get("_class"), spider.settings
     own = [load_object(each) for each in settings.getlist("DPQ_REQUEST_CLASSES")]
     kinds = {f"{each.__module__}.{each.__name__}": each for each in (*_OF_SCRAPY, *own)}

@@ -192,12 +192,7 @@ class Scheduler:
         return key
 
     def _push_of(self, request: Request) -> Push[Any]:
-        """Make the push of a request.
-
-        A start request with `dont_filter`, which Scrapy itself sets, is stored once at a time:
-        several spiders start with the same. One that was seen before is fetched again. If it says
-        more than its address, its key is the whole payload: others may differ in a header alone.
-        """
+        """Make the push of a request."""
         payload = payload_of(request, self._spider)
         more: dict[str, Any] = {}
         again = request.dont_filter
@@ -217,10 +212,7 @@ class Scheduler:
         )
 
     def _move(self, delivery: Delivery, request: Request) -> None:
-        """Put a task that was pushed without a group into that of its slot, whose limit holds.
-
-        It was pushed by hand or by another program, so it is fetched also if it was seen before.
-        """
+        """Put a task that was pushed without a group into that of its slot, whose limit holds."""
         task = delivery.task
         key: str | None = self._key(request)
         if task.key == key:  # the new task cannot have it before the end of this one
@@ -286,10 +278,8 @@ class Scheduler:
             self._crawler.signals.connect(handler, signal=signal)
 
     def _forgotten(self, remove: Callable[[Request], None], request: Request) -> None:
-        """End the task of a request that the engine has done with, then let the engine forget it.
-
-        The end comes first: a closing engine closes the scheduler as soon as it holds no request.
-        """
+        """End the task of a request that the engine has done with, then let the engine forget
+        it."""
         delivery = self._held.pop(request, None)
         if delivery is not None:
             settled = delivery.reason or delivery.limited
@@ -362,11 +352,7 @@ class Scheduler:
         return next((each for each in self._held.values() if each.task.id == id_), None)
 
     def _idle(self) -> None:
-        """Keep the spider open while it is to wait for tasks.
-
-        Raises:
-            DontCloseSpider: The queue was not empty for long enough.
-        """
+        """Keep the spider open while it is to wait for tasks."""
         link = self._opened
         if not link.drained or time.monotonic() - link.drained_at < self._options.idle_seconds:
             raise DontCloseSpider

@@ -296,10 +296,7 @@ def _writer(directory: Path) -> Binary:
 
 
 def _socket(directory: Path) -> Path:
-    """Return the socket's path: in the directory, or where the first process has put it.
-
-    Not computed anew in each process: their environments may differ.
-    """
+    """Return the socket's path: in the directory, or where the first process has put it."""
     path = directory / "server.sock"
     if fits(path):
         return path
@@ -310,11 +307,7 @@ def _socket(directory: Path) -> Path:
 
 
 def _answer(directory: Path) -> int | None:
-    """Return the pid of the server that answers, None when none does.
-
-    Raises:
-        BusyLoadingError: It runs and is loading its data.
-    """
+    """Return the pid of the server that answers, None when none does."""
     path = str(_socket(directory))
     retry = Retry(NoBackoff(), 0)
     with Redis(unix_socket_path=path, socket_timeout=START_S / 2, retry=retry) as client:

@@ -16,10 +16,7 @@ class AheadSession(QueueSession[Q]):
     """A session of one queue that also sends ahead."""
 
     def begin_all(self, operations: Sequence[Steps[Any]]) -> Callable[[], list[Any]]:
-        """Send the first commands of operations; return a function that does the rest.
-
-        Together both do what `run_all` does.
-        """
+        """Send the first commands of operations; return a function that does the rest."""
         driver = together(operations)
         try:
             commands = next(driver)

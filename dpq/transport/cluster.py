@@ -90,11 +90,7 @@ def refused(error: object) -> bool:
 
 
 def raise_if_demoted(error: ResponseError) -> ResponseError:
-    """Return the error that a server has answered; raise if the server is no master any more.
-
-    Raises:
-        ConnectionError: The server was demoted. Redis 6.2 says so only in the error's text.
-    """
+    """Return the error that a server has answered; raise if the server is no master any more."""
     text = str(error)
     if isinstance(error, ReadOnlyError) or "-READONLY" in text or text.startswith("UNBLOCKED"):
         raise RedisConnectionError(text) from error
@@ -102,11 +98,7 @@ def raise_if_demoted(error: ResponseError) -> ResponseError:
 
 
 def forbidden(error: object) -> bool:
-    """Return True if the Redis user may not log in, or may not run the command.
-
-    The error comes again until the rights of the user are changed. If a script calls a forbidden
-    command, some servers send an error without its class, only with its text.
-    """
+    """Return True if the Redis user may not log in, or may not run the command."""
     return isinstance(error, AuthenticationError | NoPermissionError) or (
         isinstance(error, ResponseError) and bool(_FORBIDDEN.search(str(error)))
     )
@@ -118,10 +110,7 @@ class NotWrittenError(RedisConnectionError):
 
 @contextmanager
 def reachable() -> Iterator[None]:
-    """Convert the errors that redis-py lets pass, or raises for a cluster, into a `RedisError`.
-
-    If ASK redirects redis-py to a node without a slot, it raises AttributeError.
-    """
+    """Convert the errors that redis-py lets pass, or raises for a cluster, into a `RedisError`."""
     try:
         yield
     except RedisClusterException as error:
@@ -137,11 +126,7 @@ def reachable() -> Iterator[None]:
 
 
 def ask(client: Any, *command: Any) -> Any:
-    """Send a command through a client, with its retries and redirections; return the raw reply.
-
-    Raises:
-        RedisError: As the client raises it.
-    """
+    """Send a command through a client, with its retries and redirections; return the raw reply."""
     give_up = time.monotonic() + RIDE_OUT_SECONDS
     while True:
         try:
@@ -203,11 +188,7 @@ class Nodes:
         self._known: dict[str, Node] = {}
 
     def of(self, key: str) -> Node | None:
-        """Return the node that holds a key, as far as the client knows; None if it does not.
-
-        Raises:
-            RedisError: No node of the cluster can be reached.
-        """
+        """Return the node that holds a key, as far as the client knows; None if it does not."""
         if not self.clustered:
             return self.only
         holder = self._holder(key)
@@ -241,11 +222,7 @@ class Nodes:
         return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
 
     def split(self, keys: Iterable[str]) -> dict[Node | None, list[int]]:
-        """Find the nodes that hold keys, and for each node the positions of its keys.
-
-        Raises:
-            RedisError: As `of`.
-        """
+        """Find the nodes that hold keys, and for each node the positions of its keys."""
         parts: dict[Node | None, list[int]] = {}
         for position, key in enumerate(keys):
             parts.setdefault(self.of(key), []).append(position)
@@ -308,11 +285,7 @@ class AsyncNodes(Nodes):
     _plain, _cluster = AsyncRedis, AsyncRedisCluster
 
     async def ready(self) -> None:
-        """Make the client read the nodes of its cluster.
-
-        Raises:
-            RedisError: No node of the cluster can be reached.
-        """
+        """Make the client read the nodes of its cluster."""
         if self.clustered:
             with reachable():
                 await self.client.initialize()

@@ -83,30 +83,14 @@ class Opened:
 
 
 def open_url(url: str) -> Opened:
-    """Open a client for `url`; nothing is sent yet (an embedded server is started, though).
-
-    Args:
-        url: One of the forms in `SCHEMES`. redis-py's query parameters override the defaults of
-            this module, such as `?socket_timeout=2` (seconds; by default 10, and 3 where servers
-            fail over); `decode_responses` stays off. Those of TLS (`ssl_ca_certs`,
-            `ssl_certfile`, ...) are in docs/security.md.
-
-    Raises:
-        ConfigurationError: The URL is malformed, or the embedded server does not start.
-    """
+    """Open a client for `url`; nothing is sent yet (an embedded server is started, though)."""
     return open_as(Opened, _client, url)
 
 
 def open_as(
     opened: Callable[[Any, str, "Server | None"], T], client: Callable[[str, str], Any], url: str
 ) -> T:
-    """Start the private server that `url` may name, and make a blocking or asyncio client.
-
-    Args:
-        opened: Takes the client, the masked URL, and the private server if there is one.
-        client: Makes a client of a URL and its masked form.
-        url: As for `open_url`.
-    """
+    """Start the private server that `url` may name, and make a blocking or asyncio client."""
     label = mask(url)
     if not isinstance(url, str) or not url.startswith("embedded:"):
         return opened(client(url, label), label, None)
@@ -243,11 +227,7 @@ class LateCluster(RedisCluster):
 
 
 class _Bounded(AbstractConnection):
-    """A connection that connects within one time limit: all addresses, TLS, and the handshake.
-
-    redis-py gives the connect timeout to each address and the socket timeout to TLS and handshake.
-    If an address drops packets, that takes minutes. `BoundedRetry` bounds the retries.
-    """
+    """A connection that connects within one time limit: all addresses, TLS, and the handshake."""
 
     _give_up: float | None = None  # monotonic seconds, while it connects
 

@@ -53,11 +53,8 @@ class AsyncOpened:
 
 
 def open_url_async(url: str) -> AsyncOpened:
-    """Open an asyncio client for `url`, as `open_url` does; to be called in an event loop or not.
-
-    Raises:
-        ConfigurationError: The URL is malformed, or the embedded server does not start.
-    """
+    """Open an asyncio client for `url`, as `open_url` does; to be called in an event loop or
+    not."""
     return open_as(AsyncOpened, _client, url)
 
 

@@ -49,12 +49,7 @@ class Connections:
     """
 
     def __init__(self, client: Any, durability: Durability = "async") -> None:
-        """Make connections; nothing is sent yet.
-
-        Args:
-            client: The client of redis-py.
-            durability: The confirmation that changes wait for.
-        """
+        """Make connections; nothing is sent yet."""
         self.nodes = Nodes(client)
         self._client, self._durability = client, durability
         self._packer = Packer()
@@ -67,22 +62,13 @@ class Connections:
             require_direct(durability, self.nodes.direct, client)
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands in one round trip; one by one, if the client is not a direct one.
-
-        Returns:
-            For each command its raw reply or its RedisError; its `Unconfirmed`, if the script has
-            run and was not confirmed.
-        """
+        """Run commands in one round trip; one by one, if the client is not a direct one."""
         if self._only is None:
             return self.begin(commands)()
         return self._receive(self._send(self._only, commands))
 
     def begin(self, commands: Sequence[Command[Any]]) -> Replies:
-        """Send commands; return a function that waits for their replies, and returns them.
-
-        The commands for several nodes of a cluster are sent to all nodes before the first reply is
-        read.
-        """
+        """Send commands; return a function that waits for their replies, and returns them."""
         if self._only is not None:
             sent = self._send(self._only, commands)
             return lambda: self._receive(sent)
@@ -180,10 +166,7 @@ class Connections:
     def _broken(
         self, node: Node, connection: Any, error: BaseException, *, hopeless: bool = False
     ) -> Exception:
-        """Close a connection; return the sign of its missing replies, or raise the error.
-
-        `hopeless`: the server has taken no connection in time, and would take none of the client.
-        """
+        """Close a connection; return the sign of its missing replies, or raise the error."""
         if connection is not None:
             connection.disconnect()
         if not isinstance(error, CUT):

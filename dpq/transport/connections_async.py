@@ -132,11 +132,7 @@ class AsyncConnections:
         return await ask_async(self._client, *script_call(command, as_text=False))
 
     async def execute(self, target: Node | str, *command: Any) -> Any:
-        """Send any command to a node, or to that of a key; return its raw reply.
-
-        Raises:
-            RedisError: As the client raises it, after the client's own retries.
-        """
+        """Send any command to a node, or to that of a key; return its raw reply."""
         await self.nodes.ready()
         node = self.nodes.of(target) if isinstance(target, str) else target
         if self.nodes.direct and node:
@@ -183,11 +179,7 @@ class _Link:
         return timeout
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands together; return a reply for each, which may be an error.
-
-        If the connection is cut, all calls go over the next one: the client would open one for
-        each. Where another server may take over, the client must find it.
-        """
+        """Send packed commands together; return a reply for each, which may be an error."""
         replies = await self._exchange(packed, count)
         if replies[0] is MISSING and self._usable_again:
             replies = await self._exchange(packed, count)
@@ -279,11 +271,7 @@ class _Link:
 
 
 class _Batches:
-    """Confirmed calls to one node: those that come while others wait go together, with one WAIT.
-
-    WAIT holds its connection up. If a batch takes longer than `LONGEST_ALONE`, the next one begins
-    beside it, over another connection.
-    """
+    """Confirmed calls to one node: those that come while others wait go together, with one WAIT."""
 
     def __init__(self, nodes: AsyncNodes, node: Node, durability: Durability) -> None:
         self._nodes, self._node, self._durability = nodes, node, durability

@@ -37,14 +37,7 @@ def socket_of(connection: Any) -> Any:
 
 
 def write(connection: Any, packed: bytes) -> None:
-    """Write to an asyncio connection at once.
-
-    `send_packed_command` waits for room, and a caller that is cancelled there ends the connection,
-    which others use too.
-
-    Raises:
-        ConnectionError: The connection has been closed meanwhile.
-    """
+    """Write to an asyncio connection at once."""
     if connection._writer is None:
         raise RedisConnectionError("the connection was closed")
     connection._writer.write(packed)
@@ -56,18 +49,12 @@ def pool_of(client: Any) -> Any:
 
 
 def no_notices(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the setting that turns notices of maintenance off, if there is another.
-
-    The notices come between replies, and lengthen timeouts.
-    """
+    """Return the setting that turns notices of maintenance off, if there is another."""
     return _NO_NOTICES if "maint_notifications_config" in settings else {}
 
 
 def holder_of(client: Any, slot: int) -> Any:
-    """Return the node that a cluster's client believes to hold a slot; None if it knows none.
-
-    `get_node_from_key` raises for a slot that no node has.
-    """
+    """Return the node that a cluster's client believes to hold a slot; None if it knows none."""
     holders = client.nodes_manager.slots_cache.get(slot)
     return holders[0] if holders else None
 

@@ -105,10 +105,7 @@ class Listener:
 
     @contextmanager
     def ear(self, caller: str) -> Iterator[threading.Event]:
-        """Receive the calls of one caller, from before its first question to the server.
-
-        Several threads may have the same caller, and "" receives the calls of all.
-        """
+        """Receive the calls of one caller, from before its first question to the server."""
         if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
             self._start()
         ears, changing, ear = self._ears, self._changing, threading.Event()

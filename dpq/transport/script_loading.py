@@ -29,25 +29,14 @@ def may_not_eval(error: object) -> bool:
 
 
 def scripts_there(client: Any) -> bool:
-    """Return True if the server, in a cluster each master, knows every script.
-
-    Raises:
-        RedisError: As the client raises it.
-    """
+    """Return True if the server, in a cluster each master, knows every script."""
     shas = [script(name).sha for name in script_names()]
     with reachable():
         return all(client.script_exists(*shas))
 
 
 def load_scripts(client: Any) -> int:
-    """Load every script, in a cluster into all masters.
-
-    Returns:
-        The number of scripts.
-
-    Raises:
-        RedisError: As the client raises it.
-    """
+    """Load every script, in a cluster into all masters."""
     names = script_names()
     with reachable():
         for name in names:
@@ -56,12 +45,7 @@ def load_scripts(client: Any) -> int:
 
 
 def load_instead(client: Any) -> None:
-    """Load every script, since the Redis user may not call EVAL.
-
-    Raises:
-        NoPermissionError: The user may not load them either; the error says how to go on.
-        RedisError: As the client raises it.
-    """
+    """Load every script, since the Redis user may not call EVAL."""
     try:
         load_scripts(client)
     except ResponseError as refusal:

@@ -35,11 +35,7 @@ def keeps_nothing_on_purpose(redis: Any) -> bool:
 
 
 def asks_for_save(info: Mapping[str, Any], redis: Any, durability: Durability, label: str) -> bool:
-    """Refuse a server that is too old; return True if its setting `save` is needed as well.
-
-    Raises:
-        ConfigurationError: The server is too old for DPQ, or for this durability.
-    """
+    """Refuse a server that is too old; return True if its setting `save` is needed as well."""
     require_version(info)
     if durability == "fsync":
         require_fsync(info)

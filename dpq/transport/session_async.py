@@ -73,14 +73,7 @@ class AsyncSession:
         durability: Durability = "async",
         queue_name: str = "any",
     ) -> None:
-        """Begin a session; nothing is sent yet.
-
-        Args:
-            client: The client of redis-py.
-            connections: Connections to its servers, which may be shared.
-            durability: The confirmation that the server must be able to give.
-            queue_name: In a cluster, the node that holds this queue is checked.
-        """
+        """Begin a session; nothing is sent yet."""
         self.client = client
         self.connections = connections
         self.checked = False
@@ -109,11 +102,7 @@ class AsyncSession:
         return operation.result
 
     async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
-        """Run operations of any queues in step: the next commands of all share one round trip.
-
-        Returns:
-            For each operation its result, or the exception that it ended with.
-        """
+        """Run operations of any queues in step: the next commands of all share one round trip."""
         return await self._run_in_step(operations, None)
 
     async def _run_in_step(
@@ -132,12 +121,7 @@ class AsyncSession:
             return results
 
     async def check_server(self) -> None:
-        """Check the server: refuse one that is too old, warn of settings that endanger tasks.
-
-        Raises:
-            ConfigurationError: The server is too old.
-            RedisError: The server cannot be reached.
-        """
+        """Check the server: refuse one that is too old, warn of settings that endanger tasks."""
         try:
             await self._look_at_server()
         except (RedisConnectionError, RedisTimeoutError) as error:
@@ -220,10 +204,7 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         return await self._run_in_step(operations, self.ready)
 
     def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
-        """Run an operation, and read the queue's settings before it, unless they are known.
-
-        Sessions of other queues may send it, after `check_server`.
-        """
+        """Run an operation, and read the queue's settings before it, unless they are known."""
         if self.operations.settings is None:
             self.operations.agree((yield from self.operations.open()))
         return (yield from verb())

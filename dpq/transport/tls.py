@@ -15,16 +15,7 @@ _CHECKS = ("none", "optional", "required")
 
 
 def check_certificates(options: Mapping[str, Any]) -> None:
-    """Check the `ssl_` parameters of a URL.
-
-    Args:
-        options: The arguments for redis-py's `SSLConnection`.
-
-    Raises:
-        ConfigurationError: A file is missing or is not what its parameter says, a key does not fit
-            its certificate or needs its `ssl_password`, or `ssl_cert_reqs` is unknown. No
-            content is quoted.
-    """
+    """Check the `ssl_` parameters of a URL."""
     wanted = options.get("ssl_cert_reqs", "required")
     if isinstance(wanted, str) and wanted not in _CHECKS:
         raise ConfigurationError(f"ssl_cert_reqs must be one of {', '.join(_CHECKS)}")

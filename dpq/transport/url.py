@@ -142,11 +142,7 @@ class ParsedUrl(NamedTuple):
 
 
 def read_url(url: str) -> ParsedUrl:
-    """Read a URL.
-
-    Raises:
-        ConfigurationError, ValueError, TypeError, AttributeError: The URL is malformed.
-    """
+    """Read a URL."""
     schemes, _, rest = url.partition("://")
     scheme, _, kind = schemes.lower().partition("+")
     if not kind:

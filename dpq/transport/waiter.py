@@ -79,12 +79,7 @@ class Waiter:
         self._asked = self._blocks[0]  # the block whose answer is read next
 
     def wait(self, seconds: float) -> Marker | None:
-        """Wait for a marker, at most so long.
-
-        Returns:
-            None if no marker came. If a connection fails, the wait ends early, and the caller
-            looks again.
-        """
+        """Wait for a marker, at most so long."""
         until = time.monotonic() + seconds
         try:
             while (left := until - time.monotonic()) > 0:
@@ -119,11 +114,7 @@ class Waiter:
         return False
 
     def withdraw(self, owned: Iterable[Marker] = ()) -> None:
-        """Stop waiting; put markers that came too late back for another waiter.
-
-        Args:
-            owned: The markers that this waiter owns, if it stops without looking.
-        """
+        """Stop waiting; put markers that came too late back for another waiter."""
         try:
             ended = [block for block in self._blocks if block.end()]
             replies = [block.read() for block in ended]
@@ -158,11 +149,7 @@ class _Block:
         """The time by which even a slow server answers, monotonic seconds; None: no block."""
 
     def begin(self, seconds: float) -> None:
-        """Begin a block, unless one is open. If a block did not end in time, give the server up.
-
-        Raises:
-            ConnectionError, TimeoutError: There is no answer.
-        """
+        """Begin a block, unless one is open. If a block did not end in time, give the server up."""
         if self.until is not None:
             overdue = self._nodes.direct and time.monotonic() > self.until
             if overdue and not self.can_read(0):
@@ -197,11 +184,7 @@ class _Block:
         return socket_of(self._connection)
 
     def read(self) -> Any:
-        """Read the answer; None if the block ended without a marker.
-
-        Raises:
-            ConnectionError: The node does not hold the marker any more.
-        """
+        """Read the answer; None if the block ended without a marker."""
         try:
             reply = self._connection.read_response(disable_decoding=True)
         except ResponseError as refusal:
@@ -210,11 +193,7 @@ class _Block:
         return reply
 
     def end(self) -> bool:
-        """Make the server end the block; return True if there is an answer to read.
-
-        If another server holds the markers now, the connection is closed, and so it is without
-        the right to end the block. Then a marker may be lost with it.
-        """
+        """Make the server end the block; return True if there is an answer to read."""
         self.maybe_lost = False
         if self.until is None or self._node is None:
             return False
@@ -250,16 +229,7 @@ class _Block:
 
 
 def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
-    """Make a connection that blocks on a marker, to the node that holds it.
-
-    Args:
-        nodes: The servers behind a client.
-        marker: The marker's key.
-        retry: redis-py's class `Retry`, blocking or asyncio: a blocked connection must not retry.
-
-    Raises:
-        ConnectionError: No node holds the marker.
-    """
+    """Make a connection that blocks on a marker, to the node that holds it."""
     node = nodes.of(marker)
     if node is None:
         raise RedisConnectionError(f"no node of the cluster serves {marker}")
@@ -276,10 +246,8 @@ def longest_block(nodes: Nodes) -> float:
 
 
 def block_seconds(nodes: Nodes, left: float) -> float:
-    """Return the seconds of a block for a wait of `left` seconds; a long wait has several blocks.
-
-    Not for a double such as fakeredis, whose blocks end late, or whose reads end early.
-    """
+    """Return the seconds of a block for a wait of `left` seconds; a long wait has several
+    blocks."""
     longest = longest_block(nodes)
     return longest if nodes.direct and left > SHORT_SECONDS else min(left, longest)
 
@@ -314,23 +282,13 @@ def markers_maybe_lost(markers: Sequence[str], blocks: Iterable[Any]) -> list[Ma
 
 
 def handing_on(markers: Sequence[str], owned: Iterable[Marker]) -> Iterator[tuple[Any, ...]]:
-    """Make the commands that put back the markers that a waiter has taken out.
-
-    If the marker has a moment already, that moment stays: it is newer, and takes the older into
-    account.
-    """
+    """Make the commands that put back the markers that a waiter has taken out."""
     for number, moment in sorted(set(owned)):
         yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))
 
 
 def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
-    """Sleep until it is time to look again; False if `until` has passed before.
-
-    Args:
-        waiter: A waiter on the markers of the watches, in the same order.
-        watches: One for each queue that was found empty.
-        until: The end of the caller's patience, monotonic seconds.
-    """
+    """Sleep until it is time to look again; False if `until` has passed before."""
     if until <= time.monotonic():
         return False
     if not waiter.hears_all:

@@ -52,10 +52,7 @@ class AsyncWaiter:
         self._asked = self._blocks[0]  # the block whose answer is read next
 
     async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
-        """Async `Waiter.wait`; it also ends when `stop` is done.
-
-        So the caller need not cancel it, which might lose a marker.
-        """
+        """Async `Waiter.wait`; it also ends when `stop` is done."""
         until = time.monotonic() + seconds
         try:
             while (left := until - time.monotonic()) > 0:

@@ -152,11 +152,7 @@ def stacked(
 def counted(
     at: Sequence[float], totals: Sequence[int], edges: Sequence[float], *, whole: bool = False
 ) -> list[float | None]:
-    """Count the growth of totals between edges; None where no total is known.
-
-    If totals fall, the queue was dropped and made anew. Totals grow evenly between two slots. With
-    `whole` all growth counts at the later slot, unless that is more than two bins away.
-    """
+    """Count the growth of totals between edges; None where no total is known."""
     if len(at) < 2:
         return [None] * (len(edges) - 1)
     risen = [0.0]

@@ -67,18 +67,7 @@ def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Cha
 def make(
     queue: DPQ[Any], group: str | None, rules: LimitRules | None, by: str, expected: str | None
 ) -> None:
-    """Make a change that was shown.
-
-    Args:
-        queue: The queue.
-        group: A group, `"*"` for every group, or None for the queue.
-        rules: The rules, or None to remove the limit.
-        by: The name of who changes it.
-        expected: The rules that were shown, as `plain_rules`; None: any.
-
-    Raises:
-        LimitChangedError: Other rules stand; nothing was changed.
-    """
+    """Make a change that was shown."""
     operations, run = operations_of(queue), session_of(queue).run
     if rules is None:
         run(operations.clear_limit, group, by, expected)
@@ -99,11 +88,7 @@ def changes_of(events: Sequence[Event], group: str | None) -> list[Event]:
 
 
 def rules_before(event: Event) -> LimitRules | None:
-    """Return the rules that stood before a change, None for no limit.
-
-    Raises:
-        ConfigurationError: This DPQ cannot read them.
-    """
+    """Return the rules that stood before a change, None for no limit."""
     return LimitRules.read(event.before, event.group or None) if event.before else None
 
 

@@ -51,15 +51,7 @@ def promises(rules: LimitRules) -> list[str]:
 
 
 def spent(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
-    """Name the window or the quota that lets no task run: `10 in 1 s is spent`.
-
-    Args:
-        state: The state of a limit, or of a member of its pool.
-        windows: The windows of the limit.
-
-    Returns:
-        "" if the scope is open, or closed for another reason.
-    """
+    """Name the window or the quota that lets no task run: `10 in 1 s is spent`."""
     if not state.open and state.reason == "spent":
         window = last_to_open(windows, state.units_left)
         return f"{window_text(window)} is spent" if window else "spent"
@@ -94,11 +86,7 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
 
 
 def drain_ms(state: LimitState, now_ms: float) -> float | None:
-    """Compute when all waiting tasks of a scope will have begun, if each costs one request.
-
-    The latest time of its windows counts: opens + (waiting - units left) / rate. None without a
-    rate.
-    """
+    """Compute when all waiting tasks of a scope will have begun, if each costs one request."""
     times = []
     for gauge in gauges(state):
         if gauge["unit"] == "" and gauge["left"] is not None:

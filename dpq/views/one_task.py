@@ -86,14 +86,7 @@ def begins(
     snapshot: Snapshot,
     drain: Drain | None,
 ) -> Begins:
-    """Estimate when a task begins.
-
-    Args:
-        task: The task.
-        why: Its place, and what its limits allow.
-        snapshot: The consumers of the queue, and its rates.
-        drain: When all due tasks will have begun; None if the task is near its turn.
-    """
+    """Estimate when a task begins."""
     if task.state is TaskState.INVISIBLE:
         return Begins("running", begun_ms(task), None, "")
     if task.state is TaskState.DEAD:
@@ -171,10 +164,7 @@ def steps_of(events: Sequence[Event]) -> list[Step]:
 
 
 def life(task: Any, events: Sequence[Event]) -> list[Step]:
-    """List what has happened to a task, the oldest first.
-
-    The task itself knows its push and its last delivery; and its death, if no event says it.
-    """
+    """List what has happened to a task, the oldest first."""
     kinds = {event.kind for event in events}
     known = [Step(task.enqueued_at.timestamp() * 1000, "pushed", "", "")]
     if at_ms := begun_ms(task):

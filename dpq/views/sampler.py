@@ -134,13 +134,7 @@ class Watch:
         *,
         remembers: bool = False,
     ) -> None:
-        """Begin to watch a queue; nothing is read yet.
-
-        Args:
-            queue: The queue; the attribute `queue` is another object for it, which only reads.
-            clock: Returns the time in seconds.
-            remembers: Store a slot of the queue's history each minute, as workers do.
-        """
+        """Begin to watch a queue; nothing is read yet."""
         self.queue = looking(queue)
         self.browser = Browser(operations_of(queue))
         self._clock = clock
@@ -161,10 +155,7 @@ class Watch:
         return found
 
     def steps(self) -> Steps[list[Any]]:
-        """Return the operation that reads the queue, and stores a slot that is due.
-
-        If no look was near before this one, the history says what has happened meanwhile.
-        """
+        """Return the operation that reads the queue, and stores a slot that is due."""
         queue = operations_of(self.queue)
         alone = self._clock() - self._latest > REMEMBER_SECONDS
         return all_of([queue.overview(), *([queue.recent()] if alone else []), self._remember()])
@@ -199,10 +190,7 @@ class Watch:
                 self._remembers = not forbidden(error)  # False if this Redis user may only read
 
     def events(self, *kinds: str) -> list[Event]:
-        """Read the events of some kinds, or of all, since the last call; return all known ones.
-
-        If the Redis user may not read events, `may_see_events` becomes False, and no call is sent.
-        """
+        """Read the events of some kinds, or of all, since the last call; return all known ones."""
         if not self.may_see_events:
             return []
         known = self._events[kinds]
@@ -225,11 +213,7 @@ class Watch:
 
 
 def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:
-    """Read queues, those of one client in one round trip; a fault of a queue is its answer.
-
-    Raises:
-        RedisError: A server does not answer.
-    """
+    """Read queues, those of one client in one round trip; a fault of a queue is its answer."""
     answers = ask_all(watches, [watch.steps for watch in watches])
     return [
         answer if isinstance(answer, Exception) else watch.take(answer)

@@ -12,15 +12,7 @@ _WEEKDAYS = re.compile("(?<!it's )on Monday through Friday$")
 
 
 def say_schedule(every: float | None, cron: str | None) -> str:
-    """Write a schedule in words: `every 1 m 30 s`, `at 09:00 every weekday (Europe/Berlin)`.
-
-    Args:
-        every: Its period in seconds, or None.
-        cron: Its cron line. A line that has no words is shown as it is.
-
-    Returns:
-        "" for a task that does not recur.
-    """
+    """Write a schedule in words: `every 1 m 30 s`, `at 09:00 every weekday (Europe/Berlin)`."""
     if cron is None:
         return f"every {span(every)}" if every else ""
     fields, _, timezone = cron.rpartition(" ")

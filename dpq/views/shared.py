@@ -41,13 +41,7 @@ class Shared:
         self._readings: OrderedDict[Hashable, _Reading] = OrderedDict()
 
     def get(self, key: Hashable, read: Callable[[], T], seconds: float | None = None) -> T:
-        """Return a reading of the last second, or read it now; an error is shared as well.
-
-        Args:
-            key: The name of the reading.
-            read: A function that reads.
-            seconds: Seconds that the reading is shared; None, and for an error: `FRESH_SECONDS`.
-        """
+        """Return a reading of the last second, or read it now; an error is shared as well."""
         with self._reading(key) as reading:
             if self._is_old(reading, seconds):
                 try:
@@ -62,10 +56,7 @@ class Shared:
     def get_all(
         self, keys: Sequence[K], read: Callable[[Sequence[K]], Mapping[K, T | Exception]]
     ) -> dict[K, T | Exception]:
-        """Return several readings of the last second; `read` reads all the older ones at once.
-
-        An error of `read` itself is the answer for all that it was to read.
-        """
+        """Return several readings of the last second; `read` reads all the older ones at once."""
         ordered = sorted(set(keys), key=str)  # two requests must not wait for each other
         with ExitStack() as locks:
             readings = {key: locks.enter_context(self._reading(key)) for key in ordered}

@@ -63,13 +63,7 @@ class Used(NamedTuple):
 
 
 def used_by(found: Sequence[Sequence[Granted]], state: LimitState, now_ms: float) -> list[Used]:
-    """Find the last hour of a limit, of a pool for each member; [] if nothing is known.
-
-    Args:
-        found: What the limits of the queue had granted, of each partition.
-        state: The state of the limit.
-        now_ms: The time.
-    """
+    """Find the last hour of a limit, of a pool for each member; [] if nothing is known."""
     if state.default:
         return []
     group = state.group or ""
@@ -91,14 +85,7 @@ def hour_text(found: Sequence[Used]) -> str:
 
 
 def by_group(found: Sequence[Sequence[Granted]], now_ms: float) -> list[Chart]:
-    """Make two charts of the last hour, by group: what was granted in each minute, and the 429s.
-
-    Each has the `BUSIEST` groups of its own, and all others together; [] if nothing is known.
-
-    Args:
-        found: What the limits of groups had granted, of each partition.
-        now_ms: The time.
-    """
+    """Make two charts of the last hour, by group: what was granted in each minute, and the 429s."""
     edges = _edges(now_ms)
     granted, met = dict[str, list[float | None]](), dict[str, list[float | None]]()
     for scope in {scope for part in found for slot in part for scope in slot.totals} - {""}:
@@ -120,11 +107,7 @@ def by_group(found: Sequence[Sequence[Granted]], now_ms: float) -> list[Chart]:
 
 
 def _totals(part: Sequence[Granted], scope: str) -> tuple[list[float], list[int], list[int]]:
-    """Return moments, 429s and granted requests of a scope; of several windows each has all.
-
-    A slot before the first grant of a scope has nothing of it; unless slots are so long that this
-    scope may have been left out.
-    """
+    """Return moments, 429s and granted requests of a scope; of several windows each has all."""
     first = next((n for n, slot in enumerate(part) if scope in slot.totals), 0)
     if first and _length(part[first - 1]) < WHOLE_BYTES:
         first -= 1

@@ -68,10 +68,7 @@ ACTIONS = {
 
 
 def same_host(origin: str, host: str) -> bool:
-    """Return True if an `Origin` names the host and the port of a header Host.
-
-    If a port is missing, the default port of the origin's scheme counts.
-    """
+    """Return True if an `Origin` names the host and the port of a header Host."""
     scheme, _, named = origin.lower().partition("://")
     usual = {"http": ":80", "https": ":443"}.get(scheme)
     if usual is None or not host:
@@ -182,11 +179,7 @@ class Guard:
     # Requests
 
     def admit(self, request: Request, *, open_to_all: bool = False) -> None:
-        """Check the host of a request, and the token, before its body is read.
-
-        Raises:
-            Refused: 400 for another host, 401 without a token or a session.
-        """
+        """Check the host of a request, and the token, before its body is read."""
         host = request.headers.get("host", "")
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
         hosts = LOOPBACK if self.access.hosts is None else self.access.hosts
@@ -201,14 +194,8 @@ class Guard:
             raise Refused(401, "log in with the token of the dashboard")
 
     def require_own_page(self, request: Request) -> None:
-        """Check that the page that sent a request belongs to this dashboard, as the browser says.
-
-        Browsers say `Sec-Fetch-Site` over https, and to the names of this machine. Over plain http
-        to another name they say `Origin` alone, which must then be the host that they asked.
-
-        Raises:
-            Refused: 403.
-        """
+        """Check that the page that sent a request belongs to this dashboard, as the browser
+        says."""
         headers = request.headers
         site, origin, host = (headers.get(each) for each in ("sec-fetch-site", "origin", "host"))
         own = same_host(origin or "", host or "")
@@ -221,14 +208,7 @@ class Guard:
         )
 
     def require_same_origin(self, request: Request, token: str) -> None:
-        """Check that a page of this dashboard sent a request that may change something.
-
-        A program that sends the dashboard's own token needs no form token: no browser sends the
-        dashboard's token by itself.
-
-        Raises:
-            Refused: 403.
-        """
+        """Check that a page of this dashboard sent a request that may change something."""
         if self.bears_token(request) or self.only_pushes(request):
             return
         self.require_own_page(request)
@@ -241,11 +221,7 @@ class Guard:
     # Actions
 
     def require_write(self, request: Request) -> None:
-        """Refuse a request that may change something, unless this dashboard allows changes.
-
-        Raises:
-            Refused: 403.
-        """
+        """Refuse a request that may change something, unless this dashboard allows changes."""
         if not self.access.write and not self.only_pushes(request):
             self._note(request, f"refused: {request.method} {request.url.path}")
             raise Refused(403, "this dashboard only shows: start `dpq web` with --write")
@@ -269,11 +245,7 @@ class Guard:
         return self.access.allow is None or bool(self.access.allow(request, action, queue))
 
     def allow(self, request: Request, action: str, queue: str, about: str = "") -> None:
-        """Check an action, and write a line into the audit log. No other code does either.
-
-        Raises:
-            Refused: 403.
-        """
+        """Check an action, and write a line into the audit log. No other code does either."""
         allowed = self.may(request, action, queue)
         self._note(request, f"{'' if allowed else 'refused: '}{action} queue={queue!r} {about}")
         if not allowed:

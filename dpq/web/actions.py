@@ -118,11 +118,7 @@ class Jobs:
         return self._jobs.get(id_)
 
     def begin(self, job: Job) -> Job:
-        """Count the tasks of a job, in a thread.
-
-        Raises:
-            ConfigurationError: Too many jobs are running.
-        """
+        """Count the tasks of a job, in a thread."""
         with self._lock:
             if sum(each.state in ("counting", "running") for each in self) >= JOBS_AT_ONCE:
                 raise ConfigurationError(
@@ -136,11 +132,7 @@ class Jobs:
         return job
 
     def confirm(self, job: Job, expected: int) -> None:
-        """Run a job that was counted.
-
-        Raises:
-            ConfigurationError: The number is wrong, or the job does not wait for a number.
-        """
+        """Run a job that was counted."""
         with self._lock:
             if job.state != "counted":
                 raise ConfigurationError(f"this action is {job.state}: it cannot be confirmed now")

@@ -52,11 +52,7 @@ class Checks:
         return iter(list(reversed(self._checks)))
 
     def begin(self, check: Check) -> None:
-        """Run a check in a thread.
-
-        Raises:
-            ConfigurationError: Other checks are running.
-        """
+        """Run a check in a thread."""
         with self._lock:
             if sum(each.running for each in self._checks) >= AT_ONCE:
                 raise ConfigurationError(f"{AT_ONCE} checks are running: wait for the end of one")

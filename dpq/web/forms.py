@@ -24,11 +24,7 @@ IDS_AT_ONCE = 1000
 
 
 def value_of(action: str, priority: Any, reason: Any) -> Any:
-    """Read the value that an action needs beside its tasks: a new priority, or a reason.
-
-    Raises:
-        ConfigurationError: The value is missing, or out of its bounds.
-    """
+    """Read the value that an action needs beside its tasks: a new priority, or a reason."""
     if action == "update":
         if priority in (None, ""):
             raise ConfigurationError("priority is missing: give a number")
@@ -124,12 +120,7 @@ OF_WORKERS = {
 
 
 def act_on_worker(call: Call, action: str, names: Sequence[str]) -> tuple[int, int]:
-    """Do an action on the worker in the path, in some queues, once it is allowed in all of them.
-
-    Returns:
-        The number of leases that were given back, and of those that had ended meanwhile; at most
-        1000 at once. Or the number of workers that were told, and of queues that know none.
-    """
+    """Do an action on the worker in the path, in some queues, once it is allowed in all of them."""
     worker = call.part("id")
     queues = [call.queue_of(name) for name in names]
     by = [call.allow(action, f"worker={worker!r}", name) for name in names]

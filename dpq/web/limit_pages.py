@@ -149,11 +149,7 @@ def _row(word: str) -> dict[str, str]:
 
 
 def rules_of(fields: Mapping[str, str], group: str | None) -> LimitRules | None:
-    """Read what is to stand: `rules` as stored, "" for no limit; else the fields of a form.
-
-    Raises:
-        ConfigurationError: A field is out of its bounds, or they set no limit.
-    """
+    """Read what is to stand: `rules` as stored, "" for no limit; else the fields of a form."""
     if "rules" in fields:
         return LimitRules.read(fields["rules"], group) if fields["rules"] else None
 
@@ -202,16 +198,7 @@ def question(
     status: int = 200,
     undone: Event | None = None,
 ) -> Response:
-    """Show a change on paper, with the button that makes it.
-
-    Args:
-        call: The request.
-        group: The group, `"*"` for every group, or None for the queue.
-        rules: What would stand; None removes the limit.
-        seen: The rules that the sender has seen; None: not known.
-        status: 409 if the change was refused, since other rules stood.
-        undone: The event of the change that this one undoes.
-    """
+    """Show a change on paper, with the button that makes it."""
     change = look_at(call.queue, group, rules)
     moved = seen is not None and seen != change.stands
     return call.render(

@@ -26,11 +26,7 @@ def metrics(call: Call) -> Response:
 
 
 def exporter_of(site: Site) -> "Exporter":
-    """Return the exporter of a dashboard; it is made at the first scrape.
-
-    Raises:
-        Refused: 501, the package of the extra is missing.
-    """
+    """Return the exporter of a dashboard; it is made at the first scrape."""
     if site.exporter is None:
         try:
             from dpq.metrics import Exporter

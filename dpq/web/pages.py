@@ -90,11 +90,8 @@ FILTERS = (
 def filter_of(
     call: Call, values: Any, state: str | None = None, *, lenient: bool = False
 ) -> Filter:
-    """Read a filter from a query, a form or JSON; `lenient` searches take an empty field as none.
-
-    Raises:
-        ConfigurationError: A name is unknown, or a value is out of its bounds.
-    """
+    """Read a filter from a query, a form or JSON; `lenient` searches take an empty field as
+    none."""
     if unknown := [] if lenient else sorted(set(values) - set(FILTERS)):
         raise ConfigurationError(
             f"filter has {unknown[0]!r:.200}: it may have {', '.join(FILTERS)}"

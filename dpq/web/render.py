@@ -72,13 +72,7 @@ _HOW = {"": Markup("")} | {
 
 
 def moment(value: datetime | float | None, how: How = "") -> Markup:
-    """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago".
-
-    Args:
-        value: A time, or ms since 1970.
-        how: "clock" adds the time of the day; "until" gives that time first, and always; "about"
-            does so without its seconds; "utc" gives the time alone.
-    """
+    """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago"."""
     if value is None:
         return Markup("–")  # noqa: RUF001
     if not isinstance(value, datetime):

@@ -122,18 +122,7 @@ def app(
     badge: str = "",
     server: str = "",
 ) -> Starlette:
-    """Make the dashboard of some queues, as an ASGI application.
-
-    Args:
-        queues: A `DPQ`, several, or an object with `names()` and `get(name)`.
-        access: The rights of the users. None: every visitor sees all and changes nothing, and the
-            header Host must name this machine.
-        badge: The name of the environment, shown at the top of each page: `production`.
-        server: The label of the server, without a password; None: the label of the first queue.
-
-    Raises:
-        ConfigurationError: `queues` are no `DPQ`s.
-    """
+    """Make the dashboard of some queues, as an ASGI application."""
     if isinstance(queues, DPQ):
         queues = [queues]
     if isinstance(queues, Sequence):
@@ -201,12 +190,7 @@ def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Requ
 
 
 async def _read_body(request: Request, most: int) -> bytes:
-    """Read the body of a request.
-
-    Raises:
-        Refused: 413, the body is longer than `most`.
-        ClientDisconnect: The client has gone before the end of the body.
-    """
+    """Read the body of a request."""
     body = bytearray()
     async for part in request.stream():
         body += part

@@ -147,11 +147,7 @@ def workers(call: Call) -> Response:
 
 
 def queues_of(call: Call, worker: str) -> list[str]:
-    """Return the names of the queues of the worker of an id.
-
-    Raises:
-        Refused: 404, no queue knows it.
-    """
+    """Return the names of the queues of the worker of an id."""
     found, _ = all_workers(call)
     names = next((each.queues for each in found if each.info.id == worker), None)
     if names is None:

@@ -81,11 +81,7 @@ class Site:
         self._watches = Kept(directory, lambda queue: Watch(queue, remembers=access.write))
 
     def watch(self, name: str) -> Watch:
-        """Return the watch of a queue.
-
-        Raises:
-            Refused: 404, there is no such queue.
-        """
+        """Return the watch of a queue."""
         watch = self._watches.get(name)
         if watch is None:
             raise Refused(404, no_such_queue(name, self.directory.names()))
@@ -148,13 +144,7 @@ class Site:
         return snapshot
 
     def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:
-        """Return the snapshot of each queue, or None and the reason why it cannot be read.
-
-        All that are older than a second are read in one round trip.
-
-        Raises:
-            RedisError: The server does not answer.
-        """
+        """Return the snapshot of each queue, or None and the reason why it cannot be read."""
         watches = {name: watch for name in names if (watch := self._watches.get(name))}
 
         def read(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
@@ -174,14 +164,7 @@ class Site:
     def ask(
         self, names: Sequence[str], what: Callable[[Operations[Any]], Steps[Any]]
     ) -> dict[str, Any]:
-        """Run one read-only operation on queues: one round trip for those of the same client.
-
-        Returns:
-            The answer of each queue that there is, or the error instead of an answer.
-
-        Raises:
-            RedisError: The server does not answer.
-        """
+        """Run one read-only operation on queues: one round trip for those of the same client."""
         watches = {name: watch for name in names if (watch := self._watches.get(name))}
         asked = [partial(what, operations_of(watch.queue)) for watch in watches.values()]
         return dict(zip(watches, ask_all([*watches.values()], asked), strict=True))
@@ -191,11 +174,7 @@ class Call:
     """One request, with the site that it goes to."""
 
     def __init__(self, site: Site, request: Request, body: bytes) -> None:
-        """Read the query, and the form or the JSON of the body.
-
-        Raises:
-            Refused: 400, the body cannot be read; 415, a body for the API is no JSON.
-        """
+        """Read the query, and the form or the JSON of the body."""
         self.site, self.request = site, request
         self.query: Mapping[str, str] = request.query_params
         self.json: dict[str, Any] = {}
@@ -272,11 +251,7 @@ class Call:
         return self.site.shared.get(key, lambda: self.browse(verb, *args))
 
     def allow(self, action: str, about: str = "", queue: str | None = None) -> str:
-        """Check an action on the queue, or on that of the path; note it in the audit log.
-
-        Returns:
-            The name of who does it, for events.
-        """
+        """Check an action on the queue, or on that of the path; note it in the audit log."""
         self.site.guard.allow(self.request, action, self.name if queue is None else queue, about)
         self.site.shared.forget()
         user, address = self.site.guard.who(self.request)
@@ -337,11 +312,7 @@ def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
 
 
 def read_number(text: Any, name: str) -> int | float:
-    """Read a number of a form, an int exactly.
-
-    Raises:
-        ConfigurationError: The text is no number, or has more than 40 characters.
-    """
+    """Read a number of a form, an int exactly."""
     if len(str(text)) > NUMBER_CHARACTERS:
         raise ConfigurationError(
             f"{name} must be a number of at most {NUMBER_CHARACTERS} characters"
@@ -356,11 +327,7 @@ def read_number(text: Any, name: str) -> int | float:
 
 
 def read_whole(text: Any, name: str) -> int:
-    """Read a whole number of a form or a query.
-
-    Raises:
-        ConfigurationError: The text is no whole number, such as `1.5`, `nan` and `inf`.
-    """
+    """Read a whole number of a form or a query."""
     number = read_number(text, name)
     if isinstance(number, float) and not number.is_integer():
         raise ConfigurationError(f"{name} is {text!r}: it must be a whole number")

@@ -151,13 +151,7 @@ def day(limited: Limited) -> Markup:
 
 
 def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
-    """Draw the life of a task as a line: a running delivery as a bar, 429s and faults as marks.
-
-    Args:
-        steps: Its steps, the oldest first.
-        end_ms: The end of the line.
-        runs: True if the last delivery goes on.
-    """
+    """Draw the life of a task as a line: a running delivery as a bar, 429s and faults as marks."""
     start = steps[0].at_ms
     scale = WIDTH / max(1.0, end_ms - start)
     began = [step.at_ms for step in steps if step.tone == "good"]

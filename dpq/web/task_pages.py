@@ -45,11 +45,7 @@ def write_search(search: Search) -> str:
 
 
 def read_search(text: str) -> Search:
-    """Read the text that `write_search` has written.
-
-    Raises:
-        ConfigurationError: The text has another form.
-    """
+    """Read the text that `write_search` has written."""
     try:
         states, place, looked, found = from_json(base64.urlsafe_b64decode(text.encode()))
         return Search(
@@ -67,10 +63,8 @@ def _position(score: str, member: str) -> Position:
 
 
 def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
-    """Find up to `most` tasks of the filter's state, or of all if `everywhere`, within one request.
-
-    It goes on where the page before ended.
-    """
+    """Find up to `most` tasks of the filter's state, or of all if `everywhere`, within one
+    request."""
     after, watch = call.query.get("after", ""), call.site.watch(call.name)
     if after:
         begun = read_search(after)
@@ -167,11 +161,7 @@ class Seen(NamedTuple):
 
 
 def see(call: Call, id_: str) -> Seen:
-    """Read one task.
-
-    Raises:
-        TaskNotFoundError: Nothing is stored under the id.
-    """
+    """Read one task."""
     queue = call.queue
     found, why = queue.get(id_), call.browse("explained", id_)
     events = call.site.task_events(call.name, id_)

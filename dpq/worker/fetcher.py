@@ -167,10 +167,7 @@ class Fetcher:
     # Exchanges
 
     def _exchange(self) -> None:
-        """Send the ends of deliveries, and take tasks for all idle threads.
-
-        The caller holds the lock; it is released during the call.
-        """
+        """Send the ends of deliveries, and take tasks for all idle threads."""
         sleeping = self._sleeper.taken
         room = self._idle - sleeping + self._prefetch - len(self._taken)
         sent, self._ahead.sent = self._ahead.sent, None

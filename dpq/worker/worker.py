@@ -201,12 +201,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     # Beginning
 
     def _begin(self, until_empty: bool) -> None:
-        """Open the queues, and make the parts of a run.
-
-        Raises:
-            ConfigurationError: A queue is closed.
-            RedisError: The server cannot be reached.
-        """
+        """Open the queues, and make the parts of a run."""
         from dpq.worker.fetcher import Fetcher
         from dpq.worker.runner import Runner
         from dpq.worker.wakeups import WakeUps
@@ -278,11 +273,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     # Ending
 
     def _leave(self, threads: list[threading.Thread]) -> None:
-        """Run `_finish` in a thread, since no signal handler can interrupt it there.
-
-        Raises:
-            BaseException: The error of a signal handler of the program; it ends the grace.
-        """
+        """Run `_finish` in a thread, since no signal handler can interrupt it there."""
         self._end()
         if self._leaving_by is None:
             self._leaving_by = threading.Thread(

@@ -121,12 +121,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     # Beginning and ending
 
     async def _begin(self, until_empty: bool) -> None:
-        """Open the queues, and make the parts of a run.
-
-        Raises:
-            ConfigurationError: A queue is closed.
-            RedisError: The server cannot be reached.
-        """
+        """Open the queues, and make the parts of a run."""
         from dpq.worker.fetcher_async import AsyncFetcher, Change
         from dpq.worker.runner_async import AsyncRunner
         from dpq.worker.wakeups_async import AsyncWakeUps

@@ -11,7 +11,7 @@
 -- until: when the queue's limit has enough units for the task, ms. Pin: the member that the task's push named, or "".
 -- Batch: the batch that the task waits for, or ""; text: that batch, as in the file batches in lib, or "". After: the
 -- ids of the tasks that it waits for, each behind a \1. About: when the limits have let the tasks before it start, and
--- then the task, ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it, too.
+-- then the task, ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it.
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
