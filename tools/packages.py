@@ -213,7 +213,16 @@ def check_redis(versions: list[str]) -> int:
             (site,) = Path(place).glob("venv/lib/python*/site-packages")
             paths = [str(ROOT), *(path for path in sys.path if path.endswith("-packages"))]
             (site / "others.pth").write_text("\n".join(paths))
-            words = ("-q", "-n", "2", "--dist", "worksteal", *CORE)
+            words = (
+                "-q",
+                "-n",
+                "2",
+                "--dist",
+                "worksteal",
+                "-W",
+                "ignore::DeprecationWarning",
+                *CORE,
+            )
             done = subprocess.run(
                 [inside, "-m", "pytest", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
             )

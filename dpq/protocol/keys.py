@@ -1,11 +1,11 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
-STORAGE_FORMAT = "03"
+STORAGE_FORMAT = "05"
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
 A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
 first release know the texts 1 to 4: docs/design.md, "Another storage format"."""
 
-MIN_FORMAT = "04"
+MIN_FORMAT = "06"
 """The format of a queue with `order="min"`, whose records have other texts of priorities. Programs
 that do not know that order refuse it; all other queues stay as they are."""
 

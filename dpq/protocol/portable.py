@@ -66,9 +66,9 @@ _USUAL: dict[str, Any] = {
     **dict.fromkeys(("expires_ms", "visibility_ms", "time_limit_ms", "unique_for_ms"), 0),
     **dict.fromkeys(("group", "key", "reason", "error"), ""),
     **{"max_attempts": COMMON_ATTEMPTS, "cost": 1, "ages": False, "backoff_ms": []},
-    **{"holds": False, "on_dead": "bury"},
+    **{"holds": False, "on_dead": "bury", "errors": []},
 }
-"""The values of fields that a line leaves out."""
+"""The values of fields that a line leaves out. `errors` is of storage format 3, and is dropped."""
 
 
 class Entry(NamedTuple):

@@ -483,3 +483,12 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     exported = {*OF_TASKS, *seen, "dead", "conf", *SECTIONS} - {"tasks", "seen"}
     assert exported | NOT_EXPORTED.keys() == set(PARTS)
     assert not exported & NOT_EXPORTED.keys()
+
+
+def test_errors_of_an_older_format_are_dropped(make):
+    """Each task had its last errors; the last one stands in `error`, too."""
+    q = make()
+    errors = [{"at_ms": 1, "attempt": 1, "kind": "failed", "worker": "", "text": "a", "frames": []}]
+    line = GOOD | {"payload": 1, "attempts": 1, "error": "a", "errors": errors}
+    assert q.import_(export_of(line)).added == 1
+    assert q.pop().task.last_error == "a"

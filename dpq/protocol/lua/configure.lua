@@ -15,7 +15,7 @@
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
-local OF_MIN = '04' -- the format of queues whose smallest number runs first (refusal)
+local OF_MIN = '06' -- the format of queues whose smallest number runs first (refusal)
 local there = redis.pcall('HGETALL', conf)
 if there.err then -- ignore a key of another type: check reports it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there

@@ -3,7 +3,7 @@
 -- Keys: conf
 -- Gives: refusal(format), for the format in conf. It returns the reply of the script, or nil; and the format, or false
 --        if it is no number, which is damage.
-local FORMAT, OF_MIN = '03', '04' -- the latter of queues whose smallest number runs first
+local FORMAT, OF_MIN = '05', '06' -- the latter of queues whose smallest number runs first
 
 local function refusal(format)
   if format ~= FORMAT and format ~= OF_MIN then
