@@ -12,7 +12,7 @@
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: claims, layout
+-- Needs: now, times, claims, layout
 local there = redis.call('EXISTS', tracked)
 local raw = redis.call('HGET', meta, id)
 local claim, at = string.match(raw or '', SHORT_CLAIM)
@@ -37,7 +37,6 @@ redis.call('HDEL', meta, id)
 if lease then
   redis.call('ZREM', tracked, lease)
 end
--- Needs: now, times
 count_time(string.sub(token, 1, -3), 10)
 store_times('r')
 return {}
