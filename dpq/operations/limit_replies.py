@@ -204,11 +204,8 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattende
     def soon(said_ms: float) -> str:
         if found.about_ms < said_ms + 1000:
             return ""
-        queue = limits[0]
-        least = (found.more and (queue.windows or queue.quotas)) or any(
-            x.concurrency for x in limits
-        )
-        about = "at least" if least else "about"
+        least = found.more and (limits[0].windows or limits[0].quotas)
+        about = "at least" if least or any(each.concurrency for each in limits) else "about"
         return f", so it may run after {about} {span(round((found.about_ms - now_ms) / 1000))}"
 
     if found.state is None:

@@ -43,21 +43,20 @@ if state == '' then
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
   -- Needs: clears, some_costs, member, order
-  local all, own = {}, { before > 0 and first and id_of(first) or nil } -- some of the tasks before it, by id
-  local others = before > 0 and redis.call('ZRANGEBYLEX', waiting, from, '(' .. place, 'LIMIT', '0', '99')
-  for _, each in ipairs(others or {}) do
-    own[#own + 1] = split(waiting, each)
+  local all = {} -- some of the tasks before it, then the task, by id
+  local function add(set, rank, count)
+    for _, each in ipairs(count > 0 and redis.call('ZRANGE', set, rank, rank + math.min(count, 99) - 1) or {}) do
+      all[#all + 1] = split(set, each)
+    end
   end
-  for _, each in ipairs(ahead > 0 and redis.call('ZRANGE', ready, '0', math.min(ahead, 99) - 1) or {}) do
-    all[#all + 1] = split(ready, each)
-  end
-  own[#own + 1] = id
-  for _, each in ipairs(own) do
-    all[#all + 1] = each
-  end
+  add(ready, 0, ahead)
+  local others, is_behind = #all, before > 0 and first
+  all[others + 1] = is_behind and id_of(first) or nil
+  add(waiting, redis.call('ZLEXCOUNT', waiting, '-', '(' .. task.group .. '\t'), before - (is_behind and 1 or 0))
+  all[#all + 1] = id
   local start = math.max(instant, tonumber(paused) or 0, queue.opens, gate.opens)
   about = math.max(clears_at(queue, costs_of(all, queue), ahead + before + 1, start),
-    gate ~= queue and clears_at(gate, costs_of(own, gate), before + 1, start) or 0)
+    gate ~= queue and clears_at(gate, costs_of({ unpack(all, others + 1) }, gate), before + 1, start) or 0)
 end
 if queue.rules.units then
   units = estimated(units, gate, queue)
