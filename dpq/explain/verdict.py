@@ -111,7 +111,7 @@ def server_away(queue: str, error: object, since_ms: float) -> Verdict:
 
 def no_such_queue(name: str, names: Sequence[str]) -> str:
     """Say that there is no queue of a name; add the nearest name, or some names of queues."""
-    known = sorted(names)
+    known = sorted({*names} - {name})
     near = get_close_matches(name, known, n=1)
     if near:
         return f"there is no queue {name!r}; did you mean {near[0]!r}?"
