@@ -169,14 +169,14 @@ LEASES_READ = 200
 def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
     """Read leases, each with its task: the longest held of those that end first."""
     chosen = Filter(TaskState.INVISIBLE)
-    found = call.shared("search", chosen, (), LEASES_READ, LEASES_READ).tasks
     now_ms = call.site.snapshot(call.name).survey.now_ms
 
-    def read() -> list[LeaseInfo]:
-        return session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
+    def read() -> list[tuple[LeaseInfo, Any]]:
+        found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
+        leases = session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
+        return list(zip(leases, found, strict=True))
 
-    leases = call.site.shared.get(("leases", call.name), read)
-    pairs = zip(leases, found, strict=True)
+    pairs = call.site.shared.get(("leases", call.name), read)
     return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
 
 

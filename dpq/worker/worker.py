@@ -258,6 +258,8 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._state.pulse.move(MAIN_LOOP)
             with suppress(Empty):  # wait in steps: two signals at once may not wake a thread
                 number = self._stop_numbers.get(timeout=STOP_CHECK_SECONDS)
+        with suppress(Empty):  # the signal came between two waits
+            number = number or self._stop_numbers.get_nowait()
         if number:
             said = signal.Signals(number).name
             about = fields("worker_stopping", worker=self.name, reason=said)

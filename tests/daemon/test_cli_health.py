@@ -208,7 +208,7 @@ def test_the_endpoint_of_a_worker(started: Any, q: DPQ, tmp_path: Path) -> None:
     assert ask(address, "live")[0] == 200
     (tmp_path / "go").touch()
     assert process.wait(PATIENCE_S) == 0
-    told = {"worker_begins", "worker_ended"}  # it may end before it says that it stops
+    told = {"worker_begins", "worker_stopping", "worker_ended"}
     wait_for(lambda: told <= {json.loads(line).get("event") for line in said}, lambda: said)
 
 
