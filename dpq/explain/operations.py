@@ -60,11 +60,8 @@ class Operations(QueueOperations[P]):
 
     def overview(self) -> Steps[Overview]:
         """Read all that pages show of a queue, in one round trip for each of its pages."""
-        results = yield from together([self.stats(), self.survey(), self.workers()])
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return Overview(*results)
+        read: list[Steps[Any]] = [self.stats(), self.survey(), self.workers()]
+        return Overview(*(yield from all_of(read)))
 
     def verdict(self) -> Steps[Verdict]:
         """Say why the queue does not move, who holds it, and what to do."""
@@ -72,10 +69,8 @@ class Operations(QueueOperations[P]):
 
     def judged(self) -> Steps[tuple[Overview, Verdict]]:
         """Read what pages show of the queue, and make the verdict on it."""
-        found, points = yield from together([self.overview(), self.recent()])
-        for result in (found, points):
-            if isinstance(result, Exception):
-                raise result
+        read: list[Steps[Any]] = [self.overview(), self.recent()]
+        found, points = yield from all_of(read)
         name, now = self.description.name, found.survey.now_ms / 1000
         pace = pace_of([*points, Point.of(now, found.stats)])
         verdict = verdict_of(name, found, pace)

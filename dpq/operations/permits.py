@@ -43,12 +43,15 @@ class PermitOperations(OperationsBase[P]):
         held.member = member.decode() or held.member
         return bool(member)
 
-    def end_permit(
-        self, caller: Caller, member: str, told: str, *, unused: bool = False
-    ) -> Steps[None]:
-        """End the lease of a permit, and report what it has spent; or give a booking back."""
-        args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment]
-        args.append("1" if unused else "")
+    def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
+        """End the lease of a permit, and report what it has spent."""
+        args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment, ""]
+        yield self._command("permit", args, same)
+
+    def give_up(self, caller: Caller) -> Steps[None]:
+        """End what a caller holds that goes no further: its booking, and its lease or place."""
+        held = caller.held or caller.place
+        args = [self._now(), caller.scope, held, 0, "", caller.cost, caller.moment, "1"]
         yield self._command("permit", args, same)
 
     def met_limit(

@@ -35,8 +35,7 @@ def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
                     time.sleep(pause)
     except BaseException:  # a booking is given back; the lease or the place ends
         if caller.held or caller.place or caller.moment:
-            held = caller.held or caller.place
             with suppress(DPQError, RedisError):
-                queue._session.run(queue._operations.end_permit, caller, held, "", unused=True)
+                queue._session.run(queue._operations.give_up, caller)
         raise
     return caller, time.monotonic() - began

@@ -44,6 +44,4 @@ async def _give_back(queue: Any, caller: Caller, asking: asyncio.Task[PermitAnsw
     with suppress(DPQError, RedisError):
         if asking:
             caller.receive(await asking, time.monotonic())
-        await queue._session.run(
-            queue._operations.end_permit, caller, caller.held or caller.place, "", unused=True
-        )
+        await queue._session.run(queue._operations.give_up, caller)

@@ -25,9 +25,7 @@ class Asker:
         self.q._session.run(self.q._operations.end_permit, self.caller, self.caller.held, told)
 
     def give_up(self) -> None:
-        held = self.caller.held or self.caller.place
-        end = self.q._operations.end_permit
-        self.q._session.run(end, self.caller, held, "", unused=True)
+        self.q._session.run(self.q._operations.give_up, self.caller)
 
     def extend(self, seconds: float) -> str:
         held = HeldPermit(self.caller.id, self.caller.request.group, self.caller.held, "g")
