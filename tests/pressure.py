@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -24,15 +24,16 @@ REPLICA_S = 0.5
 LEAST_CONFIRMED = 20
 
 
-LATE_S = 10.0
-"""Seconds by which a busy machine's replica may lag, or a client note a reply late."""
+LAG_S = 1.0
+"""Seconds by which a replica may lag: what was acknowledged before them is never lost."""
 
 
 class Pressure:
     """Threads, each with a client of its own; what was acknowledged is written down here.
 
     Attributes:
-        pushed: The id of each acknowledged push -> when, monotonic seconds.
+        pushed: The id of each acknowledged push -> when it was sent, and when its answer was
+            noted, monotonic seconds.
         confirmed: Those of them that so many replicas have as there are: any may take over.
         acked: The id of each acknowledged ack.
         errors: What was raised instead, by name.
@@ -48,7 +49,7 @@ class Pressure:
         producers: int = 2,
         consumers: int = 1,
     ) -> None:
-        self.pushed: dict[str, float] = {}
+        self.pushed: dict[str, tuple[float, float]] = {}
         self.confirmed: set[str] = set()
         self.acked: list[str] = []
         self.gone: set[str] = set()
@@ -77,13 +78,14 @@ class Pressure:
     def _push(self, queue: DPQ[Any]) -> None:
         began = time.monotonic()
         task_id = queue.push("x")
-        self.pushed[task_id] = time.monotonic()
+        self.pushed[task_id] = began, time.monotonic()
         self.longest = max(self.longest, time.monotonic() - began)
 
     def _push_safely(self, queue: DPQ[Any]) -> None:
         safe = self._safe = self._safe or _Confirmed(queue, self._replicas)
+        began = time.monotonic()
         task_id, confirmed = safe.push()
-        self.pushed[task_id] = time.monotonic()
+        self.pushed[task_id] = began, time.monotonic()
         if confirmed:
             self.confirmed.add(task_id)
 
@@ -144,12 +146,13 @@ class Pressure:
             thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in self._threads)
 
-    def account(self, queue: DPQ[Any], faults: Iterable[float]) -> str:
+    def account(self, queue: DPQ[Any], faults: Sequence[tuple[float, float]]) -> str:
         """Close the books: whatever was acknowledged is acked or stored, but for replication.
 
         Args:
             queue: The queue, which nobody uses any more.
-            faults: When masters were lost, monotonic seconds.
+            faults: From when until when a master that was replaced may have answered, monotonic
+                seconds.
 
         Returns:
             What asynchronous replication has lost.
@@ -159,9 +162,9 @@ class Pressure:
         lost = self.pushed.keys() - self.acked - self.gone - stored
         assert not lost & self.confirmed, f"lost, though a replica had it: {lost & self.confirmed}"
         for task_id in lost:
-            at = self.pushed[task_id]
-            near = any(abs(fault - at) < LATE_S for fault in faults)
-            assert near, f"lost: {task_id}, not at a fault"
+            sent, noted = self.pushed[task_id]
+            at_one = any(sent <= end and noted > begin - LAG_S for begin, end in faults)
+            assert at_one, f"lost: {task_id}, sent at {sent}, noted at {noted}, not at {faults}"
         again = len(self.acked) - len(set(self.acked)) + len(stored & set(self.acked))
         return (
             f"{len(self.pushed)} pushes and {len(self.acked)} acks acknowledged; lost by "

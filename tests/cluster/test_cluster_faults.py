@@ -59,7 +59,7 @@ def test_a_master_is_killed(
 
     So does a worker that has queues elsewhere as well, and a client that never sends twice.
     """
-    died = []
+    died: list[float] = []
     handled: SimpleQueue[Any] = SimpleQueue()
     worker = Worker(queues, lambda task: handled.put(task.payload))
     with Pressure(healed.url, q.queue_name) as pressure, ExitStack() as stack:
@@ -79,7 +79,7 @@ def test_a_master_is_killed(
             if times > 1:
                 healed.heal()
                 pressure.goes_on()
-    told = pressure.account(q, died)
+    told = pressure.account(q, [(at, at) for at in died])
     with capsys.disabled():
         print(f"\nmaster killed {times} times, load goes on after {took:.1f} s: {told}")
 
@@ -191,8 +191,9 @@ def test_a_master_is_cut_off(healed: Cluster, q: DPQ, capsys: pytest.CaptureFixt
         with pytest.raises(LeaseLostError):
             late.extend(task, 10)
         wait_for(lambda: master.replication()["role"] == "slave", healed.seen)
+        demoted = time.monotonic()
         pressure.goes_on()
-    told = pressure.account(q, [stopped])
+    told = pressure.account(q, [(stopped, demoted)])
     late.close()
     with capsys.disabled():
         print(f"\nmaster stopped, load goes on after {took:.1f} s: {told}")

@@ -180,7 +180,7 @@ def test_workers_and_scheduler_go_on(
         handled["results"] = time.monotonic()
         pressure.goes_on()
         pressure.stop()
-        told = pressure.account(stack.enter_context(DPQ.from_url(url, queue_name)), [died])
+        told = pressure.account(stack.enter_context(DPQ.from_url(url, queue_name)), [(died, died)])
         for q in queues.values():
             assert q.check() == []
     took = {kind: round(moment - died, 1) for kind, moment in handled.items()}
