@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any
 
 from dpq import DPQ, Permit
-from dpq.model.permit import DEFAULT_LEASE, Caller, PermitRequest
+from dpq.limits.permit import DEFAULT_LEASE, Caller, PermitRequest
 
 
 class WindowHost:

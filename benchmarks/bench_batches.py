@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks._harness import ROUNDS, Bench, Result, Target, payload, run_one
 from dpq import Push
-from dpq.operations.queue import PUSH_BATCH, UPKEEP_BATCH
+from dpq.verbs.queue import PUSH_BATCH, UPKEEP_BATCH
 
 LARGEST = 1000  # pop_many and one round trip of ack_many take no more
 TIMES = 10  # in each round

@@ -12,9 +12,9 @@ from functools import partial
 
 from benchmarks._harness import Bench, Result, Target, run_one, server_clock, wait_until
 from dpq import Push, Scheduler, Worker
-from dpq.protocol.scripts import script
 from dpq.queue.base import operations_named
 from dpq.registry.all_queues import after_opening
+from dpq.script.assembly import script
 from dpq.server import Server
 
 EACH = 5  # consumers and workers, a sample each

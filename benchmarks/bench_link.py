@@ -1,10 +1,10 @@
 """What do connections of DPQ's own save, against the caller's client with its pool?"""
 
 from benchmarks._harness import Bench, Result, Target, ratio, run_one
-from dpq.protocol.command import Command
-from dpq.protocol.keys import key_of
-from dpq.protocol.scripts import Script, script
-from dpq.transport.connections import Connections
+from dpq.link.connections import Connections
+from dpq.script.assembly import Script, script
+from dpq.script.command import Command
+from dpq.script.keys import key_of
 
 CALLS = 400  # in each slice
 

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from benchmarks._harness import ROUNDS, Bench, Result, Target, payload, run_one, server_clock
 from benchmarks.bench_groups import GROUPS
 from dpq import DPQ, Push, RateLimit
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.views.shared import FRESH_SECONDS
 from dpq.web import app
 from dpq.web import site as web_site

@@ -14,9 +14,13 @@ from dpq.model.display import CleanRecords
 if TYPE_CHECKING:
     from dpq.explain.drain import Drain
     from dpq.explain.verdict import Verdict, VerdictState
+    from dpq.limits.budget import Budget
+    from dpq.limits.limits import Adaptive, RateLimit, Reserve
+    from dpq.limits.quota import Quota
+    from dpq.limits.signals import RateLimited, Reject, Release, Retry, Signal
+    from dpq.limits.states import LimitState, MemberState, QuotaState
     from dpq.model.backoff import Backoff
     from dpq.model.batch_state import BatchState
-    from dpq.model.budget import Budget
     from dpq.model.errors import (
         BatchFinishedError,
         BatchNotFoundError,
@@ -38,10 +42,7 @@ if TYPE_CHECKING:
     )
     from dpq.model.filter import Filter
     from dpq.model.history import Event, Slot, Times
-    from dpq.model.limit_states import LimitState, MemberState, QuotaState
-    from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.queue_settings import Bounds, Fairness, Order, Payloads
-    from dpq.model.quota import Quota
     from dpq.model.reports import (
         BulkProgress,
         Health,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     )
     from dpq.model.result_data import Progress, Result
     from dpq.model.results import NO_RESULT
-    from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
         DeadTask,
@@ -190,10 +190,10 @@ _HOMES = {
     "explain.drain": ("Drain",),
     "model.history": ("Event", "Slot", "Times"),
     "model.filter": ("Filter",),
-    "model.limit_states": ("LimitState", "MemberState", "QuotaState"),
-    "model.limits": ("Adaptive", "RateLimit", "Reserve"),
+    "limits.states": ("LimitState", "MemberState", "QuotaState"),
+    "limits.limits": ("Adaptive", "RateLimit", "Reserve"),
     "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads"),
-    "model.quota": ("Quota",),
+    "limits.quota": ("Quota",),
     "model.reports": (
         "BulkProgress",
         "Health",
@@ -205,7 +205,7 @@ _HOMES = {
     ),
     "model.result_data": ("Progress", "Result"),
     "model.results": ("NO_RESULT",),
-    "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
+    "limits.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",
         "DeadTask",
@@ -218,7 +218,7 @@ _HOMES = {
     ),
     "model.backoff": ("Backoff",),
     "model.batch_state": ("BatchState",),
-    "model.budget": ("Budget",),
+    "limits.budget": ("Budget",),
     "explain.verdict": ("Verdict", "VerdictState"),
     "queue.queue": ("DPQ",),
     "registry.all_queues": ("known_queues",),

@@ -13,7 +13,7 @@ from typing import Any, Unpack, cast
 
 from dpq.http.exchange_async import AsyncExchange
 from dpq.http.wire import PERMIT, Group, Options, TransportOptions, missing_extra
-from dpq.model.usage import Answer, anthropic_usage, openai_usage
+from dpq.limits.usage import Answer, anthropic_usage, openai_usage
 from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue_async import AsyncDPQ
 

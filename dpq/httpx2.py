@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from dpq.http.httpx_like import Body, TransportBase
 from dpq.http.httpx_like_async import AsyncBody, AsyncTransportBase
 from dpq.http.wire import Group, Options, TransportOptions, missing_extra
-from dpq.model.usage import Answer, anthropic_usage, openai_usage
+from dpq.limits.usage import Answer, anthropic_usage, openai_usage
 from dpq.queue.permits import Permit
 from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue import DPQ

@@ -33,9 +33,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq import DPQ
 from dpq.explain.drain import Drain
 from dpq.explain.verdict import VerdictState
+from dpq.limits.states import LimitState
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
-from dpq.model.limit_states import LimitState
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of

@@ -39,8 +39,8 @@ def dpq_clock() -> Clock:
 @pytest.fixture
 def dpq_factory(dpq_server: Server, dpq_clock: Clock) -> Iterator[QueueFactory]:
     """Makes queues: `dpq_factory(name=None, **settings)`; `clock=None` for real time."""
+    from dpq.link.connect import open_url
     from dpq.testing import QueueFactory
-    from dpq.transport.connect import open_url
 
     opened = open_url(dpq_server.url)
     try:

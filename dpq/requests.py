@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from dpq.http.exchange import Exchange
 from dpq.http.wire import PERMIT, Group, Options, TransportOptions, missing_extra
+from dpq.limits.usage import Answer, anthropic_usage, openai_usage
 from dpq.model.errors import ConfigurationError
-from dpq.model.usage import Answer, anthropic_usage, openai_usage
 from dpq.queue.permits import Permit
 from dpq.queue.queue import DPQ
 

@@ -28,9 +28,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 from typing_extensions import TypedDict  # pydantic brings it along; typing's own needs Python 3.12
 
+from dpq.limits.signals import Reject
 from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.payload import complaint
-from dpq.model.signals import Reject
 from dpq.model.task import Cost, OnDead, OnDuplicate, Push, Task
 from dpq.model.validation import Delays, label, nearest
 from dpq.queue.base import operations_named

@@ -42,7 +42,7 @@ def main(url: str, port: int) -> None:
         return
     import socket
 
-    from dpq.transport.connect import open_url
+    from dpq.link.connect import open_url
 
     opened = open_url(url)
     config = uvicorn.Config(

@@ -22,7 +22,7 @@ settings each test asks both.
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
-(`dpq.protocol.keys.PARTS`) of its own queues, which are then removed, or the two that all queues
+(`dpq.script.keys.PARTS`) of its own queues, which are then removed, or the two that all queues
 share.
 
 With `--server NAME` all tests run on that server only, the clusters, Sentinels and pairs that tests
@@ -53,7 +53,7 @@ from redis import Redis
 from support import SERVERS
 
 from dpq import DPQ
-from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
+from dpq.script.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_binary
 from dpq.testing import Clock, QueueFactory
 

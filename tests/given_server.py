@@ -12,8 +12,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from dpq import ConfigurationError
+from dpq.link.url import explained
 from dpq.model.masking import mask
-from dpq.transport.url import explained
 
 FELT = {
     *(

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError, ResponseError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, AsyncDPQ, DPQError, TaskState
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.testing import _stored
 
 PAUSE_S = 0.002

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis import Redis, SSLConnection
 
-from dpq.protocol.durability import WAITAOF_SINCE
+from dpq.script.durability import WAITAOF_SINCE
 from dpq.server import Binary, find_all_binaries
 
 SERVERS = {

@@ -25,15 +25,15 @@ import dpq
 from dpq import DPQ, NO_RESULT, Push, Task, TaskState, WorkerInfo
 from dpq.model.filter import Filter
 from dpq.model.producer import Producer
-from dpq.operations.browse import Browser
-from dpq.protocol.keys import PARTS
-from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.registry.names import Sieve, glance
+from dpq.script.assembly import needs_of, script, script_names
+from dpq.script.keys import PARTS
+from dpq.verbs.browse import Browser
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
 SCRIPTS = script_names()
-LUA = PACKAGE / "protocol" / "lua"
+LUA = PACKAGE / "script" / "lua"
 LUA_FILES = sorted(LUA.rglob("*.lua"))
 SHARED = [path for path in LUA_FILES if path.parent != LUA]
 
@@ -41,9 +41,10 @@ SHARED = [path for path in LUA_FILES if path.parent != LUA]
 
 ROOMS = [
     {"model"},
-    {"protocol"},
+    {"limits"},
+    {"script"},
     {"server"},
-    {"operations", "transport"},
+    {"verbs", "link"},
     {"explain"},
     {"queue"},
     {"worker", "registry", "http"},
@@ -58,7 +59,7 @@ ROOMS = [
 """A room imports from those above it in this list, and from itself."""
 
 RANK = {name: rank for rank, names in enumerate(ROOMS) for name in names}
-WITHOUT_IO = ("model", "protocol", "operations", "explain")
+WITHOUT_IO = ("model", "limits", "script", "verbs", "explain")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -127,8 +128,8 @@ UNDOCUMENTED = re.compile(
 
 
 def test_undocumented_names_of_redis_py_stand_in_one_file():
-    """So a new redis-py asks for a look at dpq/transport/internals.py only."""
-    kernel = [path for room in ("transport", "queue") for path in (PACKAGE / room).glob("*.py")]
+    """So a new redis-py asks for a look at dpq/link/internals.py only."""
+    kernel = [path for room in ("link", "queue") for path in (PACKAGE / room).glob("*.py")]
     found = [path.name for path in kernel if UNDOCUMENTED.search(path.read_text(encoding="utf-8"))]
     assert found == ["internals.py"]
 
@@ -184,7 +185,7 @@ def test_there_is_no_circle_for_types_either():
 
 @each("path", [p for p in MODULES if p.parent.name in WITHOUT_IO])
 def test_no_io(path):
-    """What is below transport cannot reach a server, wait, or look at a clock."""
+    """What is below link cannot reach a server, wait, or look at a clock."""
     found = {imported.split(".")[0] for _, imported in imports(path)}
     banned = {"redis", "asyncio", "threading", "time", "os", "socket", "subprocess"}
     if path.stem == "task_ids":  # which sort by time for the eye: nothing depends on it

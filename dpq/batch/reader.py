@@ -16,10 +16,10 @@ from pydantic_core import from_json
 
 from dpq.batch.errors import BatchError
 from dpq.batch.lines import BYTE_ORDER_MARK, slices
-from dpq.model.cost import MAX_COST, write_cost
+from dpq.limits.cost import MAX_COST, write_cost
+from dpq.limits.usage import Answer, is_count, openai_usage
 from dpq.model.errors import DPQError
 from dpq.model.priority import encode_priority
-from dpq.model.usage import Answer, is_count, openai_usage
 
 WRAPPED = {"custom_id", "method", "url", "body", "priority", "cost"}
 """The names that a line in the batch form may have."""

@@ -18,8 +18,8 @@ from dpq.batch.progress import Progress
 from dpq.batch.reader import Batch, Reader
 from dpq.batch.results import Results
 from dpq.batch.sender import Sender, open_client
+from dpq.link.connect_async import open_url_async
 from dpq.model.errors import ConfigurationError
-from dpq.transport.connect_async import open_url_async
 
 log = logging.getLogger(__name__)
 

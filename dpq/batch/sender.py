@@ -12,7 +12,7 @@ from dpq.batch.job import BatchJob
 from dpq.batch.progress import Progress
 from dpq.batch.reader import target, tokens_used
 from dpq.batch.results import Results, result_line
-from dpq.model.rate_headers import OVERLOADED
+from dpq.limits.headers import OVERLOADED
 
 if TYPE_CHECKING:
     import httpx

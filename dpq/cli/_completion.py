@@ -10,9 +10,9 @@ from typing import Any
 import typer
 from redis.exceptions import RedisError
 
+from dpq.link.connect import open_url
 from dpq.model.errors import DPQError
 from dpq.registry.all_queues import known_queues
-from dpq.transport.connect import open_url
 
 WITHIN_SECONDS = 1.0
 """Seconds for the server to answer: somebody waits at the terminal."""

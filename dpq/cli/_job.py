@@ -15,10 +15,10 @@ from dpq.cli._log import LogStyle
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import FAILED
+from dpq.link.connect import open_url
+from dpq.link.connect_async import open_url_async
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
-from dpq.transport.connect import open_url
-from dpq.transport.connect_async import open_url_async
 from dpq.worker.base import WorkerBase
 
 log = logging.getLogger(__name__)

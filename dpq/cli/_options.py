@@ -56,7 +56,7 @@ def named_queues(ctx: Any, queue: list[str] | None, *, also: bool = True) -> lis
 
 
 def word(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Make a reader of `dpq.model.limit_words` a parser of an option: its error is wrong usage."""
+    """Make a reader of `dpq.limits.words` a parser of an option: its error is wrong usage."""
 
     def parse(text: str) -> T:
         try:

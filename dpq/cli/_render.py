@@ -27,12 +27,12 @@ from dpq import (
     Task,
     Times,
 )
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.quota import quota_text
+from dpq.limits.words import write_word
 from dpq.model.display import attempt_of, shown
-from dpq.model.limit_words import write_word
-from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.payload import bytes_text
-from dpq.model.quota import quota_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.views.limits import spent

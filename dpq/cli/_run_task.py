@@ -12,7 +12,7 @@ from dpq import Context
 from dpq.cli._job import Job, open_queues, open_queues_async
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import FAILED, Failed, talk
-from dpq.model.signals import Signal
+from dpq.limits.signals import Signal
 from dpq.model.validation import error_line
 from dpq.worker.handlers import Handler, check_result, finder
 

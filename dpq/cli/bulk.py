@@ -26,8 +26,8 @@ from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.model.display import shown
 from dpq.model.filter import ANY
-from dpq.operations.bulk import BURIED, OF_STATES
-from dpq.operations.workers import MOST_NAMED, RELEASED_AT_ONCE
+from dpq.verbs.bulk import BURIED, OF_STATES
+from dpq.verbs.workers import MOST_NAMED, RELEASED_AT_ONCE
 from dpq.views.words import this_user
 
 DESTROYS = ("cancel", "bury", "purge", "drop")

@@ -10,8 +10,8 @@ from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues
 from dpq.cli._terminal import for_long
 from dpq.cli.metrics import MetricsHost, MetricsPort, ServerName, serve_metrics
+from dpq.link.connect import open_url
 from dpq.scheduler import Scheduler, run_daemon
-from dpq.transport.connect import open_url
 
 logger = logging.getLogger(__name__)
 

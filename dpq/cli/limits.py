@@ -14,16 +14,16 @@ from dpq.cli._existing import on_new_queue, on_queue
 from dpq.cli._options import SELDOM, Json, option, word
 from dpq.cli._render import group_sheet, limit_table, scope_name
 from dpq.cli._terminal import Failed, emit, tables, talk
-from dpq.model import limit_words
+from dpq.limits import words
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.rules import LimitRules
+from dpq.link.cluster import forbidden
 from dpq.model.display import shown
-from dpq.model.limit_rules import LimitRules
-from dpq.model.limits import EVERY_GROUP
 from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
 from dpq.model.validation import label
-from dpq.operations.history import MAX_EVENTS
 from dpq.queue.inside import process_name
-from dpq.transport.cluster import forbidden
+from dpq.verbs.history import MAX_EVENTS
 from dpq.views import limit_change
 
 app = typer.Typer(
@@ -63,7 +63,7 @@ def set_limit(
         list[RateLimit] | None,  # quotas too, but typer takes no union
         typer.Argument(
             metavar="RATE",
-            parser=word(limit_words.read_word),
+            parser=word(words.read_word),
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
             "hold together. Options follow: burst=N units at once after a pause; "
             "reserve=UNITS:PRIORITY of the burst for this priority or a better one; moving: never "
@@ -195,7 +195,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     if rules is None:
         talk(f"cleared {what}")
     else:
-        said = limit_words.limit_words(rules) + ["begun anew"] * rules.reset
+        said = words.limit_words(rules) + ["begun anew"] * rules.reset
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
 
 

@@ -29,13 +29,13 @@ from dpq.cli._render import all_queues, batch_bar, counts, dead_tasks, live_task
 from dpq.cli._terminal import FAILED, Failed, at_terminal, emit, say, tables, talk
 from dpq.explain.drain import MAX_OVER_SECONDS
 from dpq.explain.operations import Operations
+from dpq.link.cluster import forbidden
+from dpq.link.connect import open_url
 from dpq.model.display import attempt_of, shown
 from dpq.model.validation import one_line
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
-from dpq.transport.cluster import forbidden
-from dpq.transport.connect import open_url
 from dpq.views import words
 
 

@@ -10,9 +10,9 @@ import typer
 from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
 from dpq.cli._port import Port
 from dpq.cli._terminal import Failed, for_long, talk
+from dpq.link.connect import Opened, open_url
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import server_name as server_name_of
-from dpq.transport.connect import Opened, open_url
 
 LISTEN = "127.0.0.1:9377"
 """The address, unless --listen names another."""

@@ -13,7 +13,7 @@ from dpq.batch import BatchJob, BatchOutcome, run_batch
 from dpq.cli._options import SELDOM, named, option, word
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli._terminal import FAILED, INTERRUPTED
-from dpq.model import limit_words
+from dpq.limits import words
 from dpq.worker.base import MAX_CONCURRENCY
 
 
@@ -37,7 +37,7 @@ def run(
             "A limit of the API, as 500/m. Repeat it for more.",
             "--limit",
             unset="",
-            parser=word(limit_words.read_word),
+            parser=word(words.read_word),
         ),
     ] = None,
     save: Annotated[

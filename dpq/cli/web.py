@@ -9,8 +9,8 @@ import typer
 
 from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
 from dpq.cli._terminal import Failed, for_long, talk
+from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
-from dpq.transport.connect import open_url
 
 TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
 

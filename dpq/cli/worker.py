@@ -29,11 +29,11 @@ from dpq.cli._terminal import Failed, emit, for_long, tables, talk
 from dpq.explain.operations import Operations
 from dpq.explain.survey import Overview
 from dpq.explain.verdict import NAMES_SHOWN
+from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import WorkerInfo
 from dpq.model.validation import one_line
 from dpq.registry.all_queues import all_names, ask_queues
-from dpq.transport.connect import open_url
 from dpq.views.words import this_user
 from dpq.views.workers import Working, working
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import UNKNOWN, Pace, Point
-from dpq.model.limit_rules import LimitRules
-from dpq.model.limit_words import write_word
-from dpq.model.limits import EVERY_GROUP
-from dpq.model.pools import UNTIL_OPENED_MS
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.limits.rules import LimitRules
+from dpq.limits.words import write_word
 from dpq.model.rates import span, span_between
 
 __all__ = ["Drain"]

@@ -11,14 +11,14 @@ from dpq.explain.read_survey import Explained, read_survey
 from dpq.explain.survey import Overview, Survey
 from dpq.explain.verdict import Verdict, VerdictState, verdict_of
 from dpq.explain.verdict_facts import UNATTENDED
-from dpq.model.limit_rules import LimitRules
+from dpq.limits.rules import LimitRules
 from dpq.model.task import P, TaskState
-from dpq.operations.history import MINUTE
-from dpq.operations.limit_replies import changes_at, explain
-from dpq.operations.limits import limit_field
-from dpq.operations.queue import QueueOperations
-from dpq.protocol.command import Steps, all_of, together
-from dpq.protocol.remembered import read_slots
+from dpq.script.command import Steps, all_of, together
+from dpq.script.remembered import read_slots
+from dpq.verbs.history import MINUTE
+from dpq.verbs.limit_replies import changes_at, explain
+from dpq.verbs.limits import limit_field
+from dpq.verbs.queue import QueueOperations
 
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Numbers of groups from which a drain time is computed: groups with a limit of their own, the

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpq.explain.drain import DrainLook, Scope
-from dpq.protocol.values import read_texts
+from dpq.script.values import read_texts
 
 
 def read_drain(reply: Sequence[Any]) -> DrainLook:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq.explain.survey import Held, News, Survey
-from dpq.model.limit_states import LimitState
-from dpq.model.pools import UNTIL_OPENED_MS
-from dpq.operations.limit_replies import read_limits
-from dpq.protocol.values import read_texts
+from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.limits.states import LimitState
+from dpq.script.values import read_texts
+from dpq.verbs.limit_replies import read_limits
 
 
 class Explained(NamedTuple):

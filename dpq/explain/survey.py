@@ -5,7 +5,7 @@
 
 from typing import NamedTuple
 
-from dpq.model.limit_states import LimitState
+from dpq.limits.states import LimitState
 from dpq.model.reports import QueueStats, WorkerInfo
 
 

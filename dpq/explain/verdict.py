@@ -42,7 +42,7 @@ from dpq.explain.verdict_limits import (
     scope_words,
     until_text,
 )
-from dpq.model.pools import UNTIL_OPENED_MS
+from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.rates import span
 
 __all__ = ["Verdict", "VerdictState"]

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import Pace
 from dpq.explain.survey import Survey
+from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.moments import say_moment
-from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
 

@@ -12,9 +12,9 @@ from dpq.explain.verdict_facts import (
     with_queue,
     worker_name,
 )
-from dpq.model.limit_states import LimitState, spent_quota
-from dpq.model.pools import UNTIL_OPENED_MS
-from dpq.model.quota import quota_text
+from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.limits.quota import quota_text
+from dpq.limits.states import LimitState, spent_quota
 from dpq.model.rates import per_text, span
 
 FLOWS_SECONDS = 60.0

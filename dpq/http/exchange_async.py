@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 from redis.exceptions import RedisError
 
 from dpq.http.wire import Options, R
-from dpq.model.budget import status_and_headers
+from dpq.limits.budget import status_and_headers
+from dpq.limits.usage import BodyReader
 from dpq.model.errors import DPQError
 from dpq.model.log_fields import fields
-from dpq.model.usage import BodyReader
 from dpq.model.validation import error_line
 from dpq.queue.pauses_async import THROWN_AWAY
 from dpq.queue.permits_async import AsyncPermit, take_permit_async

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpq.http.exchange import Exchange
 from dpq.http.wire import PERMIT, Options
-from dpq.model.usage import readable_encodings
+from dpq.limits.usage import readable_encodings
 
 
 class Body:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpq.http.exchange_async import AsyncExchange
 from dpq.http.wire import PERMIT, Options
-from dpq.model.usage import readable_encodings
+from dpq.limits.usage import readable_encodings
 
 
 class AsyncBody:

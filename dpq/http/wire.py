@@ -13,14 +13,14 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, get_args
 
 from redis.exceptions import RedisError
 
+from dpq.limits.permit import DEFAULT_LEASE, UNKNOWN_MEMBER, PermitRequest
+from dpq.limits.pools import member_name
+from dpq.limits.usage import Answer
+from dpq.link.cluster import forbidden
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
-from dpq.model.permit import DEFAULT_LEASE, UNKNOWN_MEMBER, PermitRequest
-from dpq.model.pools import member_name
 from dpq.model.task import Cost
-from dpq.model.usage import Answer
 from dpq.model.validation import MAX_NAME_BYTES, error_line
-from dpq.transport.cluster import forbidden
 
 R = TypeVar("R")
 """The client's type of requests."""

@@ -21,12 +21,12 @@ except ImportError as error:  # pragma: no cover - a test does it in a process o
     raise missing_extra("otel", error, "opentelemetry") from error
 
 from dpq.model.task import Task
-from dpq.operations.queue import QueueOperations
 from dpq.otel.spans import CONVENTIONS, Telemetry
 from dpq.otel.wrappers import Wrappers, working
 from dpq.queue.base import QueueBase
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
+from dpq.verbs.queue import QueueOperations
 from dpq.worker.handler_calls import HandlerCalls
 
 __all__ = ["CONVENTIONS", "DPQInstrumentor", "instrument", "processing", "uninstrument"]

@@ -8,10 +8,10 @@ from typing import Any
 
 from opentelemetry import trace
 
-from dpq.model.signals import Signal
+from dpq.limits.signals import Signal
 from dpq.model.task import Push, Task
 from dpq.model.validation import error_line
-from dpq.operations.queue import QueueOperations
+from dpq.verbs.queue import QueueOperations
 
 Attributes = dict[str, Any]
 

@@ -13,9 +13,8 @@ from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
 
 from dpq import __version__
-from dpq.model.signals import RateLimited, Release, Signal
+from dpq.limits.signals import RateLimited, Release, Signal
 from dpq.model.task import Push, Task
-from dpq.operations.queue import QueueOperations
 from dpq.otel.attributes import (
     Attributes,
     fail_span,
@@ -26,9 +25,10 @@ from dpq.otel.attributes import (
     task_attributes,
     type_name,
 )
-from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
 from dpq.queue.inside import operations_of
+from dpq.script.command import Steps
+from dpq.verbs.queue import QueueOperations
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from opentelemetry import trace
 
-from dpq.model.signals import signal_of
+from dpq.limits.signals import signal_of
 from dpq.model.task import Push, Task
-from dpq.operations.queue import QueueOperations
 from dpq.otel.spans import Telemetry, begin
-from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
+from dpq.script.command import Steps
+from dpq.verbs.queue import QueueOperations
 
 
 @contextmanager

@@ -23,16 +23,16 @@ from dpq.model.queue_settings import (
 )
 from dpq.model.task import P, Popped
 from dpq.model.validation import Delays
-from dpq.protocol.durability import Durability, named_durability
 from dpq.queue.end_log import EndLog
 from dpq.queue.refusals import log_refused
+from dpq.script.durability import Durability, named_durability
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.model.task import Task
-    from dpq.operations.description import Description
-    from dpq.protocol.replies import Batch
     from dpq.queue.lease_renewal import Leases
+    from dpq.script.replies import Batch
+    from dpq.verbs.description import Description
 
 
 class QueueSettings(SharedSettings, total=False):
@@ -147,7 +147,7 @@ class QueueBase(Generic[P]):
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
         """
         from dpq.explain.operations import Operations
-        from dpq.operations.description import Description
+        from dpq.verbs.description import Description
 
         self._described: Description[P] = Description(
             queue_name,
@@ -337,6 +337,6 @@ def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple
 def operations_named(queue_name: str) -> Operations[Any]:
     """Build the operations of a queue of which this process knows only the name."""
     from dpq.explain.operations import Operations
-    from dpq.operations.description import Description
+    from dpq.verbs.description import Description
 
     return Operations(Description(queue_name))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Generic
 
 from dpq.explain.operations import Operations
+from dpq.link.session import QueueSession
 from dpq.model.task import DeadTask, P
-from dpq.operations.dead import chosen_by, some_ids
-from dpq.transport.session import QueueSession
+from dpq.verbs.dead import chosen_by, some_ids
 
 __all__ = ["DeadLetters"]
 

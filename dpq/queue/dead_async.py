@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Generic
 
 from dpq.explain.operations import Operations
+from dpq.link.session_async import AsyncQueueSession
 from dpq.model.task import DeadTask, P
-from dpq.operations.dead import chosen_by, some_ids
-from dpq.transport.session_async import AsyncQueueSession
+from dpq.verbs.dead import chosen_by, some_ids
 
 __all__ = ["AsyncDeadLetters"]
 

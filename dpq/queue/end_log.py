@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from dpq.limits.signals import RateLimited, Reject, Release, Signal
 from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
-from dpq.model.signals import RateLimited, Reject, Release, Signal
 from dpq.model.validation import MAX_NAME_BYTES, error_line, one_line
 
 if TYPE_CHECKING:

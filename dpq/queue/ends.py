@@ -20,7 +20,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq.model.errors import ResultTimeoutError, TaskDeadError, TaskNotFoundError
 from dpq.model.result_data import Result
 from dpq.model.validation import milliseconds
-from dpq.operations.results import Outcome
+from dpq.verbs.results import Outcome
 
 if TYPE_CHECKING:
     from dpq.model.task import Task

@@ -13,17 +13,17 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
-from dpq.model.errors import ConfigurationError
-from dpq.model.task import P
-from dpq.model.validation import milliseconds
-from dpq.queue.base import check_one_client
-from dpq.queue.queue import DPQ
-from dpq.transport.watches import (
+from dpq.link.watches import (
     Marker,
     Watch,
     owned_of_queues,
     watches_after,
 )
+from dpq.model.errors import ConfigurationError
+from dpq.model.task import P
+from dpq.model.validation import milliseconds
+from dpq.queue.base import check_one_client
+from dpq.queue.queue import DPQ
 
 if TYPE_CHECKING:
     from dpq.model.task import Task

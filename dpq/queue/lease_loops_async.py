@@ -10,9 +10,9 @@ import logging
 from types import TracebackType
 from typing import Any, Generic, Self
 
+from dpq.limits.signals import signal_of
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
-from dpq.model.signals import signal_of
 from dpq.model.task import P, Task
 from dpq.model.validation import milliseconds
 from dpq.queue.lease_renewal import Leases

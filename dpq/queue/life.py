@@ -14,12 +14,12 @@ from dpq.queue.base import QueueBase
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
+    from dpq.link.ahead import AheadSession
+    from dpq.link.connect import Opened
+    from dpq.link.waiter import Waiters
     from dpq.model.task import Task
-    from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal import Keeper
-    from dpq.transport.ahead import AheadSession
-    from dpq.transport.connect import Opened
-    from dpq.transport.waiter import Waiters
+    from dpq.script.replies import Kept
 
 T = TypeVar("T")
 A = ParamSpec("A")
@@ -39,11 +39,11 @@ class QueueLife(QueueBase[P]):
     _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
 
     def _start(self) -> None:
+        from dpq.link.ahead import AheadSession
+        from dpq.link.connections import Connections
+        from dpq.link.listener import Listener
+        from dpq.link.waiter import Waiters, sleep
         from dpq.queue.lease_renewal import Keeper
-        from dpq.transport.ahead import AheadSession
-        from dpq.transport.connections import Connections
-        from dpq.transport.listener import Listener
-        from dpq.transport.waiter import Waiters, sleep
 
         connections = Connections(self._redis, self.durability)
         self._session = AheadSession(
@@ -64,7 +64,7 @@ class QueueLife(QueueBase[P]):
 
     def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
         """Return the waiters on the markers of several queues, kept for the next call."""
-        from dpq.transport.waiter import Waiters
+        from dpq.link.waiter import Waiters
 
         if markers not in self._several:
             self._several[markers] = Waiters(self._session.connections.nodes, markers)

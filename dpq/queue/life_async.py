@@ -21,12 +21,12 @@ from dpq.queue.pauses_async import THROWN_AWAY
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
+    from dpq.link.connect_async import AsyncOpened
+    from dpq.link.session_async import AsyncQueueSession
+    from dpq.link.waiter_async import AsyncWaiters
     from dpq.model.task import Task
-    from dpq.protocol.replies import Kept
     from dpq.queue.lease_renewal_async import AsyncKeeper
-    from dpq.transport.connect_async import AsyncOpened
-    from dpq.transport.session_async import AsyncQueueSession
-    from dpq.transport.waiter_async import AsyncWaiters
+    from dpq.script.replies import Kept
 
 T = TypeVar("T")
 A = ParamSpec("A")
@@ -50,11 +50,11 @@ class AsyncQueueLife(QueueBase[P]):
     _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[Kept]]]
 
     def _start(self) -> None:
+        from dpq.link.connections_async import AsyncConnections
+        from dpq.link.listener_async import AsyncListener
+        from dpq.link.session_async import AsyncQueueSession
+        from dpq.link.waiter_async import AsyncWaiters, sleep
         from dpq.queue.lease_renewal_async import AsyncKeeper
-        from dpq.transport.connections_async import AsyncConnections
-        from dpq.transport.listener_async import AsyncListener
-        from dpq.transport.session_async import AsyncQueueSession
-        from dpq.transport.waiter_async import AsyncWaiters, sleep
 
         self._pid = os.getpid()
         connections = AsyncConnections(self._redis, self.durability)
@@ -88,7 +88,7 @@ class AsyncQueueLife(QueueBase[P]):
 
     def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
         """Return the waiters on the markers of several queues, kept for the next call."""
-        from dpq.transport.waiter_async import AsyncWaiters
+        from dpq.link.waiter_async import AsyncWaiters
 
         if markers not in self._several:
             self._several[markers] = AsyncWaiters(self._own_session.connections, markers)

@@ -17,10 +17,10 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from dpq.explain.verdict import SILENT
+from dpq.link.ahead import AheadSession
+from dpq.link.connections import Connections
+from dpq.link.internals import no_notices
 from dpq.model.validation import one_line
-from dpq.transport.ahead import AheadSession
-from dpq.transport.connections import Connections
-from dpq.transport.internals import no_notices
 
 if TYPE_CHECKING:
     from dpq.model.task import P

@@ -1,7 +1,7 @@
 # Made from permits_async.py by `make twins`: change that file, not this one.
 """Permits: units of a limit, taken without a task.
 
-`DPQ.acquire` and the transports for HTTP clients call it. `model/permit` decides how long a
+`DPQ.acquire` and the transports for HTTP clients call it. `limits/permit` decides how long a
 caller sleeps, the modules `units` wait. This module asks the server.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, cast
 
 from redis.exceptions import RedisError
 
-from dpq.model.budget import Budget, read_answer
-from dpq.model.cost import write_spent
+from dpq.limits.budget import Budget, read_answer
+from dpq.limits.cost import write_spent
+from dpq.limits.headers import Headers
+from dpq.limits.permit import Caller, HeldPermit, PermitRequest
+from dpq.limits.signals import RateLimited, Scope, signal_of
 from dpq.model.errors import DPQError
 from dpq.model.log_fields import fields
-from dpq.model.permit import Caller, HeldPermit, PermitRequest
-from dpq.model.rate_headers import Headers
-from dpq.model.signals import RateLimited, Scope, signal_of
 from dpq.model.task import Cost
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases

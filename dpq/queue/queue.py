@@ -28,12 +28,12 @@ from typing import (
     overload,
 )
 
+from dpq.limits.permit import DEFAULT_LEASE, PermitRequest
+from dpq.limits.signals import Scope, Signal, signal_of
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
-from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
-from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDead, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import Delays, milliseconds, number
 from dpq.queue.base import QueueSettings, wanted_task
@@ -45,25 +45,25 @@ from dpq.queue.pauses import THROWN_AWAY, pause
 if TYPE_CHECKING:
     from dpq.explain.drain import Drain
     from dpq.explain.verdict import Verdict
+    from dpq.limits.budget import Budget
+    from dpq.limits.headers import Headers
+    from dpq.limits.limits import Adaptive, RateLimit, Reserve
+    from dpq.limits.quota import Quota
+    from dpq.limits.states import LimitState
     from dpq.model.batch_state import BatchState
-    from dpq.model.budget import Budget
     from dpq.model.filter import Filter
     from dpq.model.history import Event, Slot
-    from dpq.model.limit_states import LimitState
-    from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.queue_settings import Bounds, WhenFull
-    from dpq.model.quota import Quota
-    from dpq.model.rate_headers import Headers
     from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.result_data import Result
     from dpq.model.task import Task
-    from dpq.operations.bulk import BulkAction
-    from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead import DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
     from dpq.queue.life import Sleep
     from dpq.queue.permits import Permit
+    from dpq.script.command import Steps
+    from dpq.script.replies import Batch, Kept
+    from dpq.verbs.bulk import BulkAction
 
 __all__ = ["DPQ"]
 
@@ -113,7 +113,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: The URL or an argument is wrong.
         """
-        from dpq.transport.connect import open_url
+        from dpq.link.connect import open_url
 
         opened = open_url(url)
         try:
@@ -407,7 +407,7 @@ class DPQ(QueueLife[P]):
         batch: Batch[P],
     ) -> list[Task[P]]:
         """Wait for tasks, after a first look that has found none."""
-        from dpq.transport.watches import owned_markers, watches_after
+        from dpq.link.watches import owned_markers, watches_after
 
         until = math.inf if timeout is None else time.monotonic() + timeout
         with self._waiters.take() as waiter:
@@ -422,7 +422,7 @@ class DPQ(QueueLife[P]):
 
     def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
-        from dpq.transport.watches import begun
+        from dpq.link.watches import begun
 
         known = self._operations
         if known.settings is None and not known.description.named:
@@ -1014,7 +1014,7 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
         """
-        from dpq.operations.bulk import Bulk
+        from dpq.verbs.bulk import Bulk
 
         value = priority if action == "update" else reason
         bulk = Bulk(
@@ -1032,7 +1032,7 @@ class DPQ(QueueLife[P]):
 
     def count(self, chosen: Filter) -> int:
         """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
-        from dpq.operations.bulk import Bulk
+        from dpq.verbs.bulk import Bulk
 
         dead = getattr(chosen, "state", None) is TaskState.DEAD
         bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
@@ -1077,7 +1077,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.operations.transfer import PAUSE_SECONDS, Export, Position
+        from dpq.verbs.transfer import PAUSE_SECONDS, Export, Position
 
         export, by = Export(self._operations), process_name()
         yield self._session.run(export.begin, pause)
@@ -1135,7 +1135,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.operations.transfer import Import, rereadable
+        from dpq.verbs.transfer import Import, rereadable
 
         with rereadable(lines) as source:
             importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
@@ -1255,7 +1255,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Limits".
         """
-        from dpq.model.limit_rules import LimitRules
+        from dpq.limits.rules import LimitRules
 
         rules = LimitRules.checked(
             rate,
@@ -1342,9 +1342,9 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: There is no answer or two, or the queue has another format.
 
-        Source: dpq/model/rate_headers.py has the headers; docs/design.md, "Budgets".
+        Source: dpq/limits/headers.py has the headers; docs/design.md, "Budgets".
         """
-        from dpq.model.budget import read_answer
+        from dpq.limits.budget import read_answer
 
         budgets = read_answer(response, status, headers)
         return self._session.run(self._operations.observe, task_or_group, budgets)

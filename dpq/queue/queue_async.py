@@ -27,12 +27,12 @@ from typing import (
     overload,
 )
 
+from dpq.limits.permit import DEFAULT_LEASE, PermitRequest
+from dpq.limits.signals import Scope, Signal, signal_of
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
-from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
-from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDead, OnDuplicate, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import Delays, milliseconds, number
 from dpq.queue.base import QueueSettings, wanted_task
@@ -44,25 +44,25 @@ from dpq.queue.pauses_async import THROWN_AWAY, pause
 if TYPE_CHECKING:
     from dpq.explain.drain import Drain
     from dpq.explain.verdict import Verdict
+    from dpq.limits.budget import Budget
+    from dpq.limits.headers import Headers
+    from dpq.limits.limits import Adaptive, RateLimit, Reserve
+    from dpq.limits.quota import Quota
+    from dpq.limits.states import LimitState
     from dpq.model.batch_state import BatchState
-    from dpq.model.budget import Budget
     from dpq.model.filter import Filter
     from dpq.model.history import Event, Slot
-    from dpq.model.limit_states import LimitState
-    from dpq.model.limits import Adaptive, RateLimit, Reserve
     from dpq.model.queue_settings import Bounds, WhenFull
-    from dpq.model.quota import Quota
-    from dpq.model.rate_headers import Headers
     from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.result_data import Result
     from dpq.model.task import Task
-    from dpq.operations.bulk import BulkAction
-    from dpq.protocol.command import Steps
-    from dpq.protocol.replies import Batch, Kept
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.lease_loops_async import AsyncLeaseLoop
     from dpq.queue.life_async import Sleep
     from dpq.queue.permits_async import AsyncPermit
+    from dpq.script.command import Steps
+    from dpq.script.replies import Batch, Kept
+    from dpq.verbs.bulk import BulkAction
 
 __all__ = ["AsyncDPQ"]
 
@@ -112,7 +112,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: The URL or an argument is wrong.
         """
-        from dpq.transport.connect_async import open_url_async
+        from dpq.link.connect_async import open_url_async
 
         opened = open_url_async(url)
         try:
@@ -406,7 +406,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         batch: Batch[P],
     ) -> list[Task[P]]:
         """Wait for tasks, after a first look that has found none."""
-        from dpq.transport.watches import owned_markers, watches_after
+        from dpq.link.watches import owned_markers, watches_after
 
         until = math.inf if timeout is None else time.monotonic() + timeout
         async with self._waiters.take() as waiter:
@@ -421,7 +421,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
-        from dpq.transport.watches import begun
+        from dpq.link.watches import begun
 
         known = self._operations
         if known.settings is None and not known.description.named:
@@ -1017,7 +1017,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
         """
-        from dpq.operations.bulk import Bulk
+        from dpq.verbs.bulk import Bulk
 
         value = priority if action == "update" else reason
         bulk = Bulk(
@@ -1035,7 +1035,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     async def count(self, chosen: Filter) -> int:
         """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
-        from dpq.operations.bulk import Bulk
+        from dpq.verbs.bulk import Bulk
 
         dead = getattr(chosen, "state", None) is TaskState.DEAD
         bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
@@ -1080,7 +1080,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.operations.transfer import PAUSE_SECONDS, Export, Position
+        from dpq.verbs.transfer import PAUSE_SECONDS, Export, Position
 
         export, by = Export(self._operations), process_name()
         yield await self._session.run(export.begin, pause)
@@ -1138,7 +1138,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.operations.transfer import Import, rereadable
+        from dpq.verbs.transfer import Import, rereadable
 
         with rereadable(lines) as source:
             importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
@@ -1258,7 +1258,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/design.md, "Limits".
         """
-        from dpq.model.limit_rules import LimitRules
+        from dpq.limits.rules import LimitRules
 
         rules = LimitRules.checked(
             rate,
@@ -1345,9 +1345,9 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: There is no answer or two, or the queue has another format.
 
-        Source: dpq/model/rate_headers.py has the headers; docs/design.md, "Budgets".
+        Source: dpq/limits/headers.py has the headers; docs/design.md, "Budgets".
         """
-        from dpq.model.budget import read_answer
+        from dpq.limits.budget import read_answer
 
         budgets = read_answer(response, status, headers)
         return await self._session.run(self._operations.observe, task_or_group, budgets)

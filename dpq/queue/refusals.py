@@ -9,7 +9,7 @@ from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 
 if TYPE_CHECKING:
-    from dpq.protocol.replies import Batch
+    from dpq.script.replies import Batch
 
 log = logging.getLogger(__name__)
 

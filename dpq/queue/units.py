@@ -1,6 +1,6 @@
 """Waits for units of a limit, in a thread. permits.py calls it.
 
-`model/permit` decides how long a caller sleeps. units_async.py is the counterpart for asyncio,
+`limits/permit` decides how long a caller sleeps. units_async.py is the counterpart for asyncio,
 where a caller may be cancelled while its answer is under way.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from dpq.limits.permit import Caller, PermitRequest
 from dpq.model.errors import DPQError
-from dpq.model.permit import Caller, PermitRequest
 
 
 def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:

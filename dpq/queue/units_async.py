@@ -7,8 +7,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from dpq.limits.permit import Caller, PermitAnswer, PermitRequest
 from dpq.model.errors import DPQError
-from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.queue.pauses_async import THROWN_AWAY
 
 

@@ -11,18 +11,18 @@ from redis.exceptions import ResponseError
 
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
+from dpq.link.cluster import ask, reachable
+from dpq.link.connections import Connections
+from dpq.link.server_check import keeps_nothing_on_purpose
+from dpq.link.session import Session, save_points
 from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import Problem
-from dpq.protocol.command import Steps
-from dpq.protocol.keys import REGISTRY, key_of
 from dpq.queue.base import operations_named
 from dpq.queue.inside import session_of
 from dpq.registry.names import absent
-from dpq.transport.cluster import ask, reachable
-from dpq.transport.connections import Connections
-from dpq.transport.server_check import keeps_nothing_on_purpose
-from dpq.transport.session import Session, save_points
+from dpq.script.command import Steps
+from dpq.script.keys import REGISTRY, key_of
 
 if TYPE_CHECKING:
     from dpq.queue.queue import DPQ

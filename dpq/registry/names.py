@@ -9,14 +9,14 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from dpq.link.cluster import forbidden
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import queue_label
-from dpq.operations.queue import QueueOperations
-from dpq.protocol.command import Command, CommandMaker, Steps, same
-from dpq.protocol.keys import REGISTRY
-from dpq.protocol.replies import Glance, read_glance
-from dpq.protocol.scripts import script
-from dpq.transport.cluster import forbidden
+from dpq.script.assembly import script
+from dpq.script.command import Command, CommandMaker, Steps, same
+from dpq.script.keys import REGISTRY
+from dpq.script.replies import Glance, read_glance
+from dpq.verbs.queue import QueueOperations
 
 
 def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:

@@ -7,9 +7,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.protocol.command import Command
-from dpq.transport.cluster import MISSING, Node, refused
-from dpq.transport.connections import Connections
+from dpq.link.cluster import MISSING, Node, refused
+from dpq.link.connections import Connections
+from dpq.script.command import Command
 
 
 class DaemonConnections(Connections):

@@ -11,12 +11,16 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from dpq.link.cluster import ask, forbidden
+from dpq.link.connect import open_url
+from dpq.link.script_loading import load_scripts, scripts_there
+from dpq.link.session import Session
+from dpq.link.watches import Marker
 from dpq.model.backoff import longer_pause
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.reports import Health
 from dpq.model.validation import error_line, queue_label
-from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.scheduler.connections import DaemonConnections
 from dpq.scheduler.listener import MOST_MARKERS, Listener, Pace
 from dpq.scheduler.names import Names
@@ -27,11 +31,7 @@ from dpq.scheduler.upkeep import (
     RECHECK_SECONDS,
     Upkeep,
 )
-from dpq.transport.cluster import ask, forbidden
-from dpq.transport.connect import open_url
-from dpq.transport.script_loading import load_scripts, scripts_there
-from dpq.transport.session import Session
-from dpq.transport.watches import Marker
+from dpq.script.keys import REGISTRY, REGISTRY_TICK
 from dpq.worker.pulse import Pulse
 
 __all__ = ["Scheduler", "run_daemon"]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from redis.exceptions import ResponseError
 
-from dpq.transport.cluster import Nodes, ask
-from dpq.transport.waiter import MOST_BLOCKS, Waiter, longest_block
-from dpq.transport.watches import Marker
+from dpq.link.cluster import Nodes, ask
+from dpq.link.waiter import MOST_BLOCKS, Waiter, longest_block
+from dpq.link.watches import Marker
 
 MOST_MARKERS = 4096
 """Markers that a daemon blocks on; it glances at the other queues every 5 s."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from dpq.link.cluster import forbidden
+from dpq.link.session import Session
 from dpq.model.log_fields import fields
 from dpq.registry.all_queues import forget_queues, some_names
 from dpq.registry.names import Sieve, readable
-from dpq.transport.cluster import forbidden
-from dpq.transport.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from dpq.explain.operations import Operations
+from dpq.link.session import Session
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.protocol.replies import UNKNOWN, Glance, Promoted
 from dpq.queue.base import operations_named
 from dpq.registry.all_queues import after_opening
 from dpq.registry.names import glance
-from dpq.transport.session import Session
+from dpq.script.replies import UNKNOWN, Glance, Promoted
 
 log = logging.getLogger(__name__)
 

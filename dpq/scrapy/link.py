@@ -25,9 +25,9 @@ from dpq.model.errors import (
 )
 from dpq.model.log_fields import fields
 from dpq.model.task import Push, Task
-from dpq.protocol.command import Steps
 from dpq.queue.inside import leases_of, operations_of, session_of
 from dpq.queue.queue_async import AsyncDPQ
+from dpq.script.command import Steps
 
 log = logging.getLogger(__name__)
 

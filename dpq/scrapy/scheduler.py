@@ -20,9 +20,9 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
 
 from dpq.http.wire import group_name
+from dpq.limits.headers import limits_in
+from dpq.limits.signals import RateLimited
 from dpq.model.errors import ConfigurationError, DPQError, DuplicateTaskError, PayloadError
-from dpq.model.rate_headers import limits_in
-from dpq.model.signals import RateLimited
 from dpq.model.task import Push
 from dpq.model.validation import error_line
 from dpq.queue.queue_async import AsyncDPQ

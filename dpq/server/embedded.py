@@ -22,7 +22,7 @@ ends or closes its copy, unless the parent closes a throw-away. A child never st
 server.
 
 This module must not open a TCP port, import a wheel's own launcher, or choose a client's timeouts
-(`transport/connect.py` does). Locks are flock(2): a durable directory belongs on a local disk.
+(`link/connect.py` does). Locks are flock(2): a durable directory belongs on a local disk.
 """
 
 import atexit

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError, Event
 from dpq.explain.drain import Drain, DrainLook, Paper, drain_of
-from dpq.model.limit_rules import LimitRules, plain_rules
-from dpq.model.limit_words import limit_words
-from dpq.model.limits import EVERY_GROUP
-from dpq.model.pools import MAX_MEMBERS
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.pools import MAX_MEMBERS
+from dpq.limits.rules import LimitRules, plain_rules
+from dpq.limits.words import limit_words
 from dpq.model.rates import span
 from dpq.queue.inside import operations_of, session_of
 from dpq.views.limits import promises

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpq import LimitState, MemberState, Quota, RateLimit
-from dpq.model.limit_rules import LimitRules
-from dpq.model.limit_states import spent_quota
-from dpq.model.limits import last_to_open, most_granted
+from dpq.limits.limits import last_to_open, most_granted
+from dpq.limits.rules import LimitRules
+from dpq.limits.states import spent_quota
 from dpq.model.rates import span
 from dpq.views.words import number
 

@@ -21,13 +21,13 @@ from dpq.explain.drain import Drain, DrainLook, Scope, closed_longest, drain_of
 from dpq.explain.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.explain.survey import Overview, Survey
 from dpq.explain.verdict import Verdict, verdict_of
+from dpq.link.cluster import forbidden
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.operations.browse import Browser
-from dpq.protocol.command import Steps, all_of
 from dpq.queue.inside import operations_of, session_of
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import QUEUES_A_CALL
-from dpq.transport.cluster import forbidden
+from dpq.script.command import Steps, all_of
+from dpq.verbs.browse import Browser
 from dpq.views.shared import Shared
 
 T = TypeVar("T")

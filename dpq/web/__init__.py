@@ -5,7 +5,7 @@
     application.mount("/queues", dpq.web.app([q], access=Access(write=True)))
 
 It needs the extra `web`. It reads and changes queues through `DPQ`, and through the read-only
-operations of `dpq.operations.browse`.
+operations of `dpq.verbs.browse`.
 """
 
 from dpq.web.access import Access

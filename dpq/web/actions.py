@@ -14,9 +14,9 @@ from typing import Any, Literal
 from redis.exceptions import RedisError
 
 from dpq import DPQ, ConfigurationError, DPQError, Filter
-from dpq.operations import bulk
-from dpq.operations.bulk import Bulk
 from dpq.queue.inside import operations_of, session_of
+from dpq.verbs import bulk
+from dpq.verbs.bulk import Bulk
 
 JOBS_KEPT = 50
 JOBS_AT_ONCE = 4

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from dpq import ConfigurationError, Push, Quota, RateLimit, Slot, Verdict
-from dpq.model.limit_rules import LimitRules
-from dpq.model.limit_words import read_word
-from dpq.model.limits import EVERY_GROUP
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.rules import LimitRules
+from dpq.limits.words import read_word
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import say_state

@@ -6,10 +6,10 @@ from typing import Any
 from starlette.responses import Response
 
 from dpq import ConfigurationError, TaskState
+from dpq.limits.words import limit_words
 from dpq.model.errors import LimitChangedError
-from dpq.model.limit_words import limit_words
 from dpq.model.task import task_state
-from dpq.operations.bulk import BURIED, OF_STATES
+from dpq.verbs.bulk import BURIED, OF_STATES
 from dpq.views.limit_change import make
 from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
 from dpq.web.actions import DESTROYS, Job, act

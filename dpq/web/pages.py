@@ -9,10 +9,10 @@ from dpq import BatchState, ConfigurationError, LeaseInfo, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.filter import ANY, Filter
 from dpq.model.task import task_state
-from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST
-from dpq.operations.one_task import holders
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
+from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
+from dpq.verbs.one_task import holders
 from dpq.views.charts import SPANS
 from dpq.views.words import batch_counts
 from dpq.views.workers import working

@@ -13,9 +13,9 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.explain.verdict_facts import hangs
+from dpq.limits.limits import rate_text
+from dpq.limits.states import LimitState
 from dpq.model.display import attempt_of
-from dpq.model.limit_states import LimitState
-from dpq.model.limits import rate_text
 from dpq.model.payload import bytes_text
 from dpq.model.rates import span
 from dpq.views.charts import limited_by

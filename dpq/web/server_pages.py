@@ -12,10 +12,10 @@ from dpq import Event, Task, TaskState, Verdict, VerdictState
 from dpq.explain.operations import Operations
 from dpq.explain.verdict_facts import UNATTENDED
 from dpq.explain.verdict_limits import kind_of
+from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
-from dpq.operations.browse import LOOK, LOOK_MOST, Browser, Found
-from dpq.protocol.command import Steps
-from dpq.transport.cluster import forbidden
+from dpq.script.command import Steps
+from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import worst_first
 from dpq.views.workers import Working, working

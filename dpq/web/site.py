@@ -18,9 +18,9 @@ from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
 from dpq.model.history import Granted
 from dpq.model.validation import one_line
-from dpq.operations.history import MAX_EVENTS
-from dpq.protocol.command import Steps
 from dpq.queue.inside import operations_of, session_of
+from dpq.script.command import Steps
+from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Chart, Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
@@ -241,7 +241,7 @@ class Call:
         return self.form.get(name, [default])[0].strip()
 
     def browse(self, verb: str, *args: Any, **named: Any) -> Any:
-        """Run a read-only operation on the queue of the path; see `dpq.operations.browse`."""
+        """Run a read-only operation on the queue of the path; see `dpq.verbs.browse`."""
         watch = self.site.watch(self.name)
         return session_of(watch.queue).run(getattr(watch.browser, verb), *args, **named)
 

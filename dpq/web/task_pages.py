@@ -12,11 +12,11 @@ from dpq.explain.read_survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.model.task import task_state
-from dpq.operations.browse import Position
-from dpq.operations.bulk import OF_STATES
-from dpq.operations.finding import Hits, Search, begin, find
-from dpq.operations.one_task import holder
 from dpq.queue.inside import operations_of, session_of
+from dpq.verbs.browse import Position
+from dpq.verbs.bulk import OF_STATES
+from dpq.verbs.finding import Hits, Search, begin, find
+from dpq.verbs.one_task import holder
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
 from dpq.web.site import Call

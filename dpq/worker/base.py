@@ -222,7 +222,7 @@ class WorkerBase(Generic[Q]):
         """Take in the answers to heartbeats."""
         from redis.exceptions import RedisError, ResponseError
 
-        from dpq.operations.workers import Heard
+        from dpq.verbs.workers import Heard
 
         silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
         self._state.pulse.hear(answered=not any(silent))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpq.limits.signals import RateLimited
 from dpq.model.errors import LeaseLostError, NotConfirmedError
-from dpq.model.signals import RateLimited
 from dpq.queue.end_log import EndLog
 from dpq.queue.inside import leases_of, operations_of
 from dpq.worker.outcomes import Done, Ending, GivenBack, endings, to_send_again

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
-from dpq.model.backoff import longer_pause
-from dpq.model.log_fields import fields
-from dpq.model.validation import MAX_BATCH, error_line
-from dpq.protocol.command import Steps
-from dpq.protocol.replies import Batch
-from dpq.queue.inside import operations_of
-from dpq.queue.refusals import log_refused
-from dpq.transport.cluster import forbidden
-from dpq.transport.watches import (
+from dpq.link.cluster import forbidden
+from dpq.link.watches import (
     Marker,
     Watch,
     owned_of_queues,
     watches_after,
 )
+from dpq.model.backoff import longer_pause
+from dpq.model.log_fields import fields
+from dpq.model.validation import MAX_BATCH, error_line
+from dpq.queue.inside import operations_of
+from dpq.queue.refusals import log_refused
+from dpq.script.command import Steps
+from dpq.script.replies import Batch
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.queue_order import AskOrder
 from dpq.worker.run_state import RunState

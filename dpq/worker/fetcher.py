@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
+from dpq.limits.signals import RateLimited
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
-from dpq.model.signals import RateLimited
-from dpq.protocol.durability import CONFIRM_SECONDS
+from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live

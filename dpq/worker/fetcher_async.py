@@ -19,9 +19,9 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from dpq.limits.signals import RateLimited
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
-from dpq.model.signals import RateLimited
-from dpq.protocol.command import Steps
+from dpq.script.command import Steps
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.heartbeats import Holding

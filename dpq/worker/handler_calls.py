@@ -14,10 +14,10 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
-from dpq.model.budget import is_answer
+from dpq.limits.budget import is_answer
+from dpq.limits.signals import RateLimited, Release, Retry, Signal
 from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
-from dpq.model.signals import RateLimited, Release, Retry, Signal
 from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, keep_of, kept_line

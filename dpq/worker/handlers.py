@@ -25,16 +25,16 @@ from typing import (
 
 from typing_extensions import TypeVar
 
-from dpq.model.budget import read_answer
-from dpq.model.cost import write_spent
+from dpq.limits.budget import read_answer
+from dpq.limits.cost import write_spent
+from dpq.limits.signals import Reject
 from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.results import DEFAULT_KEEP, keep_seconds, progress_text, result_line
-from dpq.model.signals import Reject
 from dpq.model.validation import MAX_SECONDS, number
 
 if TYPE_CHECKING:
-    from dpq.model.budget import Budget
-    from dpq.model.rate_headers import Headers
+    from dpq.limits.budget import Budget
+    from dpq.limits.headers import Headers
     from dpq.model.task import Cost, Task
     from dpq.queue.base import QueueBase
 

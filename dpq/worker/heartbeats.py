@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpq.operations.workers import Doing
-from dpq.protocol.command import Steps
+from dpq.script.command import Steps
+from dpq.verbs.workers import Doing
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from dpq.limits.signals import RateLimited, Reject
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
-from dpq.model.signals import RateLimited, Reject
 from dpq.model.validation import error_line
-from dpq.protocol.error_source import source_of
+from dpq.script.error_source import source_of
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
-    from dpq.model.budget import Budget
+    from dpq.limits.budget import Budget
     from dpq.model.task import Cost, Task
-    from dpq.protocol.command import Steps
+    from dpq.script.command import Steps
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.model.task import Task
-    from dpq.protocol.command import Steps
+    from dpq.script.command import Steps
 
 SEND_SECONDS = 1.0
 """Seconds between two calls that send progress: a person who looks does not see more."""

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpq.model.budget import budgets_in
-from dpq.model.signals import signal_of
+from dpq.limits.budget import budgets_in
+from dpq.limits.signals import signal_of
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.handler_calls import HandlerCalls

@@ -12,11 +12,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
-from dpq.model.budget import budgets_in
+from dpq.limits.budget import budgets_in
+from dpq.limits.signals import signal_of
 from dpq.model.log_fields import fields
-from dpq.model.signals import signal_of
-from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.queue.lease_renewal import Lease
+from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import HandlerCalls, tell_lost

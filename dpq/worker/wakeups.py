@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dpq.transport.waiter import Waiter, block_seconds, sleep
-from dpq.transport.watches import Marker, Watch, owned_markers, time_left
+from dpq.link.waiter import Waiter, block_seconds, sleep
+from dpq.link.watches import Marker, Watch, owned_markers, time_left
 
 
 class _Patient(Waiter):

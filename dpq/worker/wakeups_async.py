@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 
-from dpq.transport.connections_async import AsyncConnections
-from dpq.transport.waiter_async import AsyncWaiter, sleep
-from dpq.transport.watches import RECHECK_SECONDS, Marker, Watch, owned_markers
+from dpq.link.connections_async import AsyncConnections
+from dpq.link.waiter_async import AsyncWaiter, sleep
+from dpq.link.watches import RECHECK_SECONDS, Marker, Watch, owned_markers
 
 
 class AsyncWakeUps:

@@ -32,8 +32,8 @@ from dpq.worker.run_state import (
 )
 
 if TYPE_CHECKING:
-    from dpq.protocol.command import Steps
     from dpq.queue.base import QueueBase
+    from dpq.script.command import Steps
 
 __all__ = ["Worker"]
 

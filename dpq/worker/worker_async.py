@@ -22,8 +22,8 @@ from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
 
 if TYPE_CHECKING:
-    from dpq.protocol.command import Steps
     from dpq.queue.base import QueueBase
+    from dpq.script.command import Steps
 
 __all__ = ["AsyncWorker"]
 

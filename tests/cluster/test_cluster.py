@@ -29,8 +29,8 @@ from dpq import (
     TaskState,
 )
 from dpq.cli import app
+from dpq.link import waiter as waiters
 from dpq.registry.all_queues import known_queues
-from dpq.transport import waiter as waiters
 
 KINDS: dict[str, Callable[[Cluster], RedisCluster]] = {
     "own": lambda cluster: cluster.client(),

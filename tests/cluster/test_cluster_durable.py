@@ -8,7 +8,7 @@ from redis import RedisCluster
 from topology import Cluster
 
 from dpq import DPQ, AsyncDPQ, NotConfirmedError, Push, Worker
-from dpq.protocol import durability as durability_module
+from dpq.script import durability as durability_module
 
 
 def test_replicas_confirm(

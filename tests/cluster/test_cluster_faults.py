@@ -24,7 +24,7 @@ from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
 from dpq import DPQ, LeaseLostError, Push, Worker
-from dpq.transport import cluster as cluster_module
+from dpq.link import cluster as cluster_module
 
 SOAK = settings.get_current_profile_name() == "soak"
 

@@ -16,8 +16,8 @@ from dpq import (
     RateLimit,
     RateLimited,
 )
-from dpq.model import permit as plans
-from dpq.protocol.keys import key_of
+from dpq.limits import permit as plans
+from dpq.script.keys import key_of
 
 TOO_MANY = {"Retry-After": "30"}
 

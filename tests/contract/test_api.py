@@ -30,7 +30,7 @@ from dpq import (
     TaskNotFoundError,
 )
 from dpq.model.validation import error_line
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.server import Server
 
 # Payloads

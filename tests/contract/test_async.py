@@ -31,8 +31,8 @@ from dpq import (
     ConfigurationError,
     Push,
 )
+from dpq.link import watches
 from dpq.server import Server
-from dpq.transport import watches
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
 

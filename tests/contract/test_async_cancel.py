@@ -16,7 +16,7 @@ from kit.waiting import blocked
 from redis import Redis
 
 from dpq import AsyncDPQ, Push, RateLimited, Task
-from dpq.transport import watches
+from dpq.link import watches
 
 PATIENCE = 120.0  # seconds until a test gives up
 MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends

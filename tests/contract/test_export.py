@@ -24,11 +24,11 @@ from dpq import (
     RateLimit,
     Reserve,
 )
-from dpq.model.pools import UNTIL_OPENED_MS
-from dpq.operations.transfer import SECTIONS
-from dpq.protocol.keys import PARTS, key_of
-from dpq.protocol.portable import dumped
+from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.script.keys import PARTS, key_of
+from dpq.script.portable import dumped
 from dpq.testing import Clock, QueueFactory
+from dpq.verbs.transfer import SECTIONS
 
 Make = Callable[..., DPQ[Any]]
 
@@ -478,7 +478,7 @@ NOT_EXPORTED = {
 
 
 def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
-    """Whoever adds a key decides: a section of operations/transfer.py, or a reason here."""
+    """Whoever adds a key decides: a section of verbs/transfer.py, or a reason here."""
     seen = {"keys", "recent"}
     exported = {*OF_TASKS, *seen, "dead", "conf", *SECTIONS} - {"tasks", "seen"}
     assert exported | NOT_EXPORTED.keys() == set(PARTS)

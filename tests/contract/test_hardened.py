@@ -9,7 +9,7 @@ from redis import Redis
 
 from dpq import DPQ, LeaseLostError, PayloadError, Push, RateLimited
 from dpq.model.errors import ConfigurationError
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 
 
 class Aliased(BaseModel):

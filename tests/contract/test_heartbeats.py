@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
 
 from dpq import DPQ, Worker
-from dpq.operations.queue import QueueOperations
+from dpq.verbs.queue import QueueOperations
 
 
 @pytest.fixture

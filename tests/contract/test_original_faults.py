@@ -15,9 +15,9 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ, LeaseLostError, Push
-from dpq.operations.queue import UPKEEP_BATCH
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.server import Server
+from dpq.verbs.queue import UPKEEP_BATCH
 
 
 def test_the_readme_example_works_word_for_word(redis: Redis, clock: Any) -> None:

@@ -36,8 +36,8 @@ from dpq import (
     Retry,
     Worker,
 )
-from dpq.operations.queue import QueueOperations
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
+from dpq.verbs.queue import QueueOperations
 
 
 class Telemetry:
@@ -273,7 +273,7 @@ def test_a_worker_of_threads(make: Make, telemetry: Telemetry) -> None:
             (StatusCode.UNSET, "RateLimited", None, 0.001, 0),
             (StatusCode.UNSET, None, None, None, 0),
             (StatusCode.ERROR, None, "ValueError", None, 1),
-            (StatusCode.ERROR, "Retry", "dpq.model.signals.Retry", None, 0),
+            (StatusCode.ERROR, "Retry", "dpq.limits.signals.Retry", None, 0),
         ],
         key=str,
     )
@@ -283,7 +283,7 @@ def test_a_worker_of_threads(make: Make, telemetry: Telemetry) -> None:
     assert {error: point.count for (_, error), point in took.items()} == {
         "": 3,
         "ValueError": 1,
-        "dpq.model.signals.Retry": 1,
+        "dpq.limits.signals.Retry": 1,
     }
 
 

@@ -8,7 +8,7 @@ from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters
 from redis import Redis
 
 from dpq import DPQ, pop_first
-from dpq.transport import watches
+from dpq.link import watches
 
 
 @pytest.fixture(autouse=True)

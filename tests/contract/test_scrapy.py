@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import dpq
 from dpq import DPQ
 from dpq.cli import app
-from dpq.transport.session_async import AsyncQueueSession
+from dpq.link.session_async import AsyncQueueSession
 
 scrapy = pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
 

@@ -12,9 +12,9 @@ from redis.asyncio import Redis as AsyncRedis
 
 import dpq
 from dpq import DPQ, AsyncDPQ, ServerWarning
+from dpq.link import server_check
 from dpq.registry.all_queues import inspect_server
 from dpq.server import Server
-from dpq.transport import server_check
 
 Told = list[str]
 First = Callable[..., Told]

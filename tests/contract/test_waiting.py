@@ -21,11 +21,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from dpq import DPQ, Push, QueueFullError, Task
+from dpq.link import waiter as waiters
+from dpq.link import watches
 from dpq.model import producer
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.server import Server
-from dpq.transport import waiter as waiters
-from dpq.transport import watches
 
 SOON = 0.3  # seconds until something is due
 

@@ -16,8 +16,8 @@ from kit.workers import note_calls
 from redis import Redis
 
 from dpq import DPQ, Push, Task
-from dpq.protocol.keys import key_of
-from dpq.transport import watches
+from dpq.link import watches
+from dpq.script.keys import key_of
 
 SOON = 0.1  # seconds until the next unit
 

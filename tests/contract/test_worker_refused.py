@@ -14,9 +14,9 @@ from redis.exceptions import ResponseError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, ConfigurationError, RateLimited, Retry, Worker
-from dpq.protocol.command import Steps
-from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.queue.lease_renewal import Lease
+from dpq.script.command import Steps
+from dpq.script.keys import STORAGE_FORMAT, key_of
 from dpq.worker import deliveries, fetch_plan
 from dpq.worker.outcomes import Done, Ending
 

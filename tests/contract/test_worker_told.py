@@ -13,7 +13,7 @@ from support import wait_for
 
 from dpq import DPQ, RateLimited, Reject, Release, Retry, Task, Worker
 from dpq.model.log_fields import FIELDS
-from dpq.operations.queue import QueueOperations
+from dpq.verbs.queue import QueueOperations
 from dpq.worker import pulse
 
 

@@ -30,7 +30,7 @@ from dpq import (
 )
 from dpq.__main__ import main as program_main
 from dpq.cli import app
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 
 Run = Callable[..., Result]
 

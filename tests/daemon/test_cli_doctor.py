@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from dpq import DPQ
 from dpq.cli import app
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.server import Server
 
 Run = Callable[..., Result]

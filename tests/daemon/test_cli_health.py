@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from dpq import DPQ
 from dpq.cli import app, bulk
-from dpq.operations.workers import Doing
+from dpq.verbs.workers import Doing
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dpq import DPQ, Task
 from dpq.cli import app
 from dpq.cli._terminal import show_fault
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 
 ALL = "\x1b[2J\x1b]0;x\x07\x7f\x9b\u061c\u200e\u200f\u2028\u2029\u202e\u2066\u2069"
 """Clears the screen, sets the title, writes from right to left."""

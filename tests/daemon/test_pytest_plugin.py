@@ -13,7 +13,7 @@ import pytest
 
 import dpq
 from dpq import DPQ, Task
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.testing import (
     Clock,
     QueueFactory,

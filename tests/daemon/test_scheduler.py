@@ -23,15 +23,15 @@ from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler, known_queues
-from dpq.protocol import command
-from dpq.protocol.command import once
-from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
+from dpq.link.cluster import Node
+from dpq.link.connections import Connections
 from dpq.registry.all_queues import NAMES_A_CALL
 from dpq.registry.names import Sieve
 from dpq.scheduler import daemon, listener, names, upkeep
+from dpq.script import command
+from dpq.script.command import once
+from dpq.script.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
 from dpq.server import Server
-from dpq.transport.cluster import Node
-from dpq.transport.connections import Connections
 
 ROOT = Path(__file__).parents[2]
 

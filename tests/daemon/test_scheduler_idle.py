@@ -12,9 +12,9 @@ from redis.exceptions import ResponseError
 from support import wait_for
 
 from dpq import DPQ, Scheduler
-from dpq.protocol.keys import REGISTRY, key_of
+from dpq.link import waiter
 from dpq.scheduler import daemon, upkeep
-from dpq.transport import waiter
+from dpq.script.keys import REGISTRY, key_of
 
 
 @pytest.fixture

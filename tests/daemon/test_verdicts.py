@@ -19,11 +19,11 @@ from dpq.cli import app
 from dpq.explain.pace import Pace
 from dpq.explain.verdict import verdict_of
 from dpq.metrics import Exporter
-from dpq.operations.workers import Doing
-from dpq.protocol.command import CommandMaker
-from dpq.protocol.keys import key_of
+from dpq.script.command import CommandMaker
+from dpq.script.keys import key_of
 from dpq.server import Server
 from dpq.testing import Clock
+from dpq.verbs.workers import Doing
 from dpq.views.sampler import Named
 from dpq.views.verdict import WORST_FIRST
 from dpq.web import app as dashboard

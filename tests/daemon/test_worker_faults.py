@@ -13,10 +13,10 @@ from kit.faces import FACES, face_of
 from redis import Redis
 
 from dpq import DPQ, Context, Push, Task, TaskState, Worker
-from dpq.operations.queue import QueueOperations
 from dpq.queue.lease_renewal import Leases
 from dpq.server import Server
 from dpq.testing import assert_conserved, crash
+from dpq.verbs.queue import QueueOperations
 
 LONG_S = 600.0
 """Seconds of a lease that does not run out by itself."""

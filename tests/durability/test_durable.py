@@ -39,10 +39,10 @@ from dpq import (
     Retry,
     TaskNotFoundError,
 )
-from dpq.protocol import durability as durability_module
-from dpq.protocol.scripts import script, script_names
+from dpq.link.cluster import Node as ServerNode
+from dpq.script import durability as durability_module
+from dpq.script.assembly import script, script_names
 from dpq.server import find_all_binaries, find_binary
-from dpq.transport.cluster import Node as ServerNode
 from dpq.worker import fetcher, runner_async
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")

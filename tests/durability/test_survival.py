@@ -16,7 +16,7 @@ from soak.servers import Node, Pair
 from support import has_waitaof, wait_for
 
 from dpq import DPQ, NotConfirmedError
-from dpq.protocol import durability as durability_module
+from dpq.script import durability as durability_module
 from dpq.server import find_binary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")

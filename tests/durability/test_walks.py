@@ -14,7 +14,7 @@ from soak.servers import Pair
 
 from dpq import DPQ, Push
 from dpq.model.reports import Problem
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.server import find_binary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")

@@ -29,8 +29,8 @@ from dpq import (
     Worker,
 )
 from dpq.cli import app
+from dpq.link.connect import open_url
 from dpq.server import Server
-from dpq.transport.connect import open_url
 
 ALLOWED = (DPQError, RedisError)
 

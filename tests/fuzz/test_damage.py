@@ -30,8 +30,8 @@ from dpq import (
     TaskNotFoundError,
     known_queues,
 )
-from dpq.model.limits import read_rules
-from dpq.protocol.keys import MIN_FORMAT, PARTS, REGISTRY, STORAGE_FORMAT, key_of
+from dpq.limits.limits import read_rules
+from dpq.script.keys import MIN_FORMAT, PARTS, REGISTRY, STORAGE_FORMAT, key_of
 from dpq.server import Server
 from dpq.testing import Clock
 

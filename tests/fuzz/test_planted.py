@@ -5,7 +5,7 @@ import time
 import pytest
 
 from dpq import DPQ, DPQError, Push, Scheduler
-from dpq.protocol.keys import REGISTRY, key_of
+from dpq.script.keys import REGISTRY, key_of
 
 JUNK = [
     b"",

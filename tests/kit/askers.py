@@ -3,7 +3,7 @@
 from typing import Any
 
 from dpq import DPQ, RateLimited
-from dpq.model.permit import Caller, HeldPermit, PermitAnswer, PermitRequest
+from dpq.limits.permit import Caller, HeldPermit, PermitAnswer, PermitRequest
 
 
 class Asker:

@@ -8,7 +8,7 @@ from typing import Any
 from support import PATIENCE_S
 
 from dpq import DPQ, Scheduler
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 
 
 @contextmanager

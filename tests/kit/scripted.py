@@ -11,9 +11,9 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import QueueStats, Task
-from dpq.protocol.replies import Batch
+from dpq.link.watches import Marker, Watch
 from dpq.queue.lease_renewal import Leases
-from dpq.transport.watches import Marker, Watch
+from dpq.script.replies import Batch
 from dpq.worker.deliveries import Deliveries
 from dpq.worker.fetch_plan import FetchPlan
 from dpq.worker.outcomes import Done

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 from support import PATIENCE_S, wait_for
 
-from dpq.transport import watches
+from dpq.link import watches
 from dpq.worker import wakeups_async
 
 PATIENCE = float(PATIENCE_S)

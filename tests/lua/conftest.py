@@ -11,8 +11,8 @@ from kit.records import full_record, read_record
 from redis import Redis
 
 from dpq import DPQ, Task
-from dpq.protocol.keys import PARTS, key_of
-from dpq.protocol.scripts import script
+from dpq.script.assembly import script
+from dpq.script.keys import PARTS, key_of
 
 
 class Probe:

@@ -9,8 +9,8 @@ from kit.askers import Asker
 from kit.limits import SCOPES, fill, payloads
 
 from dpq import DPQ, LimitTimeoutError, Quota, RateLimit
-from dpq.model.permit import PermitRequest
-from dpq.transport.listener import PREFIX
+from dpq.limits.permit import PermitRequest
+from dpq.link.listener import PREFIX
 
 
 def full(q: DPQ[Any], group: str | None = "g") -> bool:

@@ -7,7 +7,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from dpq import DPQ
-from dpq.protocol.command import same
+from dpq.script.command import same
 from dpq.testing import Clock
 
 LONG = "x" * 201

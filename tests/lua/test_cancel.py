@@ -3,7 +3,7 @@
 import pytest
 
 from dpq import ConfigurationError, LeaseLostError, TaskNotFoundError
-from dpq.operations.workers import Doing
+from dpq.verbs.workers import Doing
 
 PLACES = {
     "ready": lambda q: q.push("x", key="k", group="g"),

@@ -3,7 +3,7 @@
 import pytest
 
 from dpq import DPQ
-from dpq.protocol.keys import REGISTRY
+from dpq.script.keys import REGISTRY
 
 
 def test_nothing_is_left(q, probe):

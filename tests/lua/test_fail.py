@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dpq import DPQ, Backoff
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 
 
 def test_backoff(q, clock, probe):

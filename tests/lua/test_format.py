@@ -7,8 +7,8 @@ import pytest
 from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
-from dpq.operations.checking import CHECKED_PARTS
-from dpq.protocol.keys import STORAGE_FORMAT
+from dpq.script.keys import STORAGE_FORMAT
+from dpq.verbs.checking import CHECKED_PARTS
 
 pytestmark = pytest.mark.damaged
 

@@ -13,14 +13,14 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
+from dpq.limits.permit import Caller, PermitAnswer, PermitRequest
 from dpq.model.filter import Filter
-from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.model.producer import Producer
-from dpq.operations.browse import Browser
-from dpq.protocol.command import CommandMaker, same
-from dpq.protocol.keys import PARTS, REGISTRY, key_of
-from dpq.protocol.scripts import script_names
+from dpq.script.assembly import script_names
+from dpq.script.command import CommandMaker, same
+from dpq.script.keys import PARTS, REGISTRY, key_of
 from dpq.testing import Clock, QueueFactory, _stored
+from dpq.verbs.browse import Browser
 
 Build = Callable[[DPQ[Any], Clock], object]
 

@@ -7,10 +7,10 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ
-from dpq.protocol.keys import key_of
-from dpq.protocol.replies import UNKNOWN, Glance
-from dpq.protocol.scripts import script
 from dpq.registry.names import glance
+from dpq.script.assembly import script
+from dpq.script.keys import key_of
+from dpq.script.replies import UNKNOWN, Glance
 
 
 def glanced(q: DPQ[Any], *more: DPQ[Any], names: bool = True) -> Glance:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dpq import LeaseInfo, Push
-from dpq.operations.workers import MOST_NAMED, Doing
+from dpq.verbs.workers import MOST_NAMED, Doing
 
 
 def q_pushes(count):

@@ -8,7 +8,7 @@ from redis import Redis
 
 from dpq import DPQ, ConfigurationError, Push, RateLimit
 from dpq.model.history import Granted
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.testing import Clock
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
 from dpq.explain.drain import drain_of
+from dpq.limits.rules import LimitRules
 from dpq.model.errors import LimitChangedError
-from dpq.model.limit_rules import LimitRules
-from dpq.protocol.keys import PARTS
+from dpq.script.keys import PARTS
 from dpq.views import limit_change
 
 SCOPES = [None, "g", "*"]

@@ -5,7 +5,7 @@ import pytest
 from kit.limits import fill, payloads, take
 
 from dpq import DPQ, Adaptive, LimitTimeoutError, Quota, RateLimit, RateLimited
-from dpq.model.permit import Caller, HeldPermit, PermitRequest
+from dpq.limits.permit import Caller, HeldPermit, PermitRequest
 
 
 def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None, rank=0) -> Caller:

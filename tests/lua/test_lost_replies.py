@@ -23,13 +23,13 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
+from dpq.limits.rules import LimitRules
 from dpq.model.filter import Filter
-from dpq.model.limit_rules import LimitRules
 from dpq.model.producer import Producer
-from dpq.operations.browse import Browser
-from dpq.protocol.keys import REGISTRY, key_of
-from dpq.protocol.scripts import script, script_names
 from dpq.registry.names import Sieve, glance
+from dpq.script.assembly import script, script_names
+from dpq.script.keys import REGISTRY, key_of
+from dpq.verbs.browse import Browser
 from dpq.views.limit_change import make
 
 

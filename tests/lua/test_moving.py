@@ -9,8 +9,8 @@ from kit.limits import LONG, SCOPES, fill, payloads, take
 from redis import Redis
 
 from dpq import DPQ, RateLimit, Reserve
-from dpq.model.permit import Caller, PermitRequest
-from dpq.protocol.keys import key_of
+from dpq.limits.permit import Caller, PermitRequest
+from dpq.script.keys import key_of
 
 TEN = RateLimit(10, 60, moving=True, slack=0)
 TOKENS = RateLimit(1000, 60, moving=True, slack=0, unit="tokens")

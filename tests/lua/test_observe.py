@@ -4,7 +4,7 @@ import pytest
 from kit.limits import fill, payloads, take
 
 from dpq import Budget, Push, Quota, RateLimit
-from dpq.model.permit import Caller, PermitRequest
+from dpq.limits.permit import Caller, PermitRequest
 
 SCOPES = [None, "g"]
 

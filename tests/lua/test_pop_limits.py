@@ -10,7 +10,7 @@ from kit.limits import SCOPES, fill, payloads
 from kit.moments import exactly_after
 
 from dpq import DPQ, Adaptive, Push, RateLimit, Reserve
-from dpq.protocol.command import once
+from dpq.script.command import once
 
 
 def look(q, waiter=""):

@@ -6,8 +6,8 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ
-from dpq.protocol.keys import key_of
-from dpq.protocol.replies import Batch
+from dpq.script.keys import key_of
+from dpq.script.replies import Batch
 
 
 def asks(q: DPQ[Any]) -> Batch[Any]:

@@ -1,7 +1,7 @@
 """register: make a queue known to daemons and to the CLI."""
 
 from dpq import DPQ
-from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
+from dpq.script.keys import REGISTRY, REGISTRY_TICK
 
 
 def test_new(q, probe):

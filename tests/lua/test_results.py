@@ -3,7 +3,7 @@
 import pytest
 
 from dpq import NO_RESULT, ResultTimeoutError, TaskDeadError, TaskNotFoundError
-from dpq.protocol.scripts import script
+from dpq.script.assembly import script
 
 FIELDS = 3
 """Fields of a result, beside the one of all results."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpq import Push, TaskState
-from dpq.protocol.keys import STORAGE_FORMAT
+from dpq.script.keys import STORAGE_FORMAT
 
 
 def search(probe: Any, state: str = "ready", **said: Any) -> tuple[list[Any], list[str]]:

@@ -10,7 +10,7 @@ from kit.limits import LONG, SCOPES, payloads
 from kit.refunds import Window
 
 from dpq import DPQ, LeaseLostError, RateLimit, Task
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 
 TOKENS = RateLimit(6000, 60, burst=1000, unit="tokens", slack=0)
 """6000 tokens a minute, one each 10 ms."""

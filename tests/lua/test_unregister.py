@@ -1,6 +1,6 @@
 """unregister: a queue is gone."""
 
-from dpq.protocol.keys import REGISTRY
+from dpq.script.keys import REGISTRY
 
 
 def test_known_and_unknown(q, probe):

@@ -8,9 +8,9 @@ from mutants.mutant import ROOT, Change, places, text_of
 from soak.plants import PLANTS
 from soak.report import EXPECTED
 
-from dpq.protocol.scripts import needs_of
+from dpq.script.assembly import needs_of
 
-LUA = ROOT / "dpq" / "protocol" / "lua"
+LUA = ROOT / "dpq" / "script" / "lua"
 
 CHANGES: list[Change] = [*MUTANTS, *PLANTS]
 

@@ -27,10 +27,10 @@ from dpq import (
     Worker,
     known_queues,
 )
+from dpq.link.script_loading import load_scripts, scripts_there
 from dpq.metrics import Exporter
-from dpq.protocol.keys import REGISTRY, key_of
+from dpq.script.keys import REGISTRY, key_of
 from dpq.testing import Clock
-from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.views.sampler import Named
 
 PAGE = (Path(dpq.__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")

@@ -29,11 +29,11 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, Push, TaskState
 from dpq.cli import app
+from dpq.link import waiter, waiter_async
+from dpq.link.script_loading import load_scripts
 from dpq.model.errors import NotConfirmedError
-from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
+from dpq.script.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
-from dpq.transport import waiter, waiter_async
-from dpq.transport.script_loading import load_scripts
 
 NAMES = list(LINES)
 ROWS = [row.strip("|").split("|") for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]
@@ -392,7 +392,7 @@ def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durab
 
     A user without EVAL runs no script of its own.
     """
-    monkeypatch.setattr("dpq.protocol.durability.CONFIRM_SECONDS", 0.05)  # nobody will answer
+    monkeypatch.setattr("dpq.script.durability.CONFIRM_SECONDS", 0.05)  # nobody will answer
     stage = login("dpq-producer", "+wait")
     stage.owner().push(1)
     redis.script_flush()

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, AsyncDPQ, ConfigurationError, Push, Scheduler
 from dpq.cli import app
+from dpq.link.connect import open_url
 from dpq.model.masking import mask
 from dpq.server import Server
-from dpq.transport.connect import open_url
 
 SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
 

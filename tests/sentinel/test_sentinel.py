@@ -24,12 +24,12 @@ from support import PATIENCE_S, SERVERS, wait_for
 from topology import SERVICE, Node, Sentinels
 
 from dpq import DPQ, AsyncDPQ, Scheduler, Task
+from dpq.link import waiter as waiters
+from dpq.link import waiter_async, watches
+from dpq.link.connect import open_url
+from dpq.link.waiter import Waiter
+from dpq.link.waiter_async import AsyncWaiter
 from dpq.server import Binary, Server, find_binary
-from dpq.transport import waiter as waiters
-from dpq.transport import waiter_async, watches
-from dpq.transport.connect import open_url
-from dpq.transport.waiter import Waiter
-from dpq.transport.waiter_async import AsyncWaiter
 
 LONGEST_S = 5.0
 """From when the Sentinels name another master until everybody goes on."""

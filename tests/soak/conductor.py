@@ -28,8 +28,8 @@ from soak.plan import Plan
 from soak.servers import FENCE, Pair, die_with_parent, wait_for
 
 from dpq import DPQ, DeadTask, Problem, Push, TaskState
-from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
-from dpq.protocol.scripts import script, script_names
+from dpq.script.assembly import script, script_names
+from dpq.script.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Binary
 
 DRAIN_S = 90.0

@@ -53,7 +53,7 @@ pauses for up to 1.6 s after the fifth fault in a row."""
 
 AFTER_DEATH_S = 6.5
 """The same after a waiter was killed or stopped: one that dies may take a wake-up with it, which
-costs 5 s (dpq/transport/waiter.py)."""
+costs 5 s (dpq/link/waiter.py)."""
 
 
 class Finding(NamedTuple):

@@ -32,11 +32,11 @@ from dpq import (
     Task,
     TaskNotFoundError,
 )
-from dpq.model import permit
-from dpq.model.permit import Caller, PermitRequest
-from dpq.operations import queue
-from dpq.protocol.keys import key_of
+from dpq.limits import permit
+from dpq.limits.permit import Caller, PermitRequest
+from dpq.script.keys import key_of
 from dpq.testing import Clock
+from dpq.verbs import queue
 
 BEGIN = 1_772_900_000_000  # some hours before clocks change in Los Angeles
 DAY = 86_400.0

@@ -33,7 +33,7 @@ from dpq import (
     Task,
     TaskNotFoundError,
 )
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 
 MOVES_EVERY = 1 if settings.get_current_profile_name() == "soak" else 8
 """Steps of a machine for one that may export the queue and import it, which takes many calls."""

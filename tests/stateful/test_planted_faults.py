@@ -13,13 +13,13 @@ from mutants.mutant import ROOT, Change, read_changes
 from redis import Redis
 
 from dpq import DPQError
-from dpq.protocol import command
-from dpq.protocol.scripts import Script, Sources, script, script_names, sources
+from dpq.script import command
+from dpq.script.assembly import Script, Sources, script, script_names, sources
 from dpq.server import Server
 
 MOST_EXAMPLES = 400
 
-LUA = ROOT / "dpq" / "protocol" / "lua"
+LUA = ROOT / "dpq" / "script" / "lua"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import threading
 import time
 
 from dpq import Push
-from dpq.operations.queue import PUSH_BATCH
-from dpq.protocol import task_ids
+from dpq.script import task_ids
+from dpq.verbs.queue import PUSH_BATCH
 
 
 def test_ids_differ(operations):
@@ -63,7 +63,7 @@ def test_ids_of_one_process_sort_as_they_were_made(monkeypatch):
 
 FORK = """
 import os, threading
-from dpq.protocol import task_ids
+from dpq.script import task_ids
 with task_ids._maker.lock:
     child = os.fork()
     if not child:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from dpq.protocol.command import Command, same
-from dpq.protocol.durability import BY_CLIENT, Unconfirmed, confirming, judged, unconfirmed
-from dpq.protocol.keys import key_of
-from dpq.protocol.scripts import script
-from dpq.transport.cluster import MISSING
+from dpq.link.cluster import MISSING
+from dpq.script.assembly import script
+from dpq.script.command import Command, same
+from dpq.script.durability import BY_CLIENT, Unconfirmed, confirming, judged, unconfirmed
+from dpq.script.keys import key_of
 
 
 def call(name: str) -> Command[Any]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq import ConfigurationError
-from dpq.model.cost import MAX_COST, MAX_UNITS, read_cost, write_cost
+from dpq.limits.cost import MAX_COST, MAX_UNITS, read_cost, write_cost
 
 amounts = st.integers(0, MAX_COST)
 units = st.text("amz09_", max_size=15).map("u".__add__)

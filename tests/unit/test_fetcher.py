@@ -23,7 +23,7 @@ from kit.scripted import (
 from support import PATIENCE_S
 
 from dpq import RateLimited
-from dpq.transport.watches import Watch
+from dpq.link.watches import Watch
 from dpq.worker import exchanges, fetch_plan
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher import Fetcher

@@ -55,7 +55,7 @@ def test_the_names_of_every_program_are_light():
     assert not {name.split(".")[0] for name in loaded} & (OTHERS - {"zoneinfo"})
     loaded |= loaded_by(f"from dpq import AsyncDPQ, AsyncWorker, {names}")
     assert not {name.split(".")[0] for name in loaded} & {"redis", "pydantic", "pydantic_core"}
-    assert not {name for name in loaded if name.startswith(("dpq.operations", "dpq.transport"))}
+    assert not {name for name in loaded if name.startswith(("dpq.verbs", "dpq.link"))}
 
 
 MADE = "from redis import Redis\nq = DPQ(Redis(), 'q')\n"
@@ -64,10 +64,10 @@ MADE = "from redis import Redis\nq = DPQ(Redis(), 'q')\n"
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
-        (f"from dpq import DPQ\n{MADE}", {"queue.queue_async", "transport.connections_async"}),
+        (f"from dpq import DPQ\n{MADE}", {"queue.queue_async", "link.connections_async"}),
         (
             f"from dpq import DPQ, Worker\n{MADE}Worker(q, print)",
-            {"worker.worker_async", "queue.queue_async", "transport.waiter_async"},
+            {"worker.worker_async", "queue.queue_async", "link.waiter_async"},
         ),
         (
             "from dpq import AsyncDPQ\nfrom redis.asyncio import Redis\nAsyncDPQ(Redis(), 'q')",
@@ -79,7 +79,7 @@ def test_a_queue_loads_what_it_needs(code, unwanted):
     """Of asyncio, workers, the daemon and the command line only what is used is loaded."""
     loaded = loaded_by(code)
     unwanted = unwanted | {"cli", "scheduler", "server", "tasks", "testing"}
-    assert "dpq.operations.queue" in loaded  # this test can see what is loaded
+    assert "dpq.verbs.queue" in loaded  # this test can see what is loaded
     assert all(find_spec(f"dpq.{name}") for name in unwanted)  # no name is out of date
     assert not {f"dpq.{name}" for name in unwanted} & loaded
     assert not {"typer", "rich"} & loaded

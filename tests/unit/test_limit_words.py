@@ -3,9 +3,9 @@
 import pytest
 
 from dpq import Adaptive, ConfigurationError, Quota, RateLimit, Reserve
+from dpq.limits.rules import LimitRules, plain_rules
+from dpq.limits.words import limit_words, read_word, rules_words, write_word
 from dpq.model.errors import MOST_QUOTED
-from dpq.model.limit_rules import LimitRules, plain_rules
-from dpq.model.limit_words import limit_words, read_word, rules_words, write_word
 
 WORDS = {
     "10/s": RateLimit(10, 1),

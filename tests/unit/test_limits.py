@@ -7,7 +7,7 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from dpq import Adaptive, ConfigurationError, RateLimit, Reserve
-from dpq.model.limits import (
+from dpq.limits.limits import (
     MAX_CONCURRENCY,
     limit_rules,
     read_rules,

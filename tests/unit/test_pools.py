@@ -3,8 +3,8 @@
 import pytest
 
 from dpq import DPQ, ConfigurationError
-from dpq.model.limits import RateLimit, read_rules, write_rules
-from dpq.model.pools import add_pool, group_weight, pool_members, split_pool
+from dpq.limits.limits import RateLimit, read_rules, write_rules
+from dpq.limits.pools import add_pool, group_weight, pool_members, split_pool
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def reported() -> set[str]:
     """The kinds that the scripts name."""
     found = {"in 0 states", "in 2 states", "lease that has ended"}
     found |= {"batch miscounted", "batch not finished"}
-    for path in (PACKAGE / "protocol" / "lua").rglob("*.lua"):
+    for path in (PACKAGE / "script" / "lua").rglob("*.lua"):
         found |= set(re.findall(r"problem\('([^']+)',", path.read_text()))
     return found
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dpq import ConfigurationError, Quota, Reserve
-from dpq.model.quota import (
+from dpq.limits.quota import (
     quota_text,
     read_quota,
     read_quotas,

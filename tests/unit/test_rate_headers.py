@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpq import ConfigurationError, RateLimited
-from dpq.model.rate_headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
+from dpq.limits.headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
 
 DATE = {"Date": "Tue, 29 Oct 2024 16:56:40 GMT"}
 RFC_9110 = "https://www.rfc-editor.org/rfc/rfc9110"
@@ -40,7 +40,7 @@ MAILERLITE = "https://developers-classic.mailerlite.com/docs/api-rate-limits"
 LEMLIST = "https://developer.lemlist.com/api-reference/getting-started/rate-limits"
 WHOOP = "https://developer.whoop.com/docs/developing/rate-limiting"
 KONG = "https://developer.konghq.com/plugins/rate-limiting/"
-OURS = "dpq/model/rate_headers.py"
+OURS = "dpq/limits/headers.py"
 
 
 class Case(NamedTuple):

@@ -10,7 +10,7 @@ from dpq import (
     TaskState,
 )
 from dpq.model.payload import Codec
-from dpq.protocol import remembered, replies
+from dpq.script import remembered, replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 EARLIER = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007\t\t\t\t"  # no letter

@@ -8,8 +8,8 @@ import pytest
 from dpq import ConfigurationError, Push
 from dpq.model.errors import MOST_QUOTED
 from dpq.model.schedule import cron_line, next_times, require_schedule
-from dpq.operations.pushing import PushChecker, with_times
 from dpq.queue.base import operations_named
+from dpq.verbs.pushing import PushChecker, with_times
 from dpq.views.schedule_text import say_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
-from dpq.protocol.scripts import script, script_names
+from dpq.script.assembly import script, script_names
+from dpq.script.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 
 
 @pytest.mark.parametrize("name", script_names())

@@ -6,7 +6,7 @@ import pytest
 
 from dpq import LimitState, Quota, RateLimit
 from dpq.cli._render import limit_table
-from dpq.model.limit_states import QuotaState
+from dpq.limits.states import QuotaState
 from dpq.views.limits import spent, why
 
 MIDNIGHT = datetime(2026, 11, 25, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq.model.usage import (
+from dpq.limits.usage import (
     MOST_BYTES,
     Answer,
     BodyReader,

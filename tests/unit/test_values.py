@@ -5,7 +5,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 
 import dpq
-from dpq.operations.pushing import Options
+from dpq.verbs.pushing import Options
 
 PACKAGE = Path(dpq.__file__).parent
 
@@ -19,7 +19,7 @@ def test_a_push_has_the_arguments_of_the_verb() -> None:
 
 def test_both_sides_know_the_same_options() -> None:
     """The script reads each option that the client may send, and no other."""
-    text = (PACKAGE / "protocol/lua/push/options.lua").read_text(encoding="utf-8")
+    text = (PACKAGE / "script/lua/push/options.lua").read_text(encoding="utf-8")
     bounds = re.findall(r"^local (?:LONGEST|LARGEST|MOST) = \{(.*?)\}", text, re.M | re.S)
     read = {name for table in bounds for name in re.findall(r"(\w+) =", table)}
     assert read == Options.__annotations__.keys() - {"at"}  # it is sent as a delay

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dpq import DPQ
 from dpq.cli import app
-from dpq.transport.connections import Connections
+from dpq.link.connections import Connections
 from dpq.web import Access
 from dpq.web import app as dashboard_of
 

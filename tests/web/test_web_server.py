@@ -10,7 +10,7 @@ from redis import Redis
 from support import wait_for
 
 from dpq import DPQ, Push, Verdict, VerdictState
-from dpq.operations.workers import Doing
+from dpq.verbs.workers import Doing
 from dpq.views.verdict import WORST_FIRST, worst_first
 
 
@@ -193,7 +193,7 @@ def test_a_server_that_is_away(
 
     assert look.page(page)
     with monkeypatch.context() as gone:
-        gone.setattr("dpq.transport.session.Session.send_all", refuse)
+        gone.setattr("dpq.link.session.Session.send_all", refuse)
         assert "does not answer" in look.page(page, 503)
     assert look.page(page)
 

@@ -8,9 +8,9 @@ import pytest
 from kit.web import Browser
 
 from dpq import DPQ, Push
-from dpq.operations.workers import Doing
-from dpq.protocol.keys import key_of
+from dpq.script.keys import key_of
 from dpq.testing import Clock
+from dpq.verbs.workers import Doing
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,423 @@
+"""Limits: the classes of callers, and the text in the hash `limits`. No I/O, no clock."""
+
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from dpq.limits.pools import split_pool
+from dpq.limits.quota import (
+    MAX_RATE,
+    Quota,
+    Reserve,
+    as_written,
+    is_quota,
+    number_text,
+)
+from dpq.model.errors import ConfigurationError
+from dpq.model.rates import per_text
+from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
+
+__all__ = ["Adaptive", "RateLimit", "Reserve"]
+
+EVERY_GROUP = "*"
+"""The `group` of the limit that holds for all groups without a limit of their own."""
+
+MAX_REFILL_SECONDS = 100 * MAX_SECONDS
+"""Seconds until a taken burst is there again, at most: 1000 years, so that a date can hold it."""
+
+MAX_SLACK_SECONDS = 3600
+"""Seconds of the longest slack, also of a learned one; lua/lib/limits/pace.lua has it, too."""
+
+ORDERED = "!"
+"""The mark of `in_order` in a stored limit, behind its concurrency and its weight."""
+
+MAX_WINDOWS = 8
+MAX_CONCURRENCY = 1_000_000
+
+Reason = Literal[
+    "rate limited",
+    "closed by hand",
+    "unreadable",
+    "probe",
+    "concurrency",
+    "spent",
+    "quota",
+    "observed",
+    "in order",
+]
+
+_REASONS: dict[str, Reason] = {
+    "l": "rate limited",
+    "h": "closed by hand",
+    "u": "unreadable",
+    "p": "probe",
+    "c": "concurrency",
+    "s": "spent",
+    "q": "quota",
+    "o": "observed",
+    "i": "in order",
+}
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """The bounds of a learned rate: up after each clean window, down at a 429.
+
+    Attributes:
+        floor: The lowest rate, above 0, units in a window.
+        ceiling: The highest rate.
+        step: Units that are added after a window that was used at least half, until the first 429.
+            From then on the steps follow from where the 429s came (docs/storage.md, "Learning").
+    """
+
+    floor: float
+    ceiling: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("adaptive.floor", self.floor, "units", 0.001, MAX_RATE)
+        number("adaptive.ceiling", self.ceiling, "units", self.floor, MAX_RATE)
+        number("adaptive.step", self.step, "units", 0.001, MAX_RATE)
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """At most `rate` units `per` seconds, evenly: never more than rate + burst - 1 in any window.
+
+    With `moving=True` never more than `rate` in any window, at whatever speed.
+
+    Attributes:
+        rate: Units, from 0.001 to 10^9; a fraction counts as the next whole one in the bound.
+        per: Seconds, from 0.001 to 315 360 000 (10 years).
+        burst: Units that may be taken at once after a rest, from 1 to 10^9.
+        reserve: Units kept back for better priorities; needs a burst above them.
+        adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
+        slack: Seconds by which `per` is widened, 0 to 3600: requests may reach a host closer
+            together than they were granted. None: learned from 429s, up to the length of the
+            shortest window.
+        unit: What it counts, as in `tokens`: 1 to 16 of a-z, 0-9 and _, a letter first; `""` is
+            requests. A task is charged what it costs of that unit (`push(cost=)`).
+        estimate: Units that are reserved for a task which names no cost in this unit, until enough
+            of them have told what they spent: 0 to 10^9. Then it is the 95th percentile of the
+            last twenty. Not for requests, of which a task takes one unless it says more.
+        moving: Grant all `rate` units at once if no others were granted within `per`. The rate is a
+            whole number then, and `burst` and `adaptive` are left out.
+    """
+
+    rate: float
+    per: float
+    burst: int = 1
+    reserve: Reserve | None = None
+    adaptive: Adaptive | None = None
+    slack: float | None = None
+    unit: str = ""
+    estimate: int = 0
+    moving: bool = False
+
+    @classmethod
+    def within(
+        cls, most: int, per: float, burst: int = 1, *, slack: float | None = None, unit: str = ""
+    ) -> "RateLimit":
+        """Make the limit that keeps to what a host says: never more than `most` in any window.
+
+        `RateLimit.within(300, 900, burst=50)` is `RateLimit(251, 900, burst=50)`. A burst comes off
+        the rate: with more than half of `most` it warns. `moving=True` takes nothing off.
+
+        Args:
+            most: The units that the host allows in `per` seconds.
+            per: Seconds, as of a `RateLimit`.
+            burst: Units that may be taken at once after a rest, from 1 to `most`.
+            slack: As of a `RateLimit`.
+            unit: As of a `RateLimit`.
+
+        Raises:
+            ConfigurationError: A value is out of its bounds.
+        """
+        whole_number("most", most, 1, MAX_RATE)
+        whole_number("burst", burst, 1, most)
+        if 2 * (most - burst + 1) < most:
+            warnings.warn(
+                f"within({most!r}, {per!r}, burst={burst!r}) leaves {most - burst + 1} in "
+                f"{per!r} s: for {most} in any {per!r} s, at whatever speed, write "
+                f"RateLimit({most!r}, {per!r}, moving=True)",
+                stacklevel=2,
+            )
+        return cls(most - burst + 1, per, burst, slack=slack, unit=unit)
+
+    def __post_init__(self) -> None:
+        number("rate", self.rate, "units", 0.001, MAX_RATE)
+        if self.unit != "":
+            unit_name("unit", self.unit)
+        number("per", self.per, "seconds", 0.001, MAX_SECONDS, " (10 years)")
+        whole_number("burst", self.burst, 1, MAX_RATE)
+        if self.reserve is not None and not isinstance(self.reserve, Reserve):
+            raise ConfigurationError(f"reserve is {self.reserve!r}: it must be a Reserve")
+        if self.adaptive is not None and not isinstance(self.adaptive, Adaptive):
+            raise ConfigurationError(f"adaptive is {self.adaptive!r}: it must be an Adaptive")
+        if self.slack is not None:
+            number("slack", self.slack, "seconds", 0, MAX_SLACK_SECONDS)
+        whole_number("estimate", self.estimate, 0, MAX_RATE)
+        if self.estimate and self.unit == "":
+            raise ConfigurationError(
+                f"estimate is {self.estimate} for requests, of which every task names its number: "
+                "give it to a window with a unit, as in unit='tokens'"
+            )
+        if not isinstance(self.moving, bool):
+            raise ConfigurationError(f"moving is {self.moving!r}: it must be True or False")
+        if self.moving:
+            self._check_moving()
+        slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
+        if self.burst * per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as stored
+            raise ConfigurationError(
+                f"a burst of {self.burst} at {slowest!r} per {self.per!r} s takes "
+                f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "
+                f"{MAX_REFILL_SECONDS} s (1000 years)"
+            )
+        if self.reserve and self.reserve.units >= self.at_once:
+            name = "rate" if self.moving else "burst"
+            raise ConfigurationError(
+                f"reserve.units is {self.reserve.units} and {name} is {self.at_once}: {name} must "
+                "be larger, or no other task would ever run"
+            )
+        if self.adaptive and not self.adaptive.floor <= self.rate <= self.adaptive.ceiling:
+            raise ConfigurationError(
+                f"rate is {self.rate!r}: it must be from adaptive.floor {self.adaptive.floor!r} "
+                f"to adaptive.ceiling {self.adaptive.ceiling!r}"
+            )
+
+    @property
+    def at_once(self) -> int:
+        """The units that may be granted at once after a rest."""
+        return int(self.rate) if self.moving else self.burst
+
+    def _check_moving(self) -> None:
+        """Raise ConfigurationError if another setting does not fit a moving window."""
+        if self.rate < 1 or self.rate != int(self.rate):
+            raise ConfigurationError(
+                f"rate is {self.rate!r} of a moving window, which grants whole units: it must be a "
+                "whole number of at least 1, as in 1 per 2 s for 0.5 a second"
+            )
+        if self.burst != 1:
+            raise ConfigurationError(
+                f"burst is {self.burst} of a moving window, which grants all {self.rate:.15g} at "
+                "once if it may: leave burst out"
+            )
+        if self.adaptive is not None:
+            raise ConfigurationError(
+                "adaptive is given for a moving window: only an even window learns its rate, so "
+                "leave out adaptive or moving"
+            )
+
+
+TIME_UNITS = {
+    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
+    **{"m": 60.0, "min": 60.0, "minute": 60.0},
+    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
+}
+"""Seconds of each unit of time in a rate; without a unit it is seconds."""
+
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
+_READS = (
+    "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), tokens=200000/m, "
+    "300/15m,moving"
+)
+MOVING = ",moving"
+"""The end of a rate that is a moving window, as people write it."""
+
+
+def read_rate(text: str) -> RateLimit:
+    """Read `UNITS/TIME`, or `UNITS/TIME,moving`, as the command line and `set_limit` take it.
+
+    Raises:
+        ConfigurationError: The text is no rate, or a value is out of its bounds.
+    """
+    plain = text.removesuffix(MOVING)
+    found = _RATE.fullmatch(plain)
+    if not found or found[4] not in TIME_UNITS:
+        raise ConfigurationError(
+            f"{text!r:.200}: write a rate as {_READS}; the units of time are ms, s, m or min, h, d"
+        )
+    try:
+        per = float(found[3] or 1) * TIME_UNITS[found[4]]
+        unit = "" if found[1] is None else unit_name("unit", found[1])
+        return RateLimit(as_written(found[2]), per, unit=unit, moving=plain != text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{text!r:.200}: {error}") from None
+
+
+def rate_text(window: RateLimit) -> str:
+    """Write the rate of a window as `read_rate` reads it: `tokens=9000/min`, `300/15min,moving`."""
+    unit = f"{window.unit}=" if window.unit else ""
+    return unit + per_text(window.rate, window.per) + (MOVING if window.moving else "")
+
+
+def limit_rules(
+    rate: float | str | Sequence[RateLimit] | None,
+    per: float | None,
+    burst: int,
+    concurrency: int | None,
+    adaptive: Adaptive | None,
+    reserve: Reserve | None,
+    slack: float | None = None,
+    quotas: Sequence[Quota] = (),
+    weight: float | None = None,
+) -> tuple[RateLimit, ...]:
+    """Check the arguments of `set_limit`; return its windows, the shortest first.
+
+    A weight alone is a limit, too.
+
+    Raises:
+        ConfigurationError: The arguments set no limit, contradict, or are out of their bounds.
+    """
+    if concurrency is not None:
+        whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
+    if isinstance(rate, str):
+        if per is not None:
+            raise ConfigurationError(f"rate is {rate!r}, which names its window: leave out per")
+        said = replace(
+            read_rate(rate), burst=burst, adaptive=adaptive, reserve=reserve, slack=slack
+        )
+        return limit_rules([said], None, 1, concurrency, None, None)
+    windows: tuple[RateLimit, ...]
+    if isinstance(rate, RateLimit):
+        rate = (rate,)
+    if rate is None or isinstance(rate, Sequence):
+        if (per, burst, adaptive, reserve, slack) != (None, 1, None, None, None):
+            raise ConfigurationError(
+                "per, burst, adaptive, reserve and slack go with a single rate: give them to each "
+                "RateLimit"
+            )
+        windows = tuple(cast("Sequence[RateLimit]", rate or ()))
+    elif per is None:
+        raise ConfigurationError(
+            f"rate is {rate!r:.200}, but per is missing: give the seconds of its window"
+        )
+    else:
+        windows = (RateLimit(rate, per, burst, reserve, adaptive, slack),)
+    for window in windows:
+        if not isinstance(window, RateLimit):
+            raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
+    if not windows and concurrency is None and not quotas and weight is None:
+        raise ConfigurationError(
+            "the limit is empty: give a rate, a concurrency, or both; or a quota"
+        )
+    if len(windows) > MAX_WINDOWS:
+        raise ConfigurationError(
+            f"the limit has {len(windows)} windows: it may have at most {MAX_WINDOWS}"
+        )
+    windows = tuple(sorted(windows, key=lambda each: (each.per, each.unit, each.moving)))
+    if any(window.adaptive for window in windows[1:]):
+        raise ConfigurationError(
+            "adaptive is given for a longer window: only the shortest can learn, so give it to "
+            "that one"
+        )
+    return windows
+
+
+def write_rules(
+    windows: Sequence[RateLimit], concurrency: int | None, *, in_order: bool = False
+) -> str:
+    """Make the text for the hash `limits`. Source: docs/storage.md, "Rules"."""
+    head = f"{concurrency or 0}{ORDERED if in_order else ''}"
+    if windows and (learns := windows[0].adaptive):
+        head += "~" + " ".join(map(number_text, (learns.floor, learns.ceiling, learns.step)))
+    texts = [head]
+    for window in windows:
+        at_once = "m" if window.moving else window.burst
+        text = f"{number_text(window.rate)} {per_ms(window.per)}{window.unit} {at_once}"
+        if window.reserve:
+            text += f" {window.reserve.units} {number_text(window.reserve.priority)}"
+        if window.slack is not None:
+            text += f" +{whole_ms(window.slack)}"
+        if window.estimate:
+            text += f" ~{window.estimate}"
+        texts.append(text)
+    return "|".join(texts)
+
+
+def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
+    """Read the windows and the concurrency from a text of the hash `limits`."""
+    head, *parts = split_pool(text)[0].split("|")
+    concurrency, _, learning = head.replace(ORDERED, "").partition("~")
+    adaptive = Adaptive(*map(as_written, learning.split(" "))) if learning else None
+    windows: list[RateLimit] = []
+    for part in parts:
+        if is_quota(part):
+            continue
+        rate, per, burst, *kept = part.split(" ")
+        estimate = int(kept.pop()[1:]) if kept and kept[-1].startswith("~") else 0
+        slack = int(kept.pop()[1:]) / 1000 if kept and kept[-1].startswith("+") else None
+        reserve = Reserve(int(kept[0]), as_written(kept[1])) if kept else None
+        learned = None if windows else adaptive
+        ms = re.match("[0-9]*", per)[0]  # type: ignore[index]  # it matches everything
+        unit = per[len(ms) :]
+        windows.append(
+            RateLimit(
+                as_written(rate),
+                int(ms) / 1000,
+                1 if burst == "m" else int(burst),
+                reserve=reserve,
+                adaptive=learned,
+                slack=slack,
+                unit=unit,
+                estimate=estimate,
+                moving=burst == "m",
+            )
+        )
+    return tuple(windows), int(concurrency) or None
+
+
+def is_in_order(text: str) -> bool:
+    """Return True if a text of the hash `limits` keeps the tasks of a group in order."""
+    return ORDERED in split_pool(text)[0].partition("|")[0]
+
+
+def in_order_of_one(in_order: bool, group: str | None, concurrency: int | None) -> int | None:
+    """Check `in_order`; return the concurrency, which is 1 with it.
+
+    Raises:
+        ConfigurationError: The limit is for the queue, or runs several tasks at once.
+    """
+    if not isinstance(in_order, bool):
+        raise ConfigurationError(f"in_order is {in_order!r}: it must be True or False")
+    if in_order and group is None:
+        raise ConfigurationError(
+            "in_order is given for the queue: only a group keeps its order; name one, or '*' for "
+            "every group"
+        )
+    if in_order and concurrency not in (None, 1):
+        raise ConfigurationError(
+            f"in_order runs one task at a time, and concurrency is {concurrency!r}: leave it out"
+        )
+    return 1 if in_order else concurrency
+
+
+def most_granted(rate: float, burst: int) -> int:
+    """Compute the units that any window grants at most; a moving window has a burst of 1."""
+    return max(1, math.ceil(rate) + burst - 1)
+
+
+def per_ms(seconds: float) -> int:
+    """Return the length of a window as it is stored: 1 ms at least."""
+    return max(1, whole_ms(seconds))
+
+
+def whole_ms(seconds: float) -> int:
+    """Convert to ms, rounded up: so it grants less, never more. The last digits do not count."""
+    return math.ceil(float(f"{seconds * 1000:.12g}"))
+
+
+def reason_of(letter: str) -> Reason | None:
+    """Return the reason for a letter of the script `view`."""
+    return _REASONS.get(letter)
+
+
+def last_to_open(windows: Sequence[RateLimit], units_left: Sequence[float]) -> RateLimit | None:
+    """Return the window that takes longest until it has a unit; None if there is none."""
+    both = zip(windows, units_left, strict=False)
+    last = max(both, key=lambda each: (1 - each[1]) * each[0].per / each[0].rate, default=None)
+    return last and last[0]

@@ -1,0 +1,206 @@
+"""A caller of `acquire`: its checked arguments, and what follows from each answer. No I/O.
+
+`queue/permits.py` and its asyncio twin ask the server and sleep as `Caller` says.
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from dpq.limits.cost import write_cost
+from dpq.limits.pools import member_name
+from dpq.model.errors import ConfigurationError, LimitTimeoutError
+from dpq.model.priority import encode_priority
+from dpq.model.task import Cost
+from dpq.model.validation import label, milliseconds, nearest
+
+DEFAULT_LEASE = 60.0
+"""Seconds of a permit that counts towards a concurrency, or is a probe: longer than most requests;
+while the caller lives, it is extended at a third of them."""
+
+ASK_AGAIN_SECONDS = 1.0
+"""A caller that has slept longer asks once more before it goes: its group may be closed by now."""
+
+MOST_SLEEP_SECONDS = 30.0
+"""A closing may end sooner than was said (another limit), or be without an end. acquire.lua forgets
+a caller that has not asked again 3 s later."""
+
+UNKNOWN_MEMBER = "\t"
+"""The member of a caller that neither names one nor can learn which it got: no pool has it."""
+
+SHOWN_MEMBERS = 5
+"""Members that an error names."""
+
+
+@dataclass(frozen=True)
+class PermitRequest:
+    """The arguments of `acquire`, checked.
+
+    Attributes:
+        group: The group; None for the queue's limit alone.
+        cost: The units, as the text of a record.
+        priority: The priority, as text.
+        timeout: Seconds to wait at most; None waits for ever.
+        lease: Seconds of the lease, where the permit is one.
+        member: The member of the group's pool that it must be; "" for any; `UNKNOWN_MEMBER`.
+        host: The host of the request, for the log; or None.
+    """
+
+    group: str | None
+    cost: str
+    priority: str
+    timeout: float | None
+    lease: float
+    member: str = ""
+    host: str | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        group: str | None,
+        cost: Cost,
+        timeout: float | None,
+        priority: float,
+        lease: float,
+        member: str | None = None,
+        host: str | None = None,
+    ) -> "PermitRequest":
+        """Check the arguments.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+        """
+        if group is not None:
+            label("group", group)
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        milliseconds("lease", lease, least=0.001)
+        if member not in (None, UNKNOWN_MEMBER):
+            member_name(member)
+            if group is None:
+                raise ConfigurationError(
+                    f"member is {member!r:.200} without a group: name the group whose pool has it"
+                )
+        text, _ = encode_priority(priority)
+        return cls(group, str(write_cost(cost)), text, timeout, lease, member or "", host)
+
+    @property
+    def scope(self) -> str:
+        """The group, and behind a TAB the member that it must be."""
+        named = self.member not in ("", UNKNOWN_MEMBER)
+        return f"{self.group}\t{self.member}" if named else self.group or ""
+
+    def refusal(self, members: list[str]) -> ConfigurationError:
+        """Make the error for a pool that does not have the member."""
+        shown = ", ".join(map(repr, members[:SHOWN_MEMBERS]))
+        if len(members) > SHOWN_MEMBERS:
+            shown += f" and {len(members) - SHOWN_MEMBERS} more"
+        if self.member == UNKNOWN_MEMBER:
+            return ConfigurationError(
+                f"group {self.group!r} is a pool ({shown}), and nothing says which member a "
+                "request uses: give the transport `prepare=`, a function that sets the key of "
+                "`permit.member`, or `member=`, which names the member of a request"
+            )
+        return ConfigurationError(
+            f"member is {self.member!r:.200}, but the pool of group {self.group!r} has {shown}"
+            f"{nearest(self.member, members)}"
+        )
+
+
+class PermitAnswer(NamedTuple):
+    """An answer of the script acquire.
+
+    Attributes:
+        code: 1 granted; 0 to ask again then; 2 to ask again when called, or then; -1 beyond the
+            timeout; -2 the pool does not have the member.
+        wait: Seconds until that.
+        moment: The moment of the grant, ms; or the place of the caller in the line.
+        held: The lease of the permit, or "".
+        scope: The group, and behind a TAB the member of its pool.
+        cost: The units that were charged, as the text of a record.
+        brief: "1" if the lease is there only until the answer is observed.
+        members: The members of a pool that does not have the one.
+    """
+
+    code: int
+    wait: float
+    moment: str = ""
+    held: str = ""
+    scope: str = ""
+    cost: str = ""
+    brief: str = ""
+    members: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class HeldPermit:
+    """A permit that is a lease, in the form in which leases are extended.
+
+    Attributes:
+        id: The id of the permit.
+        group: The group, or None.
+        member: The text that stands for it on the server; it changes at each extension.
+        scope: The group, and behind a TAB the member of its pool; "" without a group.
+    """
+
+    token: ClassVar = 0
+    visibility: ClassVar = None
+
+    id: str
+    group: str | None
+    member: str
+    scope: str
+
+
+class Caller:
+    """One caller that waits for a permit: what it asks, and how long it sleeps.
+
+    Attributes:
+        id: The id of its permit.
+        moment: The moment for which units are booked, ms as text; "" without a booking.
+        place: Its place in the line of callers, which it keeps until it may go; "" before it stands
+            in one.
+        channel: Where it hears that it is called; "" if it hears nothing.
+        held: The lease of its booking, or "".
+        scope: Its group, and behind a TAB the member that a booking is of, or that it must be.
+        cost: The units that were charged.
+        brief: Its lease is there only until the answer is observed, which ends it.
+        granted: It may go, once it has slept.
+    """
+
+    def __init__(self, request: PermitRequest, now: float) -> None:
+        self.request = request
+        self.id = secrets.token_urlsafe(9)
+        self.moment, self.place, self.held, self.channel = "", "", "", ""
+        self.scope, self.cost = request.scope, request.cost
+        self.granted = self.brief = False
+        self._until = None if request.timeout is None else now + request.timeout
+
+    def remaining(self, now: float) -> float | None:
+        """Return the seconds that it still waits; None for ever."""
+        return None if self._until is None else max(0.0, self._until - now)
+
+    def receive(self, answer: PermitAnswer, now: float) -> float:
+        """Take an answer; return the seconds to sleep.
+
+        Raises:
+            LimitTimeoutError: It cannot have the units in time.
+            ConfigurationError: The pool does not have its member.
+        """
+        if answer.members:
+            raise self.request.refusal(list(answer.members))
+        left = self.remaining(now)
+        self.moment, self.held, wait = "", answer.held, answer.wait
+        if not answer.moment or answer.code != 1:
+            self.scope = self.request.scope
+        elif answer.cost:
+            self.scope, self.cost, self.brief = answer.scope, answer.cost, bool(answer.brief)
+        if answer.code == 1:
+            self.moment, self.place = answer.moment, ""
+            self.granted = wait <= ASK_AGAIN_SECONDS
+            return wait
+        self.place = answer.moment
+        if answer.code < 0 or left == 0:
+            raise LimitTimeoutError(self.request.group, wait, self.request.timeout or 0.0)
+        wait = min(wait, MOST_SLEEP_SECONDS)
+        return wait if left is None else min(wait, left)

@@ -1,0 +1,310 @@
+"""The nodes that hold the keys: the only server, or in a cluster the master of each slot.
+
+`connections` and `waiter` ask `Nodes.of` for the node of a key, and open connections of their own
+to it (`own_connection`). If that fails, they send through the client itself (`ask`), which follows
+redirections and learns the new slots. Must not know about tasks.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property
+from typing import Any
+
+from redis import Redis, RedisCluster
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
+from redis.crc import key_slot
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    ClusterDownError,
+    ClusterError,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import SentinelConnectionPool
+
+from dpq.link import internals
+
+RIDE_OUT_SECONDS = 3.0
+"""Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
+two nodes. During a failover a cluster refuses every call. redis-py alone repeats for 0.4 s."""
+
+_PAUSE_SECONDS = 0.1
+
+_FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGNORECASE)
+
+CUT = (RedisConnectionError, RedisTimeoutError)
+"""The errors that stand for a missing reply: the server may have run the command, or not."""
+
+MISSING = RedisConnectionError("the connection was cut")
+"""The sign for a missing reply of a command that may be sent again."""
+
+_REFUSALS = (AskError, TryAgainError, ClusterDownError)  # MovedError is a subclass of AskError
+
+
+class Node:
+    """One server.
+
+    Attributes:
+        name: Its name in the cluster.
+        client: The client, or the node of an asyncio cluster, that has its connection settings.
+        changes: The settings that are different for DPQ's own connections.
+    """
+
+    __slots__ = ("changes", "client", "name")
+
+    def __init__(self, name: str, client: Any, changes: Mapping[str, Any]) -> None:
+        self.name, self.client, self.changes = name, client, changes
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the client's connections."""
+        settings: dict[str, Any] = internals.pool_of(self.client).connection_kwargs
+        return settings
+
+    def connection(self, **changes: Any) -> Any:
+        """Make a connection with the client's settings, outside of its pool."""
+        settings = self.settings
+        changes |= {"protocol": 2, "decode_responses": False, **internals.no_notices(settings)}
+        kind = internals.pool_of(self.client).connection_class
+        try:
+            return kind(**{**settings, **self.changes, **changes})
+        except OSError as error:  # no file descriptor is left: an outage, which loops wait out
+            raise RedisConnectionError(str(error)) from error
+
+
+def refused(error: object) -> bool:
+    """Return True if a server has refused a command, since it does not hold the keys."""
+    return isinstance(error, _REFUSALS)
+
+
+def raise_if_demoted(error: ResponseError) -> ResponseError:
+    """Return the error that a server has answered; raise if the server is no master any more."""
+    text = str(error)
+    if isinstance(error, ReadOnlyError) or "-READONLY" in text or text.startswith("UNBLOCKED"):
+        raise RedisConnectionError(text) from error
+    return error
+
+
+def forbidden(error: object) -> bool:
+    """Return True if the Redis user may not log in, or may not run the command."""
+    return isinstance(error, AuthenticationError | NoPermissionError) or (
+        isinstance(error, ResponseError) and bool(_FORBIDDEN.search(str(error)))
+    )
+
+
+class NotWrittenError(RedisConnectionError):
+    """The event loop had closed the connection before the command was written."""
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Convert the errors that redis-py lets pass, or raises for a cluster, into a `RedisError`."""
+    try:
+        yield
+    except RedisClusterException as error:
+        raise RedisConnectionError(str(error)) from error
+    except AttributeError as error:
+        if "'NoneType'" not in str(error):
+            raise
+        raise ClusterError("redirected to a node that has no slot yet") from error
+    except RuntimeError as error:  # uvloop's, which redis-py lets pass
+        if "the handler is closed" not in str(error):
+            raise
+        raise NotWrittenError(str(error)) from error
+
+
+def ask(client: Any, *command: Any) -> Any:
+    """Send a command through a client, with its retries and redirections; return the raw reply."""
+    give_up = time.monotonic() + RIDE_OUT_SECONDS
+    while True:
+        try:
+            with reachable():
+                return client.execute_command(*command, **internals.RAW)
+        except ClusterError:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+async def ask_async(client: Any, *command: Any) -> Any:
+    """Async `ask`."""
+    give_up = time.monotonic() + RIDE_OUT_SECONDS
+    while True:
+        try:
+            with reachable():
+                return await client.execute_command(*command, **internals.RAW)
+        except (ClusterError, NotWrittenError):
+            if time.monotonic() > give_up:
+                raise
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+@cache
+def _slot(key: str) -> int:
+    return int(key_slot(key.encode()))
+
+
+class Nodes:
+    """The servers behind a client.
+
+    Attributes:
+        client: The client.
+        direct: DPQ may open connections beside the client's pool. False for test doubles, and for
+            subclasses, which may change a command.
+        clustered: The client is a direct client of a cluster.
+        only: The server, if the client is not of a cluster.
+        losses: The number of times that a master named by Sentinels was cut off or silent.
+        unblocks: The Redis user may call CLIENT UNBLOCK, as far as DPQ knows.
+    """
+
+    _plain: type = Redis
+    _cluster: type = RedisCluster
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        own = getattr(type(client), "execute_command", None)
+        of_cluster = own is getattr(self._cluster, "execute_command")  # noqa: B009
+        self.clustered = isinstance(client, self._cluster) and of_cluster
+        self.direct = self.clustered or (
+            type(client) is self._plain
+            and not getattr(client, "connection", None)
+            and not getattr(client, "single_connection_client", False)
+        )
+        self.only = Node("", client, {})
+        self.losses = 0
+        self.unblocks = True
+        self._known: dict[str, Node] = {}
+
+    def of(self, key: str) -> Node | None:
+        """Return the node that holds a key, as far as the client knows; None if it does not."""
+        if not self.clustered:
+            return self.only
+        holder = self._holder(key)
+        if holder and holder.name not in self._known:
+            self._known[holder.name] = Node(holder.name, self._client_of(holder), self._changes())
+        return self._known[holder.name] if holder else None
+
+    def _holder(self, key: str) -> Any:
+        with reachable():
+            return internals.holder_of(self.client, _slot(key))
+
+    def _client_of(self, holder: Any) -> Any:
+        return self.client.get_redis_connection(holder)
+
+    def _changes(self) -> dict[str, Any]:
+        """Take over the user's function for new connections, without redis-py's own READONLY."""
+        on_connect = internals.on_connect_of(self.client)
+
+        def connected(connection: Any) -> None:
+            connection.on_connect()
+            on_connect(connection)
+
+        return {"redis_connect_func": connected if on_connect else None}
+
+    @property
+    def label(self) -> str:
+        """The name of the servers in errors: an address, or the known ones of a cluster."""
+        if self.clustered:
+            return ",".join(internals.startup_nodes(self.client))
+        settings = getattr(getattr(self.client, "connection_pool", None), "connection_kwargs", {})
+        return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
+
+    def split(self, keys: Iterable[str]) -> dict[Node | None, list[int]]:
+        """Find the nodes that hold keys, and for each node the positions of its keys."""
+        parts: dict[Node | None, list[int]] = {}
+        for position, key in enumerate(keys):
+            parts.setdefault(self.of(key), []).append(position)
+        return parts
+
+    def by_slot(self, keys: Iterable[str]) -> list[tuple[str, ...]]:
+        """Group keys by slot: one command may name the keys of one slot only."""
+        if not self.clustered:
+            return [tuple(keys)]
+        slots: dict[int, list[str]] = {}
+        for key in keys:
+            slots.setdefault(_slot(key), []).append(key)
+        return [tuple(together) for together in slots.values()]
+
+    def aimed(self, key: str) -> dict[str, Any]:
+        """Return the arguments that make a method of the client ask the node that holds a key."""
+        holder = self._holder(key) if self.clustered else None
+        return {"target_nodes": holder} if holder else {}
+
+    @cached_property
+    def sends_once(self) -> bool:
+        """True if the client has no retries: a call that may have run is never sent again."""
+        holder = self.client if self.clustered else self.only.connection()
+        return bool(holder.retry.get_retries() == 0)
+
+    @property
+    def finds_master(self) -> bool:
+        """True if connections ask Sentinels for the address of the master."""
+        pool = getattr(self.client, "connection_pool", None)
+        return isinstance(pool, SentinelConnectionPool | AsyncSentinelConnectionPool)
+
+    @property
+    def fails_over(self) -> bool:
+        """True if another server may take over while this one is silent."""
+        return self.clustered or self.finds_master
+
+    def unblocks_no_more(self, refusal: ResponseError) -> None:
+        """Remember that the user may not call CLIENT UNBLOCK; raise any other refusal."""
+        if not forbidden(refusal):
+            raise refusal
+        self.unblocks = False
+
+    def learn(self) -> None:
+        """Make a cluster's client read the nodes anew, as far as it can."""
+        if self.clustered:
+            with suppress(RedisError, RedisClusterException):
+                internals.learn_nodes(self.client)
+
+    def lost(self) -> None:
+        """Look for the server that replaces one which was cut off, or is silent."""
+        if self.finds_master:  # idle connections lead to the same node, and would fail too
+            self.losses += 1
+            self.client.connection_pool.disconnect(inuse_connections=False)
+        self.learn()
+
+
+class AsyncNodes(Nodes):
+    """The servers behind an asyncio client; call `ready` before `of` and `aimed`."""
+
+    _plain, _cluster = AsyncRedis, AsyncRedisCluster
+
+    async def ready(self) -> None:
+        """Make the client read the nodes of its cluster."""
+        if self.clustered:
+            with reachable():
+                await self.client.initialize()
+
+    def _client_of(self, holder: Any) -> Any:
+        return holder
+
+    def _changes(self) -> dict[str, Any]:
+        return {"redis_connect_func": None}
+
+    async def learn_async(self) -> None:
+        """Async `learn`."""
+        if self.clustered:
+            with suppress(RedisError, RedisClusterException):
+                await internals.learn_nodes(self.client)
+
+    async def lost_async(self) -> None:
+        """Async `lost`."""
+        if self.finds_master:
+            self.losses += 1
+            await self.client.connection_pool.disconnect(inuse_connections=False)
+        await self.learn_async()

@@ -1,0 +1,66 @@
+"""The check of each server, once in a process: is it new enough, and does it keep tasks safe?
+
+Both sessions call it before they open their first queue. It reads replies and warns. It must not
+send anything itself.
+"""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpq.model.diagnosis import explain, server_problems, wants_save
+from dpq.model.errors import ServerWarning
+from dpq.script.durability import Durability, require_fsync
+from dpq.script.replies import require_version
+
+NO_REDIS = (
+    " (no Redis here? The URL embedded:./queue starts a server of DPQ's own; on the command line "
+    "--url embedded:./queue)"
+)
+
+_looked_at: set[str] = set()
+"""The servers that this process has checked, by INFO's `run_id`; a restart changes it."""
+
+
+def keeps_nothing_on_purpose(redis: Any) -> bool:
+    """Return True for the client of a private server, since its URL chooses what it keeps."""
+    pool = getattr(redis, "connection_pool", None)
+    path = getattr(pool, "connection_kwargs", {}).get("path")
+    if not path:
+        return False
+    from dpq.server import MARKER  # here: only a POSIX system can run a private server
+
+    return Path(path).with_name(MARKER).exists()
+
+
+def asks_for_save(info: Mapping[str, Any], redis: Any, durability: Durability, label: str) -> bool:
+    """Refuse a server that is too old; return True if its setting `save` is needed as well."""
+    require_version(info)
+    if durability == "fsync":
+        require_fsync(info)
+    known = _run_id(info, label) in _looked_at
+    return not known and wants_save(info) and not keeps_nothing_on_purpose(redis)
+
+
+def warn(info: Mapping[str, Any], save: str | None, label: str) -> None:
+    """Warn once of settings that endanger tasks on this server."""
+    if _run_id(info, label) in _looked_at:
+        return
+    _looked_at.add(_run_id(info, label))
+    for problem in server_problems(info, save):
+        if problem.kind in ("eviction", "no persistence"):
+            text = " ".join(explain(problem))
+            warnings.warn(f"{label}: {text}", ServerWarning, stacklevel=3)
+
+
+def _run_id(info: Mapping[str, Any], label: str) -> str:
+    return str(info.get("run_id") or label)
+
+
+def unreachable(label: str, error: Exception) -> str:
+    """Say which server cannot be reached; if there is no Redis, also how to go on."""
+    text = f"cannot reach {label}: {error}"
+    # The last text is from asyncio.
+    nobody = ("connection refused", "no such file", "connect call failed")
+    return f"{text}{NO_REDIS}" if any(part in text.lower() for part in nobody) else text

@@ -1,0 +1,234 @@
+"""The session: the one object that runs operations of queues on the servers behind one client.
+
+An asyncio queue, its dead letters, lease loops and workers send through a session, and through
+nothing else. It knows how to run an operation, and must not know what it does. Its `run` checks the
+arguments, opens the queue, and sends the commands:
+
+    await session.run(operations.ack, task)
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq.link.cluster import reachable
+from dpq.link.connections_async import AsyncConnections
+from dpq.link.server_check import asks_for_save, unreachable, warn
+from dpq.link.shared_async import Shared
+from dpq.model.errors import ConfigurationError, TaskNotFoundError
+from dpq.script.command import Command, Operation, Steps, together
+from dpq.script.durability import Durability
+from dpq.script.keys import key_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+A = ParamSpec("A")
+
+NO_QUEUE = "there is no such queue: the first push makes it"
+"""The text added to the error of a missing task, if nothing of its queue is stored."""
+
+MAKERS = ("push", "push_plain", "acquire", "seal_batch")
+"""The scripts that make a queue."""
+
+
+class Openable(Protocol):
+    """The operations of one queue, as far as a session knows them.
+
+    Attributes:
+        settings: The stored settings; None until the queue is opened and exists.
+    """
+
+    settings: dict[str, str] | None
+
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+        """Read the settings of the queue; with `create`, create it."""
+
+    def agree(self, settings: dict[str, str]) -> None:
+        """Take over the settings that `open` has read."""
+
+
+Q = TypeVar("Q", bound=Openable)
+
+
+class AsyncSession:
+    """Sends operations of any queues to the servers behind one client.
+
+    Attributes:
+        checked: The server was checked, or needs no check.
+        refusal: The reason why nothing can be sent any more; "" while the session is open.
+        opened_label: The label of a client that DPQ has opened, or "".
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        connections: AsyncConnections,
+        *,
+        durability: Durability = "async",
+        queue_name: str = "any",
+    ) -> None:
+        """Begin a session; nothing is sent yet."""
+        self.client = client
+        self.connections = connections
+        self.checked = False
+        self.refusal = ""
+        self.opened_label = ""
+        self._durability = durability
+        self._conf = key_of(queue_name, "conf")
+
+    @property
+    def label(self) -> str:
+        """The name of the server in errors."""
+        return self.opened_label or str(self.connections.nodes.label)
+
+    def require_open(self) -> None:
+        """Raise ConfigurationError when the client that was opened for this session is closed."""
+        if self.refusal:
+            raise ConfigurationError(self.refusal)
+
+    async def send(self, steps: Steps[T]) -> T:
+        """Run an operation without opening its queue before."""
+        return await self._finish(Operation(steps))
+
+    async def _finish(self, operation: Operation[T]) -> T:
+        while operation.commands is not None:
+            operation.go_on(await self.connections.call_all(operation.commands))
+        return operation.result
+
+    async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
+        """Run operations of any queues in step: the next commands of all share one round trip."""
+        return await self._run_in_step(operations, None)
+
+    async def _run_in_step(
+        self, operations: Sequence[Steps[Any]], ready: Callable[[], Awaitable[None]] | None
+    ) -> list[Any]:
+        """Run operations; call `ready` before the first commands are sent."""
+        driver = together(operations)
+        try:
+            commands = next(driver)
+            if ready is not None:
+                await ready()
+            while True:
+                commands = driver.send(await self.connections.call_all(commands))
+        except StopIteration as end:
+            results: list[Any] = end.value
+            return results
+
+    async def check_server(self) -> None:
+        """Check the server: refuse one that is too old, warn of settings that endanger tasks."""
+        try:
+            await self._look_at_server()
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise type(error)(unreachable(self.label, error)) from error
+        except ResponseError:
+            log.debug("%s: the server does not say its version", self.label)
+        self.checked = True
+
+    async def _look_at_server(self) -> None:
+        with reachable():
+            here = await self.connections.aimed(self._conf)
+            info = await self.client.info(**here)
+            more = asks_for_save(info, self.client, self._durability, self.label)
+            save = await save_points_async(self.client, here) if more else None
+        warn(info, save, self.label)
+
+    async def close(self) -> None:
+        """Close the connections that no call uses now."""
+        await self.connections.aclose()
+
+
+class AsyncQueueSession(AsyncSession, Generic[Q]):
+    """A session of one queue: opens the queue before its first operation.
+
+    Attributes:
+        operations: The operations of the queue.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        connections: AsyncConnections,
+        operations: Q,
+        *,
+        durability: Durability,
+        queue_name: str,
+    ) -> None:
+        """Begin a session; nothing is sent yet."""
+        super().__init__(client, connections, durability=durability, queue_name=queue_name)
+        self.operations = operations
+        self._opening = Shared(self.open)
+        self._creating = Shared(partial(self.open, create=True))
+
+    async def run(self, verb: Callable[A, Steps[T]], *args: A.args, **named: A.kwargs) -> T:
+        """Run an operation: check its arguments, open the queue, send the commands."""
+        operation = Operation(verb(*args, **named))
+        if self.operations.settings is None or self.refusal:
+            return await self._run_first(operation)
+        while operation.commands is not None:
+            operation.go_on(await self.connections.call_all(operation.commands))
+        return operation.result
+
+    async def run_after(
+        self,
+        first: Callable[[], Awaitable[object]],
+        verb: Callable[A, Steps[T]],
+        *args: A.args,
+        **named: A.kwargs,
+    ) -> T:
+        """Run an operation as `run` does; call `first` once its arguments are checked."""
+        operation = Operation(verb(*args, **named))
+        await first()
+        if self.operations.settings is None or self.refusal:
+            return await self._run_first(operation)
+        return await self._finish(operation)
+
+    async def _run_first(self, operation: Operation[T]) -> T:
+        """Run an operation that is perhaps the first one of its queue."""
+        self.require_open()
+        await self.ready(create=makes_queue(operation.commands))
+        try:
+            return await self._finish(operation)
+        except TaskNotFoundError as error:
+            if self.operations.settings is None:
+                error.add_note(NO_QUEUE)
+            raise
+
+    async def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
+        """Run operations as `send_all` does, once the queue is opened."""
+        return await self._run_in_step(operations, self.ready)
+
+    def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
+        """Run an operation, and read the queue's settings before it, unless they are known."""
+        if self.operations.settings is None:
+            self.operations.agree((yield from self.operations.open()))
+        return (yield from verb())
+
+    async def ready(self, *, create: bool = False) -> None:
+        """Open the queue, unless its settings are known."""
+        if self.operations.settings is None:
+            await (self._creating if create else self._opening).get()
+
+    async def open(self, *, create: bool = False) -> None:
+        """Check the server, once; then read the queue's settings, also if they are known."""
+        if not self.checked:
+            await self.check_server()
+        self.operations.agree(await self.send(self.operations.open(create=create)))
+
+
+def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
+    """Return True if an operation with these first commands creates its queue."""
+    return commands is not None and commands[0].script.name in MAKERS
+
+
+async def save_points_async(redis: Any, at: Any) -> str | None:
+    """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
+    try:
+        return str((await redis.config_get("save", **at)).get("save"))
+    except ResponseError:  # many providers forbid CONFIG GET
+        return None

@@ -1,0 +1,216 @@
+"""URLs of servers, read into hosts and settings of connections.
+
+`connect` and `connect_async` call it. redis-py's own defaults do not suit a queue: five seconds to
+connect, times ten retries of everything. The defaults here do. It must not connect to anything.
+
+redis-py's `parse_url` reads the URL of one server, with its parameters. The rest stands here.
+redis-py refuses `redis+cluster://` and `redis+sentinel://`, takes `h1,h2` for one host, the path
+`/abc` for database 0, and a unix URL without a path. The package redis-sentinel-url 1.0 loses the
+user name, the Sentinels' own user and the parameters of TLS, and refuses IPv6 and `rediss`.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from dpq.link.internals import QUIET
+from dpq.link.tls import check_certificates
+from dpq.model.errors import ConfigurationError
+from dpq.model.masking import SCHEMES
+
+# For one address. The kernel repeats a lost SYN after 1 s, so one SYN may be lost.
+CONNECT_TIMEOUT_S = 2.0
+CONNECT_SLACK_S = 0.7  # for further addresses, TLS, HELLO and retries: under 3 s in all
+# For one reply. Scripts take milliseconds, but an AOF fsync can stall a server for seconds.
+SOCKET_TIMEOUT_S = 10.0
+FAILOVER_TIMEOUT_S = 3.0  # for one reply if another server may take over: DPQ goes on within 5 s
+RETRIES = 2  # after a dropped connection; the caller's own loop handles longer outages
+BACKOFF_BASE_S = 0.1  # pauses are random, up to 0.2 and 0.4 s: clients do not return in step
+BACKOFF_CAP_S = 0.4
+# No health check: a PING before a command costs a round trip. If the server is dead, the PING times
+# out as the command would, and that is sent again. TCP keepalive (30 s, 3 x 5 s) finds dead idle
+# connections.
+HEALTH_CHECK_S = 0
+
+LEAST_CONNECT_S = 0.3  # the least connect timeout for each server if a URL names several
+DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
+POOL_OPTIONS = {"max_connections"}
+_OF_THE_MASTER = {"username", "password", "db"}
+
+
+@contextmanager
+def explained(label: str) -> Iterator[None]:
+    """Convert the errors of a bad URL into a `ConfigurationError` that shows no secret."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, RedisError) as error:
+        # The cause may quote the password, so the text shows a cause only if this module wrote it.
+        why = f" ({error})" if isinstance(error, ConfigurationError) else ""
+        if isinstance(error, TypeError):
+            why = " (it has a parameter that redis-py does not know)"
+        raise ConfigurationError(f"cannot use the URL {label!r}{why}: use {SCHEMES}") from None
+
+
+def connect_bound(timeout: float | None) -> float:
+    """Return the seconds for all of a connect, from the client's timeout for one address."""
+    patience = timeout or CONNECT_TIMEOUT_S
+    return patience + max(CONNECT_SLACK_S * patience / CONNECT_TIMEOUT_S, LEAST_CONNECT_S)
+
+
+class BoundedRetry(Retry):
+    """The retries of DPQ's clients: none after an attempt that took as long as a connect may take.
+
+    redis-py repeats a command, and within it each connect, whatever time that takes.
+    """
+
+    def __init__(self, seconds: float, retries: int = RETRIES) -> None:
+        backoff = ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S)
+        # Redis-py 6 repeats a connect that the system refuses only if OSError is named.
+        super().__init__(backoff, retries, (RedisConnectionError, RedisTimeoutError, OSError))
+        self._seconds = 0.9 * seconds
+
+    def call_with_retry(self, do: Any, fail: Any, *args: Any, **named: Any) -> Any:
+        """Call `do`, again if it fails soon; call `fail` after each failure."""
+        give_up = time.monotonic() + self._seconds
+
+        def failed(error: Exception, *more: Any) -> Any:
+            done = fail(error, *more)
+            if time.monotonic() >= give_up:
+                raise error
+            return done
+
+        return super().call_with_retry(do, failed, *args, **named)
+
+
+class Host(NamedTuple):
+    """One of the servers that a URL names."""
+
+    name: str
+    port: int
+
+    @property
+    def netloc(self) -> str:
+        """The host and port as in a URL."""
+        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
+
+
+class ParsedUrl(NamedTuple):
+    """The content of a URL.
+
+    Attributes:
+        kind: `""` for one server, `"cluster"`, or `"sentinel"`.
+        hosts: The nodes, or Sentinels, that it names.
+        service: The Sentinels' name of the master.
+        connection_class: redis-py's class of connections.
+        settings: The settings of connections to the servers that hold tasks, and of their pools.
+        sentinel: The user and password at the Sentinels.
+    """
+
+    kind: str
+    hosts: tuple[Host, ...]
+    service: str
+    connection_class: type[AbstractConnection]
+    settings: dict[str, Any]
+    sentinel: dict[str, str]
+
+    def of_connections(self) -> list[dict[str, Any]]:
+        """List the settings of each kind of connection, without those of pools."""
+        all_kinds = [self.settings, *(self.sentinel_settings() if self.kind == "sentinel" else ())]
+        return [{name: each[name] for name in each.keys() - POOL_OPTIONS} for each in all_kinds]
+
+    def sentinel_settings(self) -> list[dict[str, Any]]:
+        """List the settings of connections to each Sentinel. All share half the connect timeout."""
+        shared = {name: self.settings[name] for name in self.settings.keys() - _OF_THE_MASTER}
+        timeout = self._share(self.settings["socket_connect_timeout"] / 2)
+        timeouts = {"socket_connect_timeout": timeout, "socket_timeout": timeout}
+        own = {**shared, **self.sentinel, **timeouts, "retry": Retry(NoBackoff(), 0)}
+        return [{**own, "host": host.name, "port": host.port} for host in self.hosts]
+
+    def _share(self, seconds: float) -> float:
+        """Divide a time among all hosts, which are tried one by one."""
+        return max(seconds / len(self.hosts), LEAST_CONNECT_S)
+
+
+def read_url(url: str) -> ParsedUrl:
+    """Read a URL."""
+    schemes, _, rest = url.partition("://")
+    scheme, _, kind = schemes.lower().partition("+")
+    if not kind:
+        settings = _settings(url)
+        return ParsedUrl("", (), "", settings.pop("connection_class", Connection), settings, {})
+    if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
+        # The scheme is not shown, since it may hold the password.
+        raise ConfigurationError("unknown scheme")
+    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
+    tail = rest.removeprefix(netloc)
+    parts = urlsplit(f"//host{tail}")  # `urlsplit` refuses several hosts in brackets
+    user, at, names = netloc.rpartition("@")
+    hosts = tuple(_host(name, DEFAULT_PORTS[kind]) for name in names.split(","))
+    service, _, database = ("", "", parts.path.strip("/"))
+    if kind == "sentinel":
+        service, _, database = database.partition("/")
+        if not service:
+            raise ConfigurationError("the name of the Sentinel service is missing, as in /mymaster")
+    first = urlunsplit((scheme, f"{user}{at}{hosts[0].netloc}", database, parts.query, ""))
+    settings = _settings(first, FAILOVER_TIMEOUT_S)
+    connection_class = settings.pop("connection_class", Connection)
+    sentinel = {
+        name.removeprefix("sentinel_"): settings.pop(name)
+        for name in ("sentinel_username", "sentinel_password")
+        if kind == "sentinel" and name in settings
+    }
+    parsed = ParsedUrl(kind, hosts, unquote(service), connection_class, settings, sentinel)
+    if kind == "cluster":
+        if settings.pop("db", 0):
+            raise ConfigurationError("a cluster has only database 0")
+        settings["socket_connect_timeout"] = parsed._share(settings["socket_connect_timeout"])
+    return parsed
+
+
+def _host(netloc: str, default_port: int) -> Host:
+    parts = urlsplit(f"//{netloc}")
+    if not parts.hostname:
+        raise ConfigurationError("a host is missing")
+    return Host(parts.hostname, parts.port or default_port)
+
+
+def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """Read the settings of connections from a URL, with the defaults of this module."""
+    parts = urlsplit(url)
+    options: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": reply_timeout,
+        "health_check_interval": HEALTH_CHECK_S,
+        **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
+        "decode_responses": False,
+    }
+    if parts.scheme == "unix":
+        if not options.get("path"):
+            raise ConfigurationError("the path to the socket is missing")
+    elif not re.fullmatch(r"/?\d*", parts.path):
+        # Redis-py would use database 0.
+        raise ConfigurationError("the path must be a database number")
+    else:
+        # The relaxed timeouts of Redis Enterprise are off, so that the timeouts above hold. Only
+        # then does the pool check whether an idle connection was closed meanwhile.
+        options |= QUIET
+        options.setdefault("socket_keepalive", True)
+    if options.get("connection_class") is SSLConnection:
+        check_certificates(options)
+    if options.get("db", 0) < 0:
+        raise ConfigurationError("db must be a whole number from 0")
+    for name in ("socket_connect_timeout", "socket_timeout"):
+        if not 0 < options[name] < float("inf"):
+            raise ConfigurationError(f"{name} must be seconds above 0")
+    options["retry"] = BoundedRetry(options["socket_connect_timeout"])
+    return options

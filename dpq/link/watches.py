@@ -1,0 +1,115 @@
+"""The watches of a waiter: the time of its next look at each queue, and the markers it owns.
+
+`fetch_plan` and waits of a queue decide with them; `waiter` blocks at the server. A watch reads the
+clock, and does no other I/O.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dpq.script.replies import Batch
+
+RECHECK_SECONDS = 10.0
+"""Seconds until a waiter looks again without a marker; the first time half of that. So a lost
+wake-up delays a task at most so long. lua/lib/notice.lua has the same in ms."""
+
+
+class Marker(NamedTuple):
+    """A marker that a waiter has taken out, and now owns.
+
+    Attributes:
+        number: Index of the waiter's marker, from 0.
+        moment: The time to look, ms of the server's clock; 0 for now.
+    """
+
+    number: int
+    moment: float
+
+
+class Watch:
+    """The state of a waiter for a queue that it found empty: when to look again, and why.
+
+    Args:
+        now_ms: The server's clock at the look, ms.
+        wait_ms: The ms until the waiter is to look again; None if another waiter does.
+        recheck_ms: The ms until it looks again at the latest, as the queue says; None if it does
+            not exist.
+        first: This waiter has not waited yet. A lost wake-up is then found in half of the time.
+
+    Attributes:
+        moment: The moment that it watches for, ms of the server's clock; None for none.
+        called: A marker said "look now".
+        look_at: The time to look again without a marker, monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        now_ms: float,
+        wait_ms: float | None,
+        recheck_ms: float | None = None,
+        *,
+        first: bool = False,
+    ) -> None:
+        self._looked = looked = time.monotonic()
+        # The reply took time, so the watch never looks too early.
+        self._offset = looked - now_ms / 1000
+        recheck = RECHECK_SECONDS / 2 if first else RECHECK_SECONDS
+        if recheck_ms is not None:
+            recheck = min(recheck, recheck_ms / 1000)
+        self.look_at = looked + recheck
+        self.moment: float | None = None
+        self.called = False
+        if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
+            self.marker_received(now_ms + wait_ms)
+
+    def hurry(self) -> None:
+        """Look as early as in a first wait: the waiter does not block on all markers."""
+        self.look_at = min(self.look_at, self._looked + RECHECK_SECONDS / 2)
+
+    def marker_received(self, moment: float) -> None:
+        """Take in a marker: watch for its moment; for 0, look now."""
+        if moment == 0:
+            self.called, self.look_at = True, -math.inf
+            return
+        self.moment = moment
+        self.look_at = min(self.look_at, moment / 1000 + self._offset)
+
+    @property
+    def mine(self) -> str:
+        """The moment as the script pop takes it; "0" for none."""
+        return f"{self.moment:.3f}" if self.moment else "0"
+
+
+def time_left(watches: Sequence[Watch], until: float) -> float:
+    """Return the seconds until the first watch is to look, or the caller's patience ends."""
+    return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
+
+
+def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
+    """Make the watch of a queue after a pop, as a list: empty if it gave a task."""
+    if batch.tasks:
+        return []
+    return [Watch(batch.now_ms, batch.next_event_ms, batch.recheck_ms, first=not before)]
+
+
+def begun(batch: Batch[Any]) -> bool:
+    """Return True if a pop of a queue that did not exist before shows that it has begun."""
+    return not (batch.tasks or batch.failed) and batch.recheck_ms is not None
+
+
+def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
+    """List the markers that the watches took in, and have not looked for."""
+    called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
+    moments = ((number, watch.moment) for number, watch in enumerate(watches))
+    return called + [Marker(number, moment) for number, moment in moments if moment is not None]
+
+
+def owned_of_queues(by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
+    """List the markers that the watches of several queues own; a queue may have no watch."""
+    return [
+        Marker(number, moment)
+        for number, watches in enumerate(by_queue)
+        for _, moment in owned_markers(watches)
+    ]

@@ -1,0 +1,107 @@
+"""The base of the operations on a queue: its keys and its settings. No I/O."""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from dpq.model.task import P
+from dpq.script.command import Command, CommandMaker, Steps, once, same
+from dpq.script.keys import STORAGE_FORMAT, key_of
+from dpq.script.refusals import read_settings
+from dpq.verbs.description import Description
+from dpq.verbs.settings import agree
+
+T = TypeVar("T")
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Payload bytes in one call or reply: a larger one would hold up other clients."""
+
+PAGE = 100
+"""Tasks in one round trip of reading, checking or purging."""
+
+
+class OperationsBase(CommandMaker, Generic[P]):
+    """A queue and its settings, for every class of operations on it."""
+
+    def __init__(self, queue: Description[P]) -> None:
+        super().__init__(queue.name, queue.clock)
+        self.named = queue.named
+        self._codec = queue.codec
+
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+        """Read the settings of the queue; with `create`, create it."""
+        raise NotImplementedError
+
+    @property
+    def marker(self) -> str:
+        """The key that waiting consumers block on."""
+        return key_of(self.queue_name, "wake")
+
+    @property
+    def tick(self) -> str:
+        """The key that daemons block on."""
+        return key_of(self.queue_name, "tick")
+
+    @property
+    def conf(self) -> str:
+        """The key that daemons glance at."""
+        return key_of(self.queue_name, "conf")
+
+    def now(self) -> int | str:
+        """Return the clock of a test, ms; "" for the server's."""
+        return self._now()
+
+    def raw(
+        self, name: str, args: Sequence[str | bytes | int | float], read: Callable[[Any], T]
+    ) -> Command[T]:
+        """Make a command for an operation that stands elsewhere."""
+        return self._command(name, args, read)
+
+    # Settings
+
+    def configure(
+        self,
+        *,
+        create: bool = False,
+        named: dict[str, str] | None = None,
+        replace: bool = False,
+    ) -> Steps[dict[str, str]]:
+        """Write the settings that this client names and no client has named before; read all."""
+        named = self.named if named is None else named
+        flat = [text for pair in named.items() for text in pair]
+        read = partial(agree, self.queue_name, named)
+        mode = 2 if replace else int(create)
+        args = [self._now(), STORAGE_FORMAT, mode, *flat]
+        command = self._command("configure", args, read)
+        # `Confirmation` confirms settings with the first task.
+        settings: dict[str, str] = yield command._replace(needs_confirmation=False)
+        return settings
+
+    def stored_settings(self) -> Steps[dict[str, str]]:
+        """Read the settings, without checks."""
+        command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
+        return once(command._replace(needs_confirmation=False))
+
+    def register(self) -> Steps[Any]:
+        """Add the queue to the registry that daemons and the CLI read."""
+        return self._ask("register", [self.queue_name], same)
+
+    def enter(self) -> Steps[None]:
+        """Add the queue to the registry if possible; an error is ignored, and the queue works."""
+        # `same` accepts an error as the answer.
+        yield [self._command("register", [self.queue_name], same)]
+
+    def unregister(self) -> Steps[Any]:
+        """Remove the queue from the registry."""
+        return self._ask("unregister", [self.queue_name], same)
+
+    def drop(self) -> Steps[None]:
+        """Remove all keys."""
+        yield self._command("drop", [], same)
+
+
+def in_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut a sequence into parts of at most `size`."""
+    return (items[i : i + size] for i in range(0, len(items), size))

@@ -1,0 +1,230 @@
+"""Actions on many tasks: on some by their ids, or on all that pass a filter, in steps of 200.
+
+`DPQ.bulk` and the jobs of the dashboard run these operations. An action on a filter first counts
+the tasks that pass, and acts on at most so many. So it ends, though new tasks pass all the time. It
+can be stopped after each step. No I/O.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.model.filter import Filter
+from dpq.model.priority import encode_priority
+from dpq.model.reports import BulkProgress
+from dpq.model.task import TaskState
+from dpq.model.validation import label, number
+from dpq.script.command import Steps, together
+from dpq.verbs.browse import LOOK_A_PAGE, Browser, Position
+from dpq.verbs.dead import chosen_by
+from dpq.verbs.queue import QueueOperations
+
+BulkAction = Literal["cancel", "update", "run", "release", "bury", "replay", "purge"]
+"""An action on many tasks."""
+
+STEP = 200
+"""Tasks in one step: 5 to 20 ms of server time, in calls for one task each."""
+
+LIVE = (TaskState.WAITING, TaskState.READY, TaskState.DELAYED, TaskState.INVISIBLE)
+"""Waiting tasks first: if the head of a group goes, the next one of them becomes ready."""
+
+OF_STATES: dict[str, tuple[TaskState, ...]] = {
+    "cancel": LIVE,
+    "update": LIVE,
+    "run": (TaskState.DELAYED,),
+    "release": (TaskState.INVISIBLE,),
+    "bury": (TaskState.INVISIBLE,),
+    "replay": (TaskState.DEAD,),
+    "purge": (TaskState.DEAD,),
+}
+"""The states of the tasks that each action takes."""
+
+EVENTS = {
+    "cancel": "cancelled {count}",
+    "bury": "buried {count} running: {reason}",
+    "replay": "replayed {count}",
+    "purge": "purged {count} dead",
+}
+"""The details of events, of the actions that have one: one at the end, whatever the number of
+steps."""
+
+BURIED = "buried by hand"
+"""The reason of `bury`, unless one is given."""
+
+
+def act(
+    operations: QueueOperations[Any],
+    action: str,
+    ids: Sequence[str],
+    value: Any = None,
+    *,
+    alone: bool = False,
+) -> Steps[tuple[int, int]]:
+    """Do an action on some tasks; `tell` adds the one event of all such steps."""
+    if action in ("replay", "purge"):
+        some, every = list(dict.fromkeys(ids)), chosen_by(None, None, None)
+        if action == "replay":
+            done = yield from operations.dead_replay(some, every, None, tells=False)
+        else:
+            done = yield from operations.dead_purge(some, every, tells=False)
+        return done, len(ids) - done
+    if action == "cancel":
+        steps: list[Steps[Any]] = [operations.cancel(id_, None) for id_ in ids]
+    elif action == "update":
+        steps = [operations.update(id_, None, value, None, None) for id_ in ids]
+    elif action == "run":
+        steps = [operations.update(id_, None, None, 0, None) for id_ in ids]
+    elif action in ("bury", "release"):
+        found = (yield from together([operations.get(id_, None) for id_ in ids])) if ids else []
+        running = [task for task in found if getattr(task, "state", None) is TaskState.INVISIBLE]
+        if action == "release":
+            steps = [operations.release(task, 0, None, None) for task in running]
+        else:
+            bury = operations.bury if alone else operations.bury_silently
+            steps = [bury(task, value or BURIED) for task in running]
+    else:
+        raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
+    done = 0
+    for result in (yield from together(steps)) if steps else ():
+        if not isinstance(result, Exception):
+            done += 1
+        elif isinstance(result, ConfigurationError) and action == "run":
+            pass  # the task runs by now
+        elif not isinstance(result, TaskNotFoundError | LeaseLostError):
+            raise result
+    return done, len(ids) - done
+
+
+def tell(
+    operations: QueueOperations[Any], action: str, done: int, value: Any, by: str
+) -> Steps[None]:
+    """Add the one event of an action, if it has one: how many tasks it has changed, and by whom."""
+    if done and action in EVENTS:
+        detail = EVENTS[action].format(count=done, reason=value or BURIED)
+        yield from operations.tell_by_hand(detail, by)
+
+
+class Bulk:
+    """An action on all tasks that pass a filter: `count`, then `step` until it returns False.
+
+    Attributes:
+        action: The action.
+        chosen: The filter.
+        value: The new priority of `update`, or the reason of `bury`.
+        rate: Of a replay: tasks per second, or None.
+        by: The person or program that does so, or "".
+        counted: All tasks that pass were counted.
+        count: The number of tasks that pass, so far.
+        searched: The number of tasks that were looked at, by `count` or by `step`.
+        left: The number of tasks of this state that are still to be looked at.
+        done: The number of tasks that the action has changed.
+        missed: The number of tasks that had changed when their turn came.
+    """
+
+    def __init__(
+        self,
+        operations: QueueOperations[Any],
+        action: str,
+        chosen: Filter,
+        value: Any = None,
+        rate: float | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Check an action; nothing is sent yet."""
+        if not isinstance(chosen, Filter):
+            raise ConfigurationError(
+                f"chosen is {chosen!r:.200}: it must be a Filter; leave it out for all tasks"
+            )
+        if action not in tuple(OF_STATES):
+            names = ", ".join(get_args(BulkAction))
+            raise ConfigurationError(f"action is {action!r}: it must be one of {names}")
+        if chosen.state not in (None, *OF_STATES[action]):
+            raise ConfigurationError(f"{action!r} takes no tasks that are {chosen.state}")
+        if action == "update":
+            encode_priority(value)
+        elif value is not None and action != "bury":
+            raise ConfigurationError(
+                f"{action!r} takes no reason: to choose tasks by theirs, give Filter(reason=...)"
+            )
+        if rate is not None:
+            number("rate", rate, "tasks per second", 0.001, 1_000_000)
+        self.action, self.chosen, self.value, self.rate = action, chosen, value, rate
+        self.count = self.searched = self.left = self.done = self.missed = 0
+        self.counted = False
+        self.by = "" if by is None else label("by", by)
+        self._operations = operations
+        self._browser = Browser(operations)
+        self._begin()
+
+    def _begin(self) -> None:
+        chosen = self.chosen.state
+        self._states = list(OF_STATES[self.action]) if chosen is None else [chosen]
+        self._position: Position = None
+        self.searched = self.left = 0
+
+    def progress(self, *, stopped: bool = False) -> BulkProgress:
+        """Return what is done so far."""
+        return BulkProgress(
+            count=self.count,
+            done=self.done,
+            missed=self.missed,
+            searched=self.searched,
+            left=self.left,
+            stopped=stopped,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """True if there is nothing more to do."""
+        return not self._states or self.done + self.missed >= self.count
+
+    def count_some(self) -> Steps[bool]:
+        """Count tasks that pass, in one step; return False once all are counted."""
+        state = self._states[0]
+        chosen = self.chosen.of(state)
+        if chosen.everything:
+            stats = yield from self._operations.stats()
+            number_of = getattr(stats, state.value)
+            self.count, self.searched, self.left = self.count + number_of, number_of, 0
+            self._states.pop(0)
+        else:
+            found = yield from self._browser.search(chosen, self._position, 0, LOOK_A_PAGE)
+            self._go_on(found)
+            self.count += found.passed
+        if not self._states:
+            self.counted = True
+            searched = self.searched
+            self._begin()
+            self.searched = searched
+        return not self.counted
+
+    def step(self) -> Steps[int | None]:
+        """Act on up to 200 tasks; return how many there were, or None at the end."""
+        if self.is_over:
+            return None
+        taken = self.done + self.missed
+        most = STEP if not self.rate else max(1, min(STEP, int(self.rate)))
+        chosen = self.chosen.of(self._states[0])
+        found = yield from self._browser.search(chosen, self._position, most, LOOK_A_PAGE)
+        ids = [task.id for task in found.tasks if not self._is_so(task)][: self.count - taken]
+        done, missed = yield from act(self._operations, self.action, ids, self.value)
+        self._go_on(found)
+        self.done, self.missed = self.done + done, self.missed + missed
+        return len(ids)
+
+    def _go_on(self, found: Any) -> None:
+        self._position, self.left = found.position, found.left
+        self.searched += found.looked
+        if not found.left or not (found.looked or found.tasks):
+            self._states.pop(0)
+            self._position = None
+
+    def _is_so(self, task: Any) -> bool:
+        """Return True for a task that has the new priority already: a task may come twice."""
+        return self.action == "update" and bool(task.priority == self.value)
+
+    def tell(self) -> Steps[None]:
+        """Add the one event of the action."""
+        return tell(self._operations, self.action, self.done, self.value, self.by)

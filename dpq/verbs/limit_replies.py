@@ -1,0 +1,328 @@
+"""Replies of the scripts about limits and groups, as data; and the sentence that `why` returns."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from dpq.limits.budget import Budget
+from dpq.limits.limits import (
+    EVERY_GROUP,
+    RateLimit,
+    is_in_order,
+    last_to_open,
+    read_rules,
+    reason_of,
+)
+from dpq.limits.pools import UNTIL_OPENED_MS, split_pool
+from dpq.limits.quota import quota_text, read_quotas
+from dpq.limits.rules import plain_rules
+from dpq.limits.states import LimitState, MemberState, QuotaState, spent_quota
+from dpq.model.batch_state import BatchState
+from dpq.model.moments import moment_of
+from dpq.model.rates import span
+from dpq.model.task import TaskState
+from dpq.script.batch_texts import read_batch_state
+from dpq.script.values import read_texts
+
+
+def read_limits(
+    groups: Sequence[str | None], running: Mapping[str, int], texts: Sequence[str]
+) -> list[LimitState]:
+    """Read the reply of view; `running` counts the running tasks by group (None: the queue)."""
+    states = []
+    for i, group in enumerate(groups):
+        rules, opens, why, rate, left, waiting, now_ms, lines = texts[8 * i : 8 * i + 8]
+        own, _, text = rules.partition("\t")
+        rules, _, weight = split_pool("" if text.startswith("?") else text)
+        windows, concurrency = read_rules(rules) if rules else ((), None)
+        everyone = group == EVERY_GROUP
+        closed = why and (not everyone or why == "u")
+        rate, _, slack_ms = rate.partition(" ")
+        waiting, _, permits = waiting.partition(" ")
+        left, counts, told, totals = left.split("\t")
+        rate_limited, *granted = map(int, totals.split())
+        is_own = own not in ("", "groups")
+        stands = plain_rules(text.removeprefix("?")) if is_own or everyone else ""
+        states.append(
+            LimitState(
+                group=group,
+                windows=windows,
+                concurrency=concurrency,
+                in_order=is_in_order(rules),
+                default=own == "groups" and not everyone,
+                rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
+                slack=0.0 if everyone else float(slack_ms or 0) / 1000,
+                units_left=() if everyone else tuple(float(units) for units in left.split()),
+                budgets=() if everyone else _read_budgets(told, int(now_ms)),
+                quotas=_read_quotas(rules, () if everyone else counts.split()),
+                open=not closed,
+                opens_at=None if everyone else _opens_at(opens),
+                reason=reason_of(why) if closed else None,
+                waiting=0 if everyone else int(waiting),
+                in_flight=_in_flight(running, group) + int(permits),
+                members=tuple(
+                    _member(line, str(group), windows, rules, running, int(now_ms))
+                    for line in lines.split("\n")
+                    if line
+                ),
+                weight=weight,
+                granted=tuple(granted) if is_own else (),
+                rate_limited=rate_limited,
+                rules=stands,
+            )
+        )
+    return states
+
+
+def _read_quotas(rules: str, counts: Sequence[str]) -> tuple[QuotaState, ...]:
+    """Read what is left of each quota: `LEFT:RESET`; without counts, all of it is left."""
+    quotas = read_quotas(rules)
+    states = []
+    for quota, text in zip(quotas, counts or [f"{q.amount}:" for q in quotas], strict=True):
+        left, _, reset = text.partition(":")
+        resets_at = moment_of(float(reset)) if reset else None
+        states.append(QuotaState(quota=quota, left=int(left), resets_at=resets_at))
+    return tuple(states)
+
+
+def _opens_at(ms: str) -> datetime | None:
+    return moment_of(float(ms)) if 0 < float(ms) < UNTIL_OPENED_MS else None
+
+
+def _in_flight(running: Mapping[str, int], group: str | None) -> int:
+    """Count the running tasks of a group with all its members; None is the queue."""
+    if group is None:
+        return sum(running.values())
+    return sum(count for name, count in running.items() if name.partition("\t")[0] == group)
+
+
+def _member(
+    line: str,
+    group: str,
+    windows: Sequence[RateLimit],
+    rules: str,
+    running: Mapping[str, int],
+    now_ms: int,
+) -> MemberState:
+    """Read the line of a member in the reply of view."""
+    name, opens, why, learned, left, counts, told, totals, permits = line.split("\t")
+    rate, _, slack_ms = learned.partition(" ")
+    rate_limited, *granted = map(int, totals.split())
+    return MemberState(
+        name=name,
+        open=not why,
+        opens_at=_opens_at(opens),
+        reason=reason_of(why) if why else None,
+        rate=float(rate) if windows and windows[0].adaptive else None,
+        slack=float(slack_ms) / 1000,
+        units_left=tuple(float(units) for units in left.split()),
+        quotas=_read_quotas(rules, counts.split()),
+        budgets=_read_budgets(told, now_ms),
+        granted=tuple(granted),
+        rate_limited=rate_limited,
+        in_flight=running.get(f"{group}\t{name}", 0) + int(permits),
+    )
+
+
+def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
+    """Read the budgets that a host has named, as `lua/lib/limits/view_of.lua` writes them."""
+    texts = (text.split(":") for text in told.split())
+    return tuple(
+        Budget(
+            unit,
+            int(left),
+            (int(until) - now_ms) / 1000,
+            int(full) or None,
+            int(most) or None,
+            int(length) / 1000 if most != "0" else None,
+        )
+        for unit, left, until, full, most, length in texts
+    )
+
+
+class Waiting(NamedTuple):
+    """The reply of the script why about one task.
+
+    Attributes:
+        state: Its state; None if it is in no set, since another program has written into Redis.
+        until_ms: The time when a delayed task is due or a lease ends, by the server's clock.
+        group: Its group, or "".
+        ahead: Ready tasks that come before it, or before the head of its group.
+        in_group: Tasks of its group that come before it.
+        paused_until: "", "inf", or ms.
+        held_until_ms: The time when the limit of the queue has enough units for this task.
+        pinned: The member that its push named, or "".
+        batch: The batch that it waits for, or None.
+        after: The ids of the tasks that it waits for.
+        about_ms: The time when the limits let it start after all that come before it; 0 for never.
+        more: Tasks of other groups, behind their heads, may come before it, too.
+    """
+
+    state: TaskState | None
+    until_ms: int
+    group: str
+    ahead: int
+    in_group: int
+    paused_until: str
+    held_until_ms: int = 0
+    pinned: str = ""
+    batch: BatchState | None = None
+    after: Sequence[str] = ()
+    about_ms: int = 0
+    more: bool = False
+
+
+def read_waiting(reply: list[Any]) -> Waiting | None:
+    """Read the reply of why; None if nothing is stored under the id."""
+    if not reply:
+        return None
+    texts = read_texts(reply)
+    state, until, group, ahead, in_group, paused, held, pinned, batch, text, after = texts[:11]
+    return Waiting(
+        TaskState(state) if state else None,
+        int(until),
+        group,
+        int(ahead),
+        int(in_group),
+        paused,
+        int(held),
+        pinned,
+        read_batch_state(batch, text),
+        tuple(after.split("\x01")[1:]),
+        int(texts[11] or 0),
+        bool(texts[12]),
+    )
+
+
+def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int, unattended: str = "") -> str:
+    """Say in one sentence why a task is not running."""
+
+    def within(moment_ms: float) -> str:
+        return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"
+
+    def soon(said_ms: float) -> str:
+        if found.about_ms < said_ms + 1000:
+            return ""
+        least = found.more and (limits[0].windows or limits[0].quotas)
+        about = "at least" if least or any(each.concurrency for each in limits) else "about"
+        return f", so it may run after {about} {span(round((found.about_ms - now_ms) / 1000))}"
+
+    if found.state is None:
+        return "it stands nowhere, and nothing would run it: see `dpq doctor`"
+    if found.state is TaskState.DEAD:
+        return "it is in the dead letters, until it is replayed"
+    if found.state is TaskState.INVISIBLE:
+        return f"it is running: its lease ends in {within(found.until_ms)}"
+    if found.state is TaskState.DELAYED and found.batch:
+        batch, verb = found.batch, "is" if found.batch.left == 1 else "are"
+        left = f"{batch.left} of its {batch.pushed} tasks {verb} left"
+        return f"it waits for the end of batch {batch.name!r}: {left}"
+    if found.state is TaskState.DELAYED and found.until_ms >= UNTIL_OPENED_MS and found.after:
+        names = ", ".join(found.after)
+        many = "the end of task" if len(found.after) == 1 else f"{len(found.after)} tasks to end:"
+        return f"it waits for {many} {names}"
+    if found.state is TaskState.DELAYED and found.until_ms >= UNTIL_OPENED_MS:
+        return "it waits for a batch that is not stored: see `dpq doctor`"
+    paused = found.paused_until
+    pause = (
+        f"for another {within(float(paused or 0))}" if paused != "inf" else "until it is resumed"
+    )
+    if found.state is TaskState.DELAYED:
+        due = f"it is delayed: due in {within(found.until_ms)}"
+        return f"{due}, but the queue is paused {pause}" if _outlasts(found) else due
+    before = []
+    if found.in_group:
+        before.append(f"{_tasks(found.in_group)} of its group")
+    if found.ahead:
+        others = _tasks(found.ahead, "other ready" if found.in_group else "ready")
+        before.append("at least " * found.more + others)
+    behind = f"behind {' and '.join(before)}" if before else ""
+    nobody = f", but nobody takes it: {unattended}" if unattended else ""
+    if paused:
+        said = float(paused)
+        reason = f"the queue is paused {pause}"
+    else:
+        shut: LimitState | MemberState | None
+        shut = next((limit for limit in reversed(limits) if not limit.open), None)
+        pool = limits[-1].members if found.pinned else ()
+        member = next((m for m in pool if m.name == found.pinned), None)
+        if pool and member is None:
+            return (
+                f"it runs only as {found.pinned!r}, which is no member of its group's pool: it "
+                f"waits until set_limit names that member, and it is {behind or 'first'} then"
+            )
+        if member and not member.open and (shut is None or shut.group is not None):
+            shut = member
+        if shut is None and not before and found.held_until_ms > now_ms:
+            wait = within(found.held_until_ms)
+            return f"it waits for units of the queue's limit, for another {wait}{nobody}"
+        if shut is None:
+            place = behind and f" {behind}" if nobody else f": {behind or 'next'}"
+            return f"it is {found.state}{place}{soon(now_ms)}{nobody}"
+        if isinstance(shut, MemberState):
+            what = f"it runs only as {shut.name!r}, which"
+        else:
+            what = "the queue" if shut.group is None else f"its group {shut.group!r}"
+        windows = limits[-1].windows if isinstance(shut, MemberState) else shut.windows
+        reason = f"{what} is closed ({_why_closed(shut, windows)})"
+        if shut.opens_at is None and shut.reason == "closed by hand":
+            reason += " until it is opened"
+        said = shut.opens_at.timestamp() * 1000 if shut.opens_at else math.inf
+        if shut.opens_at:
+            reason += f" for another {within(said)}"
+    return f"{reason}, and it is {behind or 'first'} then{soon(said)}{nobody}"
+
+
+def _outlasts(found: Waiting) -> bool:
+    """Return True if the queue is paused for longer than the task is delayed."""
+    return float(found.paused_until or 0) > found.until_ms
+
+
+_CLOSED = {
+    "rate limited": "rate limited by its host",
+    "closed by hand": "by hand",
+    "unreadable": "its stored limit cannot be read: set it again, or clear it",
+    "probe": "the first task after a rate limit is still running",
+    "concurrency": "as many tasks run as may",
+    "observed": "its host has said that no more is left",
+    "in order": "its first task waits for its retry, and comes first",
+    "quota": "its quota is spread over the rest of the period",
+}
+
+
+def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
+    """Say why a limit lets no task run; if units are spent, name the window or quota."""
+    if quota := spent_quota(shut):
+        return f"its quota of {quota_text(quota)} is spent"
+    return _CLOSED.get(shut.reason or "") or _spent(windows, shut.units_left)
+
+
+def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
+    """Name the window that opens last by its unit; add its length if other windows share it."""
+    window = last_to_open(windows, units_left)
+    if window is None:
+        return "its rate is spent"
+    units = [other.unit for other in windows]
+    name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
+    length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
+    return f"its rate{name}{length} is spent"
+
+
+def _tasks(count: int, kind: str = "") -> str:
+    return f"{count} {kind} task{'s' if count > 1 else ''}".replace("  ", " ")
+
+
+def changes_at(found: Waiting, limits: Sequence[LimitState]) -> float | None:
+    """Return the moment of the sentence that `explain` makes, ms."""
+    delayed = found.state is TaskState.DELAYED and not _outlasts(found)
+    if delayed or found.state is TaskState.INVISIBLE:
+        return found.until_ms if found.until_ms < UNTIL_OPENED_MS else None
+    if found.state is TaskState.DEAD:
+        return None
+    if found.paused_until:
+        return None if found.paused_until == "inf" else float(found.paused_until)
+    shut = next((limit for limit in reversed(limits) if not limit.open), None)
+    if shut:
+        return shut.opens_at.timestamp() * 1000 if shut.opens_at else None
+    return found.held_until_ms or None

@@ -1,0 +1,192 @@
+"""The operations about limits and groups of a queue. No I/O."""
+
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dpq.limits.budget import Budget
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.permit import Caller
+from dpq.limits.pools import member_name
+from dpq.limits.rules import LimitRules
+from dpq.limits.states import LimitState
+from dpq.limits.uncounted import warn_of_units
+from dpq.model.errors import ConfigurationError, LimitChangedError, TaskNotFoundError
+from dpq.model.task import Task
+from dpq.model.validation import label, milliseconds
+from dpq.script.command import CommandMaker, Steps, same, task_id
+from dpq.script.values import read_texts
+from dpq.verbs.limit_replies import Waiting, read_limits, read_waiting
+
+
+class LimitOperations(CommandMaker):
+    """Every operation about limits."""
+
+    def set_limit(
+        self, rules: LimitRules, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
+        """Limit the queue, a group, or every group without a limit of its own."""
+        warn_of_units(self.queue_name, rules.units)
+        now_ms = 0
+        if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
+            seen = yield self._command("view", [self._now(), ""], read_texts)
+            now_ms = int(seen[6])
+        reset = secrets.randbelow(10**15) if rules.reset else ""
+        args = [rules.text(now_ms), int(rules.reserves)]
+        yield from self._set(rules.group, args, [reset, by], expected)
+
+    def clear_limit(
+        self, group: str | None, by: str = "", expected: str | None = None
+    ) -> Steps[None]:
+        """Remove the limit of the queue, of a group, or of every group without its own."""
+        name = group if group in (None, EVERY_GROUP) else label("group", group)
+        return self._set(name, ["", 0], ["", by], expected)
+
+    def _set(
+        self, group: str | None, rules: list[Any], more: list[Any], expected: str | None
+    ) -> Steps[None]:
+        more = more if expected is None else [*more, expected]
+        walk, cursor = "set", "0"
+        while walk != "done":
+            args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
+            walk, cursor = yield self._command("set_limit", args, read_texts)
+            if walk == "changed":
+                from dpq.limits.words import rules_words
+
+                raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
+
+    def delay_group(
+        self, group: str, seconds: float | None, member: str | None = None
+    ) -> Steps[Any]:
+        """Close a group or a member of its pool: for some seconds, or for ever; or open it."""
+        ms = "inf" if seconds is None else milliseconds("seconds", seconds)
+        name = "" if member is None else member_name(member)
+        return self._ask("delay_group", [self._now(), label("group", group), ms, name], same)
+
+    def observe(
+        self, target: Task[Any] | Caller | str | None, budgets: Sequence[Budget]
+    ) -> Steps[list[Budget]]:
+        """Store the budgets that a host has named, of a group, a member of its pool or a queue."""
+        task, costs = None, {"": 1}
+        if isinstance(target, Task):
+            task, costs = target, {**(target.costs or {}), "": target.cost}
+            scope = target.group or ""
+            if target.member:
+                scope += f"\t{target.member}"
+        else:
+            scope = (
+                ""
+                if target is None
+                else target.scope
+                if isinstance(target, Caller)
+                else label("group", target)
+            )
+        args: list[Any] = [self._now(), scope]
+        if isinstance(target, Caller):
+            args += [target.held, "1" if target.brief else ""]
+        else:
+            args += [task.id, task.token] if task else ["", ""]
+        for budget in budgets:
+            args += [budget.unit, budget.left, milliseconds("seconds", budget.seconds)]
+            args.append(costs.get(budget.unit, 0))
+            args += ["" if value is None else value for value in (budget.full, budget.limit)]
+            args.append(milliseconds("window", budget.window or 0))
+        if budgets:
+            yield self._command("observe", args, same)
+        return list(budgets)
+
+    # Looking
+
+    def limits(self) -> Steps[list[LimitState]]:
+        """Read the limits of the queue, of every group and of single groups."""
+        fields = yield from self._names("limits")
+        states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
+        return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
+
+    def standing(self, group: str | None) -> Steps[tuple[str, str]]:
+        """Read the rules of a limit, and those of every group, as `plain_rules`."""
+        scopes = [group, EVERY_GROUP]
+        args = [self._now(), *("" if each is None else each for each in scopes)]
+        texts = yield self._command("view", args, read_texts)
+        own, every = read_limits(scopes, Counter(), texts)
+        return own.rules, every.rules
+
+    def group(self, name: str) -> Steps[LimitState]:
+        """Read the limit and the state of one group."""
+        states = yield from self._states([label("group", name)])
+        return states[0]
+
+    def groups(self) -> Steps[list[LimitState]]:
+        """Read the state of each group that is closed, or has a limit of its own, by name."""
+        named = _groups((yield from self._names("limits")))
+        closed = filter(_is_group, (yield from self._names("closed")))
+        states: list[LimitState] = yield from self._states(sorted(named.union(closed)))
+        return states
+
+    def _names(self, part: str) -> Steps[set[str]]:
+        names: set[str] = set()
+        cursor = "0"
+        while True:
+            command = self._command("scopes", [part, cursor], read_texts)
+            cursor, *page = yield command
+            names.update(page)
+            if cursor == "0":
+                return names
+
+    def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
+        running, _ = yield from self._running()
+        states: list[LimitState] = []
+        for start in range(0, len(groups), 100):
+            some = groups[start : start + 100]
+            args = [self._now(), *("" if group is None else group for group in some)]
+            texts = yield self._command("view", args, read_texts)
+            states += read_limits(some, running, texts)
+        return states
+
+    def _running(self, enough: int = sys.maxsize) -> Steps[tuple[Counter[str], bool]]:
+        """Count leases by group and member; return False as well if there were `enough` of them."""
+        groups: dict[str, str] = {}  # by lease: two pages may name the same one
+        cursor = ""
+        while cursor != "0":
+            if len(groups) >= enough:
+                return Counter(groups.values()), False
+            cursor, *page = yield self._command("in_flight", [cursor or "0"], read_texts)
+            groups.update(zip(page[::2], page[1::2], strict=True))
+        return Counter(groups.values()), True
+
+    def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:
+        """Read what keeps a task from running: its place, its limits, and the server's time, ms."""
+        args = [self._now(), task_id(id_)]
+        found: Waiting | None = yield self._command("why", args, read_waiting)
+        if found is None:
+            raise TaskNotFoundError(id_, self.queue_name, "explain")
+        scopes: list[str | None] = [None, found.group] if found.group else [None]
+        texts = yield self._command("view", [args[0], *(s or "" for s in scopes)], read_texts)
+        return found, read_limits(scopes, Counter(), texts), int(texts[6])
+
+    def names(self) -> Steps[list[str]]:
+        """List about a thousand names of the queues of this server."""
+        texts: list[str] = yield self._command("names", ["0"], read_texts)
+        return texts[1:]
+
+
+def _groups(fields: Iterable[str]) -> set[str]:
+    names = (field.removeprefix("group:") for field in fields if field.startswith("group:"))
+    return set(filter(_is_group, names))
+
+
+def _is_group(name: str) -> bool:
+    """Return True for the name of a group, False for text that DPQ has not written."""
+    try:
+        return bool(label("group", name))
+    except ConfigurationError:
+        return False
+
+
+def limit_field(group: str | None) -> str:
+    """Return the field of `limits` that holds the rules of a scope; the queue's stand in conf."""
+    if group is None:
+        return "queue"
+    return "groups" if group == EVERY_GROUP else f"group:{group}"

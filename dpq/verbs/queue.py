@@ -1,0 +1,692 @@
+"""Every operation on a queue as data: which script, which keys, which arguments.
+
+`QueueOperations` checks arguments, converts seconds to milliseconds, encodes payloads, and chooses
+the reader of each reply. An operation is a generator that yields commands and is sent their
+results. The queue objects know this class only. No I/O.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import heapq
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from operator import itemgetter, not_
+from typing import Any, TypeVar, cast
+
+from pydantic_core import to_json
+
+from dpq.limits.cost import write_spent
+from dpq.limits.permit import HeldPermit
+from dpq.limits.signals import (
+    RateLimited,
+    Reject,
+    Release,
+    Retry,
+    Scope,
+    require_scope,
+    status_text,
+)
+from dpq.model.backoff import delay_after
+from dpq.model.batch_state import BatchState
+from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
+from dpq.model.filter import filter_text
+from dpq.model.priority import encode_priority
+from dpq.model.queue_settings import Bounds, WhenFull
+from dpq.model.reports import LeaseInfo
+from dpq.model.schedule import Later, claim
+from dpq.model.task import Cost, P, Push, Task
+from dpq.model.validation import (
+    MAX_BATCH,
+    MAX_SECONDS,
+    delay_milliseconds,
+    error_line,
+    label,
+    milliseconds,
+    number,
+    one_line,
+    whole_number,
+)
+from dpq.script import replies
+from dpq.script.command import (
+    Command,
+    Steps,
+    all_of,
+    leased,
+    once,
+    same,
+    task_id,
+)
+from dpq.script.error_source import source_of
+from dpq.script.records import SPENT
+from dpq.script.refusals import Code
+from dpq.script.replies import Batch, Kept, Promoted
+from dpq.script.task_ids import new_ids
+from dpq.verbs.base import BATCH_BYTES, in_batches
+from dpq.verbs.checking import CheckOperations
+from dpq.verbs.description import Description
+from dpq.verbs.history import HistoryOperations
+from dpq.verbs.limits import LimitOperations
+from dpq.verbs.permits import PermitOperations
+from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
+from dpq.verbs.results import ResultOperations
+from dpq.verbs.room import RoomOperations, bounds_of, named_bounds
+from dpq.verbs.shortcut import Shortcut
+from dpq.verbs.stored import StoredOperations
+from dpq.verbs.workers import WorkerOperations, lease_info
+
+T = TypeVar("T")
+
+UPKEEP_BATCH = 100
+"""Tasks moved by one step of upkeep: 0.5 to 1 ms of server time. It is under 5 ms even if other
+processes use the server's core. Source: benchmarks/README.md, "A million tasks"."""
+
+_FIRST = itemgetter(0)
+"""The reader of push_plain: 0 if the tasks are stored, else the caller must use push."""
+
+PUSH_BATCH = 125
+"""Tasks in one round trip of push_many: under 5 ms of server time, also into a closed group of a
+million. Source: benchmarks/README.md."""
+
+POP_BATCH = 125
+"""Tasks in one round trip of pop_many: under 5 ms of server time in groups, 5 to 7 ms if all groups
+have limits. Source: benchmarks/README.md."""
+
+ACK_BATCH = 250
+"""Tasks in one round trip of ack_many: each may open its group, if it had the last lease."""
+
+LEAST_PLAIN_MS = 10_000
+"""Milliseconds of the shortest lease that the short way of pop can give: it watches no leases."""
+
+EXTEND_BATCH = 250
+"""Leases extended in one round trip. Source: benchmarks/README.md."""
+
+
+class QueueOperations(
+    LimitOperations,
+    PermitOperations[P],
+    WorkerOperations,
+    StoredOperations[P],
+    CheckOperations[P],
+    RoomOperations[P],
+    ResultOperations,
+    HistoryOperations,
+):
+    """Every operation on a queue.
+
+    Attributes:
+        settings: The stored settings; None before they are read, and while the queue does not
+        exist.
+        client: The client of the queue object that owns these operations; None without an owner.
+            Only its address is read, by `dpq.otel`.
+    """
+
+    settings: dict[str, str] | None = None
+    client: Any = None
+
+    def __init__(self, description: Description[P]) -> None:
+        """Build the operations of a queue."""
+        super().__init__(description)
+        self.description = description
+        self._pushes = PushChecker(description)
+        self._backoff = description.backoff
+        self._visibility_ms = description.visibility_ms
+        self._read_batch = partial(replies.read_batch, description.codec)
+        self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
+
+    # Settings of the queue
+
+    def forget(self) -> None:
+        """Forget the settings: the queue is gone, and a new queue of its name may have others."""
+        self.settings = None
+
+    def agree(self, settings: dict[str, str]) -> None:
+        """Take over the stored settings."""
+        self.settings = settings if "format" in settings else None
+
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+        """Read the settings, write the named ones, and register a queue that exists."""
+        settings = yield from self.configure(create=create)
+        if "format" in settings:
+            yield from self.enter()
+        return settings
+
+    def set_bounds(
+        self, max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None
+    ) -> Steps[None]:
+        """Replace the named bounds, and call the producers that have room now."""
+        named = named_bounds(max_tasks, max_waiting, when_full)
+        yield from self.open(create=True)
+        yield from self.configure(create=True, named=named, replace=True)
+
+    def bounds(self) -> Steps[Bounds]:
+        """Read the bounds."""
+        return bounds_of((yield from self.stored_settings()))
+
+    def drop(self) -> Steps[None]:
+        """Remove the whole queue, and its name in the registry."""
+        yield from super().drop()
+        yield from self.unregister()
+        if "format" in (yield from self.stored_settings()):  # another client has created it again
+            yield from self.enter()
+
+    # Adding
+
+    def push(self, push: Push[P], trace: str = "") -> Steps[str]:
+        """Add one task; `trace` is the traceparent that it carries, or ""."""
+        checked, short = self._pushes.check(push, trace), self._short_push
+        ids = new_ids(1)  # of both ways: a push whose reply was lost finds its task stored
+        if not short.left and type(checked[0]) is str and checked[1].find(b"\t\n", 0, 40) > 0:
+            (id_,) = ids
+            args: list[Any] = [self._clock() if self._clock else "", id_, *checked]
+            if (yield self._command("push_plain", args, _FIRST)) == 0:
+                if short.pause:
+                    short.expect(True)
+                return id_
+            short.refuse()
+            short.expect(True)  # try the short way again after a while
+        return (yield from self._push((checked,), ids=ids))[0]
+
+    def check_push(self, push: Push[P]) -> None:
+        """Raise the error with which `push` would refuse a push."""
+        self._pushes.check(push)
+
+    def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
+        """Add any number of tasks."""
+        ids: list[str] = []
+        batch: list[Checked] = []
+        size = 0
+        for push in pushes:
+            checked = self._pushes.check(push, trace)
+            size += len(checked[1])
+            if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
+                ids += yield from self._push(batch, ids)
+                batch, size = [], len(checked[1])
+            batch.append(checked)
+        if batch:
+            ids += yield from self._push(batch, ids)
+        return ids
+
+    def _push(
+        self, batch: Sequence[Checked], stored: Sequence[str] = (), ids: list[str] | None = None
+    ) -> Steps[list[str]]:
+        """Add a batch; `stored` are the ids of the batches of this call before it."""
+        ids = ids or new_ids(len(batch))
+        args: list[Any] = [self._now()]
+        keys: dict[int, str] = {}
+        now_ms = None
+        for id_, (spec, body) in zip(ids, batch, strict=True):
+            if not isinstance(spec, str):
+                if "after" in spec:
+                    number = len(stored) + len(args) // 3
+                    spec = with_ids(spec, number, [*stored, *ids])
+                if needs_clock(spec):
+                    # Ask for the server's clock, since this machine's clock may be wrong.
+                    if now_ms is None:
+                        now_ms = yield from self.server_time()
+                    spec = with_times(spec, now_ms)
+                if "key" in spec:
+                    keys[len(args) // 3] = spec["key"]
+                args += (id_, to_json(spec), body)
+            else:
+                args += (id_, spec, body)
+        if _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
+            if (yield self._command("push_plain", args, _FIRST)) == 0:
+                self._short_push.expect(True)
+                return ids
+            self._short_push.refuse()
+            self._short_push.expect(True)  # try the short way again after a while
+        command = self._command("push", args, partial(replies.read_ids, self.queue_name, ids, keys))
+        try:
+            while (yield command):  # there is no queue yet, or it was dropped meanwhile
+                yield from self.open(create=True)
+        except QueueFullError as full:
+            full.stored = dict(enumerate(stored))
+            raise
+        return ids
+
+    def seal_batch(
+        self, name: str, on_finish: Push[P] | None, trace: str = ""
+    ) -> Steps[BatchState]:
+        """Seal a batch; `on_finish` is the push of the task that waits for its end."""
+        if on_finish is None:
+            return (yield from self.seal(name))
+        yield from self._push((self._pushes.check_callback(name, on_finish, trace),))
+        return (yield from self.batch(name))
+
+    # Taking
+
+    def pop_task(self, id_: str, visibility: float | None, *, force: bool) -> Steps[Batch[P]]:
+        """Lease the task of an id, whatever stands before it; `force` takes a delayed one, too."""
+        wanted = (task_id(id_), "1" if force else "")
+        return self.pop(1, visibility, wanted=wanted)
+
+    def pop(
+        self,
+        most: int,
+        visibility: float | None,
+        waiter: str = "",
+        most_bytes: int = BATCH_BYTES,
+        wanted: tuple[str, str] | tuple[()] = (),
+    ) -> Steps[Batch[P]]:
+        """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read."""
+        ms = self.lease_ms(most, visibility)
+        most = int(most)
+        read = partial(self._read_batch, lease_ms=ms)
+        tasks: list[Task[P]] = []
+        buried: list[tuple[str, str]] = []
+        failed: Exception | None = None
+        size = 0
+        # A waiter that has watched means a nearly empty queue.
+        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted
+        short = known and self._short_pop.is_open()
+        while True:
+            count = min(most - len(tasks), POP_BATCH)
+            who = "" if tasks else waiter  # a caller that has tasks does not wait
+            room = max(most_bytes - size, 0)  # with no room, pop still gives the first task
+            args: list[Any] = [self._now(), count, ms, room]
+            if not short:
+                args += (UPKEEP_BATCH, who, *wanted)
+            elif room == BATCH_BYTES:
+                args.pop()  # `room` has its usual value
+            try:
+                batch: Batch[P] = yield self._command("pop_plain" if short else "pop", args, read)
+                tasks += batch.tasks
+                if known and len(batch.tasks) == count:
+                    self._short_pop.expect(short or _is_plain(batch.tasks[-1]))
+                elif short:
+                    self._short_pop.refuse()
+                else:
+                    self._short_pop.expect(False)
+                for task, reason in batch.unreadable:
+                    bury = self._buried(task, reason)
+                    with suppress(LeaseLostError):
+                        # No confirmation: there are tasks to hand out.
+                        yield bury._replace(needs_confirmation=False)
+                        buried.append((task.id, reason))
+                for task, failed in batch.refused:
+                    with suppress(LeaseLostError):
+                        yield from self._fail_loosely(task, failed)
+            except Exception:
+                if not tasks:
+                    raise
+                return Batch(
+                    tasks, [], failed=failed, buried=buried
+                )  # leased tasks must reach the caller
+            if failed and not tasks:
+                return Batch([], [], failed=failed, buried=buried)
+            size += batch.size
+            if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
+                short = False  # pop may find more tasks, which pop_plain refuses
+                continue
+            if batch.again or (batch.unreadable and not tasks):
+                continue
+            if len(batch.tasks) < count or len(tasks) == most or size >= most_bytes:
+                return batch._replace(
+                    tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried
+                )
+
+    def lease_ms(self, most: int, visibility: float | None) -> int:
+        """Check the arguments of a pop; return the ms of its leases."""
+        whole_number("max_tasks", most, 1, MAX_BATCH)
+        if visibility is None:
+            return self._visibility_ms
+        return milliseconds("visibility", visibility, least=0.001)
+
+    # Ending or going on with a delivery
+
+    def ack(self, task: Task[P], cost: Cost | None = None, result: str = "") -> Steps[bool]:
+        """Finish a task; `cost` is what it has spent, `result` the line of its result, or ""."""
+        return self._ack(task, cost, result)
+
+    def _ack(self, task: Task[P], cost: Cost | None, result: str) -> Steps[bool]:
+        """Finish a task; `ack_many` calls it too, whose span is that of all its tasks."""
+        later, told = None, write_spent(cost)
+        short = self._short_ack
+        goes = short.expected and not told and not result and _is_plain(leased(task))
+        if goes and (not short.left or short.is_open()):
+            args = [self._now(), task.id, task.token]
+            if (yield self._command("ack_plain", args, not_)):
+                return True
+            short.refuse()
+        while True:
+            args = [self._now(), leased(task).id, _claim(task, later, told)]
+            if result:
+                args.append(f"{result}\n")
+            done = yield self._command("ack", args, partial(replies.read_ack, task.id))
+            if not isinstance(done, Later):
+                short.expect(bool(done) and _is_plain(task))
+                return bool(done)
+            later = done
+
+    def ack_many(
+        self,
+        tasks: Iterable[Task[P]],
+        costs: Iterable[Cost | None] | None = None,
+        results: Iterable[str] | None = None,
+    ) -> Steps[list[bool]]:
+        """Finish tasks."""
+        done: list[bool] = []
+        lost: list[str] = []
+        given = list(tasks)
+        spent = [None] * len(given) if costs is None else list(costs)
+        lines = [""] * len(given) if results is None else list(results)
+        for name, entries in (("costs", spent), ("results", lines)):
+            if len(entries) != len(given):
+                raise ConfigurationError(
+                    f"{name} has {len(entries)} entries for {len(given)} tasks: give one for each, "
+                    "or None"
+                )
+        if len(given) == 1:
+            return [(yield from self._ack(given[0], spent[0], lines[0]))]
+        told = list(map(write_spent, spent))
+        for some in _ack_batches(list(zip(given, told, lines, strict=True))):
+            batch = [task for task, _, _ in some]
+            codes: list[Any] = [None] * len(batch)
+            todo: Sequence[int] = range(len(batch))
+            while todo:  # repeat for the cron tasks that need a later time
+                args: list[Any] = [self._now()]
+                for i in todo:
+                    task = leased(batch[i])
+                    args += (task.id, _claim(task, codes[i], some[i][1]))
+                read = partial(replies.read_codes, args[1::2])
+                if any(some[i][2] for i in todo):
+                    args.append("".join(f"{some[i][2]}\n" for i in todo))
+                found = yield self._command("ack", args, read)
+                for i, code in zip(todo, found, strict=True):
+                    codes[i] = code
+                todo = [i for i in todo if isinstance(codes[i], Later)]
+            done += [code == replies.DONE for code in codes]
+            lost += [t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST]
+        if lost:
+            raise LeaseLostError("ack", lost)
+        return done
+
+    def extend(self, task: Task[P], seconds: float) -> Steps[int]:
+        """Keep a lease alive."""
+        args = [self._now(), leased(task).id, task.token]
+        args.append(milliseconds("seconds", seconds, least=0.001))
+        read = replies.read_lease("extend", task.id)
+        return self._ask("extend", args, lambda reply: read(reply[0]))
+
+    def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[Kept]]:
+        """Keep leases alive, each for its seconds from now; also those of permits."""
+        if any(isinstance(held, HeldPermit) for held, _ in leases):
+            return (yield from self._extend_permits(leases))
+        kept: list[Kept] = []
+        for batch in in_batches(leases, EXTEND_BATCH):
+            args: list[Any] = [self._now()]
+            for task, seconds in batch:
+                args += (task.id, task.token, milliseconds("seconds", seconds, least=0.001))
+            ends = yield self._command("extend", args, same)
+            kept += (None if end == Code.CANCELLED else end >= 0 for end in ends)
+        return kept
+
+    def _extend_permits(
+        self, leases: Sequence[tuple[Task[Any] | HeldPermit, float]]
+    ) -> Steps[list[Kept]]:
+        """Keep leases alive, also those of permits."""
+        tasks = [(task, seconds) for task, seconds in leases if isinstance(task, Task)]
+        permits = [(held, seconds) for held, seconds in leases if isinstance(held, HeldPermit)]
+        kept = iter((yield from self.extend_many(tasks)) if tasks else [])
+        extensions = [self.extend_permit(held, seconds) for held, seconds in permits]
+        going = iter((yield from all_of(extensions)))
+        return [next(kept if isinstance(task, Task) else going) for task, _ in leases]
+
+    def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
+        """Hide a task; this counts as no attempt."""
+        ms = milliseconds("seconds", seconds)
+        return once(self._of_holder("set_visibility", "set_visibility of", task, ms))
+
+    def spent(self, task: Task[P], cost: Cost | None, units: Mapping[str, int]) -> Steps[bool]:
+        """Replace a delivery's charge by what it has spent; False if that was reported before."""
+        told = write_spent(cost, units)
+        if not told:
+            raise ConfigurationError("spent tells nothing: give a cost, or units as in tokens=812")
+        read = replies.read_lease("spent of", leased(task).id)
+        args = [self._now(), task.id, task.token, told]
+        return self._ask("spent", args, lambda reply: bool(read(reply)))
+
+    def release(
+        self,
+        task: Task[P],
+        delay: float | timedelta,
+        priority: float | None,
+        cost: Cost | None = None,
+    ) -> Steps[int]:
+        """Give a task back; this counts as no attempt."""
+        text, residual = ("", "") if priority is None else encode_priority(priority)
+        ms = delay_milliseconds(delay)
+        return once(self._of_holder("release", "release", task, ms, text, residual, cost=cost))
+
+    def fail(
+        self,
+        task: Task[P],
+        error: object,
+        delay: float | timedelta | None,
+        cost: Cost | None = None,
+        priority: float | None = None,
+        source: str = "",
+    ) -> Steps[int]:
+        """Count a failed attempt; `source` says where the error comes from."""
+        leased(task)
+        if delay is None:
+            chance = random.random()  # noqa: S311 - spreads load, guards nothing
+            delay = delay_after(task.backoff or self._backoff, task.attempt, chance)
+        message = "" if error is None else one_line(error)
+        more = _priority_and_source(priority, source or source_of(error))
+        more = _more(cost, more)
+        return self._failed(task, (delay_milliseconds(delay), message, *more))
+
+    def _fail_loosely(self, task: Task[P], error: Exception) -> Steps[None]:
+        """Fail a task that is not handed out, without waiting for a confirmation."""
+        steps = self.fail(task, error_line(error), None, source=source_of(error))
+        reply = None
+        try:
+            while True:
+                command = cast("Command[Any]", steps.send(reply))
+                reply = yield command._replace(needs_confirmation=False)
+        except StopIteration:
+            return
+
+    def _failed(self, task: Task[P], tail: tuple[int | str, ...]) -> Steps[int]:
+        later = None
+        while True:
+            args = [self._now(), task.id, _token(task, later), *tail]
+            done = yield self._command("fail", args, replies.read_fail(task.id))
+            if not isinstance(done, Later):
+                return int(done)
+            later = done
+
+    def bury(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        priority: float | None = None,
+        source: str = "",
+    ) -> Steps[int]:
+        """Give a task up."""
+        return once(self._buried(task, reason, cost, priority, source))
+
+    def bury_silently(self, task: Task[P], reason: str) -> Steps[int]:
+        """Give one task of many up: `tell_by_hand` adds one event for all."""
+        return once(self._of_holder("bury", "bury", task, one_line(reason), more=("", "", "", "")))
+
+    def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
+        """Add the one event of an action on many tasks; `by` names who has done it, or is ""."""
+        return self._ask("bury", [self._now(), "", "", one_line(detail), "", "", "", "", by], same)
+
+    def _buried(
+        self,
+        task: Task[P],
+        reason: object,
+        cost: Cost | None = None,
+        priority: float | None = None,
+        source: str = "",
+    ) -> Command[int]:
+        more = _priority_and_source(priority, source or source_of(reason))
+        return self._of_holder("bury", "bury", task, one_line(reason), cost=cost, more=more)
+
+    def rate_limited(
+        self,
+        task: Task[Any],
+        retry_after: float,
+        scope: Scope,
+        cost: Cost | None = None,
+        status: int | None = None,
+    ) -> Steps[int]:
+        """Give a task back that met a limit, and close its member, its group or the queue."""
+        require_scope(scope)
+        ms, said = milliseconds("retry_after", retry_after), status_text(status)
+        more = (said,) if said else ()
+        action = "rate_limited of"
+        return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
+
+    def _of_holder(
+        self,
+        script_name: str,
+        action: str,
+        task: Task[Any],
+        *args: Any,
+        cost: Cost | None = None,
+        more: tuple[str, ...] = (),
+    ) -> Command[int]:
+        read = replies.read_lease(action, leased(task).id)
+        return self._command(
+            script_name, [self._now(), task.id, task.token, *args, *_more(cost, more)], read
+        )
+
+    def finish(
+        self,
+        task: Task[P],
+        error: BaseException | None,
+        cost: Cost | None = None,
+        result: str = "",
+        delay: float | timedelta | None = None,
+        worker: str = "",
+    ) -> Steps[Any]:
+        """End a delivery by the error that its work raised; None for no error."""
+        if error is None:
+            return self.ack(task, cost, result)
+        if isinstance(error, RateLimited):
+            return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
+        if isinstance(error, Reject):
+            return self.bury(task, error.reason, cost, None, source_of(error, worker))
+        if isinstance(error, Release):
+            return self.release(task, error.delay, None, cost)
+        if isinstance(error, Retry):
+            delay = delay if error.delay is None else error.delay
+            return self.fail(task, error, delay, cost, None, source_of(error, worker))
+        if isinstance(error, Exception):
+            source = source_of(error, worker)
+            return self.fail(task, error_line(error), delay, cost, None, source)
+        return self.release(task, 0, None, cost)
+
+    # The whole queue
+
+    def pause(self, seconds: float | None, by: str | None = None) -> Steps[Any]:
+        """Stop handing out tasks; an event says who did so."""
+        ms = "inf" if seconds is None else milliseconds("seconds", seconds, least=0.001)
+        return self._ask("pause", [self._now(), ms, _who(by)], same)
+
+    def resume(self, by: str | None = None) -> Steps[Any]:
+        """Hand out tasks again; an event says who did so."""
+        return self._ask("pause", [self._now(), 0, _who(by)], same)
+
+    def promote(self) -> Steps[Promoted]:
+        """Do one bounded step of upkeep."""
+        return self._ask("promote", [self._now(), UPKEEP_BATCH], replies.read_promoted)
+
+    def next_event(self) -> Steps[int | None]:
+        """Return the ms until the next event."""
+        return self._ask("next_event", [self._now()], replies.read_wait)
+
+    # Looking at all of it
+
+    def held(
+        self, count: int, worker: str | None, older_than: float | None
+    ) -> Steps[list[LeaseInfo]]:
+        """List leases, the longest held first, with the workers that hold them."""
+        count = whole_number("n", count, 0, 10**9)
+        if older_than is not None:
+            number("older_than", older_than, "seconds", 0, MAX_SECONDS)
+        if worker is not None:
+            filter_text("worker", worker)
+        return self._held(count, worker, older_than or 0.0)
+
+    def _held(self, count: int, worker: str | None, older_than: float) -> Steps[list[LeaseInfo]]:
+        page = yield from self.all_leases()
+        told = yield from self.told()  # after the leases: a heartbeat may have come meanwhile
+        leases = (lease_info(self.queue_name, task, now, told) for task, now in page.values())
+        chosen = (
+            lease
+            for lease in leases
+            if lease.held_seconds >= older_than
+            and (worker is None or worker in (lease.worker, lease.worker_id))
+        )
+        return heapq.nsmallest(
+            count, chosen, key=lambda lease: (lease.since, lease.token, lease.id)
+        )
+
+
+def _more(cost: Cost | None, more: tuple[str, ...]) -> tuple[str, ...]:
+    """Write what a delivery has spent, and arguments behind it; nothing if there is neither."""
+    told = write_spent(cost)
+    return (told, *more) if told or more else ()
+
+
+def _priority_and_source(priority: float | None, source: str) -> tuple[str, ...]:
+    """Write the last arguments of fail and bury; nothing if there is neither."""
+    if priority is None:
+        return ("", "", source) if source else ()
+    return (*encode_priority(priority), source) if source else encode_priority(priority)
+
+
+def _ack_batches(
+    acks: Sequence[tuple[Task[Any], str, str]],
+) -> Iterator[list[tuple[Task[Any], str, str]]]:
+    """Cut the acks of tasks, with what they have spent and their results, into round trips."""
+    batch: list[tuple[Task[Any], str, str]] = []
+    size = 0
+    for ack in acks:
+        if batch and (len(batch) == ACK_BATCH or size + len(ack[2]) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(ack)
+        size += len(ack[2])
+    if batch:
+        yield batch
+
+
+def _goes_short(push: Checked) -> bool:
+    """Return True if a push is plain."""
+    return isinstance(push[0], str)
+
+
+def _is_plain(task: Task[Any]) -> bool:
+    """Return True if the short ways probably serve tasks like this one."""
+    return task.deliveries == 1 and task.key is None and task.cron is None and task.every is None
+
+
+def _token(task: Task[Any], later: Later | None = None) -> int | str:
+    """Make the token for ack and fail; for a cron task it also names the next times."""
+    if later:
+        # Four times, for a cron line of seconds on a slow network.
+        return claim(task.token, later, 4)
+    if task.cron is None or task.scheduled_at is None:
+        return task.token
+    due_ms = round(task.scheduled_at.timestamp() * 1000)
+    return claim(task.token, Later(due_ms, task.cron), 1)
+
+
+def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
+    """Make the token for ack, with what the task has spent."""
+    token = task.token if task.cron is None and later is None else _token(task, later)
+    return f"{token}{SPENT}{told}" if told else token
+
+
+def _who(by: str | None) -> str:
+    return "" if by is None else label("by", by)

@@ -1,0 +1,262 @@
+"""The operations on the stored tasks of a queue, without a lease. No I/O."""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from dpq.limits.cost import write_cost
+from dpq.model.errors import ConfigurationError, TaskNotFoundError
+from dpq.model.priority import encode_priority
+from dpq.model.reports import QueueStats
+from dpq.model.task import Cost, DeadTask, P, Task, TaskState
+from dpq.model.validation import delay_milliseconds, label, number, whole_number
+from dpq.script import replies
+from dpq.script.command import Command, Steps, all_of, once, same, task_id, task_name
+from dpq.script.remembered import read_stats
+from dpq.verbs.base import BATCH_BYTES, PAGE, OperationsBase, in_batches
+from dpq.verbs.results import Outcome, read_outcome
+
+T = TypeVar("T")
+
+
+FORGOTTEN = 500
+"""Fields of results and progress, or seen keys, that are removed in one round trip."""
+
+
+class StoredOperations(OperationsBase[P]):
+    """Every operation on stored tasks."""
+
+    # Looking
+
+    def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
+        """Look at one task."""
+        name = task_name(id_, key)
+
+        def read(reply: list[Any]) -> Task[P]:
+            found = replies.read_stored(self._codec, [name.id], reply)[0]
+            if found is None:
+                raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
+            return found
+
+        task: Task[P] = yield self._command("get", [f"\t{name.key}" if name.key else name.id], read)
+        if task.state is not TaskState.INVISIBLE:
+            return task
+        outcome = yield self._command(
+            "result", [self._now(), task.id], partial(read_outcome, task.id)
+        )
+        return _with_progress(task, outcome)
+
+    def examine(self, id_: str) -> Steps[tuple[Outcome, Task[P] | None]]:
+        """Read what has become of a task, and the task if it has not ended, in one round trip."""
+        known = task_id(id_)
+
+        def read(reply: list[Any]) -> Task[P] | None:
+            return replies.read_stored(self._codec, [known], reply)[0]
+
+        both: list[Any] = yield from all_of(
+            [
+                self._ask("get", [known], read),
+                self._ask("result", [self._now(), known], partial(read_outcome, known)),
+            ]
+        )
+        task, outcome = both
+        live = task and task.state is not TaskState.DEAD and outcome.state == "live"
+        return outcome, _with_progress(task, outcome) if live else None
+
+    def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
+        """Look at the first tasks of one state, or at those behind the task `after`."""
+        count = whole_number("n", count, 0, 10**9)
+        passed = after is None or not task_id(after)
+        tasks: list[Task[P]] = []
+        start = 0
+        while len(tasks) < count:
+            most = min(PAGE, count - len(tasks)) if passed else PAGE
+            page: list[Task[P]] = yield self._page(state, start, most)
+            if not page:
+                break
+            start += len(page)
+            for task in page:
+                if passed:
+                    tasks.append(task)
+                passed = passed or task.id == after
+        if not passed and count:
+            raise TaskNotFoundError(str(after), self.queue_name, "peek after", state=state)
+        return tasks[:count]
+
+    def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
+        read = partial(replies.read_page, self._codec, state)
+        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
+
+    def stats(self) -> Steps[QueueStats]:
+        """Count the tasks of each state."""
+        return self.report("stats", [], read_stats)
+
+    def report(self, name: str, args: Sequence[int | str], read: Callable[[Any], T]) -> Steps[T]:
+        """Run a script that reports on the queue at one moment."""
+        return self._ask(name, [self._now(), *args], read)
+
+    def server_time(self) -> Steps[int]:
+        """Read the server's clock, ms."""
+        ask = self._command("push", [self._now()], replies.read_time)
+        return once(ask._replace(needs_confirmation=False))
+
+    # Changing
+
+    def update(
+        self,
+        id_: str | None,
+        key: str | None,
+        priority: float | None,
+        delay: float | timedelta | None,
+        cost: Cost | None,
+    ) -> Steps[None]:
+        """Change a live task in place."""
+        if priority is None and delay is None and cost is None:
+            raise ConfigurationError("update changes nothing: give priority, delay or cost")
+        units = "" if cost is None else write_cost(cost)
+        text, residual = ("", "") if priority is None else encode_priority(priority)
+        wait = "" if delay is None else delay_milliseconds(delay)
+        name = task_name(id_, key)
+        read = replies.read_change("update", name, self.queue_name)
+        args = [self._now(), name.id, text, residual, wait, name.key, units]
+        return self._ask("update", args, read)
+
+    def cancel(self, id_: str | None, key: str | None, *, running: bool = True) -> Steps[None]:
+        """Remove a live task; one that is running only if `running`."""
+        name = task_name(id_, key)
+        read = replies.read_change("cancel", name, self.queue_name)
+        args = [self._now(), name.id, name.key]
+        return self._ask("cancel", args if running else [*args, "0"], read)
+
+    def forget_key(self, key: str) -> Steps[bool]:
+        """Free a seen key; True if it was one."""
+        return self._ask("forget", [1, label("key", key)], bool)
+
+    def purge(self, state: TaskState | None) -> Steps[int]:
+        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
+        if state is None:
+            while (yield self._command("forget_results", [FORGOTTEN], same)):
+                pass
+            while (yield self._command("forget", [FORGOTTEN, ""], same)):
+                pass
+        # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
+        order = ("waiting", "ready", "delayed", "invisible", "dead")
+        stats = yield from self.stats()
+        stored = sum(getattr(stats, name) for name in order)  # a due task may stand in any state
+        removed = 0
+        states = order if state is None else (state.value,)
+        for name in states:
+            left, done, last = stored, 0, False
+            while left > 0 and not last:
+                last = left <= PAGE
+                args = [self._now(), name, min(left, PAGE), done if last else ""]
+                gone = yield self._command("purge", args, same)
+                if not gone and not last:  # others have removed the rest: the event counts our part
+                    yield self._command("purge", [self._now(), name, 0, done], same)
+                    break
+                done += gone
+                left -= gone
+            removed += done
+        if not removed:  # the removals of an earlier call may still need a confirmation
+            yield self._command("purge", [self._now(), states[0], 0, 0], same)
+        return removed
+
+    # Dead letters
+
+    def dead_list(
+        self, count: int, chosen: Callable[[DeadTask[P]], bool]
+    ) -> Steps[list[DeadTask[P]]]:
+        """List dead letters, the longest dead first."""
+        count = whole_number("n", count, 0, 10**9)
+        found: list[DeadTask[P]] = []
+        start = 0
+        while len(found) < count:
+            page = yield self._page(TaskState.DEAD, start, PAGE)
+            if not page:
+                break
+            found += filter(chosen, page)
+            start += len(page)
+        return found[:count]
+
+    def dead_replay(
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        rate: float | None,
+        *,
+        tells: bool = True,
+    ) -> Steps[int]:
+        """Make dead tasks live, at most `rate` per second; `tells` is as for `dead_purge`."""
+        spacing = spacing_of(rate)
+
+        def replay(batch: Sequence[str], done: int, told: int | str) -> Command[int]:
+            args = [self._now(), done * spacing, spacing, told, *batch]
+            return self._command("replay", args, same)
+
+        return self._each_dead(ids, chosen, replay, tells=tells)
+
+    def dead_purge(
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        *,
+        tells: bool = True,
+    ) -> Steps[int]:
+        """Remove dead tasks."""
+
+        def purge(batch: Sequence[str], _: int, told: int | str) -> Command[int]:
+            return self._command("purge", [self._now(), "dead", len(batch), told, *batch], same)
+
+        return self._each_dead(ids, chosen, purge, tells=tells)
+
+    def _each_dead(
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        act: Callable[[Sequence[str], int, int | str], Command[int]],
+        *,
+        tells: bool,
+    ) -> Steps[int]:
+        """Act in steps; the last step adds an event that counts all of them, if `tells`."""
+        done = 0
+
+        def step(batch: Sequence[str], *, last: bool) -> Command[int]:
+            return act(batch, done, done if last and tells else "")
+
+        if ids is not None:
+            batches = list(in_batches([task_id(id_) for id_ in ids], PAGE)) or [[]]
+            for i, batch in enumerate(batches, 1):
+                done += yield step(batch, last=i == len(batches))
+            return done
+        stats = yield from self.stats()
+        start, left = 0, stats.dead  # tasks that die meanwhile come behind these
+        last = False
+        while left > 0:
+            page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
+            if not page:
+                break
+            batch = [task.id for task in page if chosen(task)]
+            last = left <= len(page) and bool(batch)
+            gone = (yield step(batch, last=last)) if batch else 0
+            done += gone
+            start += len(page) - gone
+            left -= len(page)
+        if not done or not last:  # the changes of an earlier call may still need a confirmation
+            yield step([], last=True)
+        return done
+
+
+def spacing_of(rate: float | None) -> float:
+    """Convert a rate to the ms from one replayed task to the next."""
+    if rate is not None:
+        number("rate", rate, "tasks per second", 0.001, 1_000_000)
+    return 1000 / rate if rate else 0.0
+
+
+def _with_progress(task: Task[P], outcome: Outcome) -> Task[P]:
+    """Add the progress that the delivery of a task has told; a later delivery may have told it."""
+    progress = outcome.progress if outcome.told_by == task.token else None
+    return task.model_copy(update={"progress": progress}) if progress else task

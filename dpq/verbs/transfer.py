@@ -1,0 +1,605 @@
+"""Export of a queue as lines of JSON, and import of such lines. No I/O.
+
+`DPQ.export` and `DPQ.import_` run these operations through their session, one bounded step each.
+Lines come in this order, and docs/operations.md says what each means:
+
+    {"dpq_export": 1, "export": "k3...", "queue": "emails", "settings": {...}, ...}
+    {"limit": "queue", "rules": "0|10 1000 1"}
+    {"gate": "example.com", "text": "..."}
+    {"batch": "run-7", "text": "..."}
+    {"id": "...", "state": "ready", ...}
+    {"seen": "page-1", "id": "...", "until_ms": 1763684707000}
+    {"end": true, "lines": 5, "tasks": 1, ...}
+
+An import notes in the queue, with each step, which line it has come to. So a second call of the
+same export goes on there, and adds nothing twice, also if tasks have ended meanwhile.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import json
+import re
+import secrets
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple
+
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.rules import LimitRules, plain_rules
+from dpq.model.errors import ConfigurationError, ExportFileError, ImportConflictError
+from dpq.model.reports import Imported, QueueStats
+from dpq.model.validation import MAX_SECONDS, label, whole_number
+from dpq.script.batch_texts import read_batch_state
+from dpq.script.command import Command, Steps, same
+from dpq.script.keys import STORAGE_FORMAT
+from dpq.script.portable import (
+    MOST_COUNT,
+    Entry,
+    dumped,
+    entry_of,
+    push_of,
+    read_line,
+    seen_entry,
+    seen_line,
+    to_line,
+)
+from dpq.script.refusals import Code
+from dpq.script.values import read_texts
+from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
+from dpq.verbs.description import named_settings
+from dpq.verbs.pushing import PushChecker
+from dpq.verbs.queue import QueueOperations
+from dpq.verbs.room import named_bounds
+from dpq.verbs.settings import aging_rate, agree
+
+EXPORT_FORMAT = 1
+"""The format of the lines. A later one reads this one, too."""
+
+PAUSE_SECONDS = 60.0
+"""Length of the pause of `export(pause=True)`, which is renewed: if the program dies, it ends."""
+
+SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
+CAPS = (
+    *("dead_max_tasks", "dead_max_age"),
+    "seen_max_keys",
+    *("max_tasks", "max_waiting", "when_full"),
+)
+"""The settings of a queue that an export has."""
+
+_USUAL = {"order": "fifo", "aging": "0.0", "fairness": "none"}
+
+_COUNTED = (
+    *("pushed", "popped", "acked", "failed", "deferred", "expired_leases", "buried"),
+    *("replayed", "dropped", "live", "dead"),
+)
+
+_PROBE = re.compile(r"^(\d\S* \S) [^\s-][^\s]+ ")
+"""A gate whose probe is out: it has no lease in the export, so the next task is the probe."""
+
+_LISTED = re.compile(r"^((?:\S+ ){8})1 ")
+"""A batch in the list of those without tasks: an import makes that list anew."""
+
+
+class Position(NamedTuple):
+    """The place of an export between two pages: section, and cursor of the server."""
+
+    section: str = "limits"
+    cursor: str = "0"
+
+
+SECTIONS = ("limits", "gates", "batches", "tasks", "seen")
+"""The parts of an export, in the order of its lines, as the script `export` names them.
+
+To export another key of a queue: add its part here and in lua/export.lua, make its lines in
+`Export.page`, and read them in `Import.add`. tests/contract/test_export.py lists the parts that are
+left out, and docs/operations.md says so."""
+
+
+class Export:
+    """One export of a queue: `begin`, `count`, `page` until it gives no position, then `end`."""
+
+    def __init__(self, operations: QueueOperations[Any]) -> None:
+        self._operations = operations
+        self._settings: dict[str, str] = {}
+        self._first: dict[str, int] = {}
+        self._written: set[tuple[str, str]] = set()  # two pages may name the same entry
+        self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
+        self._missing = 0
+
+    def begin(self, paused: bool) -> Steps[str]:
+        """Make the first line."""
+        self._settings = yield from self._operations.stored_settings()
+        name = self._operations.description.name
+        if "format" not in self._settings:
+            raise ConfigurationError(f"queue {name!r} does not exist: there is nothing to export")
+        header = {
+            "dpq_export": EXPORT_FORMAT,
+            "export": secrets.token_hex(8),
+            "queue": name,
+            "version": sys.modules["dpq"].__version__,  # for people to read
+            "format": STORAGE_FORMAT,
+            "server_time_ms": (yield from self._operations.server_time()),
+            "settings": {n: self._settings[n] for n in (*SHARED, *CAPS) if n in self._settings},
+            "paused_until": self._settings.get("paused_until"),
+            "paused": paused,
+        }
+        return self._line(header)
+
+    def count(self) -> Steps[None]:
+        """Read the totals, which `end` compares; after the pause, if there is one."""
+        self._first = _counted((yield from self._operations.stats()))
+
+    def page(self, at: Position) -> Steps[tuple[list[str], Position | None]]:
+        """Make the lines of one page, and say where the next page begins."""
+        queue = self._operations
+        args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
+        cursor, *found = yield queue.raw("export", args, same)
+        made: list[dict[str, Any]] = []
+        if at.section == "tasks":
+            later = self._tasks(found, made)
+            while later:
+                _, *found = yield queue.raw("export", ["tasks", "", 0, BATCH_BYTES, *later], same)
+                later = self._tasks(found, made)
+        else:
+            texts = read_texts(found)
+            named = dict(zip(texts[::2], texts[1::2], strict=True))
+            if at == Position("limits") and "queue_rules" in self._settings:
+                named["queue"] = self._settings["queue_rules"]
+            if at == Position("gates") and "queue_gate" in self._settings:
+                named[""] = self._settings["queue_gate"]
+            for name, text in sorted(named.items()):
+                if self._is_new(at.section, name):
+                    made += self._other(at.section, name, text)
+        return [self._line(fields) for fields in made], _next(at, cursor.decode())
+
+    def _tasks(self, found: Sequence[bytes], made: list[dict[str, Any]]) -> list[str]:
+        """Add the fields of tasks; return the ids of those that had no room."""
+        later = []
+        lifo = self._settings.get("order") == "lifo"
+        for id_, state, when, record, body in zip(*(found[i::5] for i in range(5)), strict=True):
+            name = id_.decode("utf-8", "replace")
+            if state == b"later":
+                later.append(name)
+            elif self._is_new("tasks", name):
+                place = (name, state.decode(), when.decode())
+                fields = to_line(*place, record, body, lifo=lifo)
+                self._counts["damaged" if "damaged" in fields else "tasks"] += 1
+                made.append(fields)
+        return later
+
+    def _is_new(self, section: str, name: str) -> bool:
+        before = len(self._written)
+        self._written.add((section, name))
+        return len(self._written) > before
+
+    def _other(self, section: str, name: str, text: str) -> Iterator[dict[str, Any]]:
+        """Make the fields of a limit, a gate, a batch or a seen key."""
+        if section == "limits":
+            self._counts["limits"] += 1
+            yield {"limit": name, "rules": plain_rules(text)}
+        elif section == "gates":
+            yield {"gate": name, "text": _PROBE.sub(r"\1 p ", text)}
+        elif section == "seen":
+            fields = seen_line(name, text)
+            self._counts["damaged"] += "damaged" in fields
+            yield fields
+        elif name[:1] != "\t":  # beside batches stands the list of those without tasks
+            yield {"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}
+
+    def end(self) -> Steps[str]:
+        """Make the last line: counts, what has changed meanwhile, and how many tasks are
+        missing."""
+        now = _counted((yield from self._operations.stats()))
+        changed = {n: now[n] - self._first[n] for n in _COUNTED if now[n] != self._first[n]}
+        stored = now["live"] + now["dead"] - max(0, changed.get("pushed", 0))
+        written = sum(section == "tasks" for section, _ in self._written)
+        self._missing = max(0, stored - written)
+        return self._line({"end": True, "changed": changed, "missing": self._missing})
+
+    def require_whole(self) -> None:
+        """Raise an error if tasks are missing."""
+        if self._missing:
+            raise ExportFileError(
+                self._counts["lines"],
+                f"{self._missing} tasks that are stored are not in this export: their records are "
+                "lost (`dpq doctor` names them), or the server has lost its newest writes. All "
+                "other tasks are in it; an import adds them",
+            )
+
+    def restore_pause(self, by: str) -> Steps[None]:
+        """Pause the queue as it was paused before the export, or not at all."""
+        until = self._settings.get("paused_until")
+        seconds: float | None = 0.001
+        if until == "inf":
+            seconds = None
+        elif until:
+            now = yield from self._operations.server_time()
+            seconds = max(0.001, (float(until) - now) / 1000)
+        yield from self._operations.pause(seconds, by)
+
+    def _line(self, fields: dict[str, Any]) -> str:
+        self._counts["lines"] += 1
+        return dumped(fields | self._counts if "end" in fields else fields) + "\n"
+
+
+def _counted(stats: QueueStats) -> dict[str, int]:
+    live = stats.ready + stats.delayed + stats.invisible + stats.waiting
+    return {name: live if name == "live" else getattr(stats, name) for name in _COUNTED}
+
+
+def _next(at: Position, cursor: str) -> Position | None:
+    if cursor != "0":
+        return at._replace(cursor=cursor)
+    behind = SECTIONS[SECTIONS.index(at.section) + 1 :]
+    return Position(behind[0]) if behind else None
+
+
+class Line(NamedTuple):
+    """A line of an export: its number, from 1, and its fields."""
+
+    number: int
+    fields: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Its kind: the field by which it is known."""
+        kinds = ("end", "seen", "id", "limit", "gate", "batch", "damaged")
+        return next((kind for kind in kinds if kind in self.fields), "id")
+
+
+class Import:
+    """One import into a queue: `check`, `begin`, `start`, `add` for each batch, then `finish`."""
+
+    def __init__(
+        self,
+        operations: QueueOperations[Any],
+        source: Callable[[], Iterable[str | bytes]],
+        *,
+        follow: bool,
+        keep: bool,
+        again: bool,
+    ) -> None:
+        self._operations = operations
+        self._follow, self._keep, self._again = follow, keep, again
+        self._pushes = PushChecker(operations.description)
+        self._source = source
+        self._seen = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
+        self._named: dict[str, str] = {}
+        self._pause: float | None = 0.0  # until then, ms; None for ever
+        self._after: dict[str, tuple[int, list[str]]] = {}  # number of the line, and ids
+        self._of_batches: Counter[tuple[str, str]] = Counter()  # by batch, and live or dead
+        self._callbacks: dict[str, str] = {}  # the id of the task that waits, by batch
+        self._report = dict.fromkeys(Imported.model_fields, 0)
+        self.header: Mapping[str, Any] = {}
+
+    @property
+    def report(self) -> Imported:
+        """The counts so far."""
+        before = self._seen["tasks"] - self._report["added"] - self._report["stored"]
+        return Imported(**self._report | {"before": before, "damaged": self._seen["damaged"]})
+
+    # Checks, before anything is written
+
+    def check(self) -> Iterator[None]:
+        """Check all lines; yield now and then."""
+        lines = _read(self._source())
+        self._read_header(next(lines, Line(1, {})))
+        self._seen["lines"] = 1
+        for line in lines:
+            self._seen["lines"] += 1
+            if line.kind == "end":
+                break
+            if line.number % PAGE == 0:
+                yield
+            counted = {"id": "tasks", "limit": "limits", "damaged": "damaged"}.get(line.kind)
+            if counted:
+                self._seen[counted] += 1
+            self._require_sound(line)
+        else:
+            raise ExportFileError(
+                self._seen["lines"],
+                "the last line of an export has its counts, and this one has none: the file is "
+                "cut, or it is no export. Nothing was imported",
+            )
+        for name, number in self._seen.items():
+            if line.fields.get(name) != number:
+                raise ExportFileError(
+                    line.number,
+                    f"{name} is {line.fields.get(name)!r:.200}, but the export has {number}: lines "
+                    "are missing or were added. Nothing was imported",
+                )
+        self._require_no_circle()
+
+    def _read_header(self, head: Line) -> None:
+        self.header = head.fields
+        version, id_ = self.header.get("dpq_export"), self.header.get("export")
+        if version != EXPORT_FORMAT or not re.fullmatch(r"\w{1,40}", str(id_), re.ASCII):
+            raise ExportFileError(
+                head.number,
+                f"dpq_export is {version!r:.200}: the first line of an export has dpq_export "
+                f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq admin export`",
+            )
+        try:
+            self._named = _checked_settings(self.header.get("settings"))
+            until = self.header.get("paused_until")
+            if until == "inf":
+                self._pause = None
+            elif until is not None:
+                self._pause = float(_number("paused_until", until))
+        except ConfigurationError as error:
+            raise ExportFileError(head.number, str(error)) from None
+
+    def _require_sound(self, line: Line) -> None:
+        try:
+            match line.kind:
+                case "id":
+                    entry, read = self._entry(line)
+                    if read["after"]:
+                        self._after[entry.id] = line.number, read["after"]
+                    if read["seals"]:
+                        self._callbacks[read["seals"]] = entry.id
+                    self._of_batches[str(read["batch"]), entry.state] += 1
+                case "limit":
+                    _rules_of(line)
+                case "seen":
+                    seen_entry(line.fields)
+                case "batch" | "gate":
+                    _require_text(line.kind, line.fields)
+        except ValueError as error:
+            raise ExportFileError(line.number, str(error)) from None
+
+    def _entry(self, line: Line) -> tuple[Entry, dict[str, Any]]:
+        """Read the line of a task, and check it as its push was."""
+        read = read_line(line.fields)
+        push, trace, batch = push_of(read), read["trace"] or "", read["seals"]
+        options: Mapping[str, Any] = (
+            self._pushes.options_of_callback(batch, push, trace)
+            if batch
+            else self._pushes.options(push, trace)
+        )
+        return entry_of(read, options, line.fields), read
+
+    def _require_no_circle(self) -> None:
+        """Raise an error if tasks wait for each other: none of them would ever run."""
+        try:
+            TopologicalSorter({id_: ids for id_, (_, ids) in self._after.items()}).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            raise ExportFileError(
+                self._after[circle[0]][0],
+                f"after of task {circle[0]}: it waits for a task that waits for it in turn",
+            ) from None
+
+    # Settings
+
+    def begin(self) -> Steps[bool]:
+        """Create the queue with the settings of the export, or compare those that stand."""
+        first = self._operations
+        stored = yield from first.stored_settings()
+        there = "format" in stored
+        stands = stored if there else first.named
+        if not self._follow:
+            for name in (*SHARED, *CAPS):
+                self._require_same(name, stands, there)
+        missing = {n: self._named[n] for n in CAPS if n in self._named and n not in stored}
+        if there and missing and not self._follow:
+            yield from first.configure(named=missing)
+        if not there:
+            named = {} if self._follow else self._named
+            yield from first.configure(create=True, named={**named, **first.named})
+        return not there
+
+    def _require_same(self, name: str, stands: Mapping[str, str], there: bool) -> None:
+        usual = _USUAL.get(name)
+        has, says = stands.get(name, usual if there else None), self._named.get(name, usual)
+        same_rate = name == "aging" and has and says and float(has) == float(says)
+        if name in ("payloads", "aging_since") or has in (None, says) or same_rate:
+            return
+        raise ConfigurationError(
+            f"{name} is {says or 'not set'} in the export, but {has} in queue "
+            f"{self._operations.description.name!r}: import into another queue, or with "
+            "follow=True (--follow), which keeps the settings and limits of the queue"
+        )
+
+    def start(self) -> Steps[None]:
+        """Forget an earlier import of this export, if asked; pause the queue as the export says."""
+        queue = self._operations
+        noted = (yield from queue.stored_settings()).get("imported", "")
+        if self._again:
+            yield self._import(0, "", [], 0)
+        if self._follow or noted.startswith(f"{self.header['export']} "):
+            return
+        if self._pause is None:
+            yield from queue.pause(None, "import")
+        elif (left := self._pause - (yield from queue.server_time())) > 0:
+            yield from queue.pause(min(left / 1000, MAX_SECONDS), "import")
+
+    # Lines
+
+    def batches(self) -> Iterator[list[Line]]:
+        """Read the lines in batches of one kind, at most 100 lines and about 4 MiB each."""
+        batch: list[Line] = []
+        size = 0
+        lines = _read(self._source())
+        next(lines)
+        for line in lines:
+            more = sum(len(str(each)) for name, each in line.fields.items() if name[0] == "p")
+            full = len(batch) == PAGE or size + more > BATCH_BYTES
+            if batch and (full or line.kind != batch[0].kind):
+                yield batch
+                batch, size = [], 0
+            if line.kind == "end":
+                return
+            if line.kind != "damaged":
+                batch.append(line)
+                size += more
+
+    def add(self, batch: Sequence[Line]) -> Steps[None]:
+        """Add the lines of a batch; the script adds all of them, or none."""
+        if batch[0].kind == "limit":
+            for line in batch if not self._follow else ():
+                yield from self._operations.set_limit(_rules_of(line), "import", expected="")
+                self._report["limits"] += 1
+            return
+        items: list[Any] = []
+        highest = 0
+        for line in batch:
+            if line.kind == "id":
+                entry = self._entry(line)[0]
+                highest = max(highest, entry.sequence)
+                items += self._task(line.number, entry)
+            else:
+                items += self._other(line)
+        if not items:
+            return
+        reply = yield self._import(batch[-1].number, "", items, highest)
+        if reply[0] == 1:
+            raise ConfigurationError(
+                f"queue {self._operations.queue_name!r} was dropped while it was imported"
+            )
+        if reply[0] in (Code.KEY_TAKEN, Code.OTHER_GROUP):
+            line = next(line for line in batch if line.number == int(reply[1]))
+            taken = line.fields["key"] if reply[0] == Code.KEY_TAKEN else None
+            holder = reply[2].decode("utf-8", "replace")
+            raise ImportConflictError(line.number, line.fields["id"], taken, holder)
+        self._report["added"] += reply[1]
+        self._report["stored"] += reply[2]
+
+    def _task(self, number: int, entry: Entry) -> list[Any]:
+        settings = self._operations.settings or {}
+        rate = settings.get("aging", "0")
+        aging = f"{rate}@{settings.get('aging_since', '0')}" if float(rate) else "0"
+        record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
+        return [number, entry.state, entry.id, entry.when, record, entry.payload]
+
+    def _other(self, line: Line) -> list[Any]:
+        """Write a line as arguments of the script `import`; [] if it is left out."""
+        name, text = line.fields[line.kind], line.fields.get("text", "")
+        if line.kind == "seen":
+            name, _, text = seen_entry(line.fields)
+        elif line.kind == "batch":  # it counts the tasks of the export, which may be no snapshot
+            _, done, dead, removed, state, began, changed, finished, listed, end = text.split(" ")
+            dead = max(int(dead), self._of_batches[name, "dead"])
+            left = sum(self._of_batches[name, state] for state in ("ready", "delayed", "held"))
+            if name in self._callbacks:
+                state, finished, end = "s", "0", self._callbacks[name]
+            counts = f"{left} {done} {dead} {removed} {state}"
+            text = f"{counts} {began} {changed} {finished} {listed} {end}"
+        elif self._follow or self.header.get("format") != STORAGE_FORMAT:
+            return []  # a gate is a text of the storage format
+        return _item(line.number, line.kind, name, text)
+
+    def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
+        queue = self._operations
+        args: list[Any] = [queue.now(), self.header["export"], last, highest]
+        args += ["1" if self._keep else "", told, *items]
+        return queue.raw("import", args, same)
+
+    def finish(self) -> Steps[None]:
+        """Let tasks run that wait for what was not imported; tell of the import, as an event."""
+        last = self._seen["lines"]
+        ahead = {id_ for _, ids in self._after.values() for id_ in ids}
+        items = [_item(last + 1, "ahead", id_) for id_ in sorted(ahead)]
+        sealed = sorted(self._callbacks.items())
+        items += [_item(last + 1, "sealed", name, id_) for name, id_ in sealed]
+        for some in in_batches(items, PAGE):
+            yield self._import(last, "", [text for item in some for text in item], 0)
+        yield self._import(last, str(self._report["added"]), [], 0)
+
+
+def _item(number: int, kind: str, name: str, text: str = "") -> list[Any]:
+    return [number, kind, name, 0, text, ""]
+
+
+def _number(name: str, text: Any, most: int = MOST_COUNT) -> int:
+    known = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20
+    return whole_number(name, int(text) if known else text, 0, most)
+
+
+def _checked_settings(said: Any) -> dict[str, str]:
+    """Check the settings of an export as those that a client names."""
+    found = said if isinstance(said, dict) else {}
+    texts = {name: found[name] for name in (*SHARED, *CAPS) if name in found}
+    named: dict[str, Any] = {
+        name: text
+        if name in ("order", "fairness", "payloads", "when_full")
+        else _number(name, text)
+        for name, text in texts.items()
+        if name != "aging"
+    }
+    named.pop("aging_since", None)
+    if "dead_max_age" in named:
+        named["dead_max_age"] /= 1000
+    if "aging" in texts:
+        named["aging"] = aging_rate({"aging": str(texts["aging"])})
+    bounds = {name: named.pop(name, None) for name in ("max_tasks", "max_waiting", "when_full")}
+    checked = named_settings(**named)
+    if any(value is not None for value in bounds.values()):
+        checked |= named_bounds(**bounds)
+    agree("", checked, [])
+    return checked | {name: texts[name] for name in texts.keys() & {"aging_since"}}
+
+
+def _require_text(kind: str, fields: Mapping[str, Any]) -> None:
+    """Check a batch or a gate."""
+    name, text = fields[kind], fields.get("text", 0)
+    known = isinstance(name, str) and isinstance(text, str)
+    if not known or (kind == "batch" and not read_batch_state(label("batch", name), text)):
+        raise ValueError(f"{kind} is {name!r:.200}, and its text {text!r:.200}: this is none")
+
+
+def _rules_of(line: Line) -> LimitRules:
+    """Read the limit of a line."""
+    scope, rules = line.fields["limit"], line.fields.get("rules", "")
+    known = isinstance(scope, str) and isinstance(rules, str) and rules
+    if not known or not re.match(r"queue\Z|groups\Z|group:.", scope):
+        raise ExportFileError(
+            line.number,
+            f"limit is {scope!r:.200}, rules {rules!r:.200}: it must be queue, groups, or group: "
+            "and a name",
+        )
+    group = {"queue": None, "groups": EVERY_GROUP}.get(scope, scope[6:])
+    try:
+        return LimitRules.read(rules, group)
+    except ConfigurationError as error:
+        raise ExportFileError(line.number, str(error)) from None
+
+
+def _read(lines: Iterable[str | bytes]) -> Iterator[Line]:
+    """Read lines of JSON objects; blank ones are left out."""
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ExportFileError(number, f"it is no JSON: {error}. Nothing was imported") from None
+        if not isinstance(fields, dict):
+            raise ExportFileError(number, f"it is {fields!r:.200}: it must be an object")
+        yield Line(number, fields)
+
+
+@contextmanager
+def rereadable(lines: Any) -> Iterator[Callable[[], Iterable[str | bytes]]]:
+    """Give what returns the lines once more: they are checked first, then imported."""
+    if isinstance(lines, Sequence):
+        yield lambda: lines
+        return
+    with tempfile.TemporaryFile() as copy:
+        if not getattr(lines, "seekable", bool)():
+            for text in lines:
+                whole = text.encode() if isinstance(text, str) else text
+                copy.write(whole.rstrip(b"\n") + b"\n")
+            copy.seek(0)
+            lines = copy
+        start = lines.tell()
+
+        def again() -> Any:
+            lines.seek(start)
+            return lines
+
+        yield again
