@@ -79,7 +79,8 @@ if TYPE_CHECKING:
     from dpq.worker.worker import Worker
     from dpq.worker.worker_async import AsyncWorker
 
-__version__ = "0.1.0"
+__version__: str
+"""The version with the commit that it was built from, as it was installed."""
 
 __all__ = [
     "DPQ",
@@ -246,6 +247,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of this modu
         """Load a public name, or a module of the package, at its first use."""
         if name in _MODULES:
             return import_module(f"dpq.{name}")
+        if name == "__version__":
+            metadata = import_module("importlib.metadata")
+            globals()[name] = metadata.version("delayed-priority-queue")
+            return globals()[name]
         if name not in _HOME_OF:
             raise AttributeError(f"module 'dpq' has no attribute {name!r}", name=name)
         value = getattr(import_module(f"dpq.{_HOME_OF[name]}"), name)
@@ -254,4 +259,4 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of this modu
 
     def __dir__():
         """List the public names, loaded or not."""
-        return sorted({*globals(), *__all__, *_MODULES})
+        return sorted({*globals(), *__all__, *_MODULES, "__version__"})

@@ -525,7 +525,7 @@ def pushed_and_popped(q: DPQ) -> Task:
 
 def workers_of(q: DPQ) -> list[WorkerInfo]:
     """The workers of a queue that has one."""
-    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+    q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
     return q.workers()
 
 

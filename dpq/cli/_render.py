@@ -297,10 +297,12 @@ def workers_table(workers: Sequence[Working]) -> Table:
     wraps = ("worker", "host", "queues", "longest")
     goes = ("since (UTC)", "host", "pid", "of", "holds", "queues", "running", "last seen", "p99")
     quiet = ["quiet"] if any(each.quiet for each in workers) else []
+    versions = ["version"] if len({each.info.version for each in workers}) > 1 else []
     made = _table(
         "workers",
         "worker",
         *quiet,
+        *versions,
         *columns,
         *times,
         numbers=numbers,
@@ -314,7 +316,13 @@ def workers_table(workers: Sequence[Working]) -> Table:
             longest = f"{longest}{', HANGS:' * each.hangs} {info.longest_task}"
         counts = (each.running, info.concurrency, each.holds, longest, p99)
         quiet_of = say_quiet(each.quiet, each.queues) or None
-        names = (info.name, *(quiet_of for _ in quiet), info.host, info.pid)
+        names = (
+            info.name,
+            *(quiet_of for _ in quiet),
+            *(info.version for _ in versions),
+            info.host,
+            info.pid,
+        )
         seen = f"{'LATE, ' * each.late}{span(info.seen_seconds)} ago"
         made.add_row(*_cells([*names, ", ".join(each.queues), *counts, info.since, seen]))
     return made

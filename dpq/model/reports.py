@@ -126,6 +126,7 @@ class WorkerInfo(BaseModel):
         name: The worker's `name`, or its host and process.
         host: The machine that it runs on.
         pid: Its process there.
+        version: The version of DPQ that it runs, with the commit.
         queue: The queue that was asked.
         running: Handlers that ran on tasks of this queue.
         concurrency: Handlers that may run at once, on tasks of all its queues together.
@@ -148,6 +149,7 @@ class WorkerInfo(BaseModel):
     name: str
     host: str
     pid: int
+    version: str
     queue: str
     running: int
     concurrency: int

@@ -29,7 +29,8 @@ TOLD_AT_ONCE = 1000
 _COUNT = r"(\d{1,15})"  # Python may refuse to make an int of more digits
 
 _STORED = re.compile(
-    rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT}\t([^\t]*)\t(.*)", re.DOTALL | re.ASCII
+    rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT} (\S+)\t([^\t]*)\t(.*)",
+    re.DOTALL | re.ASCII,
 )
 
 _QUIET = re.compile(rf"{_COUNT}\t{_COUNT}\t(.*)", re.DOTALL | re.ASCII)
@@ -94,6 +95,7 @@ class WorkerOperations(CommandMaker):
         name: str,
         host: str,
         pid: int,
+        version: str,
         running: int,
         concurrency: int,
         age: float,
@@ -102,7 +104,7 @@ class WorkerOperations(CommandMaker):
     ) -> Steps[Heard]:
         """Send a heartbeat of a worker; return what the queue says to it."""
         texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
-        about = "\t".join([f"{running} {concurrency} {pid}", *texts])
+        about = "\t".join([f"{running} {concurrency} {pid} {version}", *texts])
         return self._beat(worker, round(age * 1000), about, doing.text(), "1" if quiet else "")
 
     def leave(self, worker: str) -> Steps[Heard]:
@@ -188,7 +190,7 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
     holders: dict[str, str] = {}
     for worker, text in stored.items():
         if told := _STORED.fullmatch(text):  # a text of another form was written by another program
-            seen, since, running, concurrency, pid, host, name = told.groups()
+            seen, since, running, concurrency, pid, version, host, name = told.groups()
             doing = _DOING.fullmatch(stored.get(f"{worker}\t", ""))
             _, holds, longest_ms, task, tokens = doing.groups() if doing else ("", 0, -1, "", None)
             quiet = _QUIET.fullmatch(stored.get(f"{worker}\tquiet", ""))
@@ -197,6 +199,7 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
                 name=name,
                 host=host,
                 pid=int(pid),
+                version=version,
                 queue=queue_name,
                 running=int(running),
                 concurrency=int(concurrency),

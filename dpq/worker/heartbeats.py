@@ -9,6 +9,7 @@ import os
 import random
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -77,12 +78,13 @@ class Heartbeats:
         for each in holdings:
             by_queue[each.queue_index].append(each)
         host, pid, now = socket.gethostname(), os.getpid(), time.monotonic()
+        version = sys.modules["dpq"].__version__
         beats: list[Steps[Any]] = []
         for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
             running = [(each.began, each.task.id) for each in held if each.began is not None]
             counts = (len(running), self._concurrency)
             doing = _doing(held, running, now)
-            about = (self._run_id, self._name, host, pid, *counts, now - self.began)
+            about = (self._run_id, self._name, host, pid, version, *counts, now - self.began)
             beats.append(operations.beat(*about, doing, index in quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now

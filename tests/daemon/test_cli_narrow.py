@@ -37,6 +37,7 @@ def _workers(q: DPQ[Any]) -> Table:
         name=NAME,
         host="host-7.example.internal",
         pid=4_194_303,
+        version="0.1.dev1234+g81a1087e1",
         queue="mails",
         running=12,
         concurrency=12,

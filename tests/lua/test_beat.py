@@ -8,7 +8,7 @@ def beat(q):
     """Tells of a worker: how many handlers run, and for how long it has been there."""
 
     def tell(worker="w", name="name", running=2, age=4.0):
-        q._session.run(q._operations.beat, worker, name, "host", 77, running, 8, age)
+        q._session.run(q._operations.beat, worker, name, "host", 77, "0.1", running, 8, age)
 
     return tell
 
@@ -20,7 +20,7 @@ def names(probe):
 def test_what_is_stored(q, clock, probe, beat):
     """One line for each worker: when it was seen, since when it runs, and what it said."""
     beat()
-    line = f"{clock.ms} {clock.ms - 4000} 2 8 77\thost\tname"
+    line = f"{clock.ms} {clock.ms - 4000} 2 8 77 0.1\thost\tname"
     assert probe.stored()["workers"] == {b"w": line.encode()}
 
 

@@ -119,5 +119,5 @@ def test_a_heartbeat_says_so(q, probe):
     tasks = [probe.pop() for _ in range(3)]
     q.cancel(tasks[1].id)
     doing = Doing([(task.id, task.token) for task in tasks])
-    told = q._session.run(q._operations.beat, "w", "name", "host", 1, 3, 3, 1.0, doing)
+    told = q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 3, 3, 1.0, doing)
     assert list(told.cancelled) == [tasks[1].token]

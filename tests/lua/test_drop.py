@@ -14,7 +14,7 @@ def test_nothing_is_left(q, probe):
     q.delay_group("h", 60)
     q.bury(probe.pop(), "r")
     q.pause(1)
-    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+    q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
     q.drop()
     assert probe.stored() == {}
     assert not probe.redis.sismember(REGISTRY, q.queue_name)

@@ -250,7 +250,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "ack": [each_held(lambda q, task: q.ack(task))],
     "await_room": [waits_for_room],
     "beat": [
-        lambda q: q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
+        lambda q: q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0),
         lambda q: q._session.run(q._operations.leave, "w"),
     ],
     "bury": [each_held(lambda q, task: q.bury(task, "no"))],
@@ -286,7 +286,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "pop_plain": [lambda q: _short(q, "pop_plain", 3, 30_000, 10**6, 0)],
     "quiet": [
         lambda q: (
-            q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
+            q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0),
             [q.quiet("w"), q.unquiet("w"), q.quiet("w")],
         ),
     ],

@@ -15,7 +15,7 @@ def q_pushes(count):
 def beat(q, worker, *tasks, name=None, running=0, longest_ms=None, longest_task=None):
     """Tells of a worker that holds tasks."""
     doing = Doing([(task.id, task.token) for task in tasks], longest_ms, longest_task)
-    about = (worker, name or worker, "host", 77, running, 8, 4.0, doing)
+    about = (worker, name or worker, "host", 77, "0.1", running, 8, 4.0, doing)
     q._session.run(q._operations.beat, *about)
 
 
@@ -49,7 +49,7 @@ def test_what_it_says(q, clock):
 def test_a_beat_is_bounded(q, probe):
     """It names the 1000 oldest leases, and says how many there are."""
     leases = [(f"id{n}", 10**15 + n) for n in range(MOST_NAMED + 50)]
-    about = ("w", "w", "host", 77, 0, 8, 4.0, Doing(leases[::-1]))
+    about = ("w", "w", "host", 77, "0.1", 0, 8, 4.0, Doing(leases[::-1]))
     q._session.run(q._operations.beat, *about)
     stored = probe.stored()["workers"][b"w\t"].decode()
     tokens = stored.partition("\t")[2].split()

@@ -194,7 +194,7 @@ def test_ack_of_a_task_that_runs_again(server, q, probe, lossy, lose):
 def test_beat(server, q, clock, lossy, lose):
     """The worker stands there once, seen at the second call; or it is gone."""
     with lose("beat"):
-        lossy._session.run(lossy._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+        lossy._session.run(lossy._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
     [worker] = q.workers()
     assert (worker.running, worker.seen.timestamp() * 1000) == (2, clock.ms)
     with lose("beat"):
@@ -349,7 +349,7 @@ def test_pause(server, q, probe, lossy, lose):
 
 def test_quiet(server, q, probe, lossy, lose):
     """The worker is told once, or told to go on once: each has one event."""
-    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+    q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
     with lose("quiet"):
         assert lossy.quiet("name") == 1
     assert q.workers()[0].quiet_since
@@ -727,7 +727,7 @@ def test_look(server, q, clock, probe, lossy, lose, name):
     q.pop()
     q.push("ready", key="k")
     q.push("delayed", delay=7)
-    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+    q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
     before = probe.stored()
     look, shown = LOOKS[name]
     with lose(name):

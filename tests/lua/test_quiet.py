@@ -8,7 +8,7 @@ def beat(q):
     """Sends a heartbeat; returns 1 if the worker is to be quiet."""
 
     def send(worker="w", name="name", quiet=False):
-        about = (worker, name, "host", 77, 1, 2, 3.0)
+        about = (worker, name, "host", 77, "0.1", 1, 2, 3.0)
         return q._session.run(q._operations.beat, *about, quiet=quiet).quiet
 
     return send

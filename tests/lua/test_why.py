@@ -10,7 +10,7 @@ from dpq import Push, Quota, RateLimit, TaskNotFoundError
 
 def attend(q):
     """Let a worker send a heartbeat, so that the queue has a consumer."""
-    q._session.run(q._operations.beat, "w", "name", "host", 1, 0, 2, 4.0)
+    q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 0, 2, 4.0)
 
 
 def test_nobody_takes_it(q):

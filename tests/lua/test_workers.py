@@ -6,7 +6,7 @@ from dpq import WorkerInfo
 
 
 def tell(q, worker="w", name="name", age=4.0):
-    q._session.run(q._operations.beat, worker, name, "host", 77, 2, 8, age)
+    q._session.run(q._operations.beat, worker, name, "host", 77, "0.1", 2, 8, age)
 
 
 def test_what_it_says(q, clock):
@@ -20,6 +20,7 @@ def test_what_it_says(q, clock):
             name="name",
             host="host",
             pid=77,
+            version="0.1",
             queue=q.queue_name,
             running=2,
             concurrency=8,
@@ -41,7 +42,7 @@ def test_dead_ones(q, clock):
 
 def test_pages(q, clock, probe):
     """Hundreds come in bounded pages, all of them once."""
-    line = f"{clock.ms} {clock.ms} 2 8 77\thost\t" + "n" * 70
+    line = f"{clock.ms} {clock.ms} 2 8 77 0.1\thost\t" + "n" * 70
     probe.redis.hset(probe.key("workers"), mapping={f"w{i}": line for i in range(700)})
     cursor, calls, found = b"0", 0, []
     while calls == 0 or cursor != b"0":

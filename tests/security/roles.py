@@ -310,7 +310,7 @@ def furnish(stage: Stage) -> None:
         owner.pop_many(2)
         owner._session.run(owner._operations.remember)
         for n in range(MORE_THAN_A_PAGE):
-            owner._session.run(owner._operations.beat, f"id{n}", "w", "host", 1, 2, 3, 4.0)
+            owner._session.run(owner._operations.beat, f"id{n}", "w", "host", 1, "0.1", 2, 3, 4.0)
 
 
 def damage(stage: Stage) -> None:
@@ -458,7 +458,7 @@ def furnished(stage: Stage) -> Any:
         owner.push("running", 9, group="a", key="r")
         owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=60)])
         owner.ack(owner.pop(id=owner.push("seen", key="seen", unique_for=60)).task)
-        owner._session.run(owner._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
+        owner._session.run(owner._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
         EXPORTED[:] = owner.export()
         running = owner.pop().task
         OF_EACH_STATE[:] = [task.id for state in TaskState for task in owner.peek(9, state)]

@@ -4,7 +4,7 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
 -- ARGV[3]  age        ms that the worker has been running
--- ARGV[4]  about      running, concurrency, pid TAB host TAB name; "" when the worker ends
+-- ARGV[4]  about      running, concurrency, pid, version TAB host TAB name; "" when the worker ends
 -- ARGV[5]  forget     ms without a heartbeat after which a worker is removed
 -- ARGV[6]  doing      how many leases the worker holds, ms of its longest running handler (-1 for none), id of that
 --                     task ("-" for none), TAB, the tokens of its leases; "" when the worker holds no lease
