@@ -21,7 +21,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(VENV)/.run ## crawl the standard library under two limits in four ways, and compare
-	$(BIN)/python examples/crawler.py --plot dpq-demo.png $(ARGS)
+	$(BIN)/python examples/crawler.py --modules 180 --plot dpq-demo.png $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found, or on one: URL=redis://host:6379/0
 	$(BIN)/python -m pytest --durations=10 \

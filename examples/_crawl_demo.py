@@ -188,7 +188,7 @@ def run(
                 show_how()
         checks = {
             "modules": report.check_modules(q, library, record),
-            "dead": report.check_dead(q, library),
+            "no page": report.check_dead(q, library),
         }
         if way.is_killed:
             checks["recovered"] = report.check_recovered(record)
@@ -242,6 +242,8 @@ def show(console: Console, crawls: Sequence[Crawl], library: Library, png: Path 
     console.print(report.compare(ways, bound))
     console.print(f"physical least {bound}")
     picture(console, ways, bound, png)
+    if passed:
+        console.print(report.won(ways, bound))
     return 0 if passed else 1
 
 

@@ -242,6 +242,17 @@ def describe_order(crawl: Figures, fifo: Figures, library: Library) -> str:
     )
 
 
+def won(ways: Sequence[Figures], bound: Least) -> str:
+    """Say in a line what DPQ has won over asking again after a 429."""
+    fifo, hides, _, ours = ways
+    share, fifo_share = (crawl.seconds / bound.seconds for crawl in (ours, fifo))
+    return (
+        f"DPQ: {ours.limited} requests refused (plain FIFO {fifo.limited}, set_visibility "
+        f"{hides.limited}), no page lost by the kill, {share:.2f} of the least time (plain FIFO "
+        f"{fifo_share:.2f})"
+    )
+
+
 def describe_limit(crawl: Figures, bound: Least) -> str:
     """Say how many requests a crawl made, and what the hosts allow."""
     allowed = " and ".join(f"{rate} of {host}" for host, rate in bound.rates.items())

@@ -20,7 +20,7 @@ DOES = {  # how the live view says what a consumer did last
     "popped": ("fetches", ""),
     "acknowledged": ("acknowledged", "green"),
     "limited": ("got 429 for", "magenta"),
-    "buried": ("buried", "red"),
+    "buried": ("no page for", "dim"),
 }
 
 
@@ -53,7 +53,7 @@ def line(stats: QueueStats, site: Site, record: Record) -> str:
     """Say how things are in one line."""
     return (
         f"{record.seconds:5.1f} s  ready {stats.ready:3}  delayed {stats.delayed:3}  "
-        f"waiting {stats.waiting:3}  invisible {stats.invisible}  dead {stats.dead:2}  "
+        f"waiting {stats.waiting:3}  invisible {stats.invisible}  no page {stats.dead:2}  "
         f"requests {len(site.log):4}  429s {site.limited:4}  done {record.settled}/{record.pages}"
     )
 
@@ -66,7 +66,7 @@ def picture(stats: QueueStats, site: Site, record: Record) -> Group:
         "delayed": (stats.delayed, "yellow"),
         "waiting": (stats.waiting, "yellow"),
         "invisible": (stats.invisible, "cyan"),
-        "dead": (stats.dead, "red"),
+        "no page": (stats.dead, ""),
         "requests": (len(site.log), ""),
         "429s": (site.limited, "magenta"),
     }

@@ -104,7 +104,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def expect_full_report(said: str) -> None:
     assert "FAILED" not in said
     assert re.search(r"ok modules \d+ fetched, each acknowledged exactly once", said)
-    assert re.search(r"ok dead (\d+ do not parse: \w|this Python carries no module that)", said)
+    assert re.search(r"ok no page (\d+ do not parse: \w|this Python carries no module that)", said)
     killed = re.search(
         r"ok recovered consumer (\d) was killed with [\w.]+ in its hands "
         r"\(task \S+, delivery (\d+)\); [\d.]+ s later it was popped again "
@@ -119,6 +119,9 @@ def expect_full_report(said: str) -> None:
     assert re.search(r"time [\d.]+ s are [\d.]+ of the physical least", said)
     assert re.search(r"machine \d+ processors, load .* a slack of \d+ ms; timers were up to", said)
     assert re.search(r"physical least [\d.]+ s: submodules decides, \d+ pages at 9 a second", said)
+    assert re.search(
+        r"DPQ: \d+ requests refused .* [\d.]+ of the least time \(plain FIFO [\d.]+\)", said
+    )
     least = re.search(r"physical least (\d+) 0 0.0 [\d.]+ s 1.00", said)
     assert least, said
     for name in map(re.escape, NAMES):
@@ -155,7 +158,9 @@ def test_crawler_draws_in_place_on_a_terminal(
         assert process.wait(PATIENCE_S) == 0, said
     assert said.count("\x1b[1A") > 20, "the cursor never went up to draw again"
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
-    assert re.search(r"ready .* delayed .* waiting .* invisible .* dead .* requests .* 429s", plain)
+    assert re.search(
+        r"ready .* delayed .* waiting .* invisible .* no page .* requests .* 429s", plain
+    )
     assert "consumer 3" in plain
     assert re.search(r"killed while it held [\w.]+", plain)
     assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80
