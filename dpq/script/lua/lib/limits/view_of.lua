@@ -15,19 +15,15 @@ local function reason_of(gate, at, why)
   return why
 end
 
--- cjson writes 14 digits of a number, so these are texts.
-local function whole(number)
-  return string.format('%.0f', number)
-end
-
-local function exact(number)
-  return string.format('%.17g', number)
+-- Writes a number as text, since cjson writes 14 digits.
+local function as_text(number, form)
+  return string.format(form or '%.0f', number)
 end
 
 -- Returns the fields of a gate, and when it opens.
 local function seen_of(gate)
   local one, why, told = {}, '', {} -- `one`: a cost of 1 of each unit
-  local view = { rate = exact(gate.rate), slack = exact(gate.slack), met = whole(gate.met),
+  local view = { rate = as_text(gate.rate, '%.17g'), slack = as_text(gate.slack, '%.17g'), met = as_text(gate.met),
     permits = running(gate.scope), left = {}, granted = {}, quotas = {}, budgets = told }
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
@@ -37,9 +33,9 @@ local function seen_of(gate)
   end
   local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
-    view.left[n] = string.format('%.6f', window.moving and window.rate - gate[n].sum
-      or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval)
-    view.granted[n] = whole(gate[n].granted or 0)
+    view.left[n] = as_text(window.moving and window.rate - gate[n].sum
+      or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval, '%.6f')
+    view.granted[n] = as_text(gate[n].granted or 0)
   end
   if gate.opens > instant then
     why = gate.why
@@ -53,13 +49,13 @@ local function seen_of(gate)
   end
   for n, rule in ipairs(gate.rules.quotas or {}) do
     local quota = gate.meters[rule.name]
-    view.quotas[n] = { whole(quota.left), whole(ends_of(quota)) }
+    view.quotas[n] = { as_text(quota.left), as_text(ends_of(quota)) }
   end
   for _, meter in pairs(gate.told and gate.meters or {}) do
     local missing = meter.interval and (meter.ends - instant) / meter.interval or 0
-    told[#told + 1] = not meter.rule and { meter.unit, whole(math.max(0, math.floor(meter.left - missing))),
-      whole(meter.ends - now), whole(meter.interval and meter.left or 0), whole(meter.most or 0), whole(meter.length) }
-      or nil
+    local left, later = math.max(0, math.floor(meter.left - missing)), meter.interval and meter.left or 0
+    told[#told + 1] = not meter.rule and { meter.unit, as_text(left), as_text(meter.ends - now), as_text(later),
+      as_text(meter.most or 0), as_text(meter.length) } or nil
   end
   view.why = reason_of(gate, at, why)
   return view, at
@@ -88,7 +84,7 @@ local function view_of(scopes)
         if waits < first then
           first, reason = waits, one.why
         end
-        one.name, one.opens = gate.rules.members[n], exact(opens > instant and opens or 0)
+        one.name, one.opens = gate.rules.members[n], as_text(opens > instant and opens or 0, '%.17g')
         view.members[n], of_members = one, of_members + one.permits
       end
       view.permits = math.max(view.permits, of_members)
@@ -107,7 +103,7 @@ local function view_of(scopes)
     elseif head_of(scope) then
       view.due = view.due + 1
     end
-    view.opens = exact(at > instant and at or 0)
+    view.opens = as_text(at > instant and at or 0, '%.17g')
     texts[i] = cjson.encode(view)
   end
   return texts
