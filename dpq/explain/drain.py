@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,6 +18,7 @@ from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import write_word
 from dpq.model.rates import span, span_between
+from dpq.script.values import read_texts
 
 __all__ = ["Drain"]
 
@@ -264,3 +265,33 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
             queued = took
     covered = covered or held >= COVERED * backlog
     return (latest - look.now) / 1000, slowest, covered and known
+
+
+def read_drain(reply: Sequence[Any]) -> DrainLook:
+    """Read the reply of drain."""
+    settings, flat = reply
+    now, paused, backlog, came, ended, delayed, first, running, stored, _ = read_texts(settings)
+    texts = read_texts(flat)
+    rows = zip(texts[::4], texts[1::4], texts[2::4], texts[3::4], strict=True)
+    return DrainLook(
+        now=float(now),
+        paused_until=math.inf if paused == "inf" else float(paused or 0),
+        backlog=int(backlog),
+        came=int(came),
+        ended=int(ended),
+        scopes=[_scope(*row) for row in rows],
+        delayed=int(delayed),
+        next_due=float(first or math.inf),
+        invisible=int(running),
+        exists=stored != "0",
+    )
+
+
+def _scope(group: str, waiting: str, text: str, rules: str) -> Scope:
+    clears, slowest, opens, why, busy, rated = text.split(" ")
+    slowest = "" if slowest == "-" else slowest
+    is_busy, is_rated, unreadable = busy == "1", rated == "1", rated == "?"
+    return Scope(
+        *(group, int(waiting), float(clears), slowest, float(opens), why),
+        *(is_busy, is_rated, unreadable, rules),
+    )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of
+from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of, read_drain
 from dpq.explain.pace import COVERED_SECONDS, Point, pace_of
-from dpq.explain.read_drain import read_drain
-from dpq.explain.read_survey import Explained, read_survey
-from dpq.explain.survey import Overview, Survey
+from dpq.explain.survey import Explained, Overview, Survey, read_survey
 from dpq.explain.verdict import Verdict, VerdictState, verdict_of
 from dpq.explain.verdict_facts import UNATTENDED
 from dpq.limits.rules import LimitRules

@@ -1,19 +1,23 @@
 """The facts of a verdict, and its values: what `verdict` and `verdict_limits` share. No I/O."""
 
+from __future__ import annotations  # Survey is loaded for types only
+
 import shlex
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import Pace
-from dpq.explain.survey import Survey
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.moments import say_moment
 from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
+
+if TYPE_CHECKING:
+    from dpq.explain.survey import Survey
 
 LATE_SECONDS = 20.0
 """Seconds without a heartbeat after which a worker is late: two are missing."""

@@ -5,10 +5,6 @@ STORAGE_FORMAT = "05"
 A queue stores it in `conf`, as this text; lua/lib/refusal.lua has it, too. Programs from before the
 first release know the texts 1 to 4: docs/design.md, "Another storage format"."""
 
-MIN_FORMAT = "06"
-"""The format of a queue with `order="min"`, whose records have other texts of priorities. Programs
-that do not know that order refuse it; all other queues stay as they are."""
-
 INLINE_BYTES = 512
 """Bytes of the longest payload that stands in its record; lib/record/body.lua has the same number.
 Each change of a record writes it again, to replicas and to the disk as well."""

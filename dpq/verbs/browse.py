@@ -180,8 +180,8 @@ class Browser(LimitOperations):
         scopes = [None, EVERY_GROUP, *groups]
         running, counted = yield from self._running(LEASES_COUNTED)
         names = ["" if group is None else group for group in scopes]
-        texts = yield self._command("view", [self._now(), *names], read_texts)
-        return States(read_limits(scopes, running, texts), counted, int(texts[6]))
+        now, *texts = yield self._command("view", [self._now(), *names], read_texts)
+        return States(read_limits(scopes, running, texts), counted, int(now))
 
     def explained(self, id_: str) -> Any:
         """Say why a task is not running, and until when."""

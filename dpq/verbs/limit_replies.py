@@ -1,8 +1,8 @@
 """Replies of the scripts about limits and groups, as data; and the sentence that `why` returns."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from dpq.limits.budget import Budget
@@ -29,21 +29,20 @@ from dpq.script.values import read_texts
 def read_limits(
     groups: Sequence[str | None], running: Mapping[str, int], texts: Sequence[str]
 ) -> list[LimitState]:
-    """Read the reply of view; `running` counts the running tasks by group (None: the queue)."""
+    """Read the objects that view returns; `running` counts the running tasks by group (None: the
+    queue)."""
     states = []
-    for i, group in enumerate(groups):
-        rules, opens, why, rate, left, waiting, now_ms, lines = texts[8 * i : 8 * i + 8]
-        own, _, text = rules.partition("\t")
-        rules, _, weight = split_pool("" if text.startswith("?") else text)
+    for group, view in zip(groups, map(json.loads, texts), strict=True):
+        own, text, unreadable = (view.get(name, "") for name in ("field", "rules", "unreadable"))
+        rules, _, weight = split_pool("" if unreadable else text)
         windows, concurrency = read_rules(rules) if rules else ((), None)
         everyone = group == EVERY_GROUP
-        closed = why and (not everyone or why == "u")
-        rate, _, slack_ms = rate.partition(" ")
-        waiting, _, permits = waiting.partition(" ")
-        left, counts, told, totals = left.split("\t")
-        rate_limited, *granted = map(int, totals.split())
+        if everyone:  # it has no gate
+            view |= {"rate": 0, "slack": 0, "left": (), "quotas": (), "budgets": (), "opens": 0}
+            view |= {"due": 0, "why": "u" if unreadable else ""}
         is_own = own not in ("", "groups")
-        stands = plain_rules(text.removeprefix("?")) if is_own or everyone else ""
+        if not is_own:
+            view["granted"] = ()
         states.append(
             LimitState(
                 group=group,
@@ -51,43 +50,61 @@ def read_limits(
                 concurrency=concurrency,
                 in_order=is_in_order(rules),
                 default=own == "groups" and not everyone,
-                rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
-                slack=0.0 if everyone else float(slack_ms or 0) / 1000,
-                units_left=() if everyone else tuple(float(units) for units in left.split()),
-                budgets=() if everyone else _read_budgets(told, int(now_ms)),
-                quotas=_read_quotas(rules, () if everyone else counts.split()),
-                open=not closed,
-                opens_at=None if everyone else _opens_at(opens),
-                reason=reason_of(why) if closed else None,
-                waiting=0 if everyone else int(waiting),
-                in_flight=_in_flight(running, group) + int(permits),
+                waiting=view["due"],
+                in_flight=_in_flight(running, group) + view["permits"],
                 members=tuple(
-                    _member(line, str(group), windows, rules, running, int(now_ms))
-                    for line in lines.split("\n")
-                    if line
+                    MemberState(
+                        name=each["name"],
+                        in_flight=running.get(f"{group}\t{each['name']}", 0) + each["permits"],
+                        **_seen(each, windows, rules),
+                    )
+                    for each in view.get("members", ())
                 ),
                 weight=weight,
-                granted=tuple(granted) if is_own else (),
-                rate_limited=rate_limited,
-                rules=stands,
+                rules=plain_rules(text) if is_own or everyone else "",
+                **_seen(view, () if everyone else windows, rules),
             )
         )
     return states
 
 
-def _read_quotas(rules: str, counts: Sequence[str]) -> tuple[QuotaState, ...]:
-    """Read what is left of each quota: `LEFT:RESET`; without counts, all of it is left."""
+def _seen(view: dict[str, Any], windows: Sequence[RateLimit], rules: str) -> dict[str, Any]:
+    """Read what view says of any gate: of a scope, or of a member of its pool."""
+    opens = float(view["opens"])
+    return {
+        "open": not view["why"],
+        "opens_at": moment_of(opens) if 0 < opens < UNTIL_OPENED_MS else None,
+        "reason": reason_of(view["why"]),
+        "rate": float(view["rate"]) if windows and windows[0].adaptive else None,
+        "slack": float(view["slack"]) / 1000,
+        "units_left": tuple(map(float, view["left"])),
+        "quotas": _read_quotas(rules, view["quotas"]),
+        "budgets": tuple(
+            Budget(
+                unit,
+                int(left),
+                int(ms) / 1000,
+                int(full) or None,
+                int(most) or None,
+                int(length) / 1000 if most != "0" else None,
+            )
+            for unit, left, ms, full, most, length in sorted(view["budgets"])
+        ),
+        "granted": tuple(map(int, view["granted"])),
+        "rate_limited": int(view["met"]),
+    }
+
+
+def _read_quotas(rules: str, counts: Sequence[Sequence[str]]) -> tuple[QuotaState, ...]:
+    """Read what is left of each quota, and its reset; without counts, all of it is left."""
     quotas = read_quotas(rules)
-    states = []
-    for quota, text in zip(quotas, counts or [f"{q.amount}:" for q in quotas], strict=True):
-        left, _, reset = text.partition(":")
-        resets_at = moment_of(float(reset)) if reset else None
-        states.append(QuotaState(quota=quota, left=int(left), resets_at=resets_at))
-    return tuple(states)
-
-
-def _opens_at(ms: str) -> datetime | None:
-    return moment_of(float(ms)) if 0 < float(ms) < UNTIL_OPENED_MS else None
+    counts = counts or [(str(quota.amount), "") for quota in quotas]
+    return tuple(
+        QuotaState(
+            quota=quota, left=int(left), resets_at=moment_of(float(reset)) if reset else None
+        )
+        for quota, (left, reset) in zip(quotas, counts, strict=True)
+    )
 
 
 def _in_flight(running: Mapping[str, int], group: str | None) -> int:
@@ -95,50 +112,6 @@ def _in_flight(running: Mapping[str, int], group: str | None) -> int:
     if group is None:
         return sum(running.values())
     return sum(count for name, count in running.items() if name.partition("\t")[0] == group)
-
-
-def _member(
-    line: str,
-    group: str,
-    windows: Sequence[RateLimit],
-    rules: str,
-    running: Mapping[str, int],
-    now_ms: int,
-) -> MemberState:
-    """Read the line of a member in the reply of view."""
-    name, opens, why, learned, left, counts, told, totals, permits = line.split("\t")
-    rate, _, slack_ms = learned.partition(" ")
-    rate_limited, *granted = map(int, totals.split())
-    return MemberState(
-        name=name,
-        open=not why,
-        opens_at=_opens_at(opens),
-        reason=reason_of(why) if why else None,
-        rate=float(rate) if windows and windows[0].adaptive else None,
-        slack=float(slack_ms) / 1000,
-        units_left=tuple(float(units) for units in left.split()),
-        quotas=_read_quotas(rules, counts.split()),
-        budgets=_read_budgets(told, now_ms),
-        granted=tuple(granted),
-        rate_limited=rate_limited,
-        in_flight=running.get(f"{group}\t{name}", 0) + int(permits),
-    )
-
-
-def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
-    """Read the budgets that a host has named, as `lua/lib/limits/view_of.lua` writes them."""
-    texts = (text.split(":") for text in told.split())
-    return tuple(
-        Budget(
-            unit,
-            int(left),
-            (int(until) - now_ms) / 1000,
-            int(full) or None,
-            int(most) or None,
-            int(length) / 1000 if most != "0" else None,
-        )
-        for unit, left, until, full, most, length in texts
-    )
 
 
 class Waiting(NamedTuple):

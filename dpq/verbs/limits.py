@@ -31,8 +31,7 @@ class LimitOperations(CommandMaker):
         warn_of_units(self.queue_name, rules.units)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
-            seen = yield self._command("view", [self._now(), ""], read_texts)
-            now_ms = int(seen[6])
+            now_ms = int((yield self._command("view", [self._now()], read_texts))[0])
         reset = secrets.randbelow(10**15) if rules.reset else ""
         args = [rules.text(now_ms), int(rules.reserves)]
         yield from self._set(rules.group, args, [reset, by], expected)
@@ -109,7 +108,7 @@ class LimitOperations(CommandMaker):
         """Read the rules of a limit, and those of every group, as `plain_rules`."""
         scopes = [group, EVERY_GROUP]
         args = [self._now(), *("" if each is None else each for each in scopes)]
-        texts = yield self._command("view", args, read_texts)
+        _, *texts = yield self._command("view", args, read_texts)
         own, every = read_limits(scopes, Counter(), texts)
         return own.rules, every.rules
 
@@ -141,7 +140,7 @@ class LimitOperations(CommandMaker):
         for start in range(0, len(groups), 100):
             some = groups[start : start + 100]
             args = [self._now(), *("" if group is None else group for group in some)]
-            texts = yield self._command("view", args, read_texts)
+            _, *texts = yield self._command("view", args, read_texts)
             states += read_limits(some, running, texts)
         return states
 
@@ -163,8 +162,9 @@ class LimitOperations(CommandMaker):
         if found is None:
             raise TaskNotFoundError(id_, self.queue_name, "explain")
         scopes: list[str | None] = [None, found.group] if found.group else [None]
-        texts = yield self._command("view", [args[0], *(s or "" for s in scopes)], read_texts)
-        return found, read_limits(scopes, Counter(), texts), int(texts[6])
+        args = [args[0], *(s or "" for s in scopes)]
+        now, *texts = yield self._command("view", args, read_texts)
+        return found, read_limits(scopes, Counter(), texts), int(now)
 
     def names(self) -> Steps[list[str]]:
         """List about a thousand names of the queues of this server."""

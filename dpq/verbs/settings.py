@@ -6,7 +6,7 @@ The first client that names a setting writes it to the server; see lua/configure
 import re
 
 from dpq.model.errors import ConfigurationError
-from dpq.script.keys import MIN_FORMAT, STORAGE_FORMAT
+from dpq.script.keys import STORAGE_FORMAT
 from dpq.script.refusals import other_format, read_settings
 from dpq.verbs.description import MAX_AGING
 
@@ -27,7 +27,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     them."""
     settings = read_settings(reply)
     stored_format = settings.get("format", STORAGE_FORMAT)
-    if stored_format not in (STORAGE_FORMAT, MIN_FORMAT):
+    if stored_format != STORAGE_FORMAT:
         raise other_format(queue_name, STORAGE_FORMAT, stored_format)
     ages = aging_rate({**named, **settings}) > 0
     for name, value in named.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from dpq import Drain, Event, TaskState
-from dpq.explain.read_survey import Explained
+from dpq.explain.survey import Explained
 from dpq.explain.verdict_facts import UNATTENDED, VerdictState, busy_handlers, is_attended
 from dpq.model.rates import span
 from dpq.views.event_text import event_text

@@ -8,7 +8,7 @@ from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
-from dpq.explain.read_survey import Explained
+from dpq.explain.survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.model.task import task_state

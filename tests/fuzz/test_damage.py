@@ -31,7 +31,7 @@ from dpq import (
     known_queues,
 )
 from dpq.limits.limits import read_rules
-from dpq.script.keys import MIN_FORMAT, PARTS, REGISTRY, STORAGE_FORMAT, key_of
+from dpq.script.keys import PARTS, REGISTRY, STORAGE_FORMAT, key_of
 from dpq.server import Server
 from dpq.testing import Clock
 
@@ -239,7 +239,7 @@ def names_another_format(redis: Redis) -> bool:
     if redis.type(conf := key_of(NAME, "conf")) != b"hash":
         return False
     stored = (redis.hget(conf, "format") or b"").decode("latin-1")
-    return bool(re.fullmatch("[0-9]+", stored)) and stored not in (STORAGE_FORMAT, MIN_FORMAT)
+    return bool(re.fullmatch("[0-9]+", stored)) and stored != STORAGE_FORMAT
 
 
 @examples(10)

@@ -368,7 +368,7 @@ charge | each window is charged requests | lua/units
 # Formats
 refusal | a format that cannot be read is another one
 | lua/format::test_a_format_that_is_no_number_is_lost
--     format = format and string.match(format, '^%d+$') or false
+-   format = format and string.match(format, '^%d+$') or false
 
 # Records
 write | a record with a reason is written as a plain one | lua/records

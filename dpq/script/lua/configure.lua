@@ -2,7 +2,7 @@
 --
 -- Keys: conf stats waiting groups meta dead tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  format     the storage format that the client knows, and that a new queue gets, unless its `order` is "min"
+-- ARGV[2]  format     the storage format that the client knows, and that a new queue gets
 -- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": replace the bounds by the named
 --                     ones, and call the producers that have room now
 -- ARGV[4..]           setting, value, ...: only the settings that the client names
@@ -15,7 +15,6 @@
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
-local OF_MIN = '06' -- the format of queues whose smallest number runs first (refusal)
 local there = redis.pcall('HGETALL', conf)
 if there.err then -- ignore a key of another type: check reports it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
@@ -25,7 +24,7 @@ for i = 1, #there, 2 do
   stored[there[i]] = there[i + 1]
 end
 
-local agreed = (stored.format or format) == format or stored.format == OF_MIN
+local agreed = (stored.format or format) == format
 local together, bounded = {}, false
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
   together[name] = stored[name]
@@ -37,7 +36,7 @@ for i = 4, #args, 2 do
   bounded = bounded or string.find(args[i], '^max_')
 end
 local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- also if it cannot be read
-local turns, form = together.fairness or 'none', together.order == 'min' and OF_MIN or format
+local turns = together.fairness or 'none'
 if lifo and ages or (turns == 'round_robin' or string.find(turns, '^units')) and (lifo or ages) then
   agreed = false
 elseif together.order == 'min' and stored.format and not stored.order then -- it was "fifo" so far
@@ -52,7 +51,7 @@ if #there > 0 then -- full memory refuses new queues only
   -- Needs: go_on
   go_on()
 end
-redis.call('HSET', conf, 'format', form, unpack(args, 4))
+redis.call('HSET', conf, 'format', format, unpack(args, 4))
 if ages and not stored.aging_since then
   redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due at this time
 end

@@ -15,7 +15,7 @@ for i = 2, #keys do
   local conf = redis.pcall('HMGET', keys[i], 'format', 'next_event')
   local soonest, ms = conf[2] and tonumber(conf[2]), -1
   local unreadable = conf[2] and soonest ~= (soonest or 0) -- NaN, too
-  if unreadable or conf[1] ~= '05' and conf[1] ~= '06' then
+  if unreadable or conf[1] ~= '05' then
     ms = -2
   elseif soonest then
     ms = math.min(math.max(math.ceil(soonest - now), 0), 1000000000)

@@ -22,7 +22,7 @@ local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'pau
   'queue_gate', 'shut_until', 'room_wanted', 'heavy', 'fairness')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
 if not (soonest and soonest > instant and soonest <= now + visibility)
-  or settings[3] ~= '05' and settings[3] ~= '06' or settings[4] or settings[9]
+  or settings[3] ~= '05' or settings[4] or settings[9]
   or (settings[11] or 'none') ~= 'none' or (tonumber(settings[8] or 0) or 0) > instant then
   return { -5 }
 end

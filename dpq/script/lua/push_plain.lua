@@ -15,7 +15,7 @@ local time, args = ARGV[1], ARGV
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'bounded', 'payloads',
   'heavy')
 local format = settings[1]
-if format ~= '05' and format ~= '06' or settings[6] or now >= 2 ^ 44 or #args % 3 ~= 1
+if format ~= '05' or settings[6] or now >= 2 ^ 44 or #args % 3 ~= 1
   or settings[3] and tonumber(settings[3]) ~= 0 or (settings[4] or 'none') ~= 'none'
   or (settings[7] or 'inline') ~= 'inline' then
   return { format and -5 or 1 }

@@ -13,7 +13,7 @@
 --   letter; max_tasks and max_waiting, or ""; how many live tasks are stored.
 -- * The queue as "", and the closed groups with the most due tasks; behind each, how many of its tasks are due. Empty
 --   if nothing is limited or closed.
--- * Eight texts for each of these, as view returns them.
+-- * A JSON object for each of these, as view returns it.
 -- * Four for each: the id and the token of the lease that has been held longest, how many permits have a lease, and
 --   when the first of these ends, ms.
 -- * Four for the newest event of the pause, and for the newest 429 and the newest closing by hand of each of these:

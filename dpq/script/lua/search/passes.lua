@@ -1,6 +1,6 @@
 -- passes: say if a task passes a filter.
 -- Keys: payload dead
--- Needs: now, record, turn, shape, layout
+-- Needs: now, record, shape, layout
 -- Gives: filtered(want), a function of the id and the record of a task that returns true if the task passes. `want` has
 --        the arguments of search by their names; age is ms, or nil.
 local function filtered(want)
@@ -35,7 +35,7 @@ local function filtered(want)
     if not reads or not task then
       return not reads
     end
-    local priority = tonumber(shown(task.priority))
+    local priority = string.find(task.priority, '^%-?0%d') and -task.priority or tonumber(task.priority) -- as in turn
     local since = want.age and (redis.call('ZSCORE', dead, id) or task.enqueued)
     return not (want.least and priority < want.least) and not (want.highest and priority > want.highest)
       and string.sub(task.key, 1, #want.prefix) == want.prefix

@@ -1,7 +1,7 @@
--- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the eight texts.
+-- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the JSON.
 -- Keys: ready delayed invisible waiting closed
 -- Needs: now, past, groups, rules, bare, gate, meters, opens, pool, booked, back_at
--- Gives: view_of(scopes), eight texts for each scope.
+-- Gives: view_of(scopes), a JSON object for each scope.
 
 -- Returns `why`. For a spent gate (s) that opens at that moment: q if a quota resets then, o if its host's budget does.
 local function reason_of(gate, at, why)
@@ -15,10 +15,16 @@ local function reason_of(gate, at, why)
   return why
 end
 
--- Returns when a gate opens, why it lets no task run, and the fifth text: four parts with TABs between.
+-- Writes a number as text, since cjson writes 14 digits.
+local function as_text(number, form)
+  return string.format(form or '%.0f', number)
+end
+
+-- Returns the fields of a gate, and when it opens.
 local function seen_of(gate)
-  local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- `one`: a cost of 1 of each unit
-  local counted, host = {}, {}
+  local one, why, told = {}, '', {} -- `one`: a cost of 1 of each unit
+  local view = { rate = as_text(gate.rate, '%.17g'), slack = as_text(gate.slack, '%.17g'), met = as_text(gate.met),
+    permits = running(gate.scope), left = {}, granted = {}, quotas = {}, budgets = told }
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
   end
@@ -27,9 +33,9 @@ local function seen_of(gate)
   end
   local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
-    left[n] = string.format('%.6f', window.moving and window.rate - gate[n].sum
-      or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval)
-    granted[n + 1] = string.format('%.0f', gate[n].granted or 0)
+    view.left[n] = as_text(window.moving and window.rate - gate[n].sum
+      or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval, '%.6f')
+    view.granted[n] = as_text(gate[n].granted or 0)
   end
   if gate.opens > instant then
     why = gate.why
@@ -43,66 +49,62 @@ local function seen_of(gate)
   end
   for n, rule in ipairs(gate.rules.quotas or {}) do
     local quota = gate.meters[rule.name]
-    counted[n] = string.format('%.0f:%.0f', quota.left, ends_of(quota))
+    view.quotas[n] = { as_text(quota.left), as_text(ends_of(quota)) }
   end
   for _, meter in pairs(gate.told and gate.meters or {}) do
     local missing = meter.interval and (meter.ends - instant) / meter.interval or 0
-    host[#host + 1] = not meter.rule and string.format('%s:%.0f:%.0f:%.0f:%.0f:%.0f', meter.unit,
-      math.max(0, math.floor(meter.left - missing)), meter.ends, meter.interval and meter.left or 0, meter.most or 0,
-      meter.length) or nil
+    local left, later = math.max(0, math.floor(meter.left - missing)), meter.interval and meter.left or 0
+    told[#told + 1] = not meter.rule and { meter.unit, as_text(left), as_text(meter.ends - now), as_text(later),
+      as_text(meter.most or 0), as_text(meter.length) } or nil
   end
-  table.sort(host)
-  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(host, ' '), table.concat(granted, ' ') }
-  return at, reason_of(gate, at, why), table.concat(left, '\t')
+  view.why = reason_of(gate, at, why)
+  return view, at
 end
 
 local function view_of(scopes)
   seen.count = 2
   local texts = {}
   bare(scopes)
-  for _, scope in ipairs(scopes) do
+  for i, scope in ipairs(scopes) do
     local gate = gate_of(scope)
-    local at, why, left = seen_of(gate)
-    local text, lines, permits, of_members = '', {}, running(scope), 0
+    local view, at = seen_of(gate)
     for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
       local rules = rules_of(field)
-      text = rules and field .. '\t' .. (rules.unreadable and '?' or '') .. rules.text or text
+      if rules then
+        view.field, view.rules, view.unreadable = field, rules.text, rules.unreadable
+      end
     end
     if gate.rules.members then
       pool_at(gate, {}, math.huge)
-      local first, reason = math.huge, ''
+      local first, reason, of_members = math.huge, '', 0
+      view.members = {}
       for n, mate in ipairs(gate.mates) do
-        local opens, closed_by, units = seen_of(mate)
-        local waits = closed_by == '' and 0 or opens > 0 and opens or 8e13 -- it waits until a lease ends
+        local one, opens = seen_of(mate)
+        local waits = one.why == '' and 0 or opens > 0 and opens or 8e13 -- it waits until a lease ends
         if waits < first then
-          first, reason = waits, closed_by
+          first, reason = waits, one.why
         end
-        lines[n] = table.concat({ gate.rules.members[n], string.format('%.17g', opens > instant and opens or 0),
-          closed_by, string.format('%.17g %.17g', mate.rate, mate.slack), units, running(mate.scope) }, '\t')
-        of_members = of_members + running(mate.scope)
+        one.name, one.opens = gate.rules.members[n], as_text(opens > instant and opens or 0, '%.17g')
+        view.members[n], of_members = one, of_members + one.permits
       end
-      if why == '' then
-        why, at = reason, first < 8e13 and first or 0
+      view.permits = math.max(view.permits, of_members)
+      if view.why == '' then
+        view.why, at = reason, first < 8e13 and first or 0
       end
     end
-    local counts = string.find('sqo', why, 1, true) and scope ~= ''
+    local counts = string.find('sqo', view.why, 1, true) and scope ~= ''
     local later = tonumber(counts and redis.call('ZSCORE', closed, scope) or 0)
-    if why == '' or later > at then -- the group's best task needs more than one unit
-      at, why = later, reason_of(gate, later, later > instant and 's' or '')
+    if view.why == '' or later > at then -- the group's best task needs more than one unit
+      at, view.why = later, reason_of(gate, later, later > instant and 's' or '')
     end
-    local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
+    view.due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
     if scope == '' then
-      due = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready) + past(delayed) + past(invisible)
+      view.due = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready) + past(delayed) + past(invisible)
     elseif head_of(scope) then
-      due = due + 1
+      view.due = view.due + 1
     end
-    texts[#texts + 1], texts[#texts + 2] = text, string.format('%.17g', at > instant and at or 0)
-    texts[#texts + 1] = why
-    texts[#texts + 1] = string.format('%.17g %.17g', gate.rate, gate.slack)
-    texts[#texts + 1] = left
-    texts[#texts + 1] = string.format('%.0f %.0f', due, math.max(permits, of_members))
-    texts[#texts + 1] = stamp
-    texts[#texts + 1] = table.concat(lines, '\n')
+    view.opens = as_text(at > instant and at or 0, '%.17g')
+    texts[i] = cjson.encode(view)
   end
   return texts
 end

@@ -1,8 +1,7 @@
 -- turn: write priorities for a queue whose smallest number runs first (its `order` is "min"). Callers send the number
 -- of the user. Its negative is stored, with a "0" in front of its digits: of 5 it is "-05", of -1.5 "01.5". So all
 -- scripts compute as for any queue, and a reader of a record knows what the user wrote (dpq/model/priority.py).
--- Gives: turned(priority, residual), for texts of the user; a priority that is turned already stays as it is;
---        shown(priority), a stored priority as its user wrote it.
+-- Gives: turned(priority, residual), for texts of the user; a priority that is turned already stays as it is.
 local function turned(priority, residual)
   if string.find(priority, '^%-?0%d') then
     return priority, residual
@@ -11,12 +10,4 @@ local function turned(priority, residual)
     residual = string.format('%d%03d', side == '0' and 2 or 0, 999 - digits)
   end
   return (string.byte(priority) == 45 and '0' .. string.sub(priority, 2) or '-0' .. priority), residual
-end
-
-local function shown(priority)
-  local sign, text = string.match(priority, '^(%-?)0(%d.*)$')
-  if not text then
-    return priority
-  end
-  return sign == '-' and text or '-' .. text
 end
