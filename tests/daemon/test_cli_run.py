@@ -328,7 +328,7 @@ def test_the_meter_counts_from_its_begin(capsys):
         ({"left": 1}, 130, "1 requests are left"),
         ({"left": 1, "stopped": "401"}, 1, "stopped: 401"),
         ({"dead": 1, "deaths": ("line 2: 400: no",)}, 1, "dead: line 2: 400: no"),
-        ({"missing": 1, "began_idle": True}, 1, "1 results are not in a"),
+        ({"missing": 1, "alone": True}, 1, "1 results are not in a"),
         ({"missing": 1}, 0, "1 results are not in a"),  # others have worked beside it
     ],
 )
@@ -344,7 +344,7 @@ def outcome(**changes: Any) -> BatchOutcome:
     """The outcome of a run of two requests."""
     known = {"total": 2, "saved": 2, "dead": 0, "left": 0, "missing": 0, "deaths": ()}
     here = {"saved_here": 2, "limited_here": 0, "refused_here": {"429": 0}, "seconds": 1.0}
-    how = {"stopped": "", "began_idle": False, "queue": "q"}
+    how = {"stopped": "", "alone": False, "queue": "q"}
     return BatchOutcome(**{**known, **here, **how, **changes})
 
 
