@@ -33,10 +33,10 @@ class Found(NamedTuple):
 
 
 def result_line(request: dict[str, Any], response: dict[str, Any]) -> bytes:
-    """Make the line of a result; bytes that are no text become base64."""
+    """Make the line of a result."""
     named = {"custom_id": request["id"]} if request["id"] is not None else {}
     result = {"line": request["line"], "request": request["request"], **named, "response": response}
-    return to_json(result, inf_nan_mode="constants", bytes_mode="base64") + b"\n"
+    return to_json(result, inf_nan_mode="constants") + b"\n"
 
 
 class Results:

@@ -1,6 +1,7 @@
 """The sending of a batch: one request for each task, and its answer to the disk."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -79,7 +80,7 @@ class Sender:
         except ValueError:  # it was paid for: it is kept as it came, if it can be an answer
             if not body.strip() or "html" in headers.get("content-type", ""):
                 self._give_up(status, f"{status}, but no answer of an API: {text}")
-            answer = body if "\ufffd" in text else text
+            answer = b64encode(body).decode() if "\ufffd" in text else text
         if (tokens := tokens_used(answer)) is not None:
             context.spent(tokens=tokens)
         response = {"status_code": status, "request_id": headers.get("x-request-id")}

@@ -1,11 +1,15 @@
 """`dpq run` against a server that counts: in this process, or killed or interrupted as one."""
 
+# ruff: noqa: RUF001 - texts in other scripts
+
 import asyncio
 import importlib
 import json
 import os
 import re
 import signal
+import sys
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -22,8 +26,9 @@ from typer.testing import CliRunner
 import dpq
 from dpq import DPQ, LimitState, QueueStats, known_queues
 from dpq.batch import BatchError, BatchOutcome
-from dpq.batch.reader import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
+from dpq.batch.reader import Reader, target
 from dpq.batch.results import Results, hash_text
+from dpq.batch.tokens import estimate
 from dpq.cli import app
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli.run import exit_code
@@ -34,6 +39,25 @@ EXAMPLES = Path(dpq.__file__).parents[1] / "examples"
 SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
 
 Lines = list[dict[str, Any]]
+
+O200K = {
+    "All human beings are born free and equal in dignity and rights. ": 13,
+    "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności. ": 22,
+    "Tất cả mọi người sinh ra đều được tự do và bình đẳng. ": 16,
+    "Все люди рождаются свободными и равными в своем достоинстве. ": 14,
+    "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι. ": 19,
+    "يولد جميع الناس أحرارًا متساوين في الكرامة والحقوق. ": 18,
+    "सभी मनुष्यों को गौरव और अधिकारों के मामले में समानता प्राप्त है। ": 18,
+    "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกัน ": 21,
+    "人人生而自由，在尊严和权利上一律平等。": 15,
+    "すべての人間は、生まれながらにして自由である。": 18,
+    "모든 인간은 태어날 때부터 자유로우며 동등하다. ": 16,
+    "የሰው ልጅ ሁሉ ሲወለድ ነጻና እኩልነት ያለው ነው። ": 58,
+    '{"id": 4711, "price": 12.50, "tags": ["new", "sale"]}\n': 24,
+    "2024-01-03,17:22:05,4711.25,0.0032,881290\n": 26,
+    "Great 😀🎉 thanks 🙏🏽 ": 9,
+}
+"""Texts, and their tokens by OpenAI's `o200k_base`."""
 
 
 class Api:
@@ -380,6 +404,15 @@ def test_a_wrong_key_loses_nothing_and_is_not_shown(api, run, tmp_path, url, nam
         ('{"body": {}, "priority": "high"}', "line 2: priority is 'high'"),
         ('{"body": {}, "cost": {"Tokens": 1}}', "line 2: a unit of cost is 'Tokens'"),
         ('{"body": {}, "custom_id": 7}', "line 2: custom_id must be"),
+        ('{"custom_id": "a", "url": "/v1/x"}', "line 2: it has no body that is a JSON object"),
+        ('{"custom_id": "a", "body": "{}"}', "line 2: it has no body that is a JSON object"),
+        ('{"id": "1", "custom_id": "a", "response": {}, "error": null}', "it is an answer"),
+        ('{"custom_id": "a", "result": {"type": "succeeded"}}', "it is an answer"),
+        ('{"line": 1, "request": "00", "response": {}}', "it is an answer"),
+        ('{"request": {"contents": []}, "response": {}, "status": ""}', "it is an answer"),
+        ('{"recordId": "a", "modelInput": {}, "modelOutput": {}}', "'modelOutput' is not one of"),
+        ('{"custom_id": "a", "params": {"stream": true}}', "line 2: stream is set"),
+        ('{"custom_id": "a", "body": {}}\n{"key": "a", "request": {}}', "is that of line 2"),
     ],
 )
 def test_a_broken_line_stops_everything_first(line, fault, tmp_path):
@@ -419,6 +452,55 @@ def test_it_needs_no_server(api, run, tmp_path):
     assert host.counts["answered"] == 3
 
 
+def test_it_says_when_nothing_works(api, run, tmp_path, monkeypatch):
+    """After a minute without an answer it says so once, and the reason."""
+    monkeypatch.setattr("dpq.batch.run.TROUBLE_SECONDS", 0.05)
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    code, _, err = run(file, "--url", api(latency=0.5).url)
+    assert (code, err.count("nothing worked for a minute: no answer has come yet")) == (0, 1), err
+
+
+def test_a_lost_answer_is_told(api, run, tmp_path, monkeypatch):
+    """If the file of answers lost a line, and no other process can have it, the exit code says so,
+    too."""
+    tidy = Results.tidy
+
+    def lose_one(results: Results, *, ordered: bool) -> int:
+        lines = results.path.read_bytes().splitlines(keepends=True)
+        results.path.write_bytes(b"".join(lines[1:]))
+        return tidy(results, ordered=ordered)
+
+    monkeypatch.setattr(Results, "tidy", lose_one)
+    file = write(tmp_path / "what?.jsonl", [body(n) for n in range(3)])
+    code, _, err = run(file, "--url", api().url, where=False)
+    assert (code, "2 of 3 saved" in err, "1 results are not in" in err) == (1, True, True), err
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "said"),
+    [
+        ((), {"ALL_PROXY": "socks5://127.0.0.1:9"}, "NO_PROXY cannot be used: Using SOCKS proxy"),
+        ((), {"ALL_PROXY": "socks4://u:pw@a.example"}, "NO_PROXY cannot be used: Unknown scheme"),
+        ((), {"HTTP_PROXY": "http://u:pw/x@a.example"}, "cannot be used: one is no URL or host"),
+        ((), {"NO_PROXY": "::1/128"}, "NO_PROXY cannot be used: one is no URL or host"),
+        (("--header-env", "Authorization: Bearer KEY"), {"KEY": " "}, "'KEY', or it is empty"),
+        (("--header", "Authorization: Bearer "), {}, "header Authorization has no key"),
+        (("--header", "X-Key: schlüssel"), {}, "header X-Key is empty, or no printable ASCII"),
+        (("--url", "http://a.example/#v1"), {}, "url has a #, which is not sent"),
+    ],
+)
+def test_what_cannot_work_ends_before_anything_is_queued(
+    words, env, said, run, tmp_path, monkeypatch
+):
+    """A proxy of the environment, a key or an address: told in one sentence, without a secret."""
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    code, _, err = run(file, "--url", "http://127.0.0.1:9/", *words, where=False, env=env)
+    text = " ".join(re.sub("[│╭╮╰╯─]", " ", err).split())
+    assert (code in (1, 2), said in text, "pw" in text) == (True, True, False), err
+    assert [each.name for each in tmp_path.iterdir()] == ["asks.jsonl"]
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
     """At the end each result stands there once, whole; a file that is in order is not touched."""
@@ -441,16 +523,88 @@ def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ({"custom_id": "a", "params": {"model": "m"}}, "a"),
+        ({"key": "a", "request": {"model": "m"}}, "a"),
+        ({"recordId": "a", "modelInput": {"model": "m"}}, "a"),
+        ({"request": {"model": "m"}}, None),
+        ({"model": "m", "params": {}, "key": "a"}, None),
+    ],
+)
+def test_batch_forms_of_other_vendors(line, name, tmp_path):
+    """Their bodies are sent, and their ids stand beside the answers; a body itself has no form."""
+    [read] = Reader(write(tmp_path / "a.jsonl", [line]), "http://a.example").requests()
+    assert read.custom_id == name
+    assert read.body == ({"model": "m"} if "model" not in line else line)
+
+
+HOST = "https://a.example"
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "full"),
+    [
+        ("/api/v1/chat", "/v1/chat", "/api/v1/chat"),
+        ("/api/v1/chat?version=2", "/v1/embeddings", "/api/v1/embeddings?version=2"),
+        ("/api/v1", "/v1/chat?x=1", "/api/v1/chat?x=1"),
+        ("/openai/v1/chat", "/openai/v1/chat", "/openai/v1/chat"),
+        ("/v1/chat/completions", "/chat/completions", "/v1/chat/completions"),
+        ("", "/v1/chat", "/v1/chat"),
+        ("/v1", HOST + "/v2", "/v2"),
+        ("/v1", "/v2", None),
+        ("/v1", "http://a.example/v1", None),
+        ("/v1", "//b.example/v1", None),
+        ("/v1", "https://a.example:81/v1", None),
+        ("/v1", 7, None),
+    ],
+)
+def test_where_a_line_is_sent(url, path, full):
+    """What stands before a line's path in --url stays; another host, which would see the key, and
+    a path that fits nowhere are refused before anything is sent."""
+    if full is None:
+        with pytest.raises(ValueError, match="url is "):
+            target(HOST + url, path)
+    else:
+        assert target(HOST + url, path) == HOST + full
+
+
+JPEG = "/9j/4AAQSkZJRgABAQ" + "Ab0/" * 9999
+WAV = b64encode(b"RIFF....WAVEfmt ....\1\0\1\0....%s...." % (32_000).to_bytes(4, "little"))
+SOUND = WAV.decode() + "AAAA" * 106_666  # 10 s of 32 000 bytes
+
+
+def part(kind: str, **more: Any) -> dict[str, Any]:
+    return {"messages": [{"content": [{"type": kind, **more}]}], "max_tokens": 0}
+
+
+@pytest.mark.parametrize(
     ("asked", "tokens"),
     [
-        ({"prompt": "x" * 40, "max_tokens": 100}, 110),
-        ({"prompt": "x" * 41, "max_completion_tokens": 100, "n": 3}, 311),
-        ({"prompt": "x" * 40}, 10 + ANSWER_TOKENS),
-        ({"messages": [{"content": [{"image": {"url": "data:image/png;base64," + "A" * 9999}}]}]},
-         DATA_TOKENS + ANSWER_TOKENS),
-        ({"prompt": "", "max_tokens": True}, ANSWER_TOKENS),
+        *(({"prompt": text * 20, "max_tokens": 0}, 20 * count) for text, count in O200K.items()),
+        ({"prompt": "", "max_tokens": 100}, 100),
+        ({"prompt": "", "max_completion_tokens": 100, "n": 3}, 300),
+        ({"contents": [], "generationConfig": {"maxOutputTokens": 70, "candidateCount": 2}}, 140),
+        ({"prompt": "", "options": {"num_predict": 100}}, 100),
+        ({"inputText": "", "textGenerationConfig": {"maxTokenCount": 100}}, 100),
+        ({"messages": [], "inferenceConfig": {"maxTokens": 100}}, 100),
+        ({"inputs": "", "parameters": {"max_new_tokens": 100}}, 100),
+        ({"prompt": "", "max_gen_len": 100, "metadata": {"n": 9}}, 100),
+        ({"prompt": "", "max_tokens": True}, 500),
+        ({"model": "text-embedding-3-small", "input": [[1, 2, 3] * 100, [4] * 100]}, 400),
+        (part("image", source={"type": "base64", "data": JPEG}), 1100),
+        (part("image", source={"type": "url", "url": "https://a.example/a.png"}), 1100),
+        (part("image_url", image_url={"url": f"data:image/jpeg;base64,{JPEG}"}), 1100),
+        (part("image_url", image_url={"url": "https://a.example/", "detail": "low"}), 85),
+        (part("input_image", image_url="https://a.example/a.png"), 1100),
+        (part("", inline_data={"mime_type": "image/jpeg", "data": JPEG}), 1100),
+        (part("", fileData={"mimeType": "image/png", "fileUri": "gs://a/b.png"}), 1100),
+        (part("input_audio", input_audio={"data": SOUND, "format": "wav"}), 100),
+        (part("", inlineData={"mimeType": "audio/wav", "data": SOUND}), 320),
+        ({"prompt": "ab12" * 500, "max_tokens": 0}, 1000),  # a text all the same
     ],
 )  # fmt: skip
 def test_estimate(asked, tokens):
-    """A request is estimated by its texts and the longest answer that it allows."""
-    assert estimate(asked) == tokens
+    """A request is estimated by its texts in any script, its images and sound, and the longest
+    answer that it allows, within a factor of 1.5."""
+    assert tokens / 1.5 <= estimate(asked) <= tokens * 1.5

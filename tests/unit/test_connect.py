@@ -16,11 +16,11 @@ from redis import Redis
 from redis._parsers import _AsyncRESP2Parser, _RESP2Parser
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import MovedError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import AsyncDPQ
-from dpq.link.cluster import Node
+from dpq.link.cluster import Node, ask
 from dpq.link.connect import connect, open_url
 from dpq.link.connect_async import open_url_async
 from dpq.link.url import (
@@ -132,6 +132,7 @@ def first_of_asyncio(url: str) -> AsyncDPQ[Any]:
         "redis://[half",
         "unix://",
         "unix:///x?max_connections=-1",
+        "unix://run/x.sock",
         None,
         b"redis://host",
     ],
@@ -149,6 +150,38 @@ def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(
     assert mask(url) in str(caught.value)
     for scheme in ("redis://", "rediss://", "unix://", "embedded:"):
         assert scheme in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:23#secret@10.9.8.7:6399/0", "write # as %23"),
+        ("unix:///tmp/a#b.sock", "write # as %23"),
+        ("redis+cluster://host,other#x", "write # as %23"),
+        ("redis://user:pa/ss@127.0.0.1:6399/0", "write / ? [ in a password as %2F %3F %5B"),
+        ("redis://user:12/ss@host", "write / ? [ in a password as %2F %3F %5B"),
+        ("redis://:12?ss@host:6379", "write / ? [ in a password as %2F %3F %5B"),
+        ("redis+sentinel://u:p?s@a,b/mymaster", "write / ? [ in a password as %2F %3F %5B"),
+        ("redis://user:[pass@127.0.0.1:6399/0", "write / ? [ in a password as %2F %3F %5B"),
+    ],
+)
+@pytest.mark.parametrize("open_it", [open_url, first_of_asyncio], ids=["DPQ", "AsyncDPQ"])
+def test_a_sign_that_is_not_escaped_is_named(open_it: Open, url: str, said: str) -> None:
+    """It would cut the URL there: the error says in a line how to write it."""
+    with pytest.raises(ConfigurationError) as caught:
+        open_it(url)
+    assert str(caught.value) == f"cannot use the URL {mask(url)!r}: {said}"
+
+
+def test_a_node_of_a_cluster_says_how_to_write_its_url() -> None:
+    """A plain client follows no redirection; the error names the scheme that does."""
+
+    class Client:
+        def execute_command(self, *_: object, **__: object) -> None:
+            raise MovedError("3999 127.0.0.1:6381")
+
+    with pytest.raises(ResponseError, match=r"node of a cluster: write redis\+cluster://"):
+        ask(Client(), "GET", "key")
 
 
 # --- Masking
