@@ -23,7 +23,7 @@ class BatchJob:
     """A file of requests for one API. The options of `dpq run` have the same names.
 
     Attributes:
-        file: The requests: the body of one on each line; or OpenAI's batch form.
+        file: The requests: the body of one on each line; or a vendor's batch form.
         url: The address of the API.
         save: The file of answers, one JSON line each; by default FILE.results.jsonl.
         limits: The limits of the API, for all machines together.
@@ -65,8 +65,12 @@ class BatchJob:
     retry_dead: bool = False
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # a port that is no number, half an IPv6 address
+            known = False
+        if not known:
             raise ConfigurationError("url must begin with http:// or https://, and name a host")
         if "#" in self.url:
             raise ConfigurationError("url has a #, which is not sent: write it as %23")

@@ -86,7 +86,7 @@ class Sender:
         response = {"status_code": status, "request_id": headers.get("x-request-id")}
         line = result_line(request, {**response, "body": answer})
         if len(line) > MAX_RESULT_BYTES:
-            self._give_up(status, f"an answer whose line would have {len(line)} bytes")
+            self._give_up(status, f"a line of {len(line)} bytes for its answer", paid=True)
         try:
             await self._results.save(request["line"], line)
         except OSError as error:
@@ -114,7 +114,7 @@ class Sender:
                     size += len(chunk)
                     if size > MAX_ANSWER_BYTES:
                         said = f"an answer of more than {MAX_ANSWER_BYTES} bytes"
-                        self._give_up(response.status_code, said)
+                        self._give_up(response.status_code, said, paid=True)
         except (httpx.HTTPError, TimeoutError) as error:
             self._progress.refused(None)
             self._try_again(task, self._shown(f"{type(error).__name__}: {error}"))
@@ -140,12 +140,12 @@ class Sender:
 
     def _try_again(self, task: Task[Any], said: str) -> NoReturn:
         """Let a request that has failed come again, if it has attempts left."""
-        self._count_bad(said, dies=task.attempt >= self._job.attempts)
+        self._count_bad(said, dies=task.attempt >= task.max_attempts)
         raise Retry(reason=said)
 
-    def _give_up(self, status: int, said: str) -> NoReturn:
-        """Make a dead letter of a request; but leave it waiting if the run has ended itself."""
-        if self.stopped:
+    def _give_up(self, status: int, said: str, *, paid: bool = False) -> NoReturn:
+        """Make a dead letter of a request; if the run has ended itself, only of a paid one."""
+        if self.stopped and not paid:
             raise Release
         self._progress.refused(status)
         said = self._shown(said)

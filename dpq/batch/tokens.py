@@ -109,7 +109,7 @@ def _tokens_in(value: Any, name: str = "") -> float:
         ):
             rate = AUDIO_TOKENS if name == "input_audio" else GEMINI_AUDIO_TOKENS
             return _seconds_of(value["data"]) * rate
-        return sum(_tokens_in(each, name) for name, each in value.items())
+        return sum(len(name) / 4 + _tokens_in(each, name) for name, each in value.items())
     if isinstance(value, list):
         return sum(1 if is_count(each) else _tokens_in(each, name) for each in value)
     return 0

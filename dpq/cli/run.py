@@ -25,8 +25,8 @@ def run(
             metavar="FILE.jsonl",
             exists=True,
             dir_okay=False,
-            help="A request body on each line; or OpenAI's batch form, {custom_id, method, url, "
-            "body}, with an optional priority and cost.",
+            help="A request body on each line; or a batch form, as OpenAI's {custom_id, method, "
+            "url, body}, with an optional priority and cost.",
         ),
     ],
     url: Annotated[str, typer.Option("--url", help="The address of the API.")],
@@ -153,7 +153,8 @@ def run(
     run it on more machines, each with its own --save: together they keep the limits.
 
     A 429, or a 503 or 529 that names a time, stops all of them until that is over.
-    Another 5xx or no answer is tried again; any other 4xx makes a dead letter.
+    Another 5xx or no answer is tried again; any other 4xx makes a dead letter, but
+    what refuses every line, as a wrong key, ends the run and leaves the lines.
 
     Exit codes: 0 all answers are saved, 1 some are not, 2 usage, 130 interrupted.
     """

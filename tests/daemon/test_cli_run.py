@@ -487,6 +487,7 @@ def test_a_lost_answer_is_told(api, run, tmp_path, monkeypatch):
         (("--header", "Authorization: Bearer "), {}, "header Authorization has no key"),
         (("--header", "X-Key: schlüssel"), {}, "header X-Key is empty, or no printable ASCII"),
         (("--url", "http://a.example/#v1"), {}, "url has a #, which is not sent"),
+        (("--url", "http://a.example:x/v1"), {}, "url must begin with http"),
     ],
 )
 def test_what_cannot_work_ends_before_anything_is_queued(

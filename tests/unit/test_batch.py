@@ -92,7 +92,7 @@ def sender(saved: Path, batch: Batch, answer: Answer, stop: Callable[[], None]) 
 def send(sender: Sender, batch: Batch, line: int, deliveries: int = 1, **body: Any) -> None:
     """Do what the worker does with a task: call the handler. Its return is the ack."""
     payload = {**request(batch, line), "body": {"model": "m", **body}}
-    task = SimpleNamespace(payload=payload, deliveries=deliveries, attempt=1)
+    task = SimpleNamespace(payload=payload, deliveries=deliveries, attempt=1, max_attempts=9)
     context = SimpleNamespace(stopping=False, observe=lambda **_: None, spent=lambda **_: None)
     asyncio.run(sender.send(cast("Any", task), cast("Any", context)))
 
