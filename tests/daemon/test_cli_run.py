@@ -154,28 +154,28 @@ def lines_of(path: Path) -> list[int]:
 
 
 def test_answers_are_saved_in_order(api, run, tmp_path):
-    """Both forms of a line are sent, the better priority first; results name line and custom_id,
-    hold the answer, and stand in the order of the input on request."""
-    wrapped = [
-        {"custom_id": f"id-{n}", "method": "POST", "url": "/v1/chat/completions", "body": body(n)}
-        for n in range(3)
+    """Bodies are sent in any batch form, the better priority first; results name line and id, hold
+    the answer, and stand in the order of the input on request."""
+    where = {"method": "POST", "url": "/v1/chat/completions", "priority": 5}
+    lines = [
+        {"custom_id": "openai", "body": body(0), **where},
+        {"custom_id": "anthropic", "params": body(1)},
+        {"key": "google", "request": body(2)},
+        {"recordId": "amazon", "modelInput": body(3), "priority": 9},
+        {"request": body(4)},
+        body(5, params={}, key="of its own"),
     ]
-    wrapped[2]["priority"] = 5
-    file = write(tmp_path / "asks.jsonl", [*wrapped, body(3)])
+    file = write(tmp_path / "asks.jsonl", lines)
     host = api()
     code, out, err = run(file, "--url", host.url, "--workers", 1, "--ordered")
     assert (code, out) == (0, ""), err
-    assert host.answered == ["u2", "u0", "u1", "u3"]
+    assert host.answered == ["u3", "u0", "u1", "u2", "u4", "u5"]
     found = results(tmp_path / "asks.results.jsonl")
-    assert [(each["line"], each.get("custom_id")) for each in found] == [
-        (1, "id-0"),
-        (2, "id-1"),
-        (3, "id-2"),
-        (4, None),
-    ]
+    ids = ["openai", "anthropic", "google", "amazon", None, None]
+    assert [(each["line"], each.get("custom_id")) for each in found] == [*enumerate(ids, 1)]
     assert found[0]["response"]["status_code"] == 200
     assert "question 0" in str(found[0]["response"]["body"]["choices"])
-    assert "4 of 4 saved" in err
+    assert "6 of 6 saved" in err
     assert "\x1b" not in err
 
 
@@ -231,11 +231,16 @@ def keys_of(queue: DPQ[Any]) -> list[Any]:
 
 def test_a_finished_batch_leaves_no_queue(api, run, tmp_path, url, name):
     """Its queue goes with its settings and limits; for a day the server knows that the file was
-    sent, so a machine that comes late sends nothing. With a dead letter the queue stays."""
+    sent, so a machine that comes late sends nothing. With a dead letter, which is told with the
+    answer's text and can be sent again, the queue stays."""
     file = write(tmp_path / "asks.jsonl", [body(0), {"model": "none"}])
     host = api()
     words = (file, "--url", host.url, "--limit", "6000/m")
-    assert run(*words)[0] == 1
+    code, _, err = run(*words)
+    assert (code, "dead: line 2: 400: " in err) == (1, True), err
+    assert "'messages' is a required property" in err
+    assert [run(*words)[0], host.counts["refused"]] == [1, 1]
+    assert [run(*words, "--retry-dead")[0], host.counts["refused"]] == [1, 2]
     with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as marks:
         assert {name, f"{name}.batch"} <= set(known_queues(queue.redis))
         queue.dead.purge()
@@ -247,21 +252,11 @@ def test_a_finished_batch_leaves_no_queue(api, run, tmp_path, url, name):
         assert all(86_000 < seconds <= 86_400 for seconds in left)
         _, _, err = run(*words, "--save", "late.jsonl")
         assert "2 results are not in late.jsonl" in err
-        assert (host.counts["answered"], host.counts["refused"]) == (1, 1)
+        assert (host.counts["answered"], host.counts["refused"]) == (1, 2)
         assert keys_of(queue) == []
         assert run(*words, "--again")[0] == 1  # sends the second line once more
-        assert host.counts["refused"] == 2
+        assert host.counts["refused"] == 3
         assert not any(0 < queue.redis.ttl(key) < 10**8 for key in keys_of(marks))
-
-
-def test_a_machine_that_comes_late_sends_nothing(api, run, tmp_path):
-    """Though another one has done all, has all answers in its file, and its queue is gone."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
-    host = api()
-    assert run(file, "--url", host.url)[0] == 0
-    _, _, err = run(file, "--url", host.url, "--save", "late.jsonl")
-    assert "3 results are not in late.jsonl" in err
-    assert host.counts["answered"] == 3
 
 
 def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
@@ -274,25 +269,6 @@ def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
         assert name in known_queues(queue.redis)
         assert [state.group for state in queue.limits()] == [None, "mine"]
         assert queue.stats().acked == 1
-
-
-def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, name):
-    """A 4xx ends that request alone, with the answer's text; the exit code says so; the request
-    can be sent again."""
-    file = write(tmp_path / "asks.jsonl", [body(0), {"model": "none"}, body(2)])
-    host = api()
-    code, _, err = run(file, "--url", host.url)
-    assert code == 1
-    assert "dead: line 2: 400: " in err
-    assert "'messages' is a required property" in err
-    assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 3]
-    with DPQ.from_url(url, name) as queue:
-        [dead] = queue.dead.list()
-        assert "'messages' is a required property" in dead.reason
-    assert run(file, "--url", host.url)[0] == 1
-    assert host.counts["refused"] == 1
-    assert run(file, "--url", host.url, "--retry-dead")[0] == 1
-    assert host.counts["refused"] == 2
 
 
 def test_a_task_of_another_program_ends_no_run(api, run, tmp_path, url, name):
@@ -334,22 +310,14 @@ def test_the_meter_counts_from_its_begin(capsys):
     assert (first["rate_limited"], first["refused_here"]) == (0, {"429": 0})
     assert second["rate_limited"] == 2
     assert second["refused_here"] == {"429": 1, "503": 1, "no answer": 1}
-    limited = iter((7, 9))
-    meter = RunMeter(2, as_json=False)
-    asyncio.run(show(meter))
-    refused = dict(meter.refused_here)
-    tell_outcome(outcome(left=1, refused_here=refused), Path("a"), as_json=False)
-    said = capsys.readouterr().err
-    assert "429s 0, dead 0" in said
-    assert "429s 1, 503s 1, no answer 1, dead 0, left 1" in said
-    assert "1 requests are left: run the same command again" in said
 
 
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
         ({}, 0, ""),
-        ({"left": 1}, 130, "1 requests are left"),
+        ({"left": 1}, 130, "1 requests are left: run the same command again"),
+        ({"refused_here": {"429": 1, "503": 2, "no answer": 1}}, 0, "429s 1, 503s 2, no answer 1,"),
         ({"left": 1, "stopped": "401"}, 1, "stopped: 401"),
         ({"dead": 1, "deaths": ("line 2: 400: no",)}, 1, "dead: line 2: 400: no"),
         ({"missing": 1, "alone": True}, 1, "1 results are not in a"),
@@ -441,17 +409,6 @@ def test_an_interrupt_finishes_what_runs(api, start, run, tmp_path):
     assert len(host.answered) == 40
 
 
-def test_it_needs_no_server(api, run, tmp_path):
-    """Without --redis a private server keeps the queue beside the results, for the next run."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
-    host = api()
-    for _ in range(2):
-        code, _, err = run(file, "--url", host.url, where=False)
-        assert code == 0, err
-    assert (tmp_path / "asks.results.jsonl.queue").is_dir()
-    assert host.counts["answered"] == 3
-
-
 def test_it_says_when_nothing_works(api, run, tmp_path, monkeypatch):
     """After a minute without an answer it says so once, and the reason."""
     monkeypatch.setattr("dpq.batch.run.TROUBLE_SECONDS", 0.05)
@@ -460,9 +417,9 @@ def test_it_says_when_nothing_works(api, run, tmp_path, monkeypatch):
     assert (code, err.count("nothing worked for a minute: no answer has come yet")) == (0, 1), err
 
 
-def test_a_lost_answer_is_told(api, run, tmp_path, monkeypatch):
-    """If the file of answers lost a line, and no other process can have it, the exit code says so,
-    too."""
+def test_it_needs_no_server(api, run, tmp_path, monkeypatch):
+    """Without --redis a private server keeps the queue beside the results, for the next run. If
+    their file lost a line, which no other process can have, the exit code says so, too."""
     tidy = Results.tidy
 
     def lose_one(results: Results, *, ordered: bool) -> int:
@@ -470,9 +427,13 @@ def test_a_lost_answer_is_told(api, run, tmp_path, monkeypatch):
         results.path.write_bytes(b"".join(lines[1:]))
         return tidy(results, ordered=ordered)
 
-    monkeypatch.setattr(Results, "tidy", lose_one)
     file = write(tmp_path / "what?.jsonl", [body(n) for n in range(3)])
-    code, _, err = run(file, "--url", api().url, where=False)
+    host = api()
+    assert [run(file, "--url", host.url, where=False)[0] for _ in range(2)] == [0, 0]
+    assert (tmp_path / "what?.results.jsonl.queue").is_dir()
+    assert host.counts["answered"] == 3
+    monkeypatch.setattr(Results, "tidy", lose_one)
+    code, _, err = run(file, "--url", host.url, where=False)
     assert (code, "2 of 3 saved" in err, "1 results are not in" in err) == (1, True, True), err
 
 
@@ -523,23 +484,6 @@ def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.jsonl", "out.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ({"custom_id": "a", "params": {"model": "m"}}, "a"),
-        ({"key": "a", "request": {"model": "m"}}, "a"),
-        ({"recordId": "a", "modelInput": {"model": "m"}}, "a"),
-        ({"request": {"model": "m"}}, None),
-        ({"model": "m", "params": {}, "key": "a"}, None),
-    ],
-)
-def test_batch_forms_of_other_vendors(line, name, tmp_path):
-    """Their bodies are sent, and their ids stand beside the answers; a body itself has no form."""
-    [read] = Reader(write(tmp_path / "a.jsonl", [line]), "http://a.example").requests()
-    assert read.custom_id == name
-    assert read.body == ({"model": "m"} if "model" not in line else line)
-
-
 HOST = "https://a.example"
 
 
@@ -583,14 +527,13 @@ def part(kind: str, **more: Any) -> dict[str, Any]:
     ("asked", "tokens"),
     [
         *(({"prompt": text * 20, "max_tokens": 0}, 20 * count) for text, count in O200K.items()),
-        ({"prompt": "", "max_tokens": 100}, 100),
         ({"prompt": "", "max_completion_tokens": 100, "n": 3}, 300),
         ({"contents": [], "generationConfig": {"maxOutputTokens": 70, "candidateCount": 2}}, 140),
-        ({"prompt": "", "options": {"num_predict": 100}}, 100),
-        ({"inputText": "", "textGenerationConfig": {"maxTokenCount": 100}}, 100),
-        ({"messages": [], "inferenceConfig": {"maxTokens": 100}}, 100),
-        ({"inputs": "", "parameters": {"max_new_tokens": 100}}, 100),
-        ({"prompt": "", "max_gen_len": 100, "metadata": {"n": 9}}, 100),
+        *(({"prompt": "", **bound}, 100) for bound in (
+            {"max_tokens": 100}, {"max_gen_len": 100, "metadata": {"n": 9}},
+            {"options": {"num_predict": 100}}, {"textGenerationConfig": {"maxTokenCount": 100}},
+            {"inferenceConfig": {"maxTokens": 100}}, {"parameters": {"max_new_tokens": 100}},
+        )),
         ({"prompt": "", "max_tokens": True}, 500),
         ({"model": "text-embedding-3-small", "input": [[1, 2, 3] * 100, [4] * 100]}, 400),
         (part("image", source={"type": "base64", "data": JPEG}), 1100),
