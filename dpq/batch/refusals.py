@@ -1,4 +1,4 @@
-"""What an answer refuses beside its own request: every request of the account, or of the model."""
+"""Refusals that go beyond their own request: of every request of the account, or of the model."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

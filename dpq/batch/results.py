@@ -207,16 +207,11 @@ class Results:
             return 0
         path = self.path.resolve()  # a symbolic link is kept: its target is written
         fresh = path.with_name(f"{path.name}.tmp")
-        with _created(fresh, os.fstat(sources[0].fileno())) as out, path.open("rb") as again:
-            if ordered:
-                for place, owner in zip(places, owners, strict=True):
-                    if place >= 0:
-                        _copy(sources[owner], place, out)
-            else:
-                again.seek(0)
-                for each in self._results(again, strict=False):
-                    if places[each.line - 1] == each.offset:
-                        _copy(sources[0], each.offset, out)
+        lines = range(len(places))
+        with _created(fresh, os.fstat(sources[0].fileno())) as out:
+            for line in lines if ordered else sorted(lines, key=places.__getitem__):
+                if places[line] >= 0:
+                    _copy(sources[owners[line]], places[line], out)
             out.flush()
             os.fsync(out.fileno())
         fresh.replace(path)

@@ -194,10 +194,7 @@ def exit_code(outcome: BatchOutcome) -> int:
 
 def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) -> dict[str, str]:
     """Read the headers. An error never repeats a value."""
-    headers = {}
-    for text in given:
-        name, value = _pair(text, "--header", "VALUE")
-        headers[name] = value
+    headers = dict(_pair(text, "--header", "VALUE") for text in given)
     for text in in_variables:
         name, value = _pair(text, "--header-env", "VARIABLE")
         before, space, variable = value.rpartition(" ")

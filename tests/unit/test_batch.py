@@ -15,7 +15,7 @@ import pytest
 from dpq import RateLimited, Reject, Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
-from dpq.batch.reader import Batch, Reader
+from dpq.batch.reader import Batch, Reader, target
 from dpq.batch.results import Results, hash_text, result_line
 from dpq.batch.sender import Sender
 
@@ -164,8 +164,7 @@ ANSWERS = [
     *((status, "json", b"{}", Reject) for status in (400, 403, 404, 413, 422)),
     (429, "json", b"{}", RateLimited),
     # Google's limits by the minute, and a request that is repeated: neither is the account's
-    (429, "json", b'{"error": {"code": 429, "message": "exceeded your current quota, billing"}}',
-     RateLimited),
+    (429, "json", b'{"error": {"message": "exceeded your quota, see billing"}}', RateLimited),
     (422, "json", b'{"detail": [{"input": "Your credit balance is too low"}]}', Reject),
     (400, "json", b'{"error": {"code": "context_length_exceeded"}}', Reject),
     (401, "json", b"{}", Release),
@@ -173,10 +172,8 @@ ANSWERS = [
     (429, "json", b'{"error": {"code": "insufficient_quota"}}', Release),
     (429, "json", b'{"error": {"type": "billing_not_active"}}', Release),
     (429, "json", b'{"error": {"type": "exceeded_current_quota_error"}}', Release),
-    (400, "json", b'{"type": "error", "error": {"message": "Your credit balance is too low"}}',
-     Release),
-    (403, "json", b'{"error": {"message": "Key limit exceeded (total limit).", "code": 403}}',
-     Release),
+    (400, "json", b'{"error": {"message": "Your credit balance is too low"}}', Release),
+    (403, "json", b'{"error": {"message": "Key limit exceeded (total limit)."}}', Release),
     (400, "json", b'[{"error": {"message": "API key not valid. Please pass"}}]', Release),
     (404, "json", b'{"error": {"message": "gone", "code": "model_not_found"}}', Release),
     (404, "json", b'{"error": {"type": "not_found_error", "message": "model: c"}}', Release),
@@ -317,6 +314,33 @@ def test_an_answer_goes_into_the_file_that_replaced_the_old_one(
     monkeypatch.setattr(module.fcntl, "flock", wait)
     asyncio.run(Results(saved, (), batch).save(3, answer(batch, 3)))
     assert lines_of(saved) == [1, 2, 3]
+
+
+HOST = "https://a.example"
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "full"),
+    [
+        ("/api/v1/chat", "/v1/chat", "/api/v1/chat"),
+        ("/api/v1/chat?version=2", "/v1/embeddings", "/api/v1/embeddings?version=2"),
+        ("/api/v1", "/v1/chat?x=1", "/api/v1/chat?x=1"),
+        ("/v1/chat/completions", "/chat/completions", "/v1/chat/completions"),
+        ("", "/v1/chat", "/v1/chat"),
+        ("/v1", HOST + "/v2", "/v2"),
+        ("/v1", "/v2", None),
+        ("/v1", "//b.example/v1", None),
+        ("/v1", "https://a.example:81/v1", None),
+    ],
+)
+def test_where_a_line_is_sent(url: str, path: str, full: str | None) -> None:
+    """What stands before a line's path in --url stays; another host, which would see the key, and
+    a path that fits nowhere are refused before anything is sent."""
+    if full is None:
+        with pytest.raises(ValueError, match="url is "):
+            target(HOST + url, path)
+    else:
+        assert target(HOST + url, path) == HOST + full
 
 
 @pytest.mark.parametrize(("requests", "mode"), [(0o600, 0o600), (0o644, 0o644), (0o400, 0o600)])

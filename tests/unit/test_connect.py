@@ -86,13 +86,9 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("url", ["redis://host", "rediss://host:1", "unix:///run/x.sock"])
 def test_every_timeout_is_explicit(opened: Open, url: str) -> None:
-    """None of redis-py's own timeouts and retries is left in force, whatever the scheme."""
+    """None of redis-py's own timeouts and retries is left in force, whatever the scheme. A user's
+    own timeout and database win; replies stay bytes, because scripts need them."""
     assert options(opened(url).client) == DEFAULTS
-
-
-@pytest.mark.parametrize("url", ["redis://host", "unix:///run/x.sock"])
-def test_query_parameters_go_before_the_defaults_except_decoding(opened: Open, url: str) -> None:
-    """A user's own timeout and database win; replies stay bytes, because scripts need them."""
     query = "socket_timeout=3&socket_connect_timeout=0.5&db=2&decode_responses=True"
     own = {"socket_timeout": 3, "socket_connect_timeout": 0.5, "db": 2}
     assert options(opened(f"{url}?{query}").client) == {**DEFAULTS, **own}
@@ -102,40 +98,22 @@ def first_of_asyncio(url: str) -> AsyncDPQ[Any]:
     return AsyncDPQ.from_url(url, "q")
 
 
+MALFORMED = """
+host:6379 http://host redis+cluster:// redis+cluster://host,,other
+redis+cluster://host/1 redis+cluster://host?db=1 redis+cluster://host,other:port
+redis+cluster://host?no_such_option=1 redis+sentinel://host
+redis+sentinel://host/service/name redis+sentinel://host/service?sentinel_port=1
+redis+pair://host unix+cluster:///x redis://host:port redis://host:99999
+redis://host/name redis://host?db=-1 redis://host?db=x redis://host?socket_timeout=0
+redis://host?socket_timeout=nan redis://host?socket_connect_timeout=-1
+redis://host?no_such_option=1 redis://host?protocol=9 redis://[half unix://
+unix:///x?max_connections=-1 unix://run/x.sock
+"""
+
+
 @pytest.mark.parametrize(
     "url",
-    [
-        "",
-        "host:6379",
-        "http://host",
-        "redis+cluster://",
-        "redis+cluster://host,,other",
-        "redis+cluster://host/1",
-        "redis+cluster://host?db=1",
-        "redis+cluster://host,other:port",
-        "redis+cluster://host?no_such_option=1",
-        "redis+sentinel://host",
-        "redis+sentinel://host/service/name",
-        "redis+sentinel://host/service?sentinel_port=1",
-        "redis+pair://host",
-        "unix+cluster:///x",
-        "redis://host:port",
-        "redis://host:99999",
-        "redis://host/name",
-        "redis://host?db=-1",
-        "redis://host?db=x",
-        "redis://host?socket_timeout=0",
-        "redis://host?socket_timeout=nan",
-        "redis://host?socket_connect_timeout=-1",
-        "redis://host?no_such_option=1",
-        "redis://host?protocol=9",
-        "redis://[half",
-        "unix://",
-        "unix:///x?max_connections=-1",
-        "unix://run/x.sock",
-        None,
-        b"redis://host",
-    ],
+    ["", None, b"redis://host", *MALFORMED.split()],
 )
 @pytest.mark.parametrize("open_it", [open_url, first_of_asyncio], ids=["DPQ", "AsyncDPQ"])
 def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(
