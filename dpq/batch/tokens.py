@@ -1,7 +1,7 @@
 """The tokens of a request, estimated before it is sent, and of its answer, as that says them.
 
 Hosts count with tokenizers that are not here. `SHARES` fit OpenAI's `o200k_base` within 1.5 on
-Article 1 of the Declaration of Human Rights in 33 languages, on code, JSON, tables and formulas.
+Article 1 of the Declaration of Human Rights in 35 languages, on code, JSON, tables and formulas.
 Older tokenizers (`cl100k_base`) cut scripts other than Latin and Chinese two to four times finer.
 """
 
@@ -42,8 +42,11 @@ ANSWERS = {"n", "candidatecount", "numresults", "numgenerations"}
 _SETTINGS = re.compile("config|options|parameters", re.IGNORECASE)
 _NO_ANSWER = re.compile("embed|rerank|moderation")
 _TEXTS = {"content", "text", "prompt", "input", "inputs"}
-_LINKS = re.compile(r"(?:.*_)?(?:url|uri)|file_id|fileUri")
-_DATA = re.compile(r"data:[^,]*,|[\w+/\n\r-]{1000,}={0,2}\s*\Z", re.ASCII)
+_LINKS = {
+    *("url", "image_url", "audio_url", "video_url", "file_url", "document_url"),
+    *("uri", "file_uri", "fileUri", "file_id"),
+}
+_DATA = re.compile(r"[\w+/\n\r-]{1000,}={0,2}\s*", re.ASCII)
 
 SHARES = (
     (0.24, b"abcdefghijklmnopqrstuvwxyz"),
@@ -51,6 +54,7 @@ SHARES = (
     (0.6, b"0123456789"),
     (0.05, b" "),
     (0.55, bytes(each for each in range(128) if not re.match("[A-Za-z0-9 ]", chr(each)))),
+    # From here on not ASCII
     (0.7, bytes(range(0xC2, 0xCC))),  # accents
     (0.38, bytes(range(0xCC, 0xD0))),  # Greek
     (0.32, bytes(range(0xD0, 0xD4))),  # Cyrillic
@@ -63,6 +67,8 @@ SHARES = (
 )
 """Tokens of a character, by its first byte in UTF-8."""
 
+ASCII_SHARES = 5
+
 _MORE = (1.4, [b"\xe0\xba", b"\xe0\xbb", *(bytes((0xE1, each)) for each in range(0x88, 0x8F))])
 """Tokens beyond that of a letter of Lao or of Ethiopia, which are in no tokenizer."""
 
@@ -73,7 +79,9 @@ def estimate(body: Mapping[str, Any], url: str = "") -> int:
     if _NO_ANSWER.search(f"{url} {body.get('model')}"):
         bound = 0
     answers = max(_named(body, ANSWERS), default=1)
-    return min(math.ceil(_tokens_in(body)) + max(1, answers) * bound, MAX_COST)
+    texts: list[str] = []
+    given = _tokens_in(body, "", texts) + _tokens_of(texts)
+    return min(math.ceil(given) + max(1, answers) * bound, MAX_COST)
 
 
 def tokens_used(answer: Any) -> int | None:
@@ -94,31 +102,33 @@ def _named(body: Mapping[str, Any], names: set[str]) -> Iterator[int]:
             yield from _named(value, names)
 
 
-def _tokens_in(value: Any, name: str = "") -> float:
-    """Count the tokens of a value of this name: texts, token ids, images, sound."""
+def _tokens_in(value: Any, name: str, texts: list[str]) -> float:
+    """Collect the texts of a value of this name; return the tokens of all else in it."""
     if isinstance(value, str):
-        if name not in _TEXTS and (_LINKS.fullmatch(name) or _DATA.match(value)):
+        is_data = value.startswith("data:") or (len(value) >= 1000 and _DATA.fullmatch(value))
+        if name not in _TEXTS and (is_data or name in _LINKS):
             return DATA_TOKENS
-        return _tokens_of_text(value)
-    if isinstance(value, Mapping):
-        if value.get("detail") == "low":
-            return LOW_DETAIL_TOKENS
-        kind = str(value.get("mime_type") or value.get("mimeType") or value.get("media_type"))
-        if isinstance(value.get("data"), str) and (
-            name == "input_audio" or kind.startswith("audio/")
-        ):
-            rate = AUDIO_TOKENS if name == "input_audio" else GEMINI_AUDIO_TOKENS
-            return _seconds_of(value["data"]) * rate
-        return sum(len(name) / 4 + _tokens_in(each, name) for name, each in value.items())
+        texts.append(value)
+        return 0
     if isinstance(value, list):
-        return sum(1 if is_count(each) else _tokens_in(each, name) for each in value)
-    return 0
+        return sum(1 if is_count(each) else _tokens_in(each, name, texts) for each in value)
+    if not isinstance(value, Mapping):
+        return 0
+    if value.get("detail") == "low":
+        return LOW_DETAIL_TOKENS
+    kind = str(value.get("mime_type") or value.get("mimeType"))
+    if isinstance(value.get("data"), str) and (name == "input_audio" or kind.startswith("audio/")):
+        rate = AUDIO_TOKENS if name == "input_audio" else GEMINI_AUDIO_TOKENS
+        return _seconds_of(value["data"]) * rate
+    texts += value
+    return sum(_tokens_in(each, name, texts) for name, each in value.items())
 
 
-def _tokens_of_text(text: str) -> float:
-    raw = text.encode("utf-8", "surrogatepass")
+def _tokens_of(texts: list[str]) -> float:
+    raw = "".join(texts).encode("utf-8", "surrogatepass")
+    shares = SHARES[:ASCII_SHARES] if raw.isascii() else SHARES
+    tokens = sum(share * (len(raw) - len(raw.translate(None, each))) for share, each in shares)
     more, pairs = _MORE
-    tokens = sum(share * (len(raw) - len(raw.translate(None, each))) for share, each in SHARES)
     return tokens + (0 if raw.isascii() else more * sum(map(raw.count, pairs)))
 
 
