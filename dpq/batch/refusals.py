@@ -9,47 +9,45 @@ from pydantic_core import from_json
 ACCOUNT_STATUSES = (401, 402)
 """Statuses that no other request would escape: the key is wrong, or there is no money."""
 
-ACCOUNT = """
-insufficient_quota; billing_not_active; billing_hard_limit; account is not active;
-account_deactivated; invalid_api_key; unsupported_country (OpenAI)
-credit balance is too low; specified api usage limits; organization has been disabled (Anthropic)
-api key not valid; service_disabled; location is not supported (Google)
-key limit exceeded (OpenRouter)
-spending limit; used all available credits (xAI)
-blocked_api_access (Groq)
-exceeded_current_quota_error; insufficient balance (Moonshot, DeepSeek)
-arrearage (Alibaba)
-expiredtokenexception; unrecognizedclientexception (Amazon)
-"""
+MODEL_STATUSES = (400, 403, 404, 410)
+
+ACCOUNT = {
+    "all": r"account\b.{0,40}\b(?:not active|suspended|deactivated|disabled|in arrears)"
+    r"|insufficient[ _](?:balance|credits?|funds)|out of credits|invalid_api_key",
+    "OpenAI": "insufficient_quota|billing_not_active|billing_hard_limit|account_deactivated"
+    "|unsupported_country",
+    "Anthropic": "credit balance is too low|specified api usage limits|organization has been dis",
+    "Google": "api key not valid|service_disabled|location is not supported",
+    "OpenRouter": "key limit exceeded",
+    "xAI": "spending limit|used all available credits",
+    "Groq": "blocked_api_access",
+    "Moonshot": "exceeded_current_quota_error|access_terminated",
+    "Alibaba": "arrearage",
+    "Amazon": "expiredtokenexception|unrecognizedclientexception",
+    "LiteLLM": "budget_exceeded|budget has been exceeded",
+}
 """Words of an account, or of a key, that gets no more answers: of the hosts' pages of errors."""
 
-MODEL = """
-model_not_found; has been deprecated (OpenAI)
-model_decommissioned; been decommissioned (Groq)
-invalid_model (Mistral)
-model not exist (DeepSeek)
-model not found; deploymentnotfound (Azure)
-no endpoints found (OpenRouter)
-is not found for api version (Google)
-"""
-"""Words of a model that is not there, or no more. Anthropic says only `model: NAME`."""
+MODEL = {
+    "all": r"models?\b.{0,80}\b(?:not found|not exist|has been deprecated|decommissioned|retired)",
+    "OpenAI": "model_not_found",
+    "Groq": "model_decommissioned",
+    "Mistral": "invalid_model",
+    "Azure": "deploymentnotfound",
+    "OpenRouter": "no endpoints found",
+    "Anthropic": "^not_found_error model:",
+}
+"""Words of a model that is not there, or no more."""
 
-
-def _words(table: str) -> list[str]:
-    return [each.strip() for each in re.split(r";|\(.*\)", table) if each.strip()]
-
-
-_ACCOUNT, _MODEL = _words(ACCOUNT), _words(MODEL)
+_ACCOUNT, _MODEL = (re.compile("|".join(each.values())) for each in (ACCOUNT, MODEL))
 
 
 def refuses(status: int, text: str) -> Literal["account", "model", ""]:
     """Say what an answer refuses for good: each request of the account, or each of the model."""
-    said = " ".join(_said(text)).lower()
-    if status in ACCOUNT_STATUSES or any(word in said for word in _ACCOUNT):
+    said = " ".join(_said(text))[:2000].lower()
+    if status in ACCOUNT_STATUSES or _ACCOUNT.search(said):
         return "account"
-    gone = any(word in said for word in _MODEL)
-    gone = gone or (status == 404 and said.startswith("not_found_error model:"))
-    return "model" if gone else ""
+    return "model" if status in MODEL_STATUSES and _MODEL.search(said) else ""
 
 
 def _said(text: str) -> list[str]:

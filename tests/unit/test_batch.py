@@ -166,17 +166,18 @@ ANSWERS = [
     # Google's limits by the minute, and a request that is repeated: neither is the account's
     (429, "json", b'{"error": {"message": "exceeded your quota, see billing"}}', RateLimited),
     (422, "json", b'{"detail": [{"input": "Your credit balance is too low"}]}', Reject),
-    (400, "json", b'{"error": {"code": "context_length_exceeded"}}', Reject),
-    (401, "json", b"{}", Release),
-    (402, "json", b"", Release),
+    (400, "json", b'{"error": {"message": "This model\'s maximum context length is 9"}}', Reject),
+    *((status, "json", b"", Release) for status in (401, 402)),
     (429, "json", b'{"error": {"code": "insufficient_quota"}}', Release),
     (429, "json", b'{"error": {"type": "billing_not_active"}}', Release),
-    (429, "json", b'{"error": {"type": "exceeded_current_quota_error"}}', Release),
     (400, "json", b'{"error": {"message": "Your credit balance is too low"}}', Release),
     (403, "json", b'{"error": {"message": "Key limit exceeded (total limit)."}}', Release),
     (400, "json", b'[{"error": {"message": "API key not valid. Please pass"}}]', Release),
     (404, "json", b'{"error": {"message": "gone", "code": "model_not_found"}}', Release),
     (404, "json", b'{"error": {"type": "not_found_error", "message": "model: c"}}', Release),
+    (404, "json", b'{"error": "model \'m:7b\' not found, try pulling it first"}', Release),
+    (404, "json", b'{"message": "The model `m` does not exist.", "code": 404}', Release),
+    (400, "json", b'{"error": {"message": "Your account 7 is suspended, recharge"}}', Release),
 ]  # fmt: skip
 
 
@@ -225,11 +226,8 @@ def test_ten_bad_answers_in_a_row_end_a_run(
 def test_a_model_that_is_gone_ends_no_run_of_others(batch: Batch, saved: Path) -> None:
     """Where another model has answered, only the requests of the one that is gone are dead."""
     gone = httpx.Response(404, json={"error": {"code": "model_not_found"}})
-
-    def api(request: httpx.Request) -> httpx.Response:
-        return gone if b"old" in request.content else httpx.Response(200, json={})
-
-    client = sender(saved, batch, api, lambda: None)
+    answers = iter([httpx.Response(200, json={}), gone])
+    client = sender(saved, batch, lambda _: next(answers), lambda: None)
     send(client, batch, 1)
     with pytest.raises(Reject):
         send(client, batch, 2, model="old")
