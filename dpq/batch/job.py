@@ -14,7 +14,7 @@ BURST_SHARE = 0.15
 """Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
 it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself (`python -m benchmarks llm`)."""
 
-SCHEMES = ("bearer", "basic", "token", "key", "api-key")
+KINDS_OF_KEY = ("bearer", "basic", "token", "key", "api-key")
 """First words of the header Authorization: without a second one the key is missing."""
 
 
@@ -77,7 +77,7 @@ class BatchJob:
         for name, value in self.headers.items():
             if not (value.isascii() and value.isprintable() and value.strip()):
                 raise ConfigurationError(f"header {name} is empty, or no printable ASCII text")
-            if name.lower() == "authorization" and value.strip().lower() in SCHEMES:
+            if name.lower() == "authorization" and value.strip().lower() in KINDS_OF_KEY:
                 raise ConfigurationError(f"header {name} has no key behind its first word")
         self.file = Path(self.file)
         self.save = Path(self.save or self.file.with_suffix(".results.jsonl"))

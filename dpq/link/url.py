@@ -149,7 +149,7 @@ class ParsedUrl(NamedTuple):
 
 def read_url(url: str) -> ParsedUrl:
     """Read a URL."""
-    if "#" in url:  # `urlsplit` would drop what stands behind it
+    if isinstance(url, str) and "#" in url:  # `urlsplit` would drop what stands behind it
         raise UnescapedError("write # as %23")
     try:
         return _read(url)
