@@ -153,8 +153,8 @@ def run(
     run it on more machines, each with its own --save: together they keep the limits.
 
     A 429, or a 503 or 529 that names a time, stops all of them until that is over.
-    Another 5xx or no answer is tried again; any other 4xx makes a dead letter, but
-    what refuses every line, as a wrong key, ends the run and leaves the lines.
+    Another 5xx or no answer is tried again; another 4xx makes a dead letter. What
+    refuses every line, as a wrong key, ends the run and leaves the lines.
 
     Exit codes: 0 all answers are saved, 1 some are not, 2 usage, 130 interrupted.
     """
