@@ -14,13 +14,16 @@ BURST_SHARE = 0.15
 """Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
 it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself (`python -m benchmarks llm`)."""
 
+KINDS_OF_KEY = ("bearer", "basic", "token", "key", "api-key")
+"""First words of the header Authorization: without a second one the key is missing."""
+
 
 @dataclass
 class BatchJob:
     """A file of requests for one API. The options of `dpq run` have the same names.
 
     Attributes:
-        file: The requests: the body of one on each line; or OpenAI's batch form.
+        file: The requests: the body of one on each line; or a vendor's batch form.
         url: The address of the API.
         save: The file of answers, one JSON line each; by default FILE.results.jsonl.
         limits: The limits of the API, for all machines together.
@@ -39,7 +42,8 @@ class BatchJob:
         retry_dead: Send the dead letters of the queue again.
 
     Raises:
-        ConfigurationError: `url` is no address of HTTP, or `group` no name of a group.
+        ConfigurationError: `url` is no address of HTTP, `group` no name of a group, or a header has
+            no value that can be sent.
     """
 
     file: Path
@@ -61,9 +65,20 @@ class BatchJob:
     retry_dead: bool = False
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # a port that is no number, half an IPv6 address
+            known = False
+        if not known:
             raise ConfigurationError("url must begin with http:// or https://, and name a host")
+        if "#" in self.url:
+            raise ConfigurationError("url has a #, which is not sent: write it as %23")
+        for name, value in self.headers.items():
+            if not (value.isascii() and value.isprintable() and value.strip()):
+                raise ConfigurationError(f"header {name} is empty, or no printable ASCII text")
+            if name.lower() == "authorization" and value.strip().lower() in KINDS_OF_KEY:
+                raise ConfigurationError(f"header {name} has no key behind its first word")
         self.file = Path(self.file)
         self.save = Path(self.save or self.file.with_suffix(".results.jsonl"))
         self.also = [Path(each) for each in self.also]

@@ -1,8 +1,7 @@
 """A file of request bodies, one JSON object a line: checked whole before anything is sent.
 
-A line is the body of a request, or OpenAI's batch form: `{"custom_id",
-"method", "url", "body"}`, with an optional `priority` and `cost`. A request is known by the number
-of its line and a hash of the line. No request is sent here.
+A line is the body of a request, or a batch form of `FORMS`, with an optional `priority` and `cost`.
+A request is known by the number of its line and a hash of the line. No request is sent here.
 """
 
 import hashlib
@@ -16,28 +15,21 @@ from pydantic_core import from_json
 
 from dpq.batch.errors import BatchError
 from dpq.batch.lines import BYTE_ORDER_MARK, slices
-from dpq.limits.cost import MAX_COST, write_cost
-from dpq.limits.usage import Answer, is_count, openai_usage
+from dpq.batch.tokens import estimate
+from dpq.limits.cost import write_cost
 from dpq.model.errors import DPQError
 from dpq.model.priority import encode_priority
 
-WRAPPED = {"custom_id", "method", "url", "body", "priority", "cost"}
-"""The names that a line in the batch form may have."""
+FORMS = {"body": "custom_id", "params": "custom_id", "request": "key", "modelInput": "recordId"}
+"""The names of a request's body, and of its id, in the batch forms of OpenAI (and Mistral),
+Anthropic, Google and Amazon."""
 
+BESIDE = {"method", "url", "priority", "cost"}
+"""The names that may stand beside a body and an id."""
+
+IDS = {*FORMS.values()}
 MAX_ID_CHARACTERS = 512
 FAULTS_SHOWN = 5
-
-CHARACTERS_OF_A_TOKEN = 4
-"""Characters: about what English has; OpenAI's own rule of thumb."""
-
-ANSWER_TOKENS = 500
-"""Tokens of an answer whose request names no bound: a page of text."""
-
-DATA_TOKENS = 1000
-"""Tokens of an image or a file inside of a request, `data:...`: about a detailed picture."""
-
-BOUNDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-"""The names under which APIs take the longest answer, in tokens."""
 
 
 class Request(NamedTuple):
@@ -93,12 +85,17 @@ class Reader:
         """Read every line."""
         digest, hashes, faults, count = hashlib.sha256(), array("Q"), [], 0
         largest: dict[str, int] = {}
+        ids: dict[int, int] = {}
         for number, line in self._lines():
             digest.update(b"%d:" % number + line + b"\n")
             hashes.extend([0] * (number - len(hashes)))
             hashes[-1] = hash_of(line)
             try:
-                cost = self._request(number, line).cost
+                request = self._request(number, line)
+                name, cost = request.custom_id, request.cost
+                first = ids.setdefault(hash(name), number) if name else number
+                if first != number:
+                    raise ValueError(f"its id {name!r} is that of line {first}")  # noqa: TRY301
                 for unit, units in cost.items() if isinstance(cost, Mapping) else ():
                     largest[unit] = max(largest.get(unit, 0), units)
                 count += 1
@@ -132,10 +129,7 @@ class Reader:
             raise ValueError(f"it must be one JSON object: {error}") from None
         if not isinstance(value, dict):
             raise ValueError("it must be one JSON object")  # noqa: TRY004 - one kind of fault
-        form: dict[str, Any] = value if isinstance(value.get("body"), dict) else {"body": value}
-        if unknown := sorted(set(form) - WRAPPED):
-            raise ValueError(f"{unknown[0]!r} is not one of {', '.join(sorted(WRAPPED))}")
-        custom_id, body = form.get("custom_id"), form["body"]
+        form, custom_id, body = _parts(value)
         if custom_id is not None and not (
             isinstance(custom_id, str) and 0 < len(custom_id) <= MAX_ID_CHARACTERS
         ):
@@ -147,13 +141,15 @@ class Reader:
         if path is not None:
             target(self._url, path)
         encode_priority(form.get("priority", 0))
+        if body.get("stream"):
+            raise ValueError("stream is set: an answer is saved as a whole, so leave it out")
         cost = form["cost"] if "cost" in form else {"tokens": self._tokens(value, body)}
         write_cost(cost)
         return Request(number, hash_of(line), custom_id, path, body, form.get("priority", 0), cost)
 
     def _tokens(self, line: Any, body: dict[str, Any]) -> int:
         if self._cost_from is None:
-            return estimate(body)
+            return estimate(body, self._url)
         for name in self._cost_from:
             line = line.get(name) if isinstance(line, Mapping) else None
         if isinstance(line, bool) or not isinstance(line, int):
@@ -169,35 +165,40 @@ def hash_of(line: bytes) -> int:
 
 
 def target(url: str, path: Any) -> str:
-    """Return the address of a line: on the host of the run, which alone may see its headers."""
-    full = urljoin(url, path) if isinstance(path, str) else ""
-    if urlsplit(full)[:2] != urlsplit(url)[:2]:
+    """Return the address of a line: on the host of the run, which alone may see its headers.
+
+    A path keeps what stands before it in the address of the run, as `/api` in `/api/v1/chat`.
+    """
+    full: str = urljoin(url, path) if isinstance(path, str) else ""
+    here = urlsplit(url)
+    if urlsplit(full)[:2] != here[:2]:
         raise ValueError(f"url is {path!r}: it must be a path, or on the host of --url")
-    return full
+    line, given = urlsplit(str(path)), here.path.strip("/")
+    wanted = line.path.strip("/")
+    if line.netloc or not wanted or not given:
+        return full
+    before = f"/{given}/".removesuffix(f"/{wanted}/")
+    if before == f"/{given}/":
+        before, found, _ = before.rpartition(f"/{wanted.partition('/')[0]}/")
+        if not found:
+            raise ValueError(
+                f"url is {path!r}, and --url ends in {here.path!r}: write {full!r} if you mean that"
+            )
+    path = f"{before}/{line.path.lstrip('/')}"
+    return here._replace(path=path, query=line.query or here.query).geturl()
 
 
-def estimate(body: Mapping[str, Any]) -> int:
-    """Estimate the tokens of a request: its characters / 4, and the longest answer it allows."""
-    named = (body[name] for name in BOUNDS if is_count(body.get(name)))
-    answers = body["n"] if is_count(body.get("n")) else 1
-    return min(_texts(body) + max(1, answers) * next(named, ANSWER_TOKENS), MAX_COST)
-
-
-def tokens_used(answer: Any) -> int | None:
-    """Read what an answer says that it cost: OpenAI's or Anthropic's `usage`; None if nothing."""
-    usage = answer.get("usage") if isinstance(answer, Mapping) else None
-    said = (
-        openai_usage(Answer(200, {}, answer, True, usage)) if isinstance(usage, Mapping) else None
-    )
-    return None if said is None else min(said["tokens"], MAX_COST)
-
-
-def _texts(value: Any) -> int:
-    """Count the tokens of all texts in a value."""
-    if isinstance(value, str):
-        if value.startswith("data:"):
-            return DATA_TOKENS
-        return -(-len(value) // CHARACTERS_OF_A_TOKEN)
-    if isinstance(value, Mapping):
-        return sum(map(_texts, value.values()))
-    return sum(map(_texts, value)) if isinstance(value, list) else 0
+def _parts(value: dict[str, Any]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+    """Find the names beside the body of a line, the id, and the body."""
+    for body, name in FORMS.items():
+        known = body == "body" or name in value or len(value) == 1
+        if known and isinstance(value.get(body), dict):
+            if unknown := sorted(set(value) - {body, name} - BESIDE):
+                allowed = ", ".join(sorted({body, name} | BESIDE))
+                raise ValueError(f"{unknown[0]!r} is not one of {allowed}")
+            return value, value.get(name), value[body]
+    if value.keys() & {"response", "result"} and value.keys() & {"line", "request", *IDS}:
+        raise ValueError("it is an answer, not a request")
+    if value.keys() & {"custom_id", "recordId"} or value.keys() >= {"url", "body"}:
+        raise ValueError("it has no body that is a JSON object, as in {custom_id, url, body}")
+    return {}, None, value

@@ -58,7 +58,8 @@ class Results:
         self._writing: asyncio.Task[None] | None = None
 
     def read(self) -> None:
-        """Learn which requests have results."""
+        """Learn which requests have results; what was known before is forgotten."""
+        self._known, self._read_to = bytearray(len(self._known)), 0
         for path in self._also:
             with path.open("rb") as stream:
                 self._learn(each.line for each in self._results(stream, strict=False))
@@ -189,44 +190,33 @@ class Results:
     def _rewrite(self, sources: Sequence[BinaryIO], ordered: bool) -> int:
         places = array("q", [-1]) * len(self._batch.hashes)
         owners = bytearray(len(places))
-        found = kept = last = 0
+        found = kept = last = size = 0
         in_order = True
         sources[0].seek(0)
         for number, source in enumerate(sources):
             for each in self._results(source, strict=False):
                 found += number == 0
+                size += each.size * (number == 0)
                 if places[each.line - 1] < 0:
                     places[each.line - 1], owners[each.line - 1] = each.offset, number
                     kept += number == 0
                     in_order = in_order and number == 0 and each.line > last
                     last = each.line
-        if kept == found and self._whole(sources[0], found) and (in_order or not ordered):
+        whole = size == os.fstat(sources[0].fileno()).st_size  # no line is anything else
+        if kept == found and whole and (in_order or not ordered):
             return 0
         path = self.path.resolve()  # a symbolic link is kept: its target is written
         fresh = path.with_name(f"{path.name}.tmp")
-        with _created(fresh, os.fstat(sources[0].fileno())) as out, path.open("rb") as again:
-            if ordered:
-                for place, owner in zip(places, owners, strict=True):
-                    if place >= 0:
-                        _copy(sources[owner], place, out)
-            else:
-                again.seek(0)
-                for each in self._results(again, strict=False):
-                    if places[each.line - 1] == each.offset:
-                        _copy(sources[0], each.offset, out)
+        lines = range(len(places))
+        with _created(fresh, os.fstat(sources[0].fileno())) as out:
+            for line in lines if ordered else sorted(lines, key=places.__getitem__):
+                if places[line] >= 0:
+                    _copy(sources[owners[line]], places[line], out)
             out.flush()
             os.fsync(out.fileno())
         fresh.replace(path)
         _sync_directory(path.parent)
         return found - kept
-
-    def _whole(self, source: BinaryIO, found: int) -> bool:
-        """Return True if every line of the file is a result."""
-        source.seek(0)
-        lines, last = 0, b"\n"
-        while chunk := source.read(1 << 20):
-            lines, last = lines + chunk.count(b"\n"), chunk[-1:]
-        return lines == found and last == b"\n"
 
 
 def hash_text(known: int) -> str:

@@ -19,7 +19,6 @@ from dpq.batch.reader import Batch, Reader
 from dpq.batch.results import Results
 from dpq.batch.sender import Sender, open_client
 from dpq.link.connect_async import open_url_async
-from dpq.model.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +26,8 @@ MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 """Bytes of a request in the queue: a line of 8 MiB fits, however it is written."""
 
 DEATHS_SHOWN = 5
+TROUBLE_SECONDS = 60.0
+"""Seconds without a good answer, after which a run says why."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class BatchOutcome:
         missing: Those that are done, but whose answer is in none of the files.
         deaths: The first dead letters, a line of text each.
         stopped: The reason why the run has ended itself, such as a wrong key; "" if it has not.
-        began_idle: Nothing was left to send when the run began.
+        alone: No other process can have the missing answers: the server is the run's own, or
+            nothing was left to send when it began.
         saved_here: Answers that this process has saved.
         limited_here: Answers to this process that were a limit of the API.
         refused_here: Answers to this process that were not good, by status.
@@ -56,7 +58,7 @@ class BatchOutcome:
     missing: int
     deaths: tuple[str, ...]
     stopped: str
-    began_idle: bool
+    alone: bool
     saved_here: int
     limited_here: int
     refused_here: Mapping[str, int]
@@ -80,7 +82,7 @@ class _Run:
     """One run of one process. Making it reads the files."""
 
     def __init__(self, job: BatchJob, progress: Callable[[int], Progress]) -> None:
-        _require_httpx()
+        self._client = open_client(job)
         reader = Reader(job.file, job.url, job.cost_from)
         batch = reader.check()
         results = Results(job.answers, job.also, batch)
@@ -92,7 +94,7 @@ class _Run:
         self._batch: Batch = batch
         self._results = results
         self._progress = progress(batch.total)
-        self._began, self._began_idle = time.monotonic(), True
+        self._began, self._alone = time.monotonic(), True
         self._queue: AsyncDPQ[Any]
         self._sender: Sender
         self._worker: AsyncWorker
@@ -116,18 +118,30 @@ class _Run:
                 await self._queue.set_limit(list(job.limits), group=job.group)
             if job.retry_dead:
                 await self._queue.dead.replay()
-            client = await stack.enter_async_context(open_client(job))
+            client = await stack.enter_async_context(self._client)
             self._sender = Sender(job, self._results, progress, client, self._stop)
             self._worker = AsyncWorker(
                 self._queue, self._sender.send, concurrency=job.workers, grace=job.timeout
             )
-            self._began_idle = await self._queue.size() == 0
+            self._alone = job.is_private or await self._queue.size() == 0
+            stack.callback(asyncio.create_task(self._tell_trouble()).cancel)
             async with progress.showing(self._queue, job.group):
                 await self._worker.run(until_empty=True, signals=signals)
             outcome = await self._end()
             if not (outcome.left or outcome.dead):
                 await loader.finish(missing=outcome.missing)
             return outcome
+
+    async def _tell_trouble(self) -> None:
+        """Say it once if nothing has worked for a minute."""
+        saved, told = -1, False
+        while True:
+            told = told and saved == self._progress.saved_here
+            saved = self._progress.saved_here
+            await asyncio.sleep(TROUBLE_SECONDS)
+            if self._sender.trouble and saved == self._progress.saved_here and not told:
+                self._progress.say(f"nothing worked for a minute: {self._sender.trouble}")
+                told = True
 
     def _stop(self) -> None:
         if not self._worker.stopping:  # a second call would give tasks back
@@ -142,7 +156,7 @@ class _Run:
             removed = await asyncio.to_thread(results.tidy, ordered=ordered)
             if removed:
                 log.info("%s: removed %d results that stood there twice", results.path, removed)
-            await asyncio.to_thread(results.read_on)
+        await asyncio.to_thread(results.read)  # anew: the file may have lost a line
         dead = await self._queue.dead.list(DEATHS_SHOWN) if stats.dead else []
         return BatchOutcome(
             total=self._batch.total,
@@ -156,7 +170,7 @@ class _Run:
                 for each in dead
             ),
             stopped=self._sender.stopped,
-            began_idle=self._began_idle,
+            alone=self._alone,
             saved_here=counted.saved_here,
             limited_here=counted.limited_here,
             refused_here=dict(counted.refused_here),
@@ -169,11 +183,3 @@ def _place(dead: DeadTask[Any]) -> str:
     """Name the line of a dead letter; its id if another program has pushed it."""
     line = dead.payload.get("line") if isinstance(dead.payload, dict) else None
     return f"task {dead.id}" if line is None else f"line {line}"
-
-
-def _require_httpx() -> None:
-    """Refuse to run without httpx."""
-    try:
-        import httpx  # noqa: F401
-    except ModuleNotFoundError:
-        raise ConfigurationError("a batch needs httpx: pip install 'httpx>=0.27'") from None

@@ -1,8 +1,8 @@
 """The sending of a batch: one request for each task, and its answer to the disk."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic_core import from_json, to_json
@@ -10,25 +10,29 @@ from pydantic_core import from_json, to_json
 from dpq import AsyncDPQ, Context, RateLimited, Reject, Release, Retry, Task
 from dpq.batch.job import BatchJob
 from dpq.batch.progress import Progress
-from dpq.batch.reader import target, tokens_used
-from dpq.batch.results import Results, result_line
+from dpq.batch.reader import target
+from dpq.batch.refusals import refuses
+from dpq.batch.results import MAX_RESULT_BYTES, Results, result_line
+from dpq.batch.tokens import tokens_used
 from dpq.limits.headers import OVERLOADED
+from dpq.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import httpx
 
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""Bytes of an answer that are read; a longer one is a failed attempt."""
+MAX_ANSWER_BYTES = 32 * 1024 * 1024
+"""Bytes of an answer that are read; a request with a longer one is a dead letter."""
 
 MAX_TEXT_CHARACTERS = 500
 """Characters of a refusal that are kept as the reason of a dead letter."""
 
-REFUSALS_AT_FIRST = 10
-"""Answers in a row, before the first good one, that end a run: an address or a key is wrong."""
+BAD_IN_A_ROW = 10
+"""Bad answers in a row that end a run: an address, a key or a model is wrong. Before the first good
+one any failure counts; then only dead letters do, so that a run outlasts an outage of its API."""
 
 CONNECT_SECONDS = 10.0
-NOT_ALLOWED = (401, 402)
-"""Statuses that no other line would escape: the key is wrong, or there is no money."""
+AGAIN = (408, 409, 420, 425, 498)
+"""Statuses below 500 of a request that may succeed later; 498 is Groq's, of its flexible tier."""
 
 
 class Sender:
@@ -36,6 +40,7 @@ class Sender:
 
     Attributes:
         stopped: The reason why the run has ended itself, or "".
+        trouble: The last failure since the last good answer, or that none has come yet.
     """
 
     def __init__(
@@ -49,8 +54,9 @@ class Sender:
         self._job, self._results, self._progress = job, results, progress
         self._http, self._end_run = client, stop
         self._reading = asyncio.Lock()
-        self._good = self._bad_at_first = 0
-        self.stopped = ""
+        self._bad = 0
+        self._good_models: set[str] = set()
+        self.stopped = self.trouble = ""
 
     async def send(self, task: Task[Any], context: Context[AsyncDPQ[Any]]) -> None:
         """Send one request, and save its answer: the handler of the worker."""
@@ -62,32 +68,39 @@ class Sender:
             return
         if context.stopping:
             raise Release
-        status, headers, body = await self._ask(request)
+        self.trouble = self.trouble or "no answer has come yet"
+        status, headers, body = await self._ask(task)
         text = body.decode(errors="replace")
         if not 200 <= status < 300:
-            self._refuse(status, headers, text)
+            self._refuse(task, status, headers, text)
+        context.observe(status=status, headers=headers)
+        answer: Any
         try:
             answer = from_json(body)
-        except ValueError:
-            raise Retry(reason=f"status {status}, but no JSON: {self._shown(text)}") from None
-        self._good += 1
-        context.observe(status=status, headers=headers)
+        except ValueError:  # it was paid for: it is kept as it came, if it can be an answer
+            if not body.strip() or "html" in headers.get("content-type", ""):
+                self._give_up(status, f"{status}, but no answer of an API: {text}")
+            answer = b64encode(body).decode() if "\ufffd" in text else text
         if (tokens := tokens_used(answer)) is not None:
             context.spent(tokens=tokens)
         response = {"status_code": status, "request_id": headers.get("x-request-id")}
         line = result_line(request, {**response, "body": answer})
+        if len(line) > MAX_RESULT_BYTES:
+            self._give_up(status, f"a line of {len(line)} bytes for its answer", paid=True)
         try:
             await self._results.save(request["line"], line)
         except OSError as error:
             self._stop(f"{self._job.answers} cannot be written: {error}")
             raise Release from error
+        self._bad, self.trouble = 0, ""
+        self._good_models.add(_model(task))
         self._progress.saved()
 
-    async def _ask(self, request: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+    async def _ask(self, task: Task[Any]) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request; return status, headers and body of the answer."""
         import httpx
 
-        path = request["path"]
+        request, path = task.payload, task.payload["path"]
         url = self._job.url if path is None else target(self._job.url, path)
         content = to_json(request["body"], inf_nan_mode="constants")
         chunks, size = [], 0
@@ -100,36 +113,51 @@ class Sender:
                     chunks.append(chunk)
                     size += len(chunk)
                     if size > MAX_ANSWER_BYTES:
-                        raise Retry(reason=f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+                        said = f"an answer of more than {MAX_ANSWER_BYTES} bytes"
+                        self._give_up(response.status_code, said, paid=True)
         except (httpx.HTTPError, TimeoutError) as error:
             self._progress.refused(None)
-            self._count_bad(f"{type(error).__name__}: {error}")
-            reason = self._shown(f"{type(error).__name__}: {error}")
-            raise Retry(reason=reason) from None
+            self._try_again(task, self._shown(f"{type(error).__name__}: {error}"))
         return response.status_code, response.headers, b"".join(chunks)
 
-    def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> NoReturn:
+    def _refuse(
+        self, task: Task[Any], status: int, headers: Mapping[str, str], text: str
+    ) -> NoReturn:
         """Say what becomes of a request that was not answered well."""
         said = self._shown(f"{status}: {text}")
-        spent = status == 429 and "insufficient_quota" in text
-        if status in NOT_ALLOWED or spent:
+        refused = refuses(status, text)
+        if refused == "account" or (refused and not self._good_models - {_model(task)}):
             self._stop(f"the API refuses every request: {said}")
             raise Release
         limited = RateLimited.from_headers(status, headers)
+        if limited is None and status < 500 and status not in AGAIN:
+            self._give_up(status, said)
         self._progress.refused(status, limited=limited is not None)
-        if limited:
-            raise limited
-        if status not in OVERLOADED:  # an overload says nothing of the address, or of the request
-            self._count_bad(said)
-        if status >= 500 or status == 408:
-            raise Retry(reason=said)
+        if limited or status in OVERLOADED:  # that says nothing of the address, or of the request
+            self.trouble = said
+            raise limited or Retry(reason=said)
+        self._try_again(task, said)
+
+    def _try_again(self, task: Task[Any], said: str) -> NoReturn:
+        """Let a request that has failed come again, if it has attempts left."""
+        self._count_bad(said, dies=task.attempt >= task.max_attempts)
+        raise Retry(reason=said)
+
+    def _give_up(self, status: int, said: str, *, paid: bool = False) -> NoReturn:
+        """Make a dead letter of a request; if the run has ended itself, only of a paid one."""
+        if self.stopped and not paid:
+            raise Release
+        self._progress.refused(status)
+        said = self._shown(said)
+        self._count_bad(said, dies=True)
         raise Reject(said)
 
-    def _count_bad(self, said: str) -> None:
-        """End the run if no request succeeds from its beginning on."""
-        self._bad_at_first += not self._good
-        if self._bad_at_first == REFUSALS_AT_FIRST and not self._good:
-            self._stop(f"the first {REFUSALS_AT_FIRST} requests failed: {self._shown(said)}")
+    def _count_bad(self, said: str, *, dies: bool) -> None:
+        """End the run if no request succeeds any more."""
+        self.trouble = said
+        self._bad += dies or not self._good_models
+        if self._bad >= BAD_IN_A_ROW:
+            self._stop(f"{BAD_IN_A_ROW} requests in a row failed: {said}")
 
     def _stop(self, reason: str) -> None:
         if not self.stopped:
@@ -145,13 +173,28 @@ class Sender:
         return " ".join(text.split())[:MAX_TEXT_CHARACTERS]
 
 
-@asynccontextmanager
-async def open_client(job: BatchJob) -> "AsyncIterator[httpx.AsyncClient]":
-    """Open the HTTP client: one connection for each open request, and no retries of its own."""
-    import httpx
+def _model(task: Task[Any]) -> str:
+    return str(task.payload["body"].get("model"))
 
+
+def open_client(job: BatchJob) -> "httpx.AsyncClient":
+    """Make the HTTP client: one connection for each open request, and no retries of its own.
+
+    Raises:
+        ConfigurationError: There is no httpx, or it cannot use the proxy of the environment.
+    """
+    try:
+        import httpx
+    except ModuleNotFoundError:
+        raise ConfigurationError("a batch needs httpx: pip install 'httpx>=0.27'") from None
     headers = {"content-type": "application/json", **job.headers}
     limits = httpx.Limits(max_connections=job.workers, max_keepalive_connections=job.workers)
     timeout = httpx.Timeout(job.timeout, connect=min(CONNECT_SECONDS, job.timeout))
-    async with httpx.AsyncClient(headers=headers, limits=limits, timeout=timeout) as client:
-        yield client
+    try:
+        return httpx.AsyncClient(headers=headers, limits=limits, timeout=timeout)
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        # The text of an InvalidURL may hold a password.
+        why = "one is no URL or host" if isinstance(error, httpx.InvalidURL) else error
+        raise ConfigurationError(
+            f"ALL_PROXY, HTTPS_PROXY, HTTP_PROXY or NO_PROXY cannot be used: {why}"
+        ) from None

@@ -27,6 +27,7 @@ from dpq.cli._health_port import HealthSource
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.model.backoff import longer_pause
 from dpq.model.reports import Health
+from dpq.worker.endings import endings
 
 log = logging.getLogger(__name__)
 
@@ -225,9 +226,7 @@ class Parent:
         def count(number: int, _: FrameType | None) -> None:
             self._signals += 1
 
-        before = {
-            number: signal.signal(number, count) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        before = {number: signal.signal(number, count) for number in endings()}
         try:
             yield
         finally:

@@ -25,8 +25,8 @@ def run(
             metavar="FILE.jsonl",
             exists=True,
             dir_okay=False,
-            help="A request body on each line; or OpenAI's batch form, {custom_id, method, url, "
-            "body}, with an optional priority and cost.",
+            help="A request body on each line; or a batch form, as OpenAI's {custom_id, method, "
+            "url, body}, with an optional priority and cost.",
         ),
     ],
     url: Annotated[str, typer.Option("--url", help="The address of the API.")],
@@ -86,7 +86,7 @@ def run(
         option(
             "FIELD",
             "The field of a line that says its tokens, as in metadata.tokens.",
-            unset="estimated: characters / 4 + the longest answer",
+            unset="estimated: its texts, images and longest answer",
             seldom=True,
         ),
     ] = None,
@@ -153,7 +153,8 @@ def run(
     run it on more machines, each with its own --save: together they keep the limits.
 
     A 429, or a 503 or 529 that names a time, stops all of them until that is over.
-    Another 5xx or no answer is tried again; any other 4xx makes a dead letter.
+    Another 5xx or no answer is tried again; another 4xx makes a dead letter. What
+    refuses every line, as a wrong key, ends the run and leaves the lines.
 
     Exit codes: 0 all answers are saved, 1 some are not, 2 usage, 130 interrupted.
     """
@@ -187,33 +188,24 @@ def exit_code(outcome: BatchOutcome) -> int:
     """Return the exit code of a run."""
     if outcome.left and not outcome.stopped:
         return INTERRUPTED
-    # If the run did not begin idle, another process may save the missing answers.
-    lost = outcome.missing and outcome.began_idle
+    lost = outcome.missing and outcome.alone
     return FAILED if outcome.stopped or outcome.dead or lost else 0
 
 
 def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) -> dict[str, str]:
     """Read the headers. An error never repeats a value."""
-    headers = {}
-    for text in given:
-        name, value = _pair(text, "--header", "VALUE")
-        headers[name] = value
+    headers = dict(_pair(text, "--header", "VALUE") for text in given)
     for text in in_variables:
         name, value = _pair(text, "--header-env", "VARIABLE")
         before, space, variable = value.rpartition(" ")
-        if variable not in os.environ:
+        key = os.environ.get(variable, "").strip()
+        if not key:
             raise typer.BadParameter(
-                f"there is no environment variable {variable!r}", param_hint="--header-env"
+                f"there is no environment variable {variable!r}, or it is empty",
+                param_hint="--header-env",
             )
-        headers[name] = before + space + os.environ[variable].strip()
-        _require_text(headers[name], "--header-env", "VARIABLE")
+        headers[name] = before + space + key
     return headers
-
-
-def _require_text(value: str, option: str, what: str) -> None:
-    """Refuse a value that no header can have: an error of the HTTP client would show it."""
-    if not (value.isascii() and value.isprintable()):
-        raise typer.BadParameter(f"{what} is no printable ASCII text", param_hint=option)
 
 
 def _pair(text: str, option: str, what: str) -> tuple[str, str]:
@@ -221,5 +213,4 @@ def _pair(text: str, option: str, what: str) -> tuple[str, str]:
     name, value = name.strip(), value.strip()
     if not (colon and value and re.fullmatch("[A-Za-z0-9!#$%&'*+.^_`|~-]+", name)):
         raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=option)
-    _require_text(value, option, what)
     return name, value

@@ -48,11 +48,17 @@ POOL_OPTIONS = {"max_connections"}
 _OF_THE_MASTER = {"username", "password", "db"}
 
 
+class UnescapedError(ConfigurationError):
+    """A URL has a sign that stands for something else, most likely in its password."""
+
+
 @contextmanager
 def explained(label: str) -> Iterator[None]:
     """Convert the errors of a bad URL into a `ConfigurationError` that shows no secret."""
     try:
         yield
+    except UnescapedError as error:
+        raise ConfigurationError(f"cannot use the URL {label!r}: {error}") from None
     except (ValueError, TypeError, AttributeError, RedisError) as error:
         # The cause may quote the password, so the text shows a cause only if this module wrote it.
         why = f" ({error})" if isinstance(error, ConfigurationError) else ""
@@ -143,6 +149,23 @@ class ParsedUrl(NamedTuple):
 
 def read_url(url: str) -> ParsedUrl:
     """Read a URL."""
+    if isinstance(url, str) and "#" in url:  # `urlsplit` would drop what stands behind it
+        raise UnescapedError("write # as %23")
+    try:
+        return _read(url)
+    except (ValueError, TypeError, AttributeError, RedisError):
+        netloc, tail = _cut(url.partition("://")[2])
+        if "@" in tail or "[" in netloc.rpartition("@")[0]:
+            raise UnescapedError("write / ? [ in a password as %2F %3F %5B") from None
+        raise
+
+
+def _cut(rest: str) -> tuple[str, str]:
+    netloc = re.split("[/?]", rest, maxsplit=1)[0]
+    return netloc, rest.removeprefix(netloc)
+
+
+def _read(url: str) -> ParsedUrl:
     schemes, _, rest = url.partition("://")
     scheme, _, kind = schemes.lower().partition("+")
     if not kind:
@@ -151,8 +174,7 @@ def read_url(url: str) -> ParsedUrl:
     if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
         # The scheme is not shown, since it may hold the password.
         raise ConfigurationError("unknown scheme")
-    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
-    tail = rest.removeprefix(netloc)
+    netloc, tail = _cut(rest)
     parts = urlsplit(f"//host{tail}")  # `urlsplit` refuses several hosts in brackets
     user, at, names = netloc.rpartition("@")
     hosts = tuple(_host(name, DEFAULT_PORTS[kind]) for name in names.split(","))
@@ -194,8 +216,10 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
         **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
         "decode_responses": False,
     }
+    if any("=" not in each for each in parts.query.split("&") if each):
+        raise ConfigurationError("a parameter has no value")  # redis-py would pass over it
     if parts.scheme == "unix":
-        if not options.get("path"):
+        if not options.get("path") or (parts.netloc and "@" not in parts.netloc):
             raise ConfigurationError("the path to the socket is missing")
     elif not re.fullmatch(r"/?\d*", parts.path):
         # Redis-py would use database 0.

@@ -7,7 +7,8 @@ redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port.
 rediss+..., embedded: or embedded:DIR"
 _HOST = r"(?:[\w.-]+|\[[\w:.%-]+\])(?::\d{1,5})?"
 _USER = r"(?:(?P<user>[^\s:/?#]*)(?P<password>:[^\s/?#]*)?@)?"  # the password ends at the last "@"
-_QUERY = r"(?:\?(?P<query>[^\s?#]*))?"
+_PAIR = r"[^\s?#&=]+=[^\s?#&]*"
+_QUERY = rf"(?:\?(?P<query>(?:{_PAIR}(?:&{_PAIR})*)?))?"
 _WELL_FORMED = [
     re.compile(f"(?P<scheme>{scheme}://){_USER}(?P<server>{server}){_QUERY}", re.IGNORECASE)
     for scheme, server in (

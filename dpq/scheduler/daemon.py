@@ -32,6 +32,7 @@ from dpq.scheduler.upkeep import (
     Upkeep,
 )
 from dpq.script.keys import REGISTRY, REGISTRY_TICK
+from dpq.worker.endings import endings
 from dpq.worker.pulse import Pulse
 
 __all__ = ["Scheduler", "run_daemon"]
@@ -340,8 +341,8 @@ def run_daemon(
         signal.signal(number, signal.SIG_DFL)
         scheduler.stop()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    for number in endings():
+        signal.signal(number, stop)
     try:
         scheduler.run()
     finally:

@@ -30,6 +30,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -195,9 +196,10 @@ def open_embedded(url: str) -> Server:
         ConfigurationError: Not such a URL, or see `Server.start` and `Server.join`.
     """
     scheme, colon, directory = url.partition(":")
-    if scheme + colon != "embedded:" or directory.startswith("//") or "?" in directory:
+    parameters = re.search(r"\?\w*=", directory)  # a name may have a question mark
+    if scheme + colon != "embedded:" or directory.startswith("//") or parameters:
         raise ConfigurationError(
-            f"url is {mask(url)!r}: it must be embedded: or embedded:DIR, without // and ?"
+            f"url is {mask(url)!r}: it must be embedded: or embedded:DIR, without // and parameters"
         )
     return Server.join(directory) if directory else Server.start()
 

@@ -21,6 +21,7 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
+from dpq.worker.endings import endings
 from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import (
     BEAT_SECONDS,
@@ -245,7 +246,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._stop_numbers.put(number)
             self.stop()
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, stop) for number in endings()}
         try:
             yield
         finally:

@@ -18,6 +18,7 @@ from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
+from dpq.worker.endings import endings
 from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
 
@@ -161,7 +162,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             log.info("%s: %s, stopping", self.name, number.name, extra=about)
             self.stop()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in endings():
             before = signal.getsignal(number)  # asyncio.run sets a handler of its own
             try:
                 loop.add_signal_handler(number, stop, number)

@@ -45,6 +45,7 @@ from dpq import (
     Worker,
 )
 from dpq.server import Server
+from dpq.worker.endings import endings
 
 
 @pytest.fixture
@@ -412,6 +413,13 @@ def test_a_stop_waits_for_handlers(q: DPQ[Any], gate: Gate, start: Start) -> Non
     assert running.result(PATIENCE) == 2
     assert (q.stats().acked, q.stats().ready, q.stats().invisible) == (2, 3, 0)
     assert worker.given_back == 0
+
+
+def test_a_hangup_that_is_ignored_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGHUP ends a worker as SIGTERM does, but not under `nohup`."""
+    for handler, ends in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+        monkeypatch.setattr(signal, "getsignal", lambda _, handler=handler: handler)
+        assert (signal.SIGHUP in endings()) == ends
 
 
 # In the background of a body

@@ -1,11 +1,15 @@
 """`dpq run` against a server that counts: in this process, or killed or interrupted as one."""
 
+# ruff: noqa: RUF001 - texts in other scripts
+
 import asyncio
 import importlib
 import json
 import os
 import re
 import signal
+import sys
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -22,8 +26,9 @@ from typer.testing import CliRunner
 import dpq
 from dpq import DPQ, LimitState, QueueStats, known_queues
 from dpq.batch import BatchError, BatchOutcome
-from dpq.batch.reader import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
+from dpq.batch.reader import Reader
 from dpq.batch.results import Results, hash_text
+from dpq.batch.tokens import estimate
 from dpq.cli import app
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli.run import exit_code
@@ -34,6 +39,21 @@ EXAMPLES = Path(dpq.__file__).parents[1] / "examples"
 SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
 
 Lines = list[dict[str, Any]]
+
+O200K = {
+    "All human beings are born free and equal in dignity and rights. ": 13,
+    "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności. ": 22,
+    "Все люди рождаются свободными и равными в достоинстве. ": 13,
+    "يولد جميع الناس أحرارًا متساوين في الكرامة والحقوق. ": 18,
+    "सभी मनुष्यों को गौरव और अधिकारों के मामले में समानता प्राप्त है। ": 18,
+    "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกัน ": 21, "人人生而自由，在尊严和权利上一律平等。": 15,
+    "すべての人間は、生まれながらにして自由である。": 18,
+    "모든 인간은 태어날 때부터 자유로우며 동등하다. ": 16,
+    "የሰው ልጅ ሁሉ ሲወለድ ነጻና እኩልነት ያለው ነው። ": 58,
+    '{"id": 4711, "price": 12.50, "tags": ["new", "sale"]}\n': 24,
+    "2024-01-03,17:22:05,4711.25,0.0032,881290\n": 26, "Great 😀🎉 thanks 🙏🏽 ": 9,
+}  # fmt: skip
+"""Texts, and their tokens by OpenAI's `o200k_base`."""
 
 
 class Api:
@@ -130,28 +150,28 @@ def lines_of(path: Path) -> list[int]:
 
 
 def test_answers_are_saved_in_order(api, run, tmp_path):
-    """Both forms of a line are sent, the better priority first; results name line and custom_id,
-    hold the answer, and stand in the order of the input on request."""
-    wrapped = [
-        {"custom_id": f"id-{n}", "method": "POST", "url": "/v1/chat/completions", "body": body(n)}
-        for n in range(3)
+    """Bodies are sent in any batch form, the better priority first; results name line and id, hold
+    the answer, and stand in the order of the input on request."""
+    where = {"method": "POST", "url": "/v1/chat/completions", "priority": 5}
+    lines = [
+        {"custom_id": "openai", "body": body(0), **where},
+        {"custom_id": "anthropic", "params": body(1)},
+        {"key": "google", "request": body(2)},
+        {"recordId": "amazon", "modelInput": body(3), "priority": 9},
+        {"request": body(4)},
+        body(5, params={}, key="of its own"),
     ]
-    wrapped[2]["priority"] = 5
-    file = write(tmp_path / "asks.jsonl", [*wrapped, body(3)])
+    file = write(tmp_path / "asks.jsonl", lines)
     host = api()
     code, out, err = run(file, "--url", host.url, "--workers", 1, "--ordered")
     assert (code, out) == (0, ""), err
-    assert host.answered == ["u2", "u0", "u1", "u3"]
+    assert host.answered == ["u3", "u0", "u1", "u2", "u4", "u5"]
     found = results(tmp_path / "asks.results.jsonl")
-    assert [(each["line"], each.get("custom_id")) for each in found] == [
-        (1, "id-0"),
-        (2, "id-1"),
-        (3, "id-2"),
-        (4, None),
-    ]
+    ids = ["openai", "anthropic", "google", "amazon", None, None]
+    assert [(each["line"], each.get("custom_id")) for each in found] == [*enumerate(ids, 1)]
     assert found[0]["response"]["status_code"] == 200
     assert "question 0" in str(found[0]["response"]["body"]["choices"])
-    assert "4 of 4 saved" in err
+    assert "6 of 6 saved" in err
     assert "\x1b" not in err
 
 
@@ -207,11 +227,16 @@ def keys_of(queue: DPQ[Any]) -> list[Any]:
 
 def test_a_finished_batch_leaves_no_queue(api, run, tmp_path, url, name):
     """Its queue goes with its settings and limits; for a day the server knows that the file was
-    sent, so a machine that comes late sends nothing. With a dead letter the queue stays."""
+    sent, so a machine that comes late sends nothing. With a dead letter, which is told with the
+    answer's text and can be sent again, the queue stays."""
     file = write(tmp_path / "asks.jsonl", [body(0), {"model": "none"}])
     host = api()
     words = (file, "--url", host.url, "--limit", "6000/m")
-    assert run(*words)[0] == 1
+    code, _, err = run(*words)
+    assert (code, "dead: line 2: 400: " in err) == (1, True), err
+    assert "'messages' is a required property" in err
+    assert [run(*words)[0], host.counts["refused"]] == [1, 1]
+    assert [run(*words, "--retry-dead")[0], host.counts["refused"]] == [1, 2]
     with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as marks:
         assert {name, f"{name}.batch"} <= set(known_queues(queue.redis))
         queue.dead.purge()
@@ -223,21 +248,11 @@ def test_a_finished_batch_leaves_no_queue(api, run, tmp_path, url, name):
         assert all(86_000 < seconds <= 86_400 for seconds in left)
         _, _, err = run(*words, "--save", "late.jsonl")
         assert "2 results are not in late.jsonl" in err
-        assert (host.counts["answered"], host.counts["refused"]) == (1, 1)
+        assert (host.counts["answered"], host.counts["refused"]) == (1, 2)
         assert keys_of(queue) == []
         assert run(*words, "--again")[0] == 1  # sends the second line once more
-        assert host.counts["refused"] == 2
+        assert host.counts["refused"] == 3
         assert not any(0 < queue.redis.ttl(key) < 10**8 for key in keys_of(marks))
-
-
-def test_a_machine_that_comes_late_sends_nothing(api, run, tmp_path):
-    """Though another one has done all, has all answers in its file, and its queue is gone."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
-    host = api()
-    assert run(file, "--url", host.url)[0] == 0
-    _, _, err = run(file, "--url", host.url, "--save", "late.jsonl")
-    assert "3 results are not in late.jsonl" in err
-    assert host.counts["answered"] == 3
 
 
 def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
@@ -250,25 +265,6 @@ def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
         assert name in known_queues(queue.redis)
         assert [state.group for state in queue.limits()] == [None, "mine"]
         assert queue.stats().acked == 1
-
-
-def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, name):
-    """A 4xx ends that request alone, with the answer's text; the exit code says so; the request
-    can be sent again."""
-    file = write(tmp_path / "asks.jsonl", [body(0), {"model": "none"}, body(2)])
-    host = api()
-    code, _, err = run(file, "--url", host.url)
-    assert code == 1
-    assert "dead: line 2: 400: " in err
-    assert "'messages' is a required property" in err
-    assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 3]
-    with DPQ.from_url(url, name) as queue:
-        [dead] = queue.dead.list()
-        assert "'messages' is a required property" in dead.reason
-    assert run(file, "--url", host.url)[0] == 1
-    assert host.counts["refused"] == 1
-    assert run(file, "--url", host.url, "--retry-dead")[0] == 1
-    assert host.counts["refused"] == 2
 
 
 def test_a_task_of_another_program_ends_no_run(api, run, tmp_path, url, name):
@@ -310,25 +306,17 @@ def test_the_meter_counts_from_its_begin(capsys):
     assert (first["rate_limited"], first["refused_here"]) == (0, {"429": 0})
     assert second["rate_limited"] == 2
     assert second["refused_here"] == {"429": 1, "503": 1, "no answer": 1}
-    limited = iter((7, 9))
-    meter = RunMeter(2, as_json=False)
-    asyncio.run(show(meter))
-    refused = dict(meter.refused_here)
-    tell_outcome(outcome(left=1, refused_here=refused), Path("a"), as_json=False)
-    said = capsys.readouterr().err
-    assert "429s 0, dead 0" in said
-    assert "429s 1, 503s 1, no answer 1, dead 0, left 1" in said
-    assert "1 requests are left: run the same command again" in said
 
 
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
         ({}, 0, ""),
-        ({"left": 1}, 130, "1 requests are left"),
+        ({"left": 1}, 130, "1 requests are left: run the same command again"),
+        ({"refused_here": {"429": 1, "503": 2, "no answer": 1}}, 0, "429s 1, 503s 2, no answer 1,"),
         ({"left": 1, "stopped": "401"}, 1, "stopped: 401"),
         ({"dead": 1, "deaths": ("line 2: 400: no",)}, 1, "dead: line 2: 400: no"),
-        ({"missing": 1, "began_idle": True}, 1, "1 results are not in a"),
+        ({"missing": 1, "alone": True}, 1, "1 results are not in a"),
         ({"missing": 1}, 0, "1 results are not in a"),  # others have worked beside it
     ],
 )
@@ -344,7 +332,7 @@ def outcome(**changes: Any) -> BatchOutcome:
     """The outcome of a run of two requests."""
     known = {"total": 2, "saved": 2, "dead": 0, "left": 0, "missing": 0, "deaths": ()}
     here = {"saved_here": 2, "limited_here": 0, "refused_here": {"429": 0}, "seconds": 1.0}
-    how = {"stopped": "", "began_idle": False, "queue": "q"}
+    how = {"stopped": "", "alone": False, "queue": "q"}
     return BatchOutcome(**{**known, **here, **how, **changes})
 
 
@@ -380,6 +368,14 @@ def test_a_wrong_key_loses_nothing_and_is_not_shown(api, run, tmp_path, url, nam
         ('{"body": {}, "priority": "high"}', "line 2: priority is 'high'"),
         ('{"body": {}, "cost": {"Tokens": 1}}', "line 2: a unit of cost is 'Tokens'"),
         ('{"body": {}, "custom_id": 7}', "line 2: custom_id must be"),
+        ('{"custom_id": "a", "url": "/v1/x"}', "line 2: it has no body that is a JSON object"),
+        ('{"custom_id": "a", "body": "{}"}', "line 2: it has no body that is a JSON object"),
+        ('{"id": "1", "custom_id": "a", "response": {}, "error": null}', "it is an answer"),
+        ('{"line": 1, "request": "00", "response": {}}', "it is an answer"),
+        ('{"request": {"contents": []}, "response": {}, "status": ""}', "it is an answer"),
+        ('{"recordId": "a", "modelInput": {}, "modelOutput": {}}', "'modelOutput' is not one of"),
+        ('{"custom_id": "a", "params": {"stream": true}}', "line 2: stream is set"),
+        ('{"custom_id": "a", "body": {}}\n{"key": "a", "request": {}}', "is that of line 2"),
     ],
 )
 def test_a_broken_line_stops_everything_first(line, fault, tmp_path):
@@ -408,15 +404,58 @@ def test_an_interrupt_finishes_what_runs(api, start, run, tmp_path):
     assert len(host.answered) == 40
 
 
-def test_it_needs_no_server(api, run, tmp_path):
-    """Without --redis a private server keeps the queue beside the results, for the next run."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+def test_it_says_when_nothing_works(api, run, tmp_path, monkeypatch):
+    """After a minute without an answer it says so once, and the reason."""
+    monkeypatch.setattr("dpq.batch.run.TROUBLE_SECONDS", 0.05)
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    code, _, err = run(file, "--url", api(latency=0.5).url)
+    assert (code, err.count("nothing worked for a minute: no answer has come yet")) == (0, 1), err
+
+
+def test_it_needs_no_server(api, run, tmp_path, monkeypatch):
+    """Without --redis a private server keeps the queue beside the results, for the next run. If
+    their file lost a line, which no other process can have, the exit code says so, too."""
+    tidy = Results.tidy
+
+    def lose_one(results: Results, *, ordered: bool) -> int:
+        lines = results.path.read_bytes().splitlines(keepends=True)
+        results.path.write_bytes(b"".join(lines[1:]))
+        return tidy(results, ordered=ordered)
+
+    file = write(tmp_path / "what?.jsonl", [body(n) for n in range(3)])
     host = api()
-    for _ in range(2):
-        code, _, err = run(file, "--url", host.url, where=False)
-        assert code == 0, err
-    assert (tmp_path / "asks.results.jsonl.queue").is_dir()
+    assert [run(file, "--url", host.url, where=False)[0] for _ in range(2)] == [0, 0]
+    assert (tmp_path / "what?.results.jsonl.queue").is_dir()
     assert host.counts["answered"] == 3
+    monkeypatch.setattr(Results, "tidy", lose_one)
+    code, _, err = run(file, "--url", host.url, where=False)
+    assert (code, "2 of 3 saved" in err, "1 results are not in" in err) == (1, True, True), err
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "said"),
+    [
+        ((), {"ALL_PROXY": "socks5://127.0.0.1:9"}, "NO_PROXY cannot be used: Using SOCKS proxy"),
+        ((), {"ALL_PROXY": "socks4://u:pw@a.example"}, "NO_PROXY cannot be used: Unknown scheme"),
+        ((), {"HTTP_PROXY": "http://u:pw/x@a.example"}, "cannot be used: one is no URL or host"),
+        ((), {"NO_PROXY": "::1/128"}, "NO_PROXY cannot be used: one is no URL or host"),
+        (("--header-env", "Authorization: Bearer KEY"), {"KEY": " "}, "'KEY', or it is empty"),
+        (("--header", "Authorization: Bearer "), {}, "header Authorization has no key"),
+        (("--header", "X-Key: schlüssel"), {}, "header X-Key is empty, or no printable ASCII"),
+        (("--url", "http://a.example/#v1"), {}, "url has a #, which is not sent"),
+        (("--url", "http://a.example:x/v1"), {}, "url must begin with http"),
+    ],
+)
+def test_what_cannot_work_ends_before_anything_is_queued(
+    words, env, said, run, tmp_path, monkeypatch
+):
+    """A proxy of the environment, a key or an address: told in one sentence, without a secret."""
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    code, _, err = run(file, "--url", "http://127.0.0.1:9/", *words, where=False, env=env)
+    text = " ".join(re.sub("[│╭╮╰╯─]", " ", err).split())
+    assert (code in (1, 2), said in text, "pw" in text) == (True, True, False), err
+    assert [each.name for each in tmp_path.iterdir()] == ["asks.jsonl"]
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -440,17 +479,41 @@ def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.jsonl", "out.jsonl"]
 
 
+JPEG = "/9j/4AAQSkZJRgABAQ" + "Ab0/" * 9999
+WAV = b64encode(b"RIFF....WAVEfmt ....\1\0\1\0....%s...." % (32_000).to_bytes(4, "little"))
+SOUND = WAV.decode() + "AAAA" * 106_666  # 10 s of 32 000 bytes
+
+
+def part(kind: str, **more: Any) -> dict[str, Any]:
+    return {"messages": [{"content": [{"type": kind, **more}]}], "max_tokens": 0}
+
+
 @pytest.mark.parametrize(
     ("asked", "tokens"),
     [
-        ({"prompt": "x" * 40, "max_tokens": 100}, 110),
-        ({"prompt": "x" * 41, "max_completion_tokens": 100, "n": 3}, 311),
-        ({"prompt": "x" * 40}, 10 + ANSWER_TOKENS),
-        ({"messages": [{"content": [{"image": {"url": "data:image/png;base64," + "A" * 9999}}]}]},
-         DATA_TOKENS + ANSWER_TOKENS),
-        ({"prompt": "", "max_tokens": True}, ANSWER_TOKENS),
+        *(({"prompt": text * 20, "max_tokens": 0}, 20 * count) for text, count in O200K.items()),
+        ({"prompt": "", "max_completion_tokens": 100, "n": 3}, 300),
+        ({"contents": [], "generationConfig": {"maxOutputTokens": 70, "candidateCount": 2}}, 140),
+        *(({"prompt": "", **bound}, 100) for bound in (
+            {"max_tokens": 100}, {"max_gen_len": 100, "metadata": {"n": 9}},
+            {"options": {"num_predict": 100}}, {"textGenerationConfig": {"maxTokenCount": 100}},
+            {"inferenceConfig": {"maxTokens": 100}}, {"parameters": {"max_new_tokens": 100}},
+        )),
+        ({"prompt": "", "max_tokens": True}, 500),
+        ({"model": "text-embedding-3-small", "input": [[1, 2, 3] * 100, [4] * 100]}, 400),
+        (part("image", source={"type": "base64", "data": JPEG}), 1100),
+        (part("image", source={"type": "url", "url": "https://a.example/a.png"}), 1100),
+        (part("image_url", image_url={"url": f"data:image/jpeg;base64,{JPEG}"}), 1100),
+        (part("image_url", image_url={"url": "https://a.example/", "detail": "low"}), 85),
+        (part("input_image", image_url="https://a.example/a.png"), 1100),
+        (part("", inline_data={"mime_type": "image/jpeg", "data": JPEG}), 1100),
+        (part("", fileData={"mimeType": "image/png", "fileUri": "gs://a/b.png"}), 1100),
+        (part("input_audio", input_audio={"data": SOUND, "format": "wav"}), 100),
+        (part("", inlineData={"mimeType": "audio/wav", "data": SOUND}), 320),
+        ({"prompt": "ab12" * 500, "max_tokens": 0}, 1000),  # a text all the same
     ],
 )  # fmt: skip
 def test_estimate(asked, tokens):
-    """A request is estimated by its texts and the longest answer that it allows."""
-    assert estimate(asked) == tokens
+    """A request is estimated by its texts in any script, its images and sound, and the longest
+    answer that it allows, within a factor of 1.5."""
+    assert tokens / 1.5 <= estimate(asked) <= tokens * 1.5

@@ -277,7 +277,7 @@ def test_what_is_not_there_is_told(here: Path, target: str, reason: str) -> None
 
 @pytest.mark.parametrize(
     ("target", "number"),
-    [("until_told", signal.SIGTERM), ("until_told_async", signal.SIGINT)],
+    [("until_told", signal.SIGHUP), ("until_told_async", signal.SIGINT)],
 )
 def test_the_first_signal_lets_handlers_finish(
     start: Start, q: DPQ, here: Path, target: str, number: signal.Signals

@@ -12,10 +12,9 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from dpq import Release, Retry
+from dpq import RateLimited, Reject, Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
-from dpq.batch.errors import BatchError
 from dpq.batch.reader import Batch, Reader, target
 from dpq.batch.results import Results, hash_text, result_line
 from dpq.batch.sender import Sender
@@ -38,7 +37,7 @@ def saved(batch: Batch) -> Path:
 
 def request(batch: Batch, line: int) -> dict[str, Any]:
     known = hash_text(batch.hashes[line - 1])
-    return {"line": line, "request": known, "id": None, "path": None, "body": {}}
+    return {"line": line, "request": known, "id": None, "path": None, "body": {"model": "m"}}
 
 
 def answer(batch: Batch, line: int) -> bytes:
@@ -90,9 +89,10 @@ def sender(saved: Path, batch: Batch, answer: Answer, stop: Callable[[], None]) 
     return Sender(job, Results(saved, (), batch), Progress(batch.total), client, stop)
 
 
-def send(sender: Sender, batch: Batch, line: int, deliveries: int = 1) -> None:
+def send(sender: Sender, batch: Batch, line: int, deliveries: int = 1, **body: Any) -> None:
     """Do what the worker does with a task: call the handler. Its return is the ack."""
-    task = SimpleNamespace(payload=request(batch, line), deliveries=deliveries)
+    payload = {**request(batch, line), "body": {"model": "m", **body}}
+    task = SimpleNamespace(payload=payload, deliveries=deliveries, attempt=1, max_attempts=9)
     context = SimpleNamespace(stopping=False, observe=lambda **_: None, spent=lambda **_: None)
     asyncio.run(sender.send(cast("Any", task), cast("Any", context)))
 
@@ -151,15 +151,87 @@ def test_a_full_disk_ends_the_run(batch: Batch, saved: Path, disk: Disk) -> None
     assert saved.read_bytes() == b""
 
 
-def test_an_overloaded_api_is_no_wrong_address(batch: Batch, saved: Path) -> None:
-    """However many requests of a new run meet a 503 first, the run goes on; not so with 500s."""
-    for status in (503, 500):
-        said = httpx.Response(status, text="busy")
-        client = sender(saved, batch, lambda _, said=said: said, lambda: None)  # type: ignore[misc]
-        for _ in range(10):
-            with pytest.raises(Retry):
-                send(client, batch, 1)
-        assert bool(client.stopped) == (status == 500)
+# What an answer does
+
+ANSWERS = [
+    (200, "json", b'{"a": 1}', {"a": 1}),
+    (200, "event-stream", b"data: {}\n", "data: {}\n"),
+    (200, "mpeg", b"\xff\xfb\xff", "//v/"),
+    (200, "html", b"<html>Just a moment...", Reject),
+    (200, "json", b"", Reject),
+    (200, "json", b"[%s]" % (b"1" * 99), Reject),  # more than MAX_ANSWER_BYTES
+    *((status, "json", b"{}", Retry) for status in (408, 409, 420, 425, 498, 500, 503)),
+    *((status, "json", b"{}", Reject) for status in (400, 403, 404, 413, 422)),
+    (429, "json", b"{}", RateLimited),
+    # Google's limits by the minute, and a request that is repeated: neither is the account's
+    (429, "json", b'{"error": {"message": "exceeded your quota, see billing"}}', RateLimited),
+    (422, "json", b'{"detail": [{"input": "Your credit balance is too low"}]}', Reject),
+    (400, "json", b'{"error": {"message": "This model\'s maximum context length is 9"}}', Reject),
+    *((status, "json", b"", Release) for status in (401, 402)),
+    (429, "json", b'{"error": {"code": "insufficient_quota"}}', Release),
+    (429, "json", b'{"error": {"type": "billing_not_active"}}', Release),
+    (400, "json", b'{"error": {"message": "Your credit balance is too low"}}', Release),
+    (403, "json", b'{"error": {"message": "Key limit exceeded (total limit)."}}', Release),
+    (400, "json", b'[{"error": {"message": "API key not valid. Please pass"}}]', Release),
+    (404, "json", b'{"error": {"message": "gone", "code": "model_not_found"}}', Release),
+    (404, "json", b'{"error": {"type": "not_found_error", "message": "model: c"}}', Release),
+    (404, "json", b'{"error": "model \'m:7b\' not found, try pulling it first"}', Release),
+    (404, "json", b'{"message": "The model `m` does not exist.", "code": 404}', Release),
+    (400, "json", b'{"error": {"message": "Your account 7 is suspended, recharge"}}', Release),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "kind", "content", "then"), ANSWERS)
+def test_what_an_answer_does(
+    status: int, kind: str, content: bytes, then: Any, batch: Batch, saved: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """What was paid for is kept as it came, or given up at once; what refuses every line of the
+    account, or of its model, ends the run and leaves the line; else it is tried again, or dead."""
+    monkeypatch.setattr("dpq.batch.sender.MAX_ANSWER_BYTES", 100)
+    said = httpx.Response(status, content=content, headers={"content-type": f"x/{kind}"})
+    stops: list[str] = []
+    client = sender(saved, batch, lambda _: said, lambda: stops.append(""))
+    if isinstance(then, type):
+        with pytest.raises(then):
+            send(client, batch, 1)
+    else:
+        send(client, batch, 1)
+        assert json.loads(saved.read_bytes())["response"]["body"] == then
+    assert bool(client.stopped) == len(stops) == (then is Release)
+
+
+@pytest.mark.parametrize(
+    ("good", "status", "signal", "ends"),
+    [(0, 503, Retry, False), (0, 500, Retry, True), (1, 500, Retry, False), (1, 404, Reject, True)],
+)
+def test_ten_bad_answers_in_a_row_end_a_run(
+    good: int, status: int, signal: type[Exception], ends: bool, batch: Batch, saved: Path
+) -> None:
+    """At any time if they make dead letters; before the first good one also if they are failures,
+    but for an overload. What is refused after that stays."""
+    answers = iter([200] * good + [status] * 11)
+    client = sender(saved, batch, lambda _: httpx.Response(next(answers), json={}), lambda: None)
+    for _ in range(good):
+        send(client, batch, 2)
+    for _ in range(10):
+        assert client.stopped == ""
+        with pytest.raises(signal):
+            send(client, batch, 1)
+    assert bool(client.stopped) == ends
+    with pytest.raises(Release if signal is Reject else signal):
+        send(client, batch, 1)
+
+
+def test_a_model_that_is_gone_ends_no_run_of_others(batch: Batch, saved: Path) -> None:
+    """Where another model has answered, only the requests of the one that is gone are dead."""
+    gone = httpx.Response(404, json={"error": {"code": "model_not_found"}})
+    answers = iter([httpx.Response(200, json={}), gone])
+    client = sender(saved, batch, lambda _: next(answers), lambda: None)
+    send(client, batch, 1)
+    with pytest.raises(Reject):
+        send(client, batch, 2, model="old")
+    assert client.stopped == ""
 
 
 # Private
@@ -242,22 +314,31 @@ def test_an_answer_goes_into_the_file_that_replaced_the_old_one(
     assert lines_of(saved) == [1, 2, 3]
 
 
-# What is sent, and where
+HOST = "https://a.example"
 
 
 @pytest.mark.parametrize(
-    "path", ["http://b.example/v1", "https://a.example/v1", "//b.example/v1", "http://a.example:81"]
+    ("url", "path", "full"),
+    [
+        ("/api/v1/chat", "/v1/chat", "/api/v1/chat"),
+        ("/api/v1/chat?version=2", "/v1/embeddings", "/api/v1/embeddings?version=2"),
+        ("/api/v1", "/v1/chat?x=1", "/api/v1/chat?x=1"),
+        ("/v1/chat/completions", "/chat/completions", "/v1/chat/completions"),
+        ("", "/v1/chat", "/v1/chat"),
+        ("/v1", HOST + "/v2", "/v2"),
+        ("/v1", "/v2", None),
+        ("/v1", "//b.example/v1", None),
+        ("/v1", "https://a.example:81/v1", None),
+    ],
 )
-def test_a_line_cannot_name_another_host(tmp_path: Path, path: str) -> None:
-    """Which would see the key: it is refused before anything is sent."""
-    asks = tmp_path / "asks.jsonl"
-    asks.write_text(json.dumps({"url": path, "body": {"model": "m"}}) + "\n")
-    with pytest.raises(BatchError, match=r"line 1: url is .*: it must be a path, or on the host"):
-        Reader(asks, "http://a.example/v1").check()
-    assert target("http://a.example/v1", "/v2") == "http://a.example/v2"
-
-
-# What ends a run
+def test_where_a_line_is_sent(url: str, path: str, full: str | None) -> None:
+    """What stands before a line's path in --url stays; another host, which would see the key, and
+    a path that fits nowhere are refused before anything is sent."""
+    if full is None:
+        with pytest.raises(ValueError, match="url is "):
+            target(HOST + url, path)
+    else:
+        assert target(HOST + url, path) == HOST + full
 
 
 @pytest.mark.parametrize(("requests", "mode"), [(0o600, 0o600), (0o644, 0o644), (0o400, 0o600)])
