@@ -19,11 +19,7 @@ MAX_UNITS = 4
 
 
 def write_cost(cost: Cost) -> int | str:
-    """Check what a task costs, and convert it to the text of its record: `1,tokens=1800`.
-
-    Raises:
-        ConfigurationError: A number or a unit is out of its bounds.
-    """
+    """Check what a task costs, and convert it to the text of its record: `1,tokens=1800`."""
     if not isinstance(cost, Mapping):
         return whole_number("cost", cost, 1, MAX_COST)
     requests = whole_number("cost['']", cost.get("", 1), 0, MAX_COST)
@@ -41,11 +37,7 @@ def write_cost(cost: Cost) -> int | str:
 
 
 def write_spent(cost: Cost | None, units: Mapping[str, int] | None = None) -> str:
-    """Check what a task has spent, and convert it to text: `tokens=812,=1`; "" for nothing.
-
-    Raises:
-        ConfigurationError: A number or a unit is out of its bounds, or is given twice.
-    """
+    """Check what a task has spent, and convert it to text: `tokens=812,=1`; "" for nothing."""
     if cost is None and not units:
         return ""
     told: dict[str, Any] = {}

@@ -65,11 +65,7 @@ class PermitRequest:
         member: str | None = None,
         host: str | None = None,
     ) -> "PermitRequest":
-        """Check the arguments.
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds.
-        """
+        """Check the arguments."""
         if group is not None:
             label("group", group)
         if timeout is not None:
@@ -181,12 +177,7 @@ class Caller:
         return None if self._until is None else max(0.0, self._until - now)
 
     def receive(self, answer: PermitAnswer, now: float) -> float:
-        """Take an answer; return the seconds to sleep.
-
-        Raises:
-            LimitTimeoutError: It cannot have the units in time.
-            ConfigurationError: The pool does not have its member.
-        """
+        """Take an answer; return the seconds to sleep."""
         if answer.members:
             raise self.request.refusal(list(answer.members))
         left = self.remaining(now)

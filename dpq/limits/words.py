@@ -28,9 +28,6 @@ def read_word(word: str) -> RateLimit | Quota:
     """Read `UNITS/TIME`, and after it the options of this window, with commas between.
 
     A `@` makes it a quota, `AMOUNT/PERIOD@ZONE`.
-
-    Raises:
-        ConfigurationError: The word is neither, or a value is out of its bounds.
     """
     first, *settings = word.split(",")
     if "@" in first:

@@ -65,11 +65,6 @@ def delay_after(backoff: Backoff | Sequence[float], attempt: int, chance: float)
     """Return the seconds to wait after attempt number `attempt` has failed.
 
     A list is taken as it is, without jitter: whoever names the delays wants these.
-
-    Args:
-        backoff: A backoff, or a list of delays in seconds.
-        attempt: The number of the attempt, from 1.
-        chance: A random number from 0 to 1.
     """
     if isinstance(backoff, Backoff):
         return backoff.delay(attempt, chance)

@@ -180,12 +180,7 @@ def explain(problem: Problem) -> tuple[str, str]:
 
 
 def server_problems(info: Mapping[str, Any], save: str | None) -> list[Problem]:
-    """Find settings of a server that endanger tasks.
-
-    Args:
-        info: The reply of INFO; a field that is missing counts as good.
-        save: The server's setting `save`; None if it is not known.
-    """
+    """Find settings of a server that endanger tasks."""
     found = []
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":

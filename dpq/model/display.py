@@ -23,12 +23,7 @@ _NAMES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 
 def shown(text: object, *, lines: bool = False) -> str:
-    """Return a text as one line that a terminal or a log may show: `\\x1b` stands for an escape.
-
-    Args:
-        text: Any object; its `str` is shown.
-        lines: Leave tabs and ends of lines as they are, as for a traceback.
-    """
+    """Return a text as one line that a terminal or a log may show: `\\x1b` stands for an escape."""
     return (_IN_LINES if lines else _IN_A_LINE).sub(_escape, str(text))
 
 

@@ -44,11 +44,7 @@ class Producer:
         return math.ceil((self.pause + FORGOTTEN_SECONDS) * 1000)
 
     def refused(self, full: QueueFullError, now: float) -> None:
-        """Take in a refusal.
-
-        Raises:
-            QueueFullError: Its time is over.
-        """
+        """Take in a refusal."""
         if now >= self._until:
             raise full
         if self.group != (full.group or ""):

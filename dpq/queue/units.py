@@ -15,11 +15,7 @@ from dpq.model.errors import DPQError
 
 
 def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
-    """Wait for units of a limit; return the caller that has them, and the seconds it has waited.
-
-    Raises:
-        LimitTimeoutError: They are not there in time. Nothing was taken.
-    """
+    """Wait for units of a limit; return the caller that has them, and the seconds it has waited."""
     began = time.monotonic()
     caller = Caller(request, began)
     listener = queue._listener

@@ -11,9 +11,10 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from dpq.link.cluster import ask, forbidden
+from dpq.link.asking import ask, load_scripts
+from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
-from dpq.link.script_loading import load_scripts, scripts_there
+from dpq.link.server_check import scripts_there
 from dpq.link.session import Session
 from dpq.link.watches import Marker
 from dpq.model.backoff import longer_pause

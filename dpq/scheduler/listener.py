@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from redis.exceptions import ResponseError
 
-from dpq.link.cluster import Nodes, ask
-from dpq.link.waiter import MOST_BLOCKS, Waiter, longest_block
+from dpq.link.asking import ask
+from dpq.link.blocks import MOST_BLOCKS, longest_block
+from dpq.link.cluster import Nodes
+from dpq.link.waiter import Waiter
 from dpq.link.watches import Marker
 
 MOST_MARKERS = 4096
@@ -41,8 +43,8 @@ class Listener(Waiter):
             self._blocks = [type(self._asked)(nodes, part) for part in parts]
             self._asked = self._blocks[0]
 
-    def wait(self, seconds: float) -> Marker | None:
-        marker = super().wait(seconds)
+    def wait(self, seconds: float, stop: object = None) -> Marker | None:
+        marker = super().wait(seconds, stop)
         if marker is not None:
             self._asked.served(self.markers[marker.number])
         return marker

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dpq.link.waiter import Waiter, block_seconds, sleep
+from dpq.link.blocks import block_seconds
+from dpq.link.waiter import Waiter, sleep
 from dpq.link.watches import Marker, Watch, owned_markers, time_left
 
 
