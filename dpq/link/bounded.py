@@ -6,17 +6,12 @@ bounded_async.py has the same names for asyncio.
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from redis import RedisCluster
+from redis import RedisCluster, sentinel
 from redis.cluster import ClusterNode
-from redis.connection import (
-    AbstractConnection,
-    Connection,
-    SSLConnection,
-    UnixDomainSocketConnection,
-)
-from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
+from redis.connection import AbstractConnection
 
 from dpq.link.cluster import reachable
 from dpq.link.internals import socket_of
@@ -126,53 +121,12 @@ class _Bounded(AbstractConnection):
         super().on_connect_check_health(check_health)
 
 
-class _BoundedTCP(_Bounded, Connection):
-    pass
+@cache
+def bounded(kind: type[Any]) -> type[Any]:
+    """Make the bounded class of redis-py's class of connections."""
+    return type(f"Bounded{kind.__name__}", (_Bounded, kind), {})
 
 
-class _BoundedTLS(_Bounded, SSLConnection):
-    pass
-
-
-class _BoundedUnix(_Bounded, UnixDomainSocketConnection):
-    pass
-
-
-class _BoundedMaster(_Bounded):
-    """A connection to the server that the Sentinels name as the master now."""
-
-    connection_pool: Any
-    connect = AbstractConnection.connect  # the next class would locate the master twice
-
-    def connect_check_health(
-        self, check_health: bool = True, retry_socket_connect: bool = True
-    ) -> None:
-        """Connect to the server that is the master now, unless connected."""
-        if socket_of(self) is None:
-            self.host, self.port = self.connection_pool.get_master_address()
-            super().connect_check_health(check_health, retry_socket_connect)
-
-    def connect_to(self, address: tuple[str, int]) -> None:
-        """Connect to a server whose address is known already."""
-        self.host, self.port = address
-        super().connect_check_health()
-
-
-class _BoundedMasterTCP(_BoundedMaster, SentinelManagedConnection):
-    pass
-
-
-class _BoundedMasterTLS(_BoundedMaster, SentinelManagedSSLConnection):
-    pass
-
-
-BOUNDED: dict[type, type[Any]] = {
-    Connection: _BoundedTCP,
-    SSLConnection: _BoundedTLS,
-    UnixDomainSocketConnection: _BoundedUnix,
-}
-
-MASTER: dict[type, type[Any]] = {
-    _BoundedTCP: _BoundedMasterTCP,
-    _BoundedTLS: _BoundedMasterTLS,
-}
+def bounded_to_master(kind: type[Any]) -> type[Any]:
+    """Make the same for connections to the server that Sentinels name as the master."""
+    return bounded(getattr(sentinel, f"SentinelManaged{kind.__name__}"))

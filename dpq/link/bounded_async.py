@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import cache
 from typing import Any
 
 from redis.asyncio import RedisCluster
@@ -10,7 +11,6 @@ from redis.asyncio import sentinel as aio_sentinel
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
-from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link.internals import startup_nodes
@@ -64,32 +64,14 @@ class _Bounded(aio.AbstractConnection):
             raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
 
 
-class _BoundedTCP(_Bounded, aio.Connection):
-    pass
+@cache
+def bounded(kind: type[Any]) -> type[Any]:
+    """Make the bounded class for asyncio of redis-py's class of blocking connections."""
+    return type(f"Bounded{kind.__name__}", (_Bounded, getattr(aio, kind.__name__)), {})
 
 
-class _BoundedTLS(_Bounded, aio.SSLConnection):
-    pass
-
-
-class _BoundedUnix(_Bounded, aio.UnixDomainSocketConnection):
-    pass
-
-
-class _BoundedMasterTCP(_Bounded, aio_sentinel.SentinelManagedConnection):
-    pass
-
-
-class _BoundedMasterTLS(_Bounded, aio_sentinel.SentinelManagedSSLConnection):
-    pass
-
-
-BOUNDED: dict[type, type[Any]] = {
-    Connection: _BoundedTCP,
-    SSLConnection: _BoundedTLS,
-    UnixDomainSocketConnection: _BoundedUnix,
-}
-MASTER: dict[type, type[Any]] = {
-    _BoundedTCP: _BoundedMasterTCP,
-    _BoundedTLS: _BoundedMasterTLS,
-}
+@cache
+def bounded_to_master(kind: type[Any]) -> type[Any]:
+    """Make the same for connections to the server that Sentinels name as the master."""
+    name = f"SentinelManaged{kind.__name__}"
+    return type(f"Bounded{name}", (_Bounded, getattr(aio_sentinel, name)), {})

@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-from dpq.link.bounded import BOUNDED, MASTER, cluster_client, with_retries
+from dpq.link.bounded import bounded, bounded_to_master, cluster_client, with_retries
 from dpq.link.url import Host, ParsedUrl, explained, read_url
 from dpq.model.masking import mask
 
@@ -70,7 +70,8 @@ def _client(url: str, label: str) -> Any:
     with explained(label):
         parsed = read_url(url)
         parsed = parsed._replace(settings=with_retries(parsed.settings))
-        kind = BOUNDED[parsed.connection_class]
+        family: Any = parsed.connection_class
+        kind = bounded(family)
         # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
         for settings in parsed.of_connections():
             kind(**settings)
@@ -124,8 +125,9 @@ def _master_pool(parsed: ParsedUrl, kind: type[Any]) -> ConnectionPool:
         _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
         for settings in parsed.sentinel_settings()
     ]
+    family: Any = parsed.connection_class
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
-        parsed.service, sentinel, connection_class=MASTER[kind], **parsed.settings
+        parsed.service, sentinel, connection_class=bounded_to_master(family), **parsed.settings
     )
 
 
