@@ -31,7 +31,7 @@ from dpq.link.cluster import (
     may_not_eval,
     reachable,
 )
-from dpq.link.line import pause
+from dpq.link.shared import pause
 from dpq.script.assembly import script, script_names
 from dpq.script.command import Command, script_call
 from dpq.script.durability import BY_CLIENT, Durability, unconfirmed

@@ -30,7 +30,7 @@ from dpq.link.cluster import (
     may_not_eval,
     reachable,
 )
-from dpq.link.line_async import pause
+from dpq.link.shared_async import pause
 from dpq.script.assembly import script, script_names
 from dpq.script.command import Command, script_call
 from dpq.script.durability import BY_CLIENT, Durability, unconfirmed

@@ -1,4 +1,4 @@
-"""The rules of blocking on wake-up markers; `waiter` and `line` send what they say. No I/O.
+"""The rules of blocking on wake-up markers; `waiter` and `endpoint` send what they say. No I/O.
 
 A marker is a sorted set with one member: `w` (score 0), "look now"; or `e`, "look at this moment"
 (its score, ms of the server's clock). A server ends a timed-out block up to 100 ms late, so a block

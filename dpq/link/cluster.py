@@ -1,8 +1,8 @@
 """The nodes that hold the keys: the only server, or in a cluster the master of each slot.
 
-`connections` and `line` ask `Nodes.of` for the node of a key, and open connections of their own to
-it. If that fails, `asking` sends through the client itself, which follows redirections and learns
-the new slots. Must not know about tasks.
+`connections` and `endpoint` ask `Nodes.of` for the node of a key, and open connections of their own
+to it. If that fails, `asking` sends through the client itself, which follows redirections and
+learns the new slots. Must not know about tasks.
 """
 
 import re

@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from redis.exceptions import RedisError, ResponseError
 
 from dpq.link.cluster import Nodes
-from dpq.link.line import Background, Event, Line, Lock, heard, here
+from dpq.link.endpoint import Background, Endpoint, Event, Lock, heard
+from dpq.link.shared import here
 
 PREFIX = "dpq:calls:"
 """The beginning of the channels' names; lua/lib/leases/callers.lua has the same."""
@@ -76,31 +77,31 @@ class Listener:
         with self._beginning:
             if not self._due:  # another caller has subscribed meanwhile
                 return bool(self.channel)
-            line = Line(self._nodes, self._key)
+            endpoint = Endpoint(self._nodes, self._key)
             try:
-                line.connect()
-                line.send("SUBSCRIBE", PREFIX + self._name)
-                line.read()
+                endpoint.connect()
+                endpoint.send("SUBSCRIBE", PREFIX + self._name)
+                endpoint.read()
             except BaseException as error:
-                line.close()
+                endpoint.close()
                 if not isinstance(error, RedisError):
                     raise
                 if isinstance(error, ResponseError):
                     self._not_before = time.monotonic() + TRY_AGAIN_SECONDS
                 return False
             self.channel = self._name
-            self._heard_by = Background(self._read, line)
+            self._heard_by = Background(self._read, endpoint)
         return True
 
     def wait(self, ear: Event, seconds: float) -> None:
         """Wait until a caller is called, at most so long."""
         heard(ear, seconds)
 
-    def _read(self, line: Line) -> None:
+    def _read(self, endpoint: Endpoint) -> None:
         ears = self._ears
         try:
             with suppress(RedisError, OSError):
-                for message in line.messages():
+                for message in endpoint.messages():
                     called = (message[2].decode(), "")
                     for caller, ear in list(ears):
                         if caller in called:
@@ -108,7 +109,7 @@ class Listener:
         finally:  # calls may be lost, so all ask again
             if ears is self._ears:
                 self.channel = ""
-            line.close()
+            endpoint.close()
             for _, ear in list(ears):
                 ear.set()
 

@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from redis.exceptions import RedisError, ResponseError
 
 from dpq.link.cluster import AsyncNodes
-from dpq.link.line_async import AsyncLine, Background, Event, Lock, heard, here
+from dpq.link.endpoint_async import AsyncEndpoint, Background, Event, Lock, heard
+from dpq.link.shared_async import here
 
 PREFIX = "dpq:calls:"
 """The beginning of the channels' names; lua/lib/leases/callers.lua has the same."""
@@ -75,31 +76,31 @@ class AsyncListener:
         async with self._beginning:
             if not self._due:  # another caller has subscribed meanwhile
                 return bool(self.channel)
-            line = AsyncLine(self._nodes, self._key)
+            endpoint = AsyncEndpoint(self._nodes, self._key)
             try:
-                await line.connect()
-                await line.send("SUBSCRIBE", PREFIX + self._name)
-                await line.read()
+                await endpoint.connect()
+                await endpoint.send("SUBSCRIBE", PREFIX + self._name)
+                await endpoint.read()
             except BaseException as error:
-                await line.aclose()
+                await endpoint.aclose()
                 if not isinstance(error, RedisError):
                     raise
                 if isinstance(error, ResponseError):
                     self._not_before = time.monotonic() + TRY_AGAIN_SECONDS
                 return False
             self.channel = self._name
-            self._heard_by = Background(self._read, line)
+            self._heard_by = Background(self._read, endpoint)
         return True
 
     async def wait(self, ear: Event, seconds: float) -> None:
         """Wait until a caller is called, at most so long."""
         await heard(ear, seconds)
 
-    async def _read(self, line: AsyncLine) -> None:
+    async def _read(self, endpoint: AsyncEndpoint) -> None:
         ears = self._ears
         try:
             with suppress(RedisError, OSError):
-                async for message in line.messages():
+                async for message in endpoint.messages():
                     called = (message[2].decode(), "")
                     for caller, ear in list(ears):
                         if caller in called:
@@ -107,7 +108,7 @@ class AsyncListener:
         finally:  # calls may be lost, so all ask again
             if ears is self._ears:
                 self.channel = ""
-            await line.aclose()
+            await endpoint.aclose()
             for _, ear in list(ears):
                 ear.set()
 

@@ -20,7 +20,8 @@ from dpq.link import blocks
 from dpq.link.asking import ask
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
 from dpq.link.cluster import CUT, Node, Nodes
-from dpq.link.line import Line, first_answered, here, pause
+from dpq.link.endpoint import Endpoint, first_answered
+from dpq.link.shared import here, pause
 from dpq.link.watches import Marker, Watch, time_left
 
 
@@ -82,7 +83,7 @@ class Waiter:
             block.close()
 
 
-class _Block(Line):
+class _Block(Endpoint):
     """A connection that blocks on the markers of one slot, and follows the slot if it moves.
 
     Attributes:

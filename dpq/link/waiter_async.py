@@ -19,7 +19,8 @@ from dpq.link import blocks
 from dpq.link.asking_async import ask_async
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
 from dpq.link.cluster import CUT, AsyncNodes, Node
-from dpq.link.line_async import AsyncLine, first_answered, here, pause
+from dpq.link.endpoint_async import AsyncEndpoint, first_answered
+from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
 
 
@@ -81,7 +82,7 @@ class AsyncWaiter:
             await block.aclose()
 
 
-class _Block(AsyncLine):
+class _Block(AsyncEndpoint):
     """A connection that blocks on the markers of one slot, and follows the slot if it moves.
 
     Attributes:

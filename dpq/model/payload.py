@@ -24,10 +24,6 @@ class Codec(Generic[P]):
 
     If the type is `Any`, each value with a JSON form is taken as it is; NaN and the infinities are
     kept. Any other type validates payloads when they are written and when they are read.
-
-    Args:
-        payload_type: Anything that pydantic's `TypeAdapter` takes.
-        max_bytes: The largest encoded payload, from 1 to 64 MiB.
     """
 
     def __init__(self, payload_type: Any, max_bytes: int) -> None:

@@ -32,12 +32,7 @@ class Schedule(NamedTuple):
 
 
 class Later(NamedTuple):
-    """A refusal of ack or fail: the cron task stays as it is, since no given time was late enough.
-
-    Attributes:
-        after_ms: The next run must be after this time, ms.
-        line: The cron line as it is now.
-    """
+    """A refusal of ack or fail: the next run must be after `after_ms`, by the cron `line`."""
 
     after_ms: int
     line: str

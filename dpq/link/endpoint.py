@@ -1,14 +1,12 @@
-"""Lines for threads: the counterpart of line_async.py, with the same names."""
+"""Endpoints for threads: the counterpart of endpoint_async.py, with the same names."""
 
 import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from os import getpid as here
 from selectors import EVENT_READ, DefaultSelector
 from threading import Event, Lock, Thread
-from time import sleep as pause
 from typing import Any, TypeVar
 
 from redis.retry import Retry
@@ -16,16 +14,17 @@ from redis.retry import Retry
 from dpq.link import blocks
 from dpq.link.cluster import Node, Nodes
 from dpq.link.internals import socket_of
+from dpq.link.shared import here
 
-__all__ = ["Background", "Event", "Line", "Lock", "first_answered", "heard", "here", "pause"]
+__all__ = ["Background", "Endpoint", "Event", "Lock", "first_answered", "heard"]
 
 CLOSE_SECONDS = 1.0
 """Seconds that `end` waits for the end of a thread that reads."""
 
-L = TypeVar("L", bound="Line")
+E = TypeVar("E", bound="Endpoint")
 
 
-class Line:
+class Endpoint:
     """A connection to the server that holds a key. A reply may be read long after its command."""
 
     def __init__(self, nodes: Nodes, key: str) -> None:
@@ -69,17 +68,17 @@ class Line:
             connection.disconnect()
 
 
-def first_answered(lines: Sequence[L], seconds: float, _stop: object) -> L | None:
-    """Wait until a line has a reply, at most so long."""
-    if len(lines) == 1:
-        return lines[0] if lines[0].has_reply(seconds) else None
+def first_answered(endpoints: Sequence[E], seconds: float, _stop: object) -> E | None:
+    """Wait until an endpoint has a reply, at most so long."""
+    if len(endpoints) == 1:
+        return endpoints[0] if endpoints[0].has_reply(seconds) else None
     until = time.monotonic() + seconds
     with DefaultSelector() as selector:
-        for line in lines:
-            selector.register(socket_of(line._connection), EVENT_READ, line)
+        for endpoint in endpoints:
+            selector.register(socket_of(endpoint._connection), EVENT_READ, endpoint)
         while (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(left):
-                found: L = key.data
+                found: E = key.data
                 if found.has_reply(0):  # a part of a TLS record is no answer yet
                     return found
     return None
@@ -92,11 +91,11 @@ def heard(ear: Event, seconds: float) -> None:
 
 
 class Background:
-    """A thread that reads from a line, until the line or the program ends."""
+    """A thread that reads from an endpoint, until the endpoint or the program ends."""
 
-    def __init__(self, run: Callable[[Line], None], line: Line) -> None:
-        self._line, self._pid = line, here()
-        self._thread = Thread(target=run, args=(line,), name="dpq-calls", daemon=True)
+    def __init__(self, run: Callable[[Endpoint], None], endpoint: Endpoint) -> None:
+        self._line, self._pid = endpoint, here()
+        self._thread = Thread(target=run, args=(endpoint,), name="dpq-calls", daemon=True)
         self._thread.start()
 
     def end(self) -> None:

@@ -1,11 +1,10 @@
-"""Lines for asyncio: connections that wait, so that a waiter and a listener need not know asyncio.
+"""Endpoints for asyncio: connections that wait, so that a waiter and a listener need not know asyncio.
 
-line.py has the same names for threads.
+endpoint.py has the same names for threads.
 """
 
 import asyncio
 from asyncio import Event, Lock
-from asyncio import sleep as pause
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -17,13 +16,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
 from dpq.link.cluster import AsyncNodes, Node, reachable
+from dpq.link.shared_async import here
 
-__all__ = ["AsyncLine", "Background", "Event", "Lock", "first_answered", "heard", "here", "pause"]
+__all__ = ["AsyncEndpoint", "Background", "Event", "Lock", "first_answered", "heard"]
 
-L = TypeVar("L", bound="AsyncLine")
+E = TypeVar("E", bound="AsyncEndpoint")
 
 
-class AsyncLine:
+class AsyncEndpoint:
     """A connection to the server that holds a key. A reply may be read long after its command."""
 
     def __init__(self, nodes: AsyncNodes, key: str) -> None:
@@ -93,19 +93,11 @@ def _as_redis_errors() -> Iterator[None]:
         raise RedisConnectionError(str(error)) from error
 
 
-def here() -> object:
-    """Return what owns the connections of the caller: the event loop; None outside of one."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-async def first_answered(lines: Sequence[L], seconds: float, stop: Any) -> L | None:
-    """Wait until a line has a reply, or `stop` is done, at most so long."""
+async def first_answered(endpoints: Sequence[E], seconds: float, stop: Any) -> E | None:
+    """Wait until an endpoint has a reply, or `stop` is done, at most so long."""
     if (task := asyncio.current_task()) and task.cancelling():
         raise asyncio.CancelledError  # `wait_for` of Python 3.11 may have lost it
-    readings = {line._reading: line for line in lines if line._reading}
+    readings = {endpoint._reading: endpoint for endpoint in endpoints if endpoint._reading}
     waited = [*readings, *([] if stop is None else [stop])]
     done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     return next((readings[each] for each in done if each is not stop), None)
@@ -120,10 +112,12 @@ async def heard(ear: Event, seconds: float) -> None:
 
 
 class Background:
-    """An asyncio task that reads from a line, until the line or the program ends."""
+    """An asyncio task that reads from an endpoint, until the endpoint or the program ends."""
 
-    def __init__(self, run: Callable[[AsyncLine], Coroutine[Any, Any, None]], line: AsyncLine):
-        self._task = asyncio.create_task(run(line))
+    def __init__(
+        self, run: Callable[[AsyncEndpoint], Coroutine[Any, Any, None]], endpoint: AsyncEndpoint
+    ):
+        self._task = asyncio.create_task(run(endpoint))
 
     async def end(self) -> None:
         """End it."""
